@@ -135,6 +135,21 @@ impl Ground<'_> {
         Ok(self.told(seen, cell, offered))
     }
 
+    /// Puts a load on the reflector in the server's place: what client, flood and their CPU make of an answer that costs nothing.
+    pub(crate) fn floor(&self, cell: Cell) -> Result<(Load, Figures)> {
+        let (load, figures) = self.measure(cell)?;
+        // It neither keeps anything nor asks anybody.
+        let nothing = Figures {
+            forwarded: None,
+            hit_percent: None,
+            peak_bytes: None,
+            bound_share: None,
+            resident: Vec::new(),
+            ..figures
+        };
+        Ok((load, nothing))
+    }
+
     /// One query outstanding, each for a new name, of the server and of its upstream.
     fn round_trips(&self) -> Result<(Load, Figures)> {
         let plan = self.plan;

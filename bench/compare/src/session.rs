@@ -570,10 +570,15 @@ fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut
                         Cell::Transfer => transfers::out(scene.plan, server, &scene.zones),
                         _ => measure(scene.plan, server, *cell, task),
                     };
-                    let measured = match ground.filter(|_| kind.answers()) {
-                        None => plainly(),
-                        Some(ground) if task.workload.is_cached() => ground.with_hits(plainly),
-                        Some(ground) => ground.measure(*cell),
+                    let measured = match ground {
+                        Some(ground) if !kind.answers() && task.workload.is_beside() => {
+                            Ground { server, ..ground }.floor(*cell)
+                        }
+                        Some(ground) if kind.answers() && task.workload.is_cached() => {
+                            ground.with_hits(plainly)
+                        }
+                        Some(ground) if kind.answers() => ground.measure(*cell),
+                        _ => plainly(),
                     };
                     part.add(scene, *cell, measured)?;
                 }

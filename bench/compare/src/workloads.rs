@@ -579,6 +579,12 @@ impl Workload {
         }
     }
 
+    /// Whether the reflector shows here what a client waits for beside a flood that costs no server anything. In an overload it
+    /// shows nothing: that is as much as it can take.
+    pub(crate) fn is_beside(self) -> bool {
+        self == Workload::Flood
+    }
+
     /// Whether a reflector is of use here: it speaks UDP only and loads nothing.
     pub(crate) fn has_floor(self) -> bool {
         match self {
@@ -590,7 +596,7 @@ impl Workload {
             | Workload::AxfrIn
             | Workload::Secondaries
             | Workload::Update => false,
-            _ => self.is_cached() || !(self.base().forwards() || self.base().iterates()),
+            _ => self.is_cached() || self.is_beside() || !(self.base().forwards() || self.base().iterates()),
         }
     }
 
@@ -694,6 +700,8 @@ mod tests {
         assert_eq!(measured(Workload::Validated200k), (true, true, Known::Signed));
         assert_eq!(measured(Workload::Cached200k), (true, true, Known::Plain));
         assert_eq!(measured(Workload::Cold), (false, false, Known::Plain));
+        assert_eq!(measured(Workload::Flood), (false, true, Known::Plain));
+        assert_eq!(measured(Workload::Overload), (false, false, Known::Plain));
         assert_eq!(Workload::Validated100.cells(&[]), Workload::Cached100.cells(&[]));
     }
 

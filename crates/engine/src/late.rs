@@ -4,11 +4,12 @@
 //! the worker, which answers it as it answers anything else: same tail, same counters, same log. A ticket that is dropped
 //! settles itself with SERVFAIL, so that no client is left in silence.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
 use exchange::{LateQueue, MessageStream, ReturnAddress};
-use std::sync::Arc;
 use wire::message::Builder;
 use wire::{Name, NameBuf};
 
@@ -25,12 +26,49 @@ pub struct Account {
     /// The worker's counters.
     pub stats: Stats,
     pub(crate) ready: LateQueue<Ready>,
+    put_off: Mutex<VecDeque<PutOff>>,
+}
+
+/// So many queries are put off at the most.
+const MOST_PUT_OFF: usize = 1024;
+
+/// A query that memory does not answer, as it came: others of its batch are answered first.
+pub(crate) struct PutOff {
+    pub(crate) packet: Box<[u8]>,
+    pub(crate) to: ReturnAddress,
+    pub(crate) received: Instant,
 }
 
 impl Account {
     /// A new worker's account. `waker` wakes it when late answers are ready.
     pub fn new(waker: Waker) -> Self {
-        Account { stats: Stats::default(), ready: LateQueue::new(waker) }
+        Account { stats: Stats::default(), ready: LateQueue::new(waker), put_off: Mutex::default() }
+    }
+
+    /// Puts a query off, unless too many are by now. Returns whether it is.
+    pub(crate) fn put_off(&self, query: impl FnOnce() -> PutOff) -> bool {
+        self.with_put_off(|all| {
+            let fits = all.len() < MOST_PUT_OFF;
+            if fits {
+                all.push_back(query());
+            }
+            fits
+        })
+    }
+
+    /// The query that was put off first.
+    pub(crate) fn take_put_off(&self) -> Option<PutOff> {
+        self.with_put_off(VecDeque::pop_front)
+    }
+
+    /// Whether queries are put off.
+    pub(crate) fn has_put_off(&self) -> bool {
+        self.with_put_off(|all| !all.is_empty())
+    }
+
+    /// Only its worker takes the lock, and no statement leaves the queue half changed.
+    fn with_put_off<R>(&self, change: impl FnOnce(&mut VecDeque<PutOff>) -> R) -> R {
+        change(&mut self.put_off.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

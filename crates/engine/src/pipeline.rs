@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{Batch, Handler, LateReplies, Outcome, Queries, Query, Replies, ReturnAddress};
+use exchange::{Batch, Client, Handler, LateReplies, Outcome, Queries, Query, Replies, ReturnAddress};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, HEADER_LEN, Mark};
 use wire::{Name, NameBuf};
@@ -11,7 +11,7 @@ use wire::{Name, NameBuf};
 use crate::asked::Asked;
 use crate::chaos;
 use crate::gate::Stopped;
-use crate::late::{Account, Ready, Settled, Ticket, Waiting};
+use crate::late::{Account, PutOff, Ready, Settled, Ticket, Waiting};
 use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
 use crate::memory::{Found, Memory, Sought};
 use crate::refusal::{Answered, Refusal};
@@ -69,13 +69,14 @@ pub struct Worker<M: Memory> {
 impl<M: Memory> Handler for Worker<M> {
     fn batch(&mut self, batch: &mut Batch<'_>) {
         let received = batch.received();
+        let may_put_off = batch.may_put_off();
         self.pin();
         let (queries, replies) = batch.split();
         for from in (0..queries.len()).step_by(BATCH) {
             let count = (queries.len() - from).min(BATCH);
             self.read(&queries, from, count);
             self.find(count);
-            self.answer(&queries, from, count, received, replies);
+            self.answer(&queries, from, count, (received, may_put_off), replies);
         }
         self.account.stats.batch(batch.elapsed(), batch.len());
     }
@@ -89,6 +90,23 @@ impl<M: Memory> Handler for Worker<M> {
             replies.push(to, outcome);
         }
         !self.account.ready.is_empty()
+    }
+
+    fn resume(&mut self, replies: &mut LateReplies<'_>, most: usize) -> bool {
+        self.pin();
+        for _ in 0..most {
+            let Some(out) = replies.buffer() else { return true };
+            let Some(PutOff { packet, to, received }) = self.account.take_put_off() else { return false };
+            let query = Query { packet: &packet, client: to.client };
+            self.read_one(0, &packet, || to.client);
+            // It may have been answered to somebody else since.
+            self.find(1);
+            let outcome = self.answer_one(0, query, (received, false), out, &|| to);
+            if !matches!(outcome, Outcome::Pending) {
+                replies.push(to, outcome);
+            }
+        }
+        self.account.has_put_off()
     }
 
     /// Lets go of what was replaced meanwhile.
@@ -140,24 +158,30 @@ impl<M: Memory> Worker<M> {
     /// First pass: reads `count` queries from `from` on, and sends each as far on its way as the query alone shows.
     #[inline]
     fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize) {
-        let Worker { account, shared, cases, .. } = self;
-        let key = shared.memory.key();
-        for (i, case) in cases[..count].iter_mut().enumerate() {
+        for i in 0..count {
             let packet = queries.packet(from + i);
-            case.request = Request::read(packet);
-            let asked = case.request.question;
-            let dnssec_ok = case.request.dnssec_ok();
-            account.stats.query(queries.transport, asked.map(|q| q.qtype), packet.len(), dnssec_ok);
-            if let Some(at) = case.request.tsig_at {
-                case.signature = Some(Box::new(Signature::of(packet, at, &shared.keys)));
-            }
-            case.route = Route::of(&case.request, case.signed(), &shared.sources);
-            case.may_recurse = shared.memory.offers_recursion(|| queries.client(from + i));
-            if let Some(question) = asked {
-                case.qname.set(key, question.name(packet));
-                if case.route.question().is_some() {
-                    shared.memory.prefetch_find(&case.qname);
-                }
+            self.read_one(i, packet, || queries.client(from + i));
+            let request = &self.cases[i].request;
+            let qtype = request.question.map(|question| question.qtype);
+            self.account.stats.query(queries.transport, qtype, packet.len(), request.dnssec_ok());
+        }
+    }
+
+    /// Reads the query of one case.
+    #[inline]
+    fn read_one(&mut self, case: usize, packet: &[u8], client: impl FnOnce() -> Client) {
+        let Worker { shared, cases, .. } = self;
+        let case = &mut cases[case];
+        case.request = Request::read(packet);
+        if let Some(at) = case.request.tsig_at {
+            case.signature = Some(Box::new(Signature::of(packet, at, &shared.keys)));
+        }
+        case.route = Route::of(&case.request, case.signed(), &shared.sources);
+        case.may_recurse = shared.memory.offers_recursion(client);
+        if let Some(question) = case.request.question {
+            case.qname.set(shared.memory.key(), question.name(packet));
+            if case.route.question().is_some() {
+                shared.memory.prefetch_find(&case.qname);
             }
         }
     }
@@ -194,12 +218,13 @@ impl<M: Memory> Worker<M> {
         queries: &Queries<'_>,
         from: usize,
         count: usize,
-        received: Instant,
+        (received, may_put_off): (Instant, bool),
         replies: &mut Replies<'_>,
     ) {
         for (case, i) in (from..from + count).enumerate() {
             let to = || queries.return_address(i);
-            let outcome = self.answer_one(case, queries.get(i), received, replies.buffer(i), &to);
+            let outcome =
+                self.answer_one(case, queries.get(i), (received, may_put_off), replies.buffer(i), &to);
             replies.set(i, outcome);
         }
     }
@@ -209,7 +234,7 @@ impl<M: Memory> Worker<M> {
         &mut self,
         case: usize,
         Query { packet, client }: Query<'_>,
-        received: Instant,
+        (received, may_put_off): (Instant, bool),
         out: &mut [u8],
         to: &dyn Fn() -> ReturnAddress,
     ) -> Outcome {
@@ -217,8 +242,7 @@ impl<M: Memory> Worker<M> {
         let signed = cases[case].signed();
         let Case { request, qname, route, may_recurse, .. } = &cases[case];
         if let Route::Stopped(Stopped::Silence) = route {
-            account.stats.dropped.add(1);
-            return Outcome::Drop;
+            return count(Outcome::Drop, &account.stats);
         }
         let (may_recurse, stats) = (*may_recurse, &account.stats);
         let (config, agent) = (&*shared.config, agent(shared, route, aims));
@@ -239,6 +263,7 @@ impl<M: Memory> Worker<M> {
         let served = || Served::of(route, aims, shared);
         let known = || zone_facts(&shared.memory, *route, aims, request, qname);
         let facts = || if request.asks_of_zone() { known() } else { None };
+        let waits = || may_put_off && put_off(&frame, to, received, account);
         let mut issue = || ticket(&frame, to(), received, (served(), facts()), account);
         let tickets = TicketOffice { issue: &mut issue };
         let answered = match *route {
@@ -249,6 +274,7 @@ impl<M: Memory> Worker<M> {
                     Ok(Found::LeadsTo(to)) => {
                         follow(shared, &frame, question_only, to, &asked, &mut b, tickets)
                     }
+                    Ok(Found::Nothing) if waits() => return Outcome::Pending,
                     Ok(Found::Nothing) => {
                         frame.clear(&mut b, question_only);
                         beyond(shared, Operation::Query, &asked, &mut b, tickets)
@@ -257,9 +283,8 @@ impl<M: Memory> Worker<M> {
                 }
             }
             Route::Stopped(stopped) => Ok(Err(stopped.refusal())),
-            Route::Chaos(asks) => {
-                Ok(chaos::answer(&shared.config.identity, qname.as_lower(), asks.qtype, &mut b))
-            }
+            Route::Chaos(asks) => Ok(chaos::answer(&config.identity, qname.as_lower(), asks.qtype, &mut b)),
+            Route::Source(Operation::Query, _) if waits() => return Outcome::Pending,
             Route::Source(of, question) => beyond(shared, of, &asked(question), &mut b, tickets),
             Route::Unverified(refusal, question) => unverified(shared, refusal, &asked(question), tickets),
         };
@@ -411,7 +436,8 @@ fn count(outcome: Outcome, stats: &Stats) -> Outcome {
     match outcome {
         Outcome::Pending => stats.pending.add(1),
         Outcome::Stream(_) => stats.streams.add(1),
-        Outcome::Reply(_) | Outcome::Drop => {}
+        Outcome::Drop => stats.dropped.add(1),
+        Outcome::Reply(_) => {}
     }
     outcome
 }
@@ -456,6 +482,20 @@ fn logged_reply(reply: FinishedReply, out: &[u8]) -> LoggedReply<'_> {
 fn log_both(log: &dyn QueryLog, query: &LoggedQuery<'_>, reply: FinishedReply, out: &[u8]) {
     log.query(query);
     log.reply(query, &logged_reply(reply, out));
+}
+
+/// Puts a query off that others have to be asked about, so that what memory answers does not wait for that. Returns whether it
+/// is put off.
+#[cold]
+fn put_off(
+    frame: &ReplyFrame<'_>,
+    to: &dyn Fn() -> ReturnAddress,
+    received: Instant,
+    account: &Account,
+) -> bool {
+    // Anything else is refused at once.
+    let is_asked = frame.may_recurse && frame.request.header.recursion_desired() && frame.signed.is_none();
+    is_asked && account.put_off(|| PutOff { packet: frame.packet.into(), to: to(), received })
 }
 
 /// What a source needs to answer later.

@@ -132,12 +132,24 @@ pub struct Batch<'a> {
     replies: Replies<'a>,
     clock: Clock,
     received: Option<Instant>,
+    may_put_off: bool,
 }
 
 impl<'a> Batch<'a> {
     /// A batch that has just been received.
     pub fn new(queries: Queries<'a>, replies: Replies<'a>, clock: Clock) -> Self {
-        Batch { queries, replies, clock, received: None }
+        Batch { queries, replies, clock, received: None, may_put_off: false }
+    }
+
+    /// Lets the handler put off what takes it long: see [`Handler::resume`](crate::Handler::resume).
+    pub fn let_put_off(&mut self) {
+        self.may_put_off = true;
+    }
+
+    /// Whether the handler may put off what takes it long.
+    #[inline]
+    pub fn may_put_off(&self) -> bool {
+        self.may_put_off
     }
 
     /// How many queries the batch holds; at least one.
@@ -219,6 +231,6 @@ impl<'a> Batch<'a> {
             stride,
             room,
         };
-        Some(Batch { queries, replies, clock: self.clock, received: self.received })
+        Some(Batch { queries, replies, clock: self.clock, received: self.received, may_put_off: false })
     }
 }

@@ -19,6 +19,13 @@ pub trait Handler: 'static {
     /// room for. Returns whether more are ready. Called some time after the seat's waker was woken.
     fn late(&mut self, replies: &mut LateReplies<'_>) -> bool;
 
+    /// Goes on with queries of a batch that [may be put off](Batch::may_put_off) and that were, as [`Outcome::Pending`](crate::Outcome::Pending): with
+    /// so many at the most, the oldest first. What can be answered by now is written; the rest stays pending. Returns whether
+    /// others are still put off. So the quick answers of a large batch leave before the slow ones are worked on.
+    fn resume(&mut self, _replies: &mut LateReplies<'_>, _most: usize) -> bool {
+        false
+    }
+
     /// Called when the worker found nothing to do: for datagrams a few times a second while no queries come, for
     /// streams about once a second. Snapshots that were kept between batches are let go of here.
     fn idle(&mut self) {}

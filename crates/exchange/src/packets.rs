@@ -15,6 +15,7 @@ pub struct Packets {
     output: Vec<u8>,
     outcomes: Vec<Option<Outcome>>,
     clock: Clock,
+    may_put_off: bool,
 }
 
 impl Packets {
@@ -28,7 +29,15 @@ impl Packets {
             output: Vec::new(),
             outcomes: Vec::new(),
             clock: Clock::System,
+            may_put_off: false,
         }
+    }
+
+    /// Lets handlers put queries off.
+    #[must_use]
+    pub fn let_put_off(mut self) -> Self {
+        self.may_put_off = true;
+        self
     }
 
     /// Has the clock stand still, or go again.
@@ -88,7 +97,11 @@ impl Packets {
             stride: self.room,
             room: self.room,
         };
-        handler.batch(&mut Batch::new(queries, replies, self.clock));
+        let mut batch = Batch::new(queries, replies, self.clock);
+        if self.may_put_off {
+            batch.let_put_off();
+        }
+        handler.batch(&mut batch);
     }
 
     /// Who asks query `i`.
@@ -116,16 +129,25 @@ impl Packets {
     /// Takes the late answers that `handler` has ready, in their order: who gets each, what it is, and the message of
     /// a reply.
     pub fn late<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
+        self.collect(|replies| handler.late(replies))
+    }
+
+    /// Has `handler` go on with all that it has put off. Returns what it answers by that, as [`late`](Self::late) does.
+    pub fn resume<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
+        self.collect(|replies| handler.resume(replies, 8))
+    }
+
+    /// What `write` writes until it says that there is no more.
+    fn collect(
+        &self,
+        mut write: impl FnMut(&mut LateReplies<'_>) -> bool,
+    ) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
         let mut all = Vec::new();
         let mut output = vec![0; 8 * self.room];
         loop {
             let mut replies = Vec::new();
-            let more = handler.late(&mut LateReplies::new(
-                &mut output,
-                (self.room, self.room, 8),
-                &mut replies,
-                self.clock,
-            ));
+            let measures = (self.room, self.room, 8);
+            let more = write(&mut LateReplies::new(&mut output, measures, &mut replies, self.clock));
             for (i, (to, outcome)) in replies.into_iter().enumerate() {
                 let message = match outcome {
                     Outcome::Reply(len) => output[i * self.room..][..len].to_vec(),

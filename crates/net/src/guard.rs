@@ -43,6 +43,12 @@ impl<F: HandlerFactory> Guarded<F> {
         self.attempt(|handler| handler.late(replies)).unwrap_or(true)
     }
 
+    /// Has the handler go on with what it put off. Returns whether there is more.
+    pub(crate) fn resume(&mut self, replies: &mut LateReplies<'_>, most: usize) -> bool {
+        // After a panic there may be more; the query that caused it is lost.
+        self.attempt(|handler| handler.resume(replies, most)).unwrap_or(true)
+    }
+
     /// Does work that is not the handler's own, but may meet what the handler left undone.
     pub(crate) fn beside(&mut self, work: impl FnOnce()) {
         let _ = self.attempt(|_| work());

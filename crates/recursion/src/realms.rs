@@ -87,6 +87,16 @@ impl Realms {
         if self.any { self.closest(qname, qtype) } else { self.root }
     }
 
+    /// The same for a name that is not hashed yet under the rules' key, which is only needed where there are several.
+    pub(crate) fn of_name(&self, key: &HashKey, name: LowerName<'_>, qtype: Type) -> Option<Realm> {
+        if !self.any {
+            return self.root;
+        }
+        let mut hashed = HashedName::new();
+        hashed.set(key, name.as_name());
+        self.closest(&hashed, qtype)
+    }
+
     /// The domain of a rule.
     pub(crate) fn domain(&self, realm: Realm) -> Option<LowerNameBuf> {
         if self.root == Some(realm) {
@@ -127,7 +137,9 @@ mod tests {
             let name: NameBuf = name.parse().expect("a name");
             let mut hashed = HashedName::new();
             hashed.set(&key, name.as_name());
-            realms.of(&hashed, qtype).map(|realm| realm.number)
+            let realm = realms.of(&hashed, qtype);
+            assert_eq!(realms.of_name(&key, name.as_name().to_lower().as_lower(), qtype), realm);
+            realm.map(|realm| realm.number)
         }
     }
 

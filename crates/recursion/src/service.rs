@@ -333,9 +333,7 @@ impl Service {
 
     /// The rule that covers a question, as far as answers are concerned.
     pub(crate) fn realm(&self, policy: &Policy, inquiry: &Inquiry) -> Option<Realm> {
-        let mut hashed = HashedName::new();
-        hashed.set(self.cache.key(), inquiry.name.as_name());
-        policy.realms.of(&hashed, inquiry.qtype)
+        policy.realms.of_name(self.cache.key(), inquiry.name.as_lower(), inquiry.qtype)
     }
 
     /// Whether it is remembered that the servers for a question could not answer it.

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Account, Asked, Both, Config, Engine, Found, Memory, Refusal, Sought, Sources, Worker, Zones};
-use exchange::{Client, MAX_MESSAGE, Packets, Transport};
+use engine::{
+    Account, Asked, Both, Config, Engine, Found, Memory, Refusal, Sought, Source, Sources, Worker, Zones,
+};
+use exchange::{Client, MAX_MESSAGE, Outcome, Packets, Transport};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Header, Offset, Owner, Section};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
@@ -63,17 +65,22 @@ impl Memory for Half {
     }
 }
 
-/// The reply of an engine with such data.
-fn ask(offers: bool, sources: bool, query: &[u8]) -> Vec<u8> {
+/// A worker of an engine with such data.
+fn worker(offers: bool, elsewhere: Option<Arc<dyn Source>>) -> Worker<Both<Zones, Half>> {
     let key = HashKey::new([1, 2, 3]);
     let first = Zones::new(Arc::new(Catalog::new(&key)));
     let memory = Both { first, then: Half { key, offers } };
-    let elsewhere: Option<Arc<dyn engine::Source>> = match sources {
+    let engine = Engine::new(memory, Sources { elsewhere, ..Sources::default() }, Config::default());
+    Worker::new(Arc::new(engine), Arc::new(Account::new(Waker::noop().clone())))
+}
+
+/// The reply of an engine with such data.
+fn ask(offers: bool, sources: bool, query: &[u8]) -> Vec<u8> {
+    let elsewhere: Option<Arc<dyn Source>> = match sources {
         true => Some(Arc::new(Scripted::default())),
         false => None,
     };
-    let engine = Engine::new(memory, Sources { elsewhere, ..Sources::default() }, Config::default());
-    let mut worker = Worker::new(Arc::new(engine), Arc::new(Account::new(Waker::noop().clone())));
+    let mut worker = worker(offers, elsewhere);
     let mut packets = Packets::new(Transport::Udp, MAX_MESSAGE);
     packets.push(query);
     packets.ask(&mut worker);
@@ -120,4 +127,44 @@ fn cd_is_repeated_to_those_who_may_even_in_refusals() {
     let repeated = |offers, query: &[u8]| header(&ask(offers, false, query)).checking_disabled();
     assert!(repeated(true, &unchecked) && !repeated(false, &unchecked));
     assert!(!repeated(true, &query("a.", Type::AXFR, b"")));
+}
+
+/// What memory answers leaves with the batch; what others have to be asked about is gone on with afterwards, in its order.
+#[test]
+fn of_a_batch_that_may_be_put_off_memory_answers_first() {
+    let source = Arc::new(Scripted::default());
+    let mut worker = worker(true, Some(source.clone()));
+    let mut batch = Packets::new(Transport::Udp, MAX_MESSAGE).let_put_off();
+    let mut unwanted = query("gone.", Type::A, b"");
+    unwanted[2] &= !1;
+    let (later, at_once) = (query("later.", Type::AAAA, b""), query("gone.", Type::A, b""));
+    for query in [&later, &query("alias.", Type::TXT, b""), &at_once, &unwanted, &at_once] {
+        batch.push(query);
+    }
+    batch.ask(&mut worker);
+    let outcomes: Vec<_> = (0..5).map(|i| batch.take_outcome(i)).collect();
+    let pending = |i: usize| matches!(outcomes[i], Some(Outcome::Pending));
+    assert_eq!([0, 1, 2, 3, 4].map(pending), [true, false, true, false, true], "{outcomes:?}");
+    assert_eq!(worker.stats().pending.get(), 0, "nobody has a ticket yet");
+    let resumed = batch.resume(&mut worker);
+    assert_eq!(resumed.len(), 2, "{resumed:?}");
+    assert!(resumed.iter().all(|(_, _, message)| *message == ask(true, true, &at_once)));
+    assert_eq!(worker.stats().pending.get(), 1);
+    let read: u64 = worker.stats().queries.iter().flatten().map(|counter| counter.get()).sum();
+    assert_eq!(read, 5, "each is counted once");
+    source.ticket().resume(|_| Ok(None));
+    assert_eq!(batch.late(&mut worker).len(), 1);
+    assert!(batch.resume(&mut worker).is_empty());
+}
+
+#[test]
+fn only_so_many_queries_are_put_off() {
+    let mut worker = worker(true, Some(Arc::new(Scripted::default())));
+    let mut batch = Packets::new(Transport::Udp, 512).let_put_off();
+    let at_once = query("gone.", Type::A, b"");
+    (0..1500).for_each(|_| batch.push(&at_once));
+    batch.ask(&mut worker);
+    let answered = (0..1500).filter(|&i| batch.reply(i).is_some()).count();
+    assert_eq!(answered, 1500 - 1024, "the others are answered as they come");
+    assert_eq!(batch.resume(&mut worker).len(), 1024);
 }

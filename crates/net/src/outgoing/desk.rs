@@ -18,7 +18,9 @@ use super::socket::LinkSocket;
 use super::sync::{AtomicBool, AtomicUsize, Events, Mutex, MutexGuard, Poll, Waker, fence, thread_local};
 
 /// Replies and requests that a worker acts on in one turn: with more of them, whoever asks for what is in memory would notice.
-const TURN: usize = 4;
+pub(super) const TURN: usize = 4;
+/// The same while nobody does: what goes out together costs less.
+pub(super) const LONG_TURN: usize = 32;
 
 /// Where links are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl WorkerLinks {
     pub(super) fn new() -> io::Result<WorkerLinks> {
         static LAST: AtomicU64 = AtomicU64::new(Place::THREAD.0);
         let place = Place(LAST.fetch_add(1, Relaxed) + 1);
-        let events = Events::with_capacity(TURN);
+        let events = Events::with_capacity(LONG_TURN);
         Ok(WorkerLinks { place, open: Arc::default(), poll: Poll::new()?, events, closed: Vec::new() })
     }
 }
@@ -238,8 +240,8 @@ impl<D: Desk + ?Sized> Shared<D> {
     }
 
     /// A worker's turn; `None` if another thread acts.
-    fn turn(&self, worker: &mut WorkerLinks) -> Option<Turned> {
-        let turned = self.try_driver()?.turn(worker, TURN, &self.waiting);
+    fn turn(&self, worker: &mut WorkerLinks, most: usize) -> Option<Turned> {
+        let turned = self.try_driver()?.turn(worker, most, &self.waiting);
         if turned.rouse {
             self.rouse();
         }
@@ -290,14 +292,14 @@ pub(super) fn has_brought() -> bool {
     REMEMBERED.with(|it| it.borrow().as_ref().is_some_and(|remembered| remembered.brought))
 }
 
-/// Has the present thread take its turn everywhere. Returns whether there may be more to act on at once, and whether another thread
+/// Has the present thread take its turn everywhere, of `most` replies and requests each. Returns whether there may be more to act on at once, and whether another thread
 /// acted somewhere.
-pub(super) fn turn_everywhere(worker: &mut WorkerLinks) -> (bool, bool) {
+pub(super) fn turn_everywhere(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
     let (mut more, mut kept_out, mut at) = (false, false, 0);
     REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.brought = false));
     // What is acted on may bring more, so nothing is borrowed meanwhile.
     while let Some(desk) = REMEMBERED.with(|it| it.borrow().as_ref()?.desks.get(at).cloned()) {
-        match desk.turn(worker) {
+        match desk.turn(worker, most) {
             None => kept_out = true,
             Some(turned) if turned.gone => {
                 REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| drop(it.desks.remove(at))));

@@ -15,6 +15,7 @@ use mio::{Events, Poll, Registry, Token, Waker};
 use super::desk::{Counts, Desk, Place, Queue, Shared, Sleep, Turned, WorkerLinks};
 use super::lanes::{Lane, Lanes, Waiting};
 use super::port::Ports;
+use super::promptness::Promptness;
 use super::socket::{BUFFER, LinkProgress, LinkSocket};
 
 /// The token of the waker; links have the others.
@@ -106,8 +107,11 @@ impl<R: Send + 'static> Outgoing<R> {
             ports: Ports::new(),
             next: WAKE.0,
             again: VecDeque::new(),
+            fresh: VecDeque::new(),
+            promptness: Promptness::default(),
             closed: Vec::new(),
             actions: Vec::new(),
+            outbox: Vec::new(),
             spare: Vec::new(),
             buffer: vec![0; BUFFER],
             sleep: Sleep::default(),
@@ -235,6 +239,8 @@ struct OpenLink {
     token: Token,
     /// Where it is waited for.
     place: Place,
+    /// Whether it is: one whose reply may be there before anybody has to wait is not at first.
+    waited_for: bool,
     socket: LinkSocket,
 }
 
@@ -257,9 +263,14 @@ struct Driver<C: Core> {
     next: usize,
     /// Links that have something, or may have more.
     again: VecDeque<Link>,
+    /// Links that nobody waits for yet. Whoever has opened one takes another turn, or sees to it that it is waited for.
+    fresh: VecDeque<Link>,
+    promptness: Promptness,
     /// Sockets of links that are closed, for whoever acts to let go of.
     closed: Vec<LinkSocket>,
     actions: Vec<Action>,
+    /// Datagrams of a worker's turn, which leave together at its end: whoever receives them is woken for all of them.
+    outbox: Vec<(Link, Vec<u8>)>,
     /// Memory for actions that others lead to.
     spare: Vec<Action>,
     buffer: Vec<u8>,
@@ -324,18 +335,21 @@ impl<C: Core> Driver<C> {
             self.note_ready(&worker.events);
         }
         let replies = self.again.len();
-        // Whoever floods a link with replies stops no request for good.
-        let most_requests = most.saturating_sub(replies).max(1);
-        let requests = wake_together(|| {
+        let more = wake_together(|| {
+            let prompt = self.hear_fresh(now);
             self.hear(replies, now);
-            self.take_brought(most_requests, waiting, now)
+            // Whoever floods a link with replies stops no request for good.
+            let most_requests = most.saturating_sub(replies + prompt).max(1);
+            let requests = self.take_brought(most_requests, waiting, now);
+            self.empty_outbox(now);
+            let more = replies + prompt >= most || requests == most_requests || !self.again.is_empty();
+            if !more {
+                self.wait_for_fresh(now);
+            }
+            more
         });
         worker.closed.append(&mut self.closed);
-        Turned {
-            more: replies >= most || requests == most_requests || !self.again.is_empty(),
-            rouse: !self.sleep.ends_by(self.core.deadline()),
-            gone: false,
-        }
+        Turned { more, rouse: !self.sleep.ends_by(self.core.deadline()), gone: false }
     }
 
     /// The number of the place that a worker waits at. If the system does not let it wait, the thread does for it.
@@ -358,18 +372,20 @@ impl<C: Core> Driver<C> {
         let Driver { links, places, .. } = self;
         let mut refused = Vec::new();
         let theirs = links.iter_mut().filter(|(_, open)| open.place == worker.place);
-        for (&link, OpenLink { token, place, socket }) in theirs {
+        for (&link, OpenLink { token, place, waited_for, socket }) in theirs {
             // Whatever is ready already is reported again there.
-            let moved = socket.deregister(worker.poll.registry());
+            let moved = if *waited_for { socket.deregister(worker.poll.registry()) } else { Ok(()) };
             if let Err(error) = moved.and_then(|()| socket.register(&places[0].registry, *token)) {
                 refused.push((link, error.kind()));
             }
             *place = Place::THREAD;
-            worker.open.fetch_sub(1, Relaxed);
+            worker.open.fetch_sub(usize::from(*waited_for), Relaxed);
+            *waited_for = true;
             places[0].open.fetch_add(1, Relaxed);
         }
         places.retain(|known| known.place != worker.place);
         wake_together(|| {
+            self.empty_outbox(now);
             for (link, error) in refused {
                 self.end(link, error, now);
                 self.act(now);
@@ -449,6 +465,50 @@ impl<C: Core> Driver<C> {
         }
     }
 
+    /// Takes what there is on links that nobody waits for yet; the others are waited for from here on. Returns how many had
+    /// something.
+    fn hear_fresh(&mut self, now: Instant) -> usize {
+        let mut heard = 0;
+        for _ in 0..self.fresh.len() {
+            let Some(link) = self.fresh.pop_front() else { break };
+            let before = self.counts.received.get();
+            self.ready(link, now);
+            self.act(now);
+            let came = self.counts.received.get() > before || !self.links.contains_key(&link);
+            self.promptness.note(came);
+            heard += usize::from(came);
+            self.wait_for(link, now);
+        }
+        heard
+    }
+
+    /// Nobody comes back to look at fresh links before there is something to wake for.
+    fn wait_for_fresh(&mut self, now: Instant) {
+        while let Some(link) = self.fresh.pop_front() {
+            self.wait_for(link, now);
+        }
+    }
+
+    /// Sees to it that a link is waited for at its place, if it is open.
+    fn wait_for(&mut self, link: Link, now: Instant) {
+        let Driver { links, places, .. } = self;
+        let Some(OpenLink { token, place, waited_for, socket }) = links.get_mut(&link) else { return };
+        let Some(known) = places.iter().find(|known| known.place == *place).filter(|_| !*waited_for) else {
+            return;
+        };
+        // What has come already is reported at once.
+        match socket.register(&known.registry, *token) {
+            Ok(()) => {
+                *waited_for = true;
+                known.open.fetch_add(1, Relaxed);
+            }
+            Err(error) => {
+                self.end(link, error.kind(), now);
+                self.act(now);
+            }
+        }
+    }
+
     /// Reads and writes what a link is ready for.
     fn ready(&mut self, link: Link, now: Instant) {
         let Driver { core, counts, links, actions, buffer, .. } = self;
@@ -483,7 +543,7 @@ impl<C: Core> Driver<C> {
                     Action::Open { link, transport, to, from } => {
                         (link, self.open(link, transport, to, from))
                     }
-                    Action::Send { link, message } => (link, self.send(link, &message)),
+                    Action::Send { link, message } => (link, self.send(link, message)),
                     Action::Close { link } => {
                         self.close(link);
                         continue;
@@ -514,18 +574,25 @@ impl<C: Core> Driver<C> {
         };
         // Connections outlast a worker's interest.
         let here = &mut self.places[if transport.is_stream() { 0 } else { self.here }];
+        // The thread waits for all of its own.
+        let waited_for = here.place == Place::THREAD || !self.promptness.expects_reply();
         let registered = opened.and_then(|mut socket| {
             self.next += 1;
-            socket.register(&here.registry, Token(self.next)).map(|()| socket)
+            let waits = if waited_for { socket.register(&here.registry, Token(self.next)) } else { Ok(()) };
+            waits.map(|()| socket)
         });
         match registered {
             Ok(socket) => {
                 counts.opened.add(1);
                 counts.open.set(self.links.len() as u64 + 1);
-                here.open.fetch_add(1, Relaxed);
                 let (token, place) = (Token(self.next), here.place);
+                if waited_for {
+                    here.open.fetch_add(1, Relaxed);
+                } else {
+                    self.fresh.push_back(link);
+                }
                 self.tokens.insert(token, link);
-                self.links.insert(link, OpenLink { token, place, socket });
+                self.links.insert(link, OpenLink { token, place, waited_for, socket });
                 Ok(())
             }
             Err(e) => {
@@ -535,11 +602,34 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    fn send(&mut self, link: Link, message: &[u8]) -> io::Result<()> {
+    fn send(&mut self, link: Link, message: Vec<u8>) -> io::Result<()> {
         // A link that has ended in the meantime has been reported already.
         let Some(OpenLink { socket, .. }) = self.links.get_mut(&link) else { return Ok(()) };
+        if self.here != 0 && socket.is_datagrams() {
+            self.outbox.push((link, message));
+            return Ok(());
+        }
         self.counts.sent.add(1);
-        socket.send(message)
+        socket.send(&message)
+    }
+
+    /// Sends what is to leave together. An error may lead to more of it.
+    fn empty_outbox(&mut self, now: Instant) {
+        while !self.outbox.is_empty() {
+            let mut sending = std::mem::take(&mut self.outbox);
+            for (link, message) in sending.drain(..) {
+                let Some(OpenLink { socket, .. }) = self.links.get_mut(&link) else { continue };
+                self.counts.sent.add(1);
+                if let Err(error) = socket.send(&message) {
+                    self.end(link, error.kind(), now);
+                    self.act(now);
+                }
+            }
+            if self.outbox.is_empty() {
+                self.outbox = sending;
+                return;
+            }
+        }
     }
 
     /// Closes a link and reports it to the core.
@@ -552,10 +642,12 @@ impl<C: Core> Driver<C> {
 
     /// Returns whether it was open.
     fn close(&mut self, link: Link) -> bool {
-        let Some(OpenLink { token, place, socket }) = self.links.remove(&link) else { return false };
+        let Some(OpenLink { token, place, waited_for, socket }) = self.links.remove(&link) else {
+            return false;
+        };
         self.tokens.remove(&token);
         if let Some(known) = self.places.iter().find(|known| known.place == place) {
-            known.open.fetch_sub(1, Relaxed);
+            known.open.fetch_sub(usize::from(waited_for), Relaxed);
         }
         self.closed.push(socket);
         self.counts.open.set(self.links.len() as u64);

@@ -1,15 +1,19 @@
 //! A datagram worker's part in asking other servers: it acts on what its queries lead to, waits for the replies beside its own
 //! socket, and takes them. In the common case a query, the message to another server, its reply and the answer so pass
-//! through one thread. Between turns, which are short, the worker looks at its socket: answers from memory do not wait.
+//! through one thread. Between turns, which are short while it answers from memory as well, the worker looks at its socket: such
+//! answers do not wait.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::desk::{self, WorkerLinks};
+use super::desk::{self, LONG_TURN, TURN, WorkerLinks};
 
 /// How long a worker waits that could not take its turn, because another thread acted.
 const KEPT_OUT: Duration = Duration::from_micros(100);
+/// So many turns after the last answer from memory they get long: some milliseconds, so that who asks for what is there a few
+/// hundred times a second never meets a long one.
+const CALM: u32 = 64;
 
 /// The duty of one worker, for the thread that it was made on.
 pub(crate) struct Duty {
@@ -21,12 +25,14 @@ pub(crate) struct Duty {
     kept_out: bool,
     /// A link may have something.
     ready: bool,
+    /// Turns since the last answer from memory.
+    calm: u32,
 }
 
 impl Duty {
     /// Nothing to do so far. Without a descriptor to be had there never will be.
     pub(crate) fn new() -> Duty {
-        Duty { links: WorkerLinks::new().ok(), more: false, kept_out: false, ready: false }
+        Duty { links: WorkerLinks::new().ok(), more: false, kept_out: false, ready: false, calm: 0 }
     }
 
     /// Requests that this thread brings are its own from here on, until [`end`](Self::end).
@@ -73,12 +79,24 @@ impl Duty {
         self.ready = ready;
     }
 
+    /// Somebody was answered from memory, and others may be about to ask for what is there.
+    pub(crate) fn answered(&mut self) {
+        self.calm = 0;
+    }
+
+    /// Whether nobody asks for what is in memory, as far as the last turns show.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm > CALM
+    }
+
     /// Acts on a few replies and a few requests.
     pub(crate) fn turn(&mut self) {
+        self.calm = self.calm.saturating_add(1);
+        let most = if self.is_calm() { LONG_TURN } else { TURN };
         let Some(links) = &mut self.links else { return };
         // Should it panic, the rest is for the next turn.
         self.more = true;
-        (self.more, self.kept_out) = desk::turn_everywhere(links);
+        (self.more, self.kept_out) = desk::turn_everywhere(links, most);
     }
 
     /// Lets go of links that are closed, once there is nothing better to do.

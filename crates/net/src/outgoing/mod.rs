@@ -1,7 +1,7 @@
 //! Links to other servers: drives a [`Core`](exchange::Core) with sockets, on a thread of its own and on those of workers.
 //!
 //! `driver` is the loop, `socket` one link, `port` where datagrams leave from; `desk` is where other threads act for the driver,
-//! `duty` what datagram workers do there, and `lanes` who is acted for first; `sync` is what threads see of each other. The core
+//! `duty` what datagram workers do there, `lanes` who is acted for first, and `promptness` whether replies are worth looking for; `sync` is what threads see of each other. The core
 //! decides everything: when to ask again, whom to believe, when to give up. Here only sockets are opened, filled, emptied and closed.
 
 mod desk;
@@ -9,6 +9,7 @@ mod driver;
 mod duty;
 mod lanes;
 mod port;
+mod promptness;
 mod socket;
 mod sync;
 
@@ -33,4 +34,29 @@ pub fn connect(to: SocketAddr, from: Option<IpAddr>, patience: Duration) -> io::
     }
     socket.connect_timeout(&to.into(), patience)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Duty;
+
+    /// How many turns are short from here on.
+    fn short(duty: &mut Duty) -> usize {
+        let mut turns = 0;
+        while !duty.is_calm() && turns < 1000 {
+            duty.turn();
+            turns += 1;
+        }
+        turns
+    }
+
+    #[test]
+    fn turns_get_long_while_nobody_is_answered_from_memory_and_short_at_once() {
+        let mut duty = Duty::new();
+        duty.begin();
+        let first = short(&mut duty);
+        assert!((10..1000).contains(&first) && short(&mut duty) == 0, "{first}");
+        duty.answered();
+        assert_eq!(short(&mut duty), first);
+    }
 }

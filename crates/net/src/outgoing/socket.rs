@@ -85,6 +85,11 @@ impl LinkSocket {
         Ok(LinkSocket::Stream(Upstream { stream, open: false, unsent: Vec::new(), partial: Vec::new() }))
     }
 
+    /// Whether each message is a datagram of its own.
+    pub(super) fn is_datagrams(&self) -> bool {
+        matches!(self, LinkSocket::Datagrams(_))
+    }
+
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             LinkSocket::Datagrams(socket) => socket.register(registry, token, Interest::READABLE),

@@ -1,6 +1,6 @@
 //! The loop of a datagram worker: receive, answer, send, whichever back end moves the datagrams. Between batches it sends
-//! what has become ready of the answers that are due later, and takes its turn at asking other servers. At the end it drains what has
-//! arrived.
+//! what has become ready of the answers that are due later, goes on with what was put off, and takes its turn at asking other
+//! servers. At the end it drains what has arrived.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -23,6 +23,14 @@ use crate::sys;
 const ERRORS_TOLERATED: u32 = 8;
 /// How often a stopping worker looks whether everything is out.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
+/// Of so many queries received together those that take long are put off, where others are answered from memory: these would
+/// notice.
+const BURST: usize = 8;
+/// Full batches in a row before there is time for anything else: in the middle of a burst it shows who else asks for what is in
+/// memory.
+const FULL: u32 = 4;
+/// Queries that were put off and are gone on with at a time.
+const RESUMED: usize = 8;
 
 /// A datagram worker: everything but the way its datagrams move.
 pub(crate) struct DatagramService<F: HandlerFactory> {
@@ -34,6 +42,10 @@ pub(crate) struct DatagramService<F: HandlerFactory> {
     duty: Duty,
     /// The last batch had several queries: there may be more by now.
     several: bool,
+    /// Queries may be put off.
+    put_off: bool,
+    /// Full batches in a row.
+    full: u32,
     pub(crate) job: Job,
 }
 
@@ -47,7 +59,16 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
         let seat: Seat = job.id.seat(Arc::clone(&alarm).into());
         let guarded = Guarded::new(factory, seat, Arc::clone(&job.stats), job.reporter.clone());
-        DatagramService { guarded, alarm, due: 0, duty: Duty::new(), several: false, job }
+        DatagramService {
+            guarded,
+            alarm,
+            due: 0,
+            duty: Duty::new(),
+            several: false,
+            put_off: false,
+            full: 0,
+            job,
+        }
     }
 
     /// Serves until told to stop. An error means that the socket is beyond use.
@@ -66,6 +87,9 @@ impl<F: HandlerFactory> DatagramService<F> {
                 Ok(n) => {
                     errors = 0;
                     self.answer(datagrams, n);
+                    if self.is_in_a_burst(n) {
+                        continue;
+                    }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.guarded.idle(),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -97,7 +121,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
         // Links are looked at each time, unless a wait shows that there is no need.
         self.duty.found(true);
-        let urgent = self.duty.is_urgent();
+        let urgent = self.put_off || self.duty.is_urgent();
         if self.several || urgent {
             match receive_now(datagrams) {
                 Ok(0) if !urgent => {}
@@ -124,17 +148,36 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
         let stats: &WorkerStats = &self.job.stats;
         let mut batch = datagrams.batch();
+        if n >= BURST && !self.duty.is_calm() {
+            batch.let_put_off();
+            self.put_off = true;
+        }
         stats.batches.add(1);
         stats.queries.add(n as u64);
         stats.bytes_in.add(batch.bytes());
         self.guarded.batch(&mut batch);
-        self.due += datagrams.send();
+        let due = datagrams.send();
+        if due < n as u64 {
+            self.duty.answered();
+        }
+        self.due += due;
     }
 
-    /// Acts on what others are to be asked and on what they replied, a little at a time; then sends the late answers that are
-    /// ready.
+    /// Whether the batch just received was full, so that more is there, and there is time to look.
+    #[inline]
+    fn is_in_a_burst(&mut self, n: usize) -> bool {
+        self.full = if n >= self.job.config.udp.batch && self.full < FULL { self.full + 1 } else { 0 };
+        self.full > 0
+    }
+
+    /// Goes on with what was put off, acts on what others are to be asked and on what they replied, each a little at a time; then
+    /// sends the late answers that are ready.
     #[inline]
     fn take_turn<D: Datagrams>(&mut self, datagrams: &mut D) {
+        if self.put_off {
+            self.put_off = self.guarded.resume(&mut datagrams.late(), RESUMED);
+            self.settle(datagrams);
+        }
         if !self.duty.is_due() {
             if self.due > 0 && self.alarm.rang() {
                 self.answer_late(datagrams);
@@ -182,9 +225,9 @@ impl<F: HandlerFactory> DatagramService<F> {
     #[cold]
     fn wait_for_late<D: Datagrams>(&mut self, datagrams: &mut D, deadline: Instant) {
         while Instant::now() < deadline && (self.due > 0 || !datagrams.finished()) {
-            let at_most = Some(DRAIN_STEP);
-            let woken =
-                Wait { alarm: &self.alarm, links: self.duty.links(), at_most }.beside(NOTHING, DRAIN_STEP);
+            let step = if self.put_off { Duration::ZERO } else { DRAIN_STEP };
+            let wait = Wait { alarm: &self.alarm, links: self.duty.links(), at_most: Some(step) };
+            let woken = wait.beside(NOTHING, step);
             self.duty.found(woken.links);
             self.take_turn(datagrams);
         }

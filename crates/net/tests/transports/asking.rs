@@ -290,3 +290,35 @@ fn a_panic_of_the_core_costs_what_it_was_about_and_no_worker() {
     running.join();
     outgoing.stop();
 }
+
+/// The other server takes its time, so the worker waits for replies that it has looked for in vain; before that, it was quick.
+#[test]
+fn replies_are_heard_however_soon_they_come() {
+    const TOGETHER: u32 = 200;
+    let rig = Rig::new(1, UdpBackend::Mmsg);
+    let client = rig.client();
+    let ask_all = || (0..TOGETHER).for_each(|n| assert!(client.send(&query(n, ONCE)).is_ok()));
+    let hear_all = || {
+        let mut answers: Vec<_> = (0..TOGETHER).map(|_| receive(&client)).collect();
+        answers.sort();
+        assert_eq!(answers, (0..TOGETHER).map(|n| query(n, ONCE)).collect::<Vec<_>>());
+    };
+    for _ in 0..3 {
+        let other = rig.echo(TOGETHER as usize);
+        ask_all();
+        hear_all();
+        other.join().unwrap();
+        ask_all();
+        let mut waiting = Vec::new();
+        let mut buffer = [0; 100];
+        for _ in 0..TOGETHER {
+            let (len, from) = rig.other.recv_from(&mut buffer).unwrap();
+            waiting.push((buffer[..len].to_vec(), from));
+        }
+        for (query, from) in waiting {
+            rig.other.send_to(&query, from).unwrap();
+        }
+        hear_all();
+    }
+    rig.stop();
+}

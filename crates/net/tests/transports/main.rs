@@ -4,6 +4,7 @@ mod asking;
 mod descriptors;
 mod later;
 mod link;
+mod put_off;
 mod script;
 mod tcp;
 mod udp;
