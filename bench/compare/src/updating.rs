@@ -20,6 +20,9 @@ use crate::sys;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it sends the same update.
 const TRIES: u32 = 5;
+/// How often clients are looked at that may have waited for too long. Each look costs the more the more clients there are, and
+/// on a machine with few CPUs what the clients use can be what limits.
+const LOOKS: Duration = Duration::from_millis(100);
 
 /// How updates are sent.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +149,8 @@ struct Lines {
     lines: Vec<Line>,
     /// Updates sent so far, which numbers their IDs.
     sent: u64,
+    /// When clients were last looked at that may have waited for too long.
+    looked: Instant,
 }
 
 impl Lines {
@@ -164,7 +169,8 @@ impl Lines {
             }
             lines.push(Line { way, message: Vec::new(), sent: None, tries: 0, reply: Vec::new() });
         }
-        Ok(Lines { poll, events: Events::with_capacity(updating.clients.max(1)), lines, sent: 0 })
+        let (events, looked) = (Events::with_capacity(updating.clients.max(1)), Instant::now());
+        Ok(Lines { poll, events, lines, sent: 0, looked })
     }
 
     /// Sends an update on the client's line.
@@ -193,8 +199,17 @@ impl Lines {
                 replies.push((number, code, sent.elapsed()));
             }
         }
+        if self.looked.elapsed() >= LOOKS {
+            self.looked = Instant::now();
+            self.send_again()?;
+        }
+        Ok(replies)
+    }
+
+    /// Sends again what was not answered in time.
+    fn send_again(&mut self) -> Result<()> {
         for line in &mut self.lines {
-            if line.sent.is_some_and(|sent| sent.elapsed() > PATIENCE * line.tries) {
+            if line.sent.is_some_and(|sent| self.looked - sent > PATIENCE * line.tries) {
                 if line.tries == TRIES {
                     return Err(Failure::new("no reply to an update"));
                 }
@@ -204,7 +219,7 @@ impl Lines {
                 }
             }
         }
-        Ok(replies)
+        Ok(())
     }
 }
 
@@ -253,10 +268,10 @@ impl Line {
         Ok(())
     }
 
-    /// Reads all there is; returns the response code once the reply is whole.
+    /// Reads until the reply is whole, and returns its response code; `None` if there is no more for now. What comes after a
+    /// reply makes the system say so again, so that nothing has to be asked for in vain.
     fn receive(&mut self) -> Result<Option<u8>> {
         let mut buffer = [0; 1024];
-        let mut code = None;
         loop {
             let received = match &mut self.way {
                 Way::Datagrams(socket) => socket.recv(&mut buffer),
@@ -265,20 +280,24 @@ impl Line {
             let length = match received {
                 Ok(0) => return Err(Failure::new("the server closed a connection with an update on it")),
                 Ok(length) => length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(code),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error.into()),
             };
             if let Way::Datagrams(_) = self.way {
-                code = self.code(&buffer[..length]).or(code);
-                continue;
+                match self.code(&buffer[..length]) {
+                    // One to an update that was sent again and answered before.
+                    None => continue,
+                    code => return Ok(code),
+                }
             }
             self.reply.extend_from_slice(&buffer[..length]);
             if let [high, low, rest @ ..] = &self.reply[..]
                 && rest.len() >= usize::from(u16::from_be_bytes([*high, *low]))
             {
                 let found = self.code(rest);
-                code = Some(found.ok_or_else(|| Failure::new("a reply belongs to no update"))?);
+                let code = found.ok_or_else(|| Failure::new("a reply belongs to no update"))?;
                 self.reply.clear();
+                return Ok(Some(code));
             }
         }
     }

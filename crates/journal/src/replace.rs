@@ -39,6 +39,8 @@ pub struct Replacement {
     /// The history to be kept, if the zone is the version that the store is at.
     keeps: Option<Kept>,
     written: Option<Written>,
+    /// How many bytes are written together.
+    most_unwritten: usize,
     /// Whether there is a file to be removed.
     has_file: bool,
 }
@@ -57,11 +59,16 @@ struct Written {
     header: Header,
 }
 
-/// Writes frames one behind the other.
+/// Writes frames one behind the other, many together: most are changes of some hundred bytes, and there may be as many of
+/// them as the history has room for.
 struct FrameWriter {
     file: Arc<dyn DiskFile>,
     nonce: u64,
+    /// Where the next one goes.
     at: u64,
+    /// The last bytes in front of that, which are not in the file yet, and how many there may be.
+    unwritten: Vec<u8>,
+    most_unwritten: usize,
     steps: Vec<Step>,
 }
 
@@ -76,12 +83,25 @@ impl FrameWriter {
     ) -> Result<(), StoreFault> {
         // All of a new file is on the disk before it is in use.
         seal(frame, kind, serials, 0, self.nonce, self.at).ok_or(StoreFault::TooLarge)?;
-        write_all(&*self.file, path, frame, self.at)?;
+        self.unwritten.extend_from_slice(frame);
         if kind == FrameKind::Change {
             self.steps.push(Step { before: serials.0, at: self.at });
         }
         self.at += frame.len() as u64;
+        if self.unwritten.len() < self.most_unwritten { Ok(()) } else { self.flush(path) }
+    }
+
+    /// Writes what is not in the file yet.
+    fn flush(&mut self, path: &Path) -> Result<(), StoreFault> {
+        let at = self.at - self.unwritten.len() as u64;
+        write_all(&*self.file, path, &self.unwritten, at)?;
+        self.unwritten.clear();
         Ok(())
+    }
+
+    /// Leaves out all that was put in.
+    fn clear(&mut self) {
+        (self.at, self.unwritten, self.steps) = (HEADER, Vec::new(), Vec::new());
     }
 
     /// Copies changes from another file. Returns why not all of them could be read, if so.
@@ -166,15 +186,18 @@ impl Replacement {
         self.has_file = true;
         let file: Arc<dyn DiskFile> = disk.create(path).map_err(failed("make", path))?.into();
         let nonce = RandomState::new().hash_one(path);
-        let mut out = FrameWriter { file, nonce, at: HEADER, steps: Vec::new() };
+        let most_unwritten = self.most_unwritten;
+        let mut out =
+            FrameWriter { file, nonce, at: HEADER, unwritten: Vec::new(), most_unwritten, steps: Vec::new() };
         if let Some(kept) = &mut self.keeps
             && out.copy(path, kept)?.is_some()
         {
             // A history with a gap leads nowhere; the zone itself is not touched by that.
-            (out.at, out.steps) = (HEADER, Vec::new());
+            out.clear();
         }
         let base_at = out.at;
         let records = zone.map_or(Ok(0), |zone| out.base(path, zone))?;
+        out.flush(path)?;
         out.file.sync_data().map_err(failed("sync", path))?;
         let first = out.steps.first().map_or(base, |step| step.before);
         let header = Header { nonce, base_at, base_end: out.at, records, sealed: 0, first, base };
@@ -198,6 +221,7 @@ impl Replacement {
         {
             return Err(fault);
         }
+        out.flush(path)?;
         header.sealed = out.at;
         let serial = newest.unwrap_or(header.base);
         let confirmed = confirmed.filter(|confirmed| confirmed.serial == serial);
@@ -255,6 +279,7 @@ impl ZoneStore {
             began: self.contents.as_ref().map(Contents::now),
             keeps: None,
             written: None,
+            most_unwritten: self.most_unwritten,
             has_file: false,
         })
     }

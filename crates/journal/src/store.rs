@@ -43,7 +43,7 @@ pub struct ZoneStore {
     pub(crate) turns: u64,
     pub(crate) replacing: Weak<()>,
     pub(crate) most_history: u64,
-    most_unwritten: usize,
+    pub(crate) most_unwritten: usize,
 }
 
 /// What a file holds.
@@ -167,7 +167,8 @@ impl ZoneStore {
         self.most_history = bytes;
     }
 
-    /// Keeps at most about so many bytes of changes in memory before they are written, in place of [`WRITTEN_TOGETHER`].
+    /// Keeps at most about so many bytes of changes in memory before they are written, in place of [`WRITTEN_TOGETHER`]; so do
+    /// replacements that begin from now on.
     pub fn write_together(&mut self, bytes: usize) {
         self.most_unwritten = bytes;
     }

@@ -1,12 +1,13 @@
 //! The records of one name while they change: [`Records`].
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::iter;
 use std::sync::Arc;
 
 use wire::message::{HEADER_LEN, MAX_MESSAGE, POINTER_LEN, QUESTION_TAIL, RECORD_HEAD};
 use wire::rdata::view::Rrsig;
-use wire::{Name, NameBuf, Ttl, Type, rdata};
+use wire::{NameBuf, Ttl, Type, rdata};
 use zone::Node;
 use zone::store::{ChangeSet, ChangedRecords};
 
@@ -22,29 +23,57 @@ pub(crate) struct Datum {
     ttl: Ttl,
 }
 
+/// RRsets of up to so many records are compared record by record.
+const FEW: usize = 8;
+
+/// The records of one type.
+type Set = Arc<Vec<Datum>>;
+
 /// The records of one name. RRSIGs are an RRset as any other. A clone shares what does not change.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
-    owner: NameBuf,
-    /// None of them is empty.
-    sets: BTreeMap<Type, Arc<Vec<Datum>>>,
+    owner: Arc<NameBuf>,
+    /// By type; none of them is empty.
+    sets: Vec<(Type, Set)>,
 }
 
 impl Records {
     /// What a snapshot has for a name.
-    pub(crate) fn of(owner: Name<'_>, node: Option<Node<'_>>) -> Records {
-        let mut records = Records { owner: owner.to_buf(), sets: BTreeMap::new() };
-        for set in node.iter().flat_map(|node| node.rrsets()) {
-            records.owner = set.node().written_owner();
+    pub(crate) fn of(owner: &Arc<NameBuf>, node: Option<Node<'_>>) -> Records {
+        let mut records = Records { owner: Arc::clone(owner), sets: Vec::new() };
+        let Some(node) = node.filter(|node| node.rrsets().next().is_some()) else { return records };
+        let written = node.written_owner();
+        if written.as_name().as_wire() != owner.as_name().as_wire() {
+            records.owner = Arc::new(written);
+        }
+        for set in node.rrsets() {
             let with_type = |rtype| move |data| (rtype, data);
             let sigs = set.sig_rdatas().map(with_type(Type::RRSIG));
             for (rtype, data) in set.rdatas().map(with_type(set.rtype())).chain(sigs) {
                 let mut rdata = Vec::new();
                 data.copy_to(&mut rdata);
-                Arc::make_mut(records.sets.entry(rtype).or_default()).push(Datum { rdata, ttl: data.ttl() });
+                Arc::make_mut(records.entry(rtype)).push(Datum { rdata, ttl: data.ttl() });
             }
         }
         records
+    }
+
+    /// Where the RRset of a type is, or would be.
+    fn find(&self, rtype: Type) -> Result<usize, usize> {
+        self.sets.binary_search_by_key(&rtype, |(rtype, _)| *rtype)
+    }
+
+    fn get(&self, rtype: Type) -> Option<&Set> {
+        self.sets.get(self.find(rtype).ok()?).map(|(_, set)| set)
+    }
+
+    /// The RRset of a type: an empty one, which must not stay so, if there is none.
+    fn entry(&mut self, rtype: Type) -> &mut Set {
+        let at = self.find(rtype).unwrap_or_else(|at| {
+            self.sets.insert(at, (rtype, Set::default()));
+            at
+        });
+        &mut self.sets[at].1
     }
 
     /// Whether there are none.
@@ -54,27 +83,27 @@ impl Records {
 
     /// The types that there are.
     pub(crate) fn types(&self) -> impl Iterator<Item = Type> {
-        self.sets.keys().copied()
+        self.sets.iter().map(|(rtype, _)| *rtype)
     }
 
     /// Whether there is an RRset of this type.
     pub(crate) fn has(&self, rtype: Type) -> bool {
-        self.sets.contains_key(&rtype)
+        self.find(rtype).is_ok()
     }
 
     /// Number of records of this type.
     pub(crate) fn count(&self, rtype: Type) -> usize {
-        self.sets.get(&rtype).map_or(0, |set| set.len())
+        self.get(rtype).map_or(0, |set| set.len())
     }
 
     /// The data of the first record of this type.
     pub(crate) fn first(&self, rtype: Type) -> Option<&[u8]> {
-        self.sets.get(&rtype)?.first().map(|datum| &datum.rdata[..])
+        self.get(rtype)?.first().map(|datum| &datum.rdata[..])
     }
 
     /// Whether the RRset of this type has exactly these records, in any order.
     pub(crate) fn has_exactly(&self, rtype: Type, wanted: &[&[u8]]) -> bool {
-        let Some(set) = self.sets.get(&rtype) else { return false };
+        let Some(set) = self.get(rtype) else { return false };
         let canonical = |data: &[u8]| {
             let mut data = data.to_vec();
             rdata::canonical(rtype, &mut data);
@@ -87,11 +116,11 @@ impl Records {
 
     /// Adds a record. One that is there already stays as it is; one that it replaces goes; the whole RRset gets its TTL
     /// (RFC 2136 §3.4.2.2, RFC 2181 §5.2). `owner` is that of the name if there were no records.
-    pub(crate) fn add(&mut self, owner: Name<'_>, rtype: Type, ttl: Ttl, data: &[u8]) {
-        if self.sets.is_empty() {
-            self.owner = owner.to_buf();
+    pub(crate) fn add(&mut self, owner: &NameBuf, rtype: Type, ttl: Ttl, data: &[u8]) {
+        if self.sets.is_empty() && self.owner.as_name().as_wire() != owner.as_name().as_wire() {
+            self.owner = Arc::new(*owner);
         }
-        let set = self.sets.entry(rtype).or_default();
+        let set = self.entry(rtype);
         let known = set.iter().position(|old| rdata::is_same(rtype, &old.rdata, data));
         if known.is_some() && set.iter().all(|datum| datum.ttl == ttl) {
             return;
@@ -106,8 +135,8 @@ impl Records {
 
     /// Changes the data of the first record of a type, if there is one.
     pub(crate) fn edit_first(&mut self, rtype: Type, edit: impl FnOnce(&mut [u8])) {
-        if let Some(set) = self.sets.get_mut(&rtype)
-            && let Some(first) = Arc::make_mut(set).first_mut()
+        if let Ok(at) = self.find(rtype)
+            && let Some(first) = Arc::make_mut(&mut self.sets[at].1).first_mut()
         {
             edit(&mut first.rdata);
         }
@@ -115,19 +144,18 @@ impl Records {
 
     /// Deletes the RRsets of some types.
     pub(crate) fn delete_types(&mut self, which: impl Fn(Type) -> bool) {
-        self.sets.retain(|rtype, _| !which(*rtype));
+        self.sets.retain(|(rtype, _)| !which(*rtype));
     }
 
     /// Deletes a record, if it is there.
     pub(crate) fn delete(&mut self, rtype: Type, data: &[u8]) {
-        let Entry::Occupied(mut set) = self.sets.entry(rtype) else { return };
-        let Some(at) = set.get().iter().position(|old| rdata::is_same(rtype, &old.rdata, data)) else {
-            return;
-        };
-        if set.get().len() == 1 {
-            set.remove();
+        let Ok(of) = self.find(rtype) else { return };
+        let set = &mut self.sets[of].1;
+        let Some(at) = set.iter().position(|old| rdata::is_same(rtype, &old.rdata, data)) else { return };
+        if set.len() == 1 {
+            self.sets.remove(of);
         } else {
-            Arc::make_mut(set.get_mut()).remove(at);
+            Arc::make_mut(set).remove(at);
         }
     }
 
@@ -135,18 +163,21 @@ impl Records {
     pub(crate) fn check(&self, before: &Records) -> Result<(), UpdateFault> {
         let bytes = |set: &[Datum]| set.iter().map(|datum| record_len(&datum.rdata)).sum::<usize>();
         let sigs = |rtype| {
-            let sigs = self.sets.get(&Type::RRSIG).into_iter().flat_map(|sigs| sigs.iter());
+            let sigs = self.get(Type::RRSIG).into_iter().flat_map(|sigs| sigs.iter());
             let over = sigs.filter(move |sig| Rrsig::read_type_covered(&sig.rdata) == Ok(rtype));
             over.map(|sig| record_len(&sig.rdata)).sum::<usize>()
         };
         let mut total = 0;
         for (rtype, set) in &self.sets {
-            let grows = before.sets.get(rtype).is_none_or(|old| bytes(old) < bytes(set));
-            let message = HEADER_LEN + self.owner.as_name().len() + QUESTION_TAIL + bytes(set) + sigs(*rtype);
-            if grows && message > MAX_MESSAGE {
+            let len = bytes(set);
+            total += len;
+            if before.get(*rtype).is_some_and(|old| Arc::ptr_eq(old, set) || bytes(old) >= len) {
+                continue;
+            }
+            let message = HEADER_LEN + self.owner.as_name().len() + QUESTION_TAIL + len + sigs(*rtype);
+            if message > MAX_MESSAGE {
                 return Err(UpdateFaultKind::RrsetTooLarge.of(self.owner.as_name(), *rtype));
             }
-            total += bytes(set);
         }
         match total > MOST_AT_NAME {
             true => Err(UpdateFaultKind::NameTooLarge.of(self.owner.as_name(), Type::ANY)),
@@ -154,13 +185,12 @@ impl Records {
         }
     }
 
-    /// Adds to a change what makes these records of those `before`; the SOA comes first (RFC 1995 §4).
+    /// Adds to a change what makes these records of those `before`; the SOA comes first (RFC 1995 §4), the other types come
+    /// by their numbers.
     pub(crate) fn difference(&self, before: &Records, change: &mut ChangeSet) {
-        let mut types: Vec<Type> = self.types().chain(before.types()).collect();
-        types.sort_unstable_by_key(|rtype| (*rtype != Type::SOA, *rtype));
-        types.dedup();
-        for rtype in types {
-            let (old, new) = (before.sets.get(&rtype), self.sets.get(&rtype));
+        let soa = (before.get(Type::SOA), self.get(Type::SOA));
+        let others = both(&before.sets, &self.sets).filter(|(rtype, _)| *rtype != Type::SOA);
+        for (rtype, (old, new)) in iter::once((Type::SOA, soa)).chain(others) {
             if old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new)) {
                 continue;
             }
@@ -170,16 +200,31 @@ impl Records {
     }
 }
 
+/// The types of two names, and the RRset that each has of it.
+fn both<'a>(
+    mut olds: &'a [(Type, Set)],
+    mut news: &'a [(Type, Set)],
+) -> impl Iterator<Item = (Type, (Option<&'a Set>, Option<&'a Set>))> {
+    iter::from_fn(move || {
+        let order = match (olds.first(), news.first()) {
+            (Some((old, _)), Some((new, _))) => old.cmp(new),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return None,
+        };
+        let old = if order.is_le() { olds.split_off_first() } else { None };
+        let new = if order.is_ge() { news.split_off_first() } else { None };
+        let (rtype, _) = old.or(new)?;
+        Some((*rtype, (old.map(|(_, set)| set), new.map(|(_, set)| set))))
+    })
+}
+
 /// Puts what `these` have and `those` do not into a change.
-fn only(
-    from: &Records,
-    these: Option<&Arc<Vec<Datum>>>,
-    those: Option<&Arc<Vec<Datum>>>,
-    rtype: Type,
-    to: &mut ChangedRecords,
-) {
-    let those: BTreeSet<&Datum> = those.into_iter().flat_map(|set| set.iter()).collect();
-    for datum in these.into_iter().flat_map(|set| set.iter()).filter(|datum| !those.contains(datum)) {
+fn only(from: &Records, these: Option<&Set>, those: Option<&Set>, rtype: Type, to: &mut ChangedRecords) {
+    let (these, those) = (these.map_or(&[][..], |set| &set[..]), those.map_or(&[][..], |set| &set[..]));
+    let many: BTreeSet<&Datum> = those.iter().filter(|_| those.len() > FEW).collect();
+    let is_there = |datum: &Datum| if many.is_empty() { those.contains(datum) } else { many.contains(datum) };
+    for datum in these.iter().filter(|datum| !is_there(datum)) {
         to.push(from.owner.as_name(), rtype, datum.ttl, &datum.rdata);
     }
 }

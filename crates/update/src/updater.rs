@@ -28,14 +28,29 @@ pub struct Updater {
     signed: bool,
     /// That of the version so far.
     serial: Serial,
-    /// The names that were looked at, as they are now.
-    names: BTreeMap<NameBuf, Records>,
+    apex: Arc<NameBuf>,
+    /// The names that were looked at.
+    names: BTreeMap<Arc<NameBuf>, Known>,
+}
+
+/// The records of a name.
+#[derive(Clone, Debug)]
+struct Known {
+    /// As they were, which costs next to nothing: both share what is the same.
+    before: Records,
+    now: Records,
 }
 
 impl Updater {
     /// Begins with a version of a zone.
     pub fn new(zone: &Arc<Zone>) -> Updater {
-        Updater { zone: zone.clone(), signed: is_signed(zone), serial: zone.serial(), names: BTreeMap::new() }
+        Updater {
+            zone: zone.clone(),
+            signed: is_signed(zone),
+            serial: zone.serial(),
+            apex: Arc::new(zone.apex().as_name().to_buf()),
+            names: BTreeMap::new(),
+        }
     }
 
     /// The serial number of the version so far.
@@ -83,25 +98,27 @@ impl Updater {
     /// 32 GiB, or one that had faults before.
     pub fn finish(self) -> Result<Option<(Zone, ChangeSet)>, ChangeError> {
         let mut change = ChangeSet { before: self.zone.serial(), after: self.serial, ..ChangeSet::default() };
-        for (name, records) in &self.names {
-            records.difference(&self.of_zone(name.as_name()), &mut change);
-        }
+        self.names.values().for_each(|name| name.now.difference(&name.before, &mut change));
         if change.is_empty() {
             return Ok(None);
         }
         Ok(Some((self.zone.apply(&change)?, change)))
     }
 
-    /// What the zone had for a name at the beginning.
-    fn of_zone(&self, name: Name<'_>) -> Records {
-        Records::of(name, self.zone.find_name(name))
+    /// A name as it was first written here, and what there is for it.
+    fn look_up(&mut self, name: &NameBuf) -> (Arc<NameBuf>, Records) {
+        if let Some((key, known)) = self.names.get_key_value(name) {
+            return (Arc::clone(key), known.now.clone());
+        }
+        let key = Arc::new(*name);
+        let now = Records::of(&key, self.zone.find_name(name.as_name()));
+        self.names.insert(Arc::clone(&key), Known { before: now.clone(), now: now.clone() });
+        (key, now)
     }
 
     /// What there is for a name.
-    fn records(&mut self, name: &NameBuf) -> &Records {
-        let zone = &self.zone;
-        let of_zone = || Records::of(name.as_name(), zone.find_name(name.as_name()));
-        self.names.entry(*name).or_insert_with(of_zone)
+    fn records(&mut self, name: &NameBuf) -> Records {
+        self.look_up(name).1
     }
 
     fn is_apex(&self, name: Name<'_>) -> bool {
@@ -117,10 +134,9 @@ impl Updater {
         let permitted = match update {
             Update::DeleteName(name) => {
                 let apex = self.is_apex(owner);
-                let mut goes = self
-                    .records(name)
-                    .types()
-                    .filter(|rtype| !is_signers(*rtype) && is_deleted(*rtype, apex));
+                let records = self.records(name);
+                let mut goes =
+                    records.types().filter(|rtype| !is_signers(*rtype) && is_deleted(*rtype, apex));
                 permission.permits_some(owner) && goes.all(|rtype| permission.permits(owner, rtype))
             }
             _ => permission.permits(owner, rtype),
@@ -166,13 +182,18 @@ impl Updater {
 /// What one request makes of the names that it changes. Dropped, it has changed nothing.
 struct Step<'u> {
     updater: &'u mut Updater,
-    names: BTreeMap<NameBuf, Records>,
+    names: BTreeMap<Arc<NameBuf>, Known>,
 }
 
 impl Step<'_> {
+    /// A name that the request may change, before it does and as it is now.
+    fn known(&mut self, name: &NameBuf) -> &mut Known {
+        let (key, now) = self.updater.look_up(name);
+        self.names.entry(key).or_insert_with(|| Known { before: now.clone(), now })
+    }
+
     fn records(&mut self, name: &NameBuf) -> &mut Records {
-        let updater = &mut *self.updater;
-        self.names.entry(*name).or_insert_with(|| updater.records(name).clone())
+        &mut self.known(name).now
     }
 
     /// RFC 2136 §3.4.2.
@@ -208,38 +229,41 @@ impl Step<'_> {
             _ => false,
         };
         if !collides && !misplaced {
-            records.add(owner.as_name(), rtype, ttl, rdata);
+            records.add(owner, rtype, ttl, rdata);
         }
     }
 
     /// Takes the step, if it is one.
     fn finish(mut self, policy: SerialPolicy, now: u64) -> Result<Option<ChangeSet>, UpdateFault> {
-        if self.difference()?.is_empty() {
+        let apex = Arc::clone(&self.updater.apex);
+        let (mut at_apex, mut elsewhere) = (ChangeSet::default(), ChangeSet::default());
+        for (name, known) in &self.names {
+            known.now.check(&known.before)?;
+            let change = if *name == apex { &mut at_apex } else { &mut elsewhere };
+            known.now.difference(&known.before, change);
+        }
+        if at_apex.is_empty() && elsewhere.is_empty() {
             return Ok(None);
         }
-        let apex = self.updater.zone.apex().as_name().to_buf();
         let before = self.updater.serial;
-        let records = self.records(&apex);
-        let mut after = records.first(Type::SOA).and_then(serial_of).unwrap_or(before);
+        let known = self.known(&apex);
+        let mut after = known.now.first(Type::SOA).and_then(serial_of).unwrap_or(before);
         if after == before {
             after = policy.next(before, now);
-            records.set_serial(after);
+            known.now.set_serial(after);
         }
-        let change = ChangeSet { before, after, ..self.difference()? };
+        // The SOA comes first, and with it what else changes at its name.
+        let mut change = ChangeSet { before, after, ..ChangeSet::default() };
+        known.now.difference(&known.before, &mut change);
+        change.removed.append(&elsewhere.removed);
+        change.added.append(&elsewhere.added);
         self.updater.serial = after;
-        self.updater.names.extend(self.names);
-        Ok(Some(change))
-    }
-
-    /// What changes, if the zone can hold it; without serial numbers.
-    fn difference(&mut self) -> Result<ChangeSet, UpdateFault> {
-        let mut change = ChangeSet::default();
-        for (name, records) in &self.names {
-            let before = self.updater.records(name);
-            records.check(before)?;
-            records.difference(before, &mut change);
+        for (name, known) in self.names {
+            if let Some(of_updater) = self.updater.names.get_mut(&name) {
+                of_updater.now = known.now;
+            }
         }
-        Ok(change)
+        Ok(Some(change))
     }
 }
 

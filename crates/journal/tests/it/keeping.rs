@@ -155,6 +155,27 @@ fn a_small_zone_that_changes_all_the_time_is_written_anew_once_in_a_quarter_of_i
 }
 
 #[test]
+fn a_compaction_copies_many_changes_with_few_calls() {
+    let disk = SimulatedDisk::new(1);
+    let folder = folder(&disk);
+    let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+    store.replace(&version(1, 1)).expect("stored");
+    for n in 1..500 {
+        store.append(&between(&version(n, n), &version(n + 1, n + 1))).expect("appended");
+    }
+    store.sync().expect("synced");
+    let mut calls = |together| {
+        let before = disk.calls();
+        store.write_together(together);
+        store.compact(&version(500, 500)).expect("compacted");
+        assert_eq!(serials(store.history(serial(1)).expect("read").expect("known")), steps(1, 500));
+        disk.calls() - before
+    };
+    let (each, many) = (calls(0), calls(journal::WRITTEN_TOGETHER));
+    assert!(each > 500 && many < 50, "{each} calls where each is written by itself, else {many}");
+}
+
+#[test]
 fn a_compaction_keeps_as_much_history_as_it_may() {
     let folder = folder(&SimulatedDisk::new(1));
     let (mut store, _) = folder.zone(apex().as_name()).expect("a store");

@@ -51,7 +51,7 @@ pub(super) enum Order {
     /// A zone was folded: the number of its line, and what came of it.
     Folded(Apex, u64, Option<Zone>),
     /// A new base was written.
-    Compacted(Apex, Replacement, Result<(), StoreFault>),
+    Compacted(Apex, Box<Replacement>, Result<(), StoreFault>),
     /// Do what is there, and end.
     Stop(Reply<()>),
 }
@@ -169,7 +169,7 @@ impl Worker {
                 let _ = reply.try_send(());
             }
             Order::Folded(apex, number, zone) => self.folded(&apex, number, zone),
-            Order::Compacted(apex, replacement, written) => self.compacted(&apex, replacement, written),
+            Order::Compacted(apex, replacement, written) => self.compacted(&apex, *replacement, written),
         }
     }
 
@@ -441,7 +441,7 @@ impl Worker {
                     let (zone, own, of) = (Arc::clone(&line.zone), self.own.clone(), apex.clone());
                     let write = move || {
                         let written = spare(Share::Tenth, || replacement.write(&zone));
-                        let _ = own.send(Order::Compacted(of, replacement, written));
+                        let _ = own.send(Order::Compacted(of, Box::new(replacement), written));
                     };
                     let thread = std::thread::Builder::new().name("compaction".into());
                     line.compacting = thread.spawn(write).is_ok();

@@ -27,9 +27,9 @@ const SOON: i64 = 3 * 86_400;
 /// Zones of at most so many records are examined at once: a thread for each would take longer than that.
 const FEW: u64 = 1000;
 /// To examine all of a zone takes long from here on, and the zone then rests so many times as long: one that changes all the
-/// time takes a twentieth of a CPU.
+/// time takes a hundredth of a CPU.
 const SHORT: Duration = Duration::from_micros(100);
-const REST: u32 = 19;
+const REST: u32 = 99;
 
 /// What was found out about one version of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -189,16 +189,19 @@ struct Queue {
 }
 
 impl Queue {
-    /// Only the newest version counts of a zone that changes faster than it can be examined.
-    fn add(&mut self, apex: Apex, order: ExamineOrder, now: Instant) {
+    /// Only the newest version counts of a zone that changes faster than it can be examined. Returns whether the zone is the
+    /// first one due now, and was not before.
+    fn add(&mut self, apex: Apex, order: ExamineOrder, now: Instant) -> bool {
         if let Some(waiting) = self.newest.get_mut(&apex) {
             *waiting = order;
-            return;
+            return false;
         }
         self.count += 1;
         let due = self.rest.get(&apex).map_or(now, |rest| now.max(*rest));
+        let first = self.due.peek().is_none_or(|Reverse((first, ..))| due < *first);
         self.due.push(Reverse((due, self.count, apex.clone())));
         self.newest.insert(apex, order);
+        first
     }
 
     /// The next zone that is due, or when one will be.
@@ -263,10 +266,13 @@ impl Examiner {
         Ok(Examiner { queue })
     }
 
-    /// Has a zone examined.
+    /// Has a zone examined. The thread is woken if it would wait too long otherwise, and not for each version of a zone that
+    /// changes all the time.
     pub(super) fn order(&self, apex: Apex, order: ExamineOrder) {
-        lock(&self.queue.0).add(apex, order, Instant::now());
-        self.queue.1.notify_one();
+        let first = lock(&self.queue.0).add(apex, order, Instant::now());
+        if first {
+            self.queue.1.notify_one();
+        }
     }
 }
 
@@ -367,18 +373,17 @@ mod tests {
         let versions: [Arc<Zone>; 3] = std::array::from_fn(|_| Arc::new(zone(HOSTS)));
         let order = |at: usize| ExamineOrder { zone: Arc::clone(&versions[at]), fold: false };
         let (one, other): (Apex, Apex) = (b"\x03one\0"[..].into(), b"\x05other\0"[..].into());
-        queue.add(one.clone(), order(0), now);
-        queue.add(other.clone(), order(1), now);
-        queue.add(one.clone(), order(2), now);
+        let woken = [(&one, 0), (&other, 1), (&one, 2)].map(|(of, at)| queue.add(of.clone(), order(at), now));
+        assert_eq!(woken, [true, false, false]);
         let mut next = |now| queue.next(now).map(|(apex, order)| (apex, Arc::clone(&order.zone)));
         let (apex, version) = next(now).expect("due");
         assert!(apex == one && Arc::ptr_eq(&version, &versions[2]), "the newest version");
         assert_eq!(next(now).map(|(apex, _)| apex), Ok(other));
         assert_eq!(next(now).map(|(apex, _)| apex), Err(None));
-        // It took a second: it rests for nineteen.
+        // It took a second: it rests for ninety-nine.
         queue.examined(&one, Duration::from_secs(1), now);
-        queue.add(one.clone(), order(0), now);
-        let due = now + Duration::from_secs(19);
+        assert!(queue.add(one.clone(), order(0), now), "nobody waits before it");
+        let due = now + Duration::from_secs(99);
         assert_eq!(queue.next(now).map(|(apex, _)| apex), Err(Some(due)));
         assert_eq!(queue.next(due).map(|(apex, _)| apex), Ok(one));
     }

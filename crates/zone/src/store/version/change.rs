@@ -41,6 +41,13 @@ impl ChangedRecords {
         self.ends.push(self.bytes.len());
     }
 
+    /// Puts other records in behind these.
+    pub fn append(&mut self, others: &ChangedRecords) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&others.bytes);
+        self.ends.extend(others.ends.iter().map(|end| start + end));
+    }
+
     /// Number of records.
     pub fn len(&self) -> usize {
         self.ends.len()

@@ -209,7 +209,8 @@ impl<'z> Draft<'z> {
         let name = place.name;
         let apex_len = self.overlay.apex_len;
         let rows = [
-            (old.exists != new.exists).then(|| self.from.base_position(name)),
+            // To search for what is not there would cost more than all the rest.
+            (old.exists != new.exists).then(|| place.base.and_then(|_| self.from.base_position(name))),
             (old.nsec != new.nsec).then(|| nsec_position(self.from, name)),
             (old.nsec3 != new.nsec3).then(|| nsec3_position(self.from, name)),
         ];

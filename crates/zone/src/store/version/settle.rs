@@ -29,12 +29,12 @@ impl Draft<'_> {
     ) -> Result<Option<NodeAddress>, Rebuild> {
         let place = self.place(name, hash);
         match blob {
-            Some(blob) if blob::flags(blob) & NodeFlags::NSEC3_ONLY.0 == 0 || self.has_below(name) => {
+            Some(blob) if blob::flags(blob) & NodeFlags::NSEC3_ONLY.0 == 0 || self.has_below(&place) => {
                 self.put_name(&place, blob.to_vec()).map(Some)
             }
             Some(blob) => self.put(&place, blob.to_vec()).map(Some),
             None if place.now.is_none() => Ok(None),
-            None if self.has_below(name) => {
+            None if self.has_below(&place) => {
                 self.put_name(&place, Encoder::new().empty(name).to_vec()).map(Some)
             }
             None => self.vanish(&place).map(|()| None),
@@ -105,9 +105,9 @@ impl Draft<'_> {
             return Ok(());
         }
         if flags & NodeFlags::EMPTY.0 != 0 {
-            return if self.has_below(name) { Ok(()) } else { self.vanish(&place) };
+            return if self.has_below(&place) { Ok(()) } else { self.vanish(&place) };
         }
-        if is_nsec3_only(self.blob(at), self.overlay.apex_len) && !self.has_below(name) {
+        if is_nsec3_only(self.blob(at), self.overlay.apex_len) && !self.has_below(&place) {
             let mut blob = self.blob(at).to_vec();
             blob::set_flags(&mut blob, flags & !INHERITED | NodeFlags::NSEC3_ONLY.0);
             self.put(&place, blob)?;
@@ -162,9 +162,17 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Whether there are names below this one.
-    fn has_below(&self, name: LowerName<'_>) -> bool {
-        self.after(name.as_name()).is_some_and(|at| blob::owner(self.blob(at)).is_at_or_below(name))
+    /// Whether there are names below this one. A base that does not have it has none: it has all names above each of its own.
+    fn has_below(&self, place: &Place<'_>) -> bool {
+        let (name, overlay) = (place.name, &self.overlay);
+        let is_below = |at: NodeAddress| blob::owner(self.blob(at)).is_at_or_below(name);
+        let came = overlay.came_after(order::key(name, overlay.apex_len), name.as_name());
+        let old = || {
+            place.base?;
+            let position = overlay.all.first_from(self.from.base_not_after(name.as_name()));
+            self.from.order().nodes().get(position).and_then(|&base| overlay.redirect(base))
+        };
+        came.is_some_and(is_below) || old().is_some_and(is_below)
     }
 
     /// The node that follows a name in canonical order.
