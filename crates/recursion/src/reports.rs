@@ -16,6 +16,7 @@ use wire::{Class, LowerName, LowerNameBuf, Name, Type};
 use crate::policy::{Policy, ReportLimits};
 use crate::service::{Known, Service};
 use crate::settler::Waiter;
+use crate::validation::effort::Effort;
 
 /// The first label of a report, and the one before the agent domain (RFC 9567 §6.1.1).
 const LABEL: &[u8] = b"_er";
@@ -113,7 +114,7 @@ impl Service {
                 budget: Some(Budget::default()),
                 other_than: None,
                 trace: None,
-                waiter: Waiter::nobody(),
+                waiter: Waiter::nobody(Effort::default()),
             });
             if shed.is_some() { Err(Unreported::Queue) } else { Ok(()) }
         });
