@@ -58,14 +58,14 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-cname-of-dname",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "QTYPE CNAME below a DNAME. RFC 6672, section 3.2: the server synthesizes a CNAME, and RFC 1034, section 3.6.2: a query for CNAME is answered with it and not followed. So nomen and BIND do; Unbound and PowerDNS go on to the target, and fail where its servers are broken.",
+        why: "QTYPE CNAME below a DNAME. RFC 6672, section 3.2: the server synthesizes a CNAME, and RFC 1034, section 3.6.2: a query for CNAME is answered with it and not followed. So nomen and BIND do; Unbound and PowerDNS go on to the target, say what is there, without AD if that is not signed, and fail where its servers are broken.",
         applies: cname_of_dname,
     },
     Rule {
         id: "resolve-unproven-between",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "A zone that is delegated more than a label below one without NSEC records. RFC 4035, section 5: what makes it secure is the chain of DNSKEY and DS RRsets, each signed; these are there. nomen and BIND go by the names of the signers; Unbound and PowerDNS ask for DS label by label, and fail where an empty name in between cannot be proven to have none.",
+        why: "A name, or a zone that is delegated, more than a label below a zone without NSEC records. RFC 4035, section 5: what makes it secure is the chain of DNSKEY and DS RRsets, and its own RRSIG; these are there. nomen goes by the names of the signers; others ask for DS label by label, PowerDNS for both, Unbound for zones and BIND for names, and fail where it cannot be proven that an empty name in between has none.",
         applies: unproven_between,
     },
 ];
@@ -90,6 +90,13 @@ fn zones_of(view: &View<'_>, name: &Name) -> Vec<Condition> {
     let mut holding: Vec<_> = holding.map(|(apex, condition)| (apex.0.len(), *condition)).collect();
     holding.sort_by_key(|(labels, _)| std::cmp::Reverse(*labels));
     holding.into_iter().map(|(_, condition)| condition).collect()
+}
+
+/// The zone that a name is in, and how it is with that.
+fn zone_of<'v>(view: &'v View<'_>, name: &Name) -> Option<(&'v Name, Condition)> {
+    let conditions = view.case.resolving.as_ref()?.conditions;
+    let holding = conditions.iter().filter(|(apex, _)| name.is_under(apex));
+    holding.max_by_key(|(apex, _)| apex.0.len()).map(|(apex, condition)| (apex, *condition))
 }
 
 /// How it is with the zones of the names of the chain.
@@ -134,15 +141,16 @@ fn iterations(view: &View<'_>) -> bool {
     !view.mine.has(flag::AD) && conditions(view).contains(&Condition::Iterations)
 }
 
-/// QTYPE CNAME, and the subject answers with the CNAME at the name that follows from the DNAME above; the other fails.
+/// QTYPE CNAME, and the subject answers with the CNAME at the name that follows from the DNAME above; the other fails, or says more.
 fn cname_of_dname(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let has =
         |rtype, at: &dyn Fn(&Record) -> bool| view.mine.sections[0].iter().any(|r| r.rtype == rtype && at(r));
+    let goes_on = view.theirs.rcode != 0 || !view.theirs.sections[1].is_empty();
     view.case.query.qtype == rtype::CNAME
         && has(rtype::CNAME, &|r| r.owner == name)
         && has(rtype::DNAME, &|r| name.is_under(&r.owner) && name != r.owner)
-        && view.theirs.rcode == 2
+        && goes_on
 }
 
 /// QTYPE DNAME, and somebody shows a DNAME above the name.
@@ -153,8 +161,16 @@ fn dname_type(view: &View<'_>) -> bool {
     view.case.query.qtype == rtype::DNAME && replies.any(|answer| answer.sections[0].iter().any(redirects))
 }
 
-/// The subject has an answer, where the other fails below a zone without proofs.
+/// The subject has an answer, where the other fails below a zone without proofs: in a zone below it, or at a name with others in
+/// between.
 fn unproven_between(view: &View<'_>) -> bool {
     let below = |name: &Name| zones_of(view, name).iter().skip(1).any(|c| *c == Condition::Unproven);
-    matches!(view.mine.rcode, 0 | 3) && view.theirs.rcode == 2 && names(view).iter().any(below)
+    let between = |name: &Name| {
+        zone_of(view, name)
+            .is_some_and(|(apex, c)| c == Condition::Unproven && name.0.len() > apex.0.len() + 1)
+    };
+    let answers = view.mine.rcode == 0 && !view.mine.sections[0].is_empty();
+    matches!(view.mine.rcode, 0 | 3)
+        && view.theirs.rcode == 2
+        && names(view).iter().any(|name| below(name) || answers && between(name))
 }

@@ -62,7 +62,7 @@ pub enum ValidationLimit {
 
 impl ValidationLimit {
     /// Whether it is of one query, so that it says nothing of the records at which it was reached.
-    pub(crate) fn is_of_query(self) -> bool {
+    pub fn is_of_query(self) -> bool {
         matches!(self, Self::Signatures | Self::Failures | Self::Nsec3Hashes | Self::Fetches)
     }
 }

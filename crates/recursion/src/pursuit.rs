@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cache::Now;
-use dnssec::{BogusReason, ValidationBudget};
+use dnssec::BogusReason;
 use engine::Refusal;
 use resolver::{Budget, ClientPrefix, Inquiry};
 use wire::edns::ErrorInfo;
@@ -14,6 +14,7 @@ use crate::message::{Message, Reply, Unjoinable, join};
 use crate::policy::Policy;
 use crate::sentinel;
 use crate::service::{Known, Piece, Service};
+use crate::validation::effort::Effort;
 
 /// How far a client's question has got.
 pub(crate) struct Pursuit {
@@ -36,9 +37,8 @@ pub(crate) struct Pursuit {
     authentic: bool,
     stale: bool,
     info: Option<ErrorInfo>,
-    /// What is left of the work that validating may take, from the first name of a chain to the last; `None` as long as
-    /// nothing was validated.
-    pub(crate) effort: Option<ValidationBudget>,
+    /// What validating takes is paid from this, likewise.
+    pub(crate) effort: Effort,
 }
 
 /// The beginning of a chain.
@@ -88,7 +88,7 @@ impl Pursuit {
             authentic: true,
             stale: false,
             info: None,
-            effort: None,
+            effort: Effort::default(),
         }
     }
 

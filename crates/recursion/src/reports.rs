@@ -16,6 +16,7 @@ use wire::{Class, LowerName, LowerNameBuf, Name, Type};
 use crate::policy::{Policy, ReportLimits};
 use crate::service::{Known, Service};
 use crate::settler::Waiter;
+use crate::validation::effort::Effort;
 
 /// The first label of a report, and the one before the agent domain (RFC 9567 §6.1.1).
 const LABEL: &[u8] = b"_er";
@@ -89,6 +90,15 @@ impl Reports {
         recent.insert(hash);
         Ok(())
     }
+
+    /// One that was taken could not be sent.
+    fn give_back(&self, hash: u64) {
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = sent.order.iter().rposition(|(taken, _)| *taken == hash) {
+            sent.order.remove(at);
+            sent.recent.remove(&hash);
+        }
+    }
 }
 
 impl Service {
@@ -103,20 +113,25 @@ impl Service {
     ) {
         // Other says nothing without the text that goes with it: mostly that a limit of ours was reached.
         let Some(limits) = policy.reports.filter(|_| error != ErrorInfo::OTHER) else { return };
-        let sent = self.write_report(policy, failed, error, agent, limits, now).and_then(|inquiry| {
-            let shed = self.request(LookupRequest {
-                inquiry,
-                recursion_desired: true,
-                // It is no client's.
-                client: ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into()),
-                patience: None,
-                budget: Some(Budget::default()),
-                other_than: None,
-                trace: None,
-                waiter: Waiter::nobody(),
+        let sent =
+            self.write_report(policy, failed, error, agent, limits, now).and_then(|(inquiry, hash)| {
+                let shed = self.request(LookupRequest {
+                    inquiry,
+                    recursion_desired: true,
+                    // It is no client's.
+                    client: ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into()),
+                    patience: None,
+                    budget: Some(Budget::default()),
+                    other_than: None,
+                    trace: None,
+                    waiter: Waiter::nobody(Effort::default()),
+                });
+                if shed.is_none() {
+                    return Ok(());
+                }
+                self.reports.give_back(hash);
+                Err(Unreported::Queue)
             });
-            if shed.is_some() { Err(Unreported::Queue) } else { Ok(()) }
-        });
         let stats = &self.stats().reports;
         match sent {
             Ok(()) => stats.sent.add(),
@@ -124,7 +139,7 @@ impl Service {
         }
     }
 
-    /// The question that is the report, if it is to be sent.
+    /// The question that is the report, if it is to be sent, and the hash under which that is remembered.
     fn write_report(
         &self,
         policy: &Policy,
@@ -133,7 +148,7 @@ impl Service {
         agent: &ReportAgent,
         limits: ReportLimits,
         now: Now,
-    ) -> Result<Inquiry, Unreported> {
+    ) -> Result<(Inquiry, u64), Unreported> {
         if agent.domain.as_lower().is_at_or_below(agent.zone.as_lower()) {
             return Err(Unreported::Agent);
         }
@@ -158,8 +173,9 @@ impl Service {
                 return Err(Unreported::Repeated);
             }
         }
-        self.reports.take(hashed.hash(0).bits(), limits, now)?;
-        Ok(inquiry)
+        let hash = hashed.hash(0).bits();
+        self.reports.take(hash, limits, now)?;
+        Ok((inquiry, hash))
     }
 }
 
@@ -200,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_9567() {
-        // §4.1.
+        // §4.2.
         let written =
             report("broken.test.", Type::A, ErrorInfo::SIGNATURE_EXPIRED, "a01.agent-domain.example.");
         assert_eq!(written.as_deref(), Some("_er.1.broken.test.7._er.a01.agent-domain.example."));
@@ -228,6 +244,17 @@ mod tests {
         assert_eq!(take(2, 10), Ok(()));
         assert_eq!(take(3, 10), Err(Unreported::Repeated));
         assert_eq!(take(4, 10), Err(Unreported::Rate));
+    }
+
+    #[test]
+    fn what_could_not_be_sent_counts_for_nothing() {
+        let (reports, limits) = (Reports::default(), ReportLimits { per_second: 2, interval: 10 });
+        let take = |hash| reports.take(hash, limits, Now::since_start(0));
+        assert_eq!([take(1), take(2)], [Ok(()), Ok(())]);
+        reports.give_back(1);
+        reports.give_back(3);
+        assert_eq!([take(2), take(1)], [Err(Unreported::Repeated), Ok(())]);
+        assert_eq!(take(3), Err(Unreported::Rate));
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::settler::{Settler, Waiter};
 use crate::stats::RecursionStats;
 use crate::validation::bogus::BogusAnswers;
 use crate::validation::denied;
+use crate::validation::effort::Effort;
 use crate::validation::queue::Queue;
 use crate::validation::{State, Unchecked, Validations, wall};
 
@@ -246,8 +247,8 @@ impl Service {
         let validates = self.realm(&self.policy.load(), &asked).is_some_and(|realm| realm.validates);
         if validates && !asked.checking_disabled {
             let budget = request.budget.get_or_insert_default().clone();
-            request.waiter.unchecked =
-                Some(Box::new(Unchecked { inquiry: asked, client: request.client, budget }));
+            let (client, effort) = (request.client, request.waiter.effort());
+            request.waiter.unchecked = Some(Box::new(Unchecked { inquiry: asked, client, budget, effort }));
             request.inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..asked };
         }
         let shed = self.lookups.get()?.request(request);
@@ -257,10 +258,16 @@ impl Service {
         shed
     }
 
-    /// Has an answer fetched for the cache alone, paid from the budget of the client's query that it is of use for.
+    /// Has an answer fetched for the cache alone, paid by the client's query that it is of use for.
     #[cold]
-    pub(crate) fn fetch(&self, inquiry: Inquiry, client: ClientPrefix, budget: Option<Budget>) {
-        let waiter = Waiter::nobody();
+    pub(crate) fn fetch(
+        &self,
+        inquiry: Inquiry,
+        client: ClientPrefix,
+        budget: Option<Budget>,
+        effort: Effort,
+    ) {
+        let waiter = Waiter::nobody(effort);
         let (patience, other_than, trace) = (None, None, None);
         // One that is shed is asked for again by whoever wants it next.
         let _ = self.request(LookupRequest {
@@ -279,7 +286,7 @@ impl Service {
     #[cold]
     pub(crate) fn prefetch(&self, inquiry: Inquiry, client: ClientPrefix) {
         self.stats.prefetched.add();
-        self.fetch(inquiry, client, None);
+        self.fetch(inquiry, client, None, Effort::default());
     }
 
     /// Looks for the answer to a question. One in use by a client is fetched anew before its time is up.

@@ -17,6 +17,7 @@ use crate::policy::Policy;
 use crate::pursuit::{Pursuit, Step, shared};
 use crate::realms::Realm;
 use crate::service::{Piece, Service};
+use crate::validation::effort::Effort;
 use crate::validation::queue::Wanted;
 use crate::validation::{Moment, Unchecked, Verdict};
 
@@ -29,8 +30,8 @@ pub struct Waiter {
 
 /// Who that is.
 pub(crate) enum Who {
-    /// Nobody: the cache is all that is to have it.
-    Nobody,
+    /// Nobody: the cache is all that is to have it. What validating takes is paid from this.
+    Nobody(Effort),
     /// A client.
     Client(Box<Waiting>),
     /// Somebody in this program.
@@ -49,9 +50,18 @@ impl Waiter {
         Waiter { who, unchecked: None }
     }
 
-    /// Nobody waits.
-    pub(crate) fn nobody() -> Self {
-        Waiter::new(Who::Nobody)
+    /// Nobody waits, and what validating takes is paid from this.
+    pub(crate) fn nobody(effort: Effort) -> Self {
+        Waiter::new(Who::Nobody(effort))
+    }
+
+    /// What validating takes is paid from this.
+    pub(crate) fn effort(&self) -> Effort {
+        match &self.who {
+            Who::Nobody(effort) => effort.clone(),
+            Who::Client(waiting) => waiting.pursuit.effort.clone(),
+            Who::Told(_) | Who::Validations(_) | Who::Second(_) => Effort::default(),
+        }
     }
 
     /// Tells somebody in this program the outcome and, where answers are validated, what that has found.
@@ -232,7 +242,8 @@ impl Service {
         let Pursuit { next: inquiry, client, .. } = waiting.pursuit;
         let patience = policy.stale_after.filter(|_| stale);
         if patience.is_some() {
-            self.fetch(inquiry, client, Some(waiting.pursuit.budget.clone()));
+            let Pursuit { budget, effort, .. } = &waiting.pursuit;
+            self.fetch(inquiry, client, Some(budget.clone()), effort.clone());
         }
         let budget = Some(waiting.pursuit.budget.clone());
         let request = LookupRequest {

@@ -37,8 +37,17 @@ struct Spent {
     agent: Option<Box<ReportAgent>>,
 }
 
-/// That a server's address is being looked up, until this is dropped.
+/// That a server's address is being looked up. Until this is dropped that counts as much as if it had found nothing.
+#[derive(Debug)]
 pub(crate) struct Seeking(Arc<Mutex<Spent>>);
+
+impl Seeking {
+    /// It has found nothing, which counts for good.
+    pub(crate) fn was_fruitless(self) {
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.fruitless = spent.fruitless.saturating_add(1);
+    }
+}
 
 impl Drop for Seeking {
     fn drop(&mut self) {
@@ -166,32 +175,24 @@ impl Budget {
         if spent.bytes > limits.bytes { Err(Overspent::Bytes) } else { Ok(()) }
     }
 
-    /// A lookup of a server's address found nothing.
-    pub(crate) fn was_fruitless(&self) {
+    /// Takes one more lookup of a server's address. Those that are under way may all find nothing, whether they wait for each other
+    /// or run side by side: so they count as if they had.
+    pub(crate) fn seek(&self, limits: &BudgetLimits) -> Result<Seeking, Overspent> {
         let mut spent = self.lock();
-        spent.fruitless = spent.fruitless.saturating_add(1);
-    }
-
-    /// Whether one more address may be looked up.
-    pub(crate) fn may_seek(&self, limits: &BudgetLimits) -> Result<(), Overspent> {
-        let spent = self.lock();
         if spent.queries >= limits.queries {
             return Err(Overspent::Queries);
         }
-        if spent.fruitless >= limits.fruitless { Err(Overspent::Addresses) } else { Ok(()) }
+        if spent.fruitless.saturating_add(spent.seeking) >= limits.fruitless {
+            return Err(Overspent::Addresses);
+        }
+        spent.seeking += 1;
+        Ok(Seeking(Arc::clone(&self.spent)))
     }
 
-    /// Whether one more may be looked up beside those that are waited for, which may all find nothing.
-    pub(crate) fn may_seek_beside(&self, limits: &BudgetLimits) -> bool {
+    /// Whether nothing was paid from it so far.
+    pub(crate) fn is_whole(&self) -> bool {
         let spent = self.lock();
-        spent.queries < limits.queries && spent.fruitless.saturating_add(spent.seeking) < limits.fruitless
-    }
-
-    /// A server's address is being looked up.
-    pub(crate) fn seeks(&self) -> Seeking {
-        let mut spent = self.lock();
-        spent.seeking = spent.seeking.saturating_add(1);
-        Seeking(Arc::clone(&self.spent))
+        (spent.queries, spent.fruitless, spent.seeking) == (0, 0, 0)
     }
 
     /// Takes a query that shows a part of the name only. Returns how many there were before, if it may be.
@@ -222,7 +223,7 @@ mod tests {
         let take = |zone: &LowerNameBuf| budget.clone().take_query(Some(zone.as_lower()), &limits, now);
         assert_eq!([take(&root), take(&root), take(&root)], [Ok(()), Ok(()), Err(Overspent::ZoneQueries)]);
         assert_eq!([take(&other), take(&other)], [Ok(()), Err(Overspent::Queries)]);
-        assert_eq!(budget.may_seek(&limits), Err(Overspent::Queries));
+        assert_eq!(budget.seek(&limits).err(), Some(Overspent::Queries));
         assert_eq!(budget.take_reply(10, &limits), Ok(()));
         assert_eq!(budget.take_reply(1, &limits), Err(Overspent::Bytes));
         assert_eq!((budget.queries(), budget.bytes()), (3, 11));
@@ -248,5 +249,21 @@ mod tests {
         assert_eq!(budget.take_query(None, &limits, end), Err(Overspent::Time));
         let more = BudgetLimits { aliases: 3, ..limits };
         assert_eq!(budget.begin(&more, end), Err(Overspent::Time));
+    }
+
+    #[test]
+    fn lookups_of_addresses_count_from_their_start_to_their_success() {
+        let limits = BudgetLimits { fruitless: 2, ..Default::default() };
+        let budget = Budget::default();
+        let (first, second) =
+            (budget.seek(&limits).expect("one"), budget.clone().seek(&limits).expect("two"));
+        assert_eq!(budget.for_proofs().seek(&limits).err(), Some(Overspent::Addresses));
+        drop(second);
+        first.was_fruitless();
+        let third = budget.seek(&limits).expect("the second has found something");
+        assert_eq!(budget.seek(&limits).err(), Some(Overspent::Addresses));
+        third.was_fruitless();
+        assert_eq!(budget.seek(&limits).err(), Some(Overspent::Addresses), "they are never given back");
+        assert!(!budget.is_whole() && Budget::default().is_whole());
     }
 }

@@ -103,7 +103,8 @@ pub struct ForwardTiming {
     /// A client that has waited longer than this is settled at the pace of [`ForwardLimits::pulse`]; others at once.
     /// Default: 200 ms.
     pub gather: Duration,
-    /// Time to the next try of a server that was never measured. Default: 400 ms.
+    /// Time to the next try of a server that was never measured; twice as long a server's address may be in coming, before
+    /// another server's is looked up beside it. Default: 400 ms.
     pub first_rto: Duration,
     /// The shortest time to the next try. Default: 50 ms.
     pub min_rto: Duration,
@@ -169,7 +170,7 @@ pub struct BudgetLimits {
     pub time: Duration,
     /// Aliases whose targets are looked up by themselves. Default: 11.
     pub aliases: u16,
-    /// Lookups of servers' addresses that find nothing. Default: 5.
+    /// Lookups of servers' addresses that find nothing. Those under way count, since all of them may. Default: 5.
     pub fruitless: u16,
     /// Queries that show a part of the name only (RFC 9156 §2.3). Default: 10.
     pub minimised: u16,
@@ -214,7 +215,7 @@ pub struct IterateConfig {
     pub servers: usize,
     /// Addresses of one server that are. Default: 6.
     pub addresses: usize,
-    /// Lookups of servers' addresses that wait for each other in a row. Default: 7.
+    /// Lookups of servers' addresses that wait for each other in a row, as far as one query has begun them. Default: 7.
     pub depth: u8,
     /// Lookups in flight at the servers of any one zone. Default: 2000.
     pub lookups_per_zone: usize,

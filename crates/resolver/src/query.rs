@@ -168,7 +168,7 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
     Ok(reply)
 }
 
-/// The agent domain of a Report-Channel option: one name, uncompressed. With the root reporting is off (RFC 9567 §6.1).
+/// The agent domain of a Report-Channel option: one name, uncompressed. With the root reporting is off (RFC 9567).
 fn agent_domain(option: &[u8]) -> Option<Box<LowerNameBuf>> {
     let name = Name::from_wire(option).ok().filter(|name| !name.is_root())?;
     Some(Box::new(name.to_lower()))

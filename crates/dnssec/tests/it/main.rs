@@ -9,6 +9,7 @@ mod hostile;
 mod mutants;
 mod peers;
 mod plain;
+mod recall;
 mod rollover;
 mod support;
 mod synthesis;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use dnssec::{BogusReason, Need, Response, Validated, ValidationBudget, Validator};
-use resolver::{Answer, AnsweredBy, Inquiry, LookupFailure, ReplyFault};
+use dnssec::{BogusReason, Need, Progress, Response, Validated, Validator};
+use resolver::{Answer, AnsweredBy, Budget, Inquiry, LookupFailure, ReplyFault};
 use wire::Rcode;
 
-use super::Turn;
+use super::effort::{Effort, Spent};
 use super::queue::Candidate;
+use super::{Basis, Turn};
 
 /// An answer being validated.
 pub(super) struct Job {
@@ -16,7 +17,11 @@ pub(super) struct Job {
     /// The question, with CD clear.
     pub(super) inquiry: Inquiry,
     pub(super) validator: Validator,
-    pub(super) budget: ValidationBudget,
+    /// Whose query pays, and from what.
+    pub(super) payer: Budget,
+    effort: Effort,
+    /// What was spent on it.
+    spent: Spent,
     pub(super) asked: Vec<Need>,
     /// What it needs could not be had for somebody else, who had no more time or means.
     pub(super) outlived: bool,
@@ -26,8 +31,6 @@ pub(super) struct Job {
     pub(super) first: Option<Validated>,
     /// Why the first answer is bogus, if it is.
     pub(super) fault: Option<BogusReason>,
-    /// Signatures verified when it began, and those of them that were not good.
-    before: [u32; 2],
     /// What referrals brought and was not looked at: an answer, and which of its referrals.
     referrals: Vec<(Arc<Answer>, usize)>,
 }
@@ -36,7 +39,8 @@ pub(super) struct Job {
 pub(super) struct Unread {
     answer: Arc<Answer>,
     inquiry: Inquiry,
-    budget: ValidationBudget,
+    payer: Budget,
+    effort: Effort,
 }
 
 impl Unread {
@@ -45,15 +49,16 @@ impl Unread {
     /// # Errors
     /// If it cannot be read.
     pub(super) fn read(self) -> Result<Box<Job>, LookupFailure> {
-        let Unread { answer, inquiry, budget } = self;
+        let Unread { answer, inquiry, payer, effort } = self;
         let response = Response::read(&answer.message, answer.rcode)
             .map_err(|_| LookupFailure::BadReply(ReplyFault::Malformed))?;
         let mut job = Job {
             answer: Arc::clone(&answer),
             inquiry,
             validator: Validator::answer(response),
-            before: [budget.signatures(), budget.failures()],
-            budget,
+            payer,
+            effort,
+            spent: Spent::default(),
             asked: Vec::new(),
             outlived: false,
             heard: Vec::new(),
@@ -67,9 +72,32 @@ impl Unread {
 }
 
 impl Job {
-    /// A job for what a candidate brings, with what is left of the work that its query may cost.
-    pub(super) fn of(candidate: &Candidate, budget: ValidationBudget) -> Unread {
-        Unread { answer: Arc::clone(&candidate.answer), inquiry: candidate.inquiry, budget }
+    /// A job for what a candidate brings, whose query pays.
+    pub(super) fn of(candidate: &Candidate) -> Unread {
+        Unread {
+            answer: Arc::clone(&candidate.answer),
+            inquiry: candidate.inquiry,
+            payer: candidate.budget.clone(),
+            effort: candidate.effort.clone(),
+        }
+    }
+
+    /// Goes on as far as it can be gone.
+    pub(super) fn step(&mut self, turn: &Turn<'_>) -> Progress {
+        let Basis { config, table } = turn.basis;
+        let validator = &mut self.validator;
+        self.effort.pay(config.limits, &mut self.spent, |budget| validator.step(&turn.by(), table, budget))
+    }
+
+    /// What was spent on it.
+    pub(super) fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// Whether this was too much work for the query that pays only because that has spent something on other answers.
+    pub(super) fn is_spent_elsewhere(&self, reason: BogusReason) -> bool {
+        matches!(reason, BogusReason::Limit(limit) if limit.is_of_query())
+            && self.effort.is_more_than(self.spent)
     }
 
     /// Begins again with a second answer, if that can be read.
@@ -105,13 +133,6 @@ impl Job {
         };
         let (answer, at) = self.referrals.swap_remove(self.referrals.iter().position(of)?);
         Response::read(&answer.referrals.get(at)?.message, Rcode::NOERROR).ok()
-    }
-
-    /// Signatures that it has verified, and those of them that were not good.
-    pub(super) fn spent(&self) -> (u32, u32) {
-        let [signatures, failures] = self.before;
-        let (all, bad) = (self.budget.signatures(), self.budget.failures());
-        (all.saturating_sub(signatures), bad.saturating_sub(failures))
     }
 
     /// Whether it may be for the server that answered that this is bogus, so that another one may know better: not if the

@@ -7,6 +7,7 @@ use std::time::Instant;
 use dnssec::{Need, Response};
 use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupOutcome};
 
+use super::effort::Effort;
 use crate::settler::Who;
 
 /// An answer that somebody waits for, who is not to have it before it is validated.
@@ -18,6 +19,8 @@ pub(crate) struct Candidate {
     pub(crate) client: ClientPrefix,
     /// What DS and DNSKEY are paid from, if nobody has come before.
     pub(crate) budget: Budget,
+    /// What the work is paid from, likewise.
+    pub(crate) effort: Effort,
     /// Whoever waits.
     pub(crate) who: Who,
     /// Its place among all that wait.

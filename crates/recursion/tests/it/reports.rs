@@ -1,9 +1,10 @@
 //! What cannot be resolved or validated is reported to whom the servers of the zone name (RFC 9567).
 
-use recursion::{PolicyConfig, ReportLimits, SpecialOff, Unreported};
+use recursion::{PolicyConfig, ReportLimits, SpecialOff, Unreported, Waiter};
+use resolver::{ClientPrefix, LookupRequest};
 use wire::Type;
 
-use crate::support::ask;
+use crate::support::{QUEUE, ask, inquiry};
 use crate::validation::{Server, Validated, forged};
 
 const AGENT: [&str; 2] = ["agent.plain.test.", "nsec.test."];
@@ -142,4 +143,42 @@ fn what_a_validator_cannot_have_is_reported_with_the_error_that_the_client_is_to
     with.run();
     let report = "_er.1.www.nsec.test.22._er.agent.plain.test. TXT do cd";
     assert_eq!(reports(&with).first(), Some(&report));
+}
+
+/// A question that takes a place in the queue.
+fn dummy() -> LookupRequest<Waiter> {
+    LookupRequest {
+        inquiry: inquiry("dummy. A"),
+        recursion_desired: true,
+        client: ClientPrefix::of([192, 0, 2, 1].into()),
+        patience: None,
+        budget: None,
+        other_than: None,
+        trace: None,
+        waiter: Waiter::tell(|_, _| {}),
+    }
+}
+
+#[test]
+fn a_report_that_found_no_place_in_the_queue_was_never_sent_and_is_sent_the_next_time() {
+    let mut with = lying();
+    with.world.change_policy(|policy| policy.reports = None);
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6", "keys are known now");
+    with.world.change_policy(reporting);
+    let later = |with: &mut Validated| {
+        with.world.after(61);
+        with.wall += 61;
+    };
+    later(&mut with);
+    with.world.miss(&ask("www.nsec.test. A do"));
+    assert!(with.answer_one());
+    with.world.noted.0.lock().expect("one thread").extend(std::iter::repeat_with(dummy).take(QUEUE));
+    with.validations.work(with.world.now(), with.wall);
+    with.world.noted.0.lock().expect("one thread").clear();
+    assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 6");
+    assert_eq!(counts(&with), (0, vec![("queue", 1)]));
+    later(&mut with);
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    with.run();
+    assert_eq!((reports(&with), counts(&with)), (vec![REPORT], (1, vec![("queue", 1)])));
 }

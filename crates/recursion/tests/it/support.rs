@@ -210,10 +210,11 @@ impl World {
 
     /// They get it, some time after the lookup has ended.
     pub(crate) fn settle(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
-        let mut noted = std::mem::take(&mut *self.noted.0.lock().expect("one thread"));
-        let (theirs, others) = noted.drain(..).partition(|request| request.inquiry == *inquiry);
-        *self.noted.0.lock().expect("one thread") = others;
-        let theirs: Vec<LookupRequest<Waiter>> = theirs;
+        // At once: whoever validates on other threads may ask meanwhile.
+        let theirs: Vec<LookupRequest<Waiter>> = {
+            let mut noted = self.noted.0.lock().expect("no panic");
+            noted.extract_if(.., |request| request.inquiry == *inquiry).collect()
+        };
         assert!(!theirs.is_empty(), "nobody waits for {}", show_inquiry(inquiry));
         for request in theirs {
             self.settler.settle(request.waiter, outcome.clone(), self.now);
@@ -222,10 +223,10 @@ impl World {
 
     /// The time of the clients who have an old answer is over, while the lookup goes on.
     pub(crate) fn run_out(&mut self) {
-        let mut noted = std::mem::take(&mut *self.noted.0.lock().expect("one thread"));
-        let (gone, others) = noted.drain(..).partition(|request| request.patience.is_some());
-        *self.noted.0.lock().expect("one thread") = others;
-        let gone: Vec<LookupRequest<Waiter>> = gone;
+        let gone: Vec<LookupRequest<Waiter>> = {
+            let mut noted = self.noted.0.lock().expect("no panic");
+            noted.extract_if(.., |request| request.patience.is_some()).collect()
+        };
         assert!(!gone.is_empty(), "nobody is in a hurry");
         for request in gone {
             let failed = LookupOutcome::Failed(LookupFailure::TimedOut);

@@ -511,6 +511,64 @@ fn a_chain_shares_one_budget_from_its_first_name_to_its_last() {
     assert_eq!(poor.says("gone.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
 }
 
+/// A world in which a query for `gone.nsec.test. A do`, an alias of `nothing.hash.test.`, takes one signature more than it may.
+fn poor(change: impl Fn(&mut PolicyConfig)) -> (Validated, u64) {
+    let rules = |policy: &mut PolicyConfig| {
+        policy.domains = [".", "nsec.test.", "hash.test."].map(validated).into();
+        change(policy);
+    };
+    let mut rich = Validated::new(rules);
+    assert_eq!(rich.says("gone.nsec.test. A do"), "NXDOMAIN rd ra ad");
+    let most = rich.world.service.stats().validation.signatures.get() - 1;
+    let poor = Validated::new(|policy| {
+        rules(policy);
+        policy.validation.limits.signatures = most as u32;
+    });
+    (poor, most)
+}
+
+#[test]
+fn what_a_query_has_spent_elsewhere_says_nothing_of_a_name_that_it_came_to() {
+    let (mut with, _) = poor(|_| {});
+    assert_eq!(with.says("gone.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.says("nothing.hash.test. A do"), "NXDOMAIN rd ra ad", "nobody knows better of it");
+    // The one that was asked led to all that.
+    assert_eq!(with.world.hit(&ask("gone.nsec.test. A do")).says(), "SERVFAIL rd ra EDE 13");
+}
+
+#[test]
+fn who_shares_a_validation_does_not_fail_with_what_another_has_spent_elsewhere() {
+    let (mut with, _) = poor(|_| {});
+    with.world.miss(&ask("gone.nsec.test. A do"));
+    while !with.world.asked().iter().any(|asked| asked.starts_with("nothing.hash.test. A")) {
+        with.work();
+        assert!(with.answer_one(), "the alias leads on");
+        with.work();
+    }
+    with.world.miss(&ask("nothing.hash.test. A do"));
+    with.world.miss(&ask("nothing.hash.test. A ad"));
+    with.run();
+    let mut says: Vec<String> = with.world.late().iter().map(Reply::says).collect();
+    says.sort();
+    assert_eq!(says, ["NXDOMAIN rd ra ad", "NXDOMAIN rd ra ad", "SERVFAIL rd ra EDE 6"]);
+    assert_eq!((with.counts(), with.world.service.unvalidated()), ([2, 0, 1, 0], 0));
+}
+
+#[test]
+fn what_is_fetched_behind_an_old_answer_is_paid_by_the_same_query() {
+    let stale = |policy: &mut PolicyConfig| policy.stale_after = Some(std::time::Duration::from_millis(1800));
+    let (mut with, most) = poor(stale);
+    with.world.change_policy(|policy| policy.validation.limits.signatures = 48);
+    assert_eq!(with.says("gone.nsec.test. A do"), "NXDOMAIN rd ra ad");
+    with.world.change_policy(|policy| policy.validation.limits.signatures = most as u32);
+    with.world.after(4000);
+    with.wall += 4000;
+    let signatures = |with: &Validated| with.world.service.stats().validation.signatures.get();
+    let before = signatures(&with);
+    assert_eq!(with.says("gone.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    assert!(signatures(&with) - before <= most, "{} of {most}", signatures(&with) - before);
+}
+
 #[test]
 fn links_of_our_own_are_not_validated() {
     let mut with = Validated::new(|policy| {

@@ -6,14 +6,16 @@
 //! `configure` replaces the settings. `payers` knows from whose budget a lookup is paid.
 //!
 //! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after the other,
-//! asked each time for as much of the name as they need. `walk` takes these steps. Where servers have no known address, a
-//! lookup without clients finds it, on which the first one depends. Where there is a copy of the zone that a rule begins with, it
+//! asked each time for as much of the name as they need. `walk` takes these steps, `addresses` knows where the servers are. Where
+//! none has a known address, a lookup without clients finds it, on which the first one depends: `seek` begins these. Where there is a copy of the zone that a rule begins with, it
 //! is asked in place of the zone's servers.
 
+mod addresses;
 mod configure;
 mod minimise;
 mod payers;
 mod replies;
+mod seek;
 mod state;
 mod streams;
 mod tries;
@@ -38,6 +40,7 @@ use crate::select::Asked;
 use crate::servers::Servers;
 use crate::stats::ForwardStats;
 use crate::trace::{TraceEvent, Tracer};
+use payers::Payer;
 use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 
 /// Resolves questions by asking the servers of its rules.
@@ -218,7 +221,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.stats.joined.add(1);
         if self.lookups.get(&id).is_some_and(|lookup| lookup.clients.is_empty()) {
             // From now on it is not another client's query that pays.
-            self.pays(id, client.budget.clone());
+            self.pays(id, Payer::client(&client));
             if self.is_stalled(id) {
                 self.woken.push_back(id);
             }
@@ -245,8 +248,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(at) = lookup.first_deadline {
             self.set_timer(at, Timer::Client(id));
         }
-        let budget = lookup.budget.take();
-        lookup.paid_by(budget);
+        let payer = Payer { budget: lookup.budget.take(), depth: lookup.depth };
+        lookup.paid_by(payer);
         lookup.tries_left = self.config.limits.tries;
         let way = self.rules.get(rule).map(|rule| &rule.way);
         if let Some(Way::Forward { servers, .. }) = way {

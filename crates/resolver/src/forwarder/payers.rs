@@ -9,38 +9,52 @@ use std::time::Instant;
 use exchange::Action;
 
 use super::Forwarder;
-use super::state::{Lookup, LookupId, Timer};
+use super::state::{Client, Lookup, LookupId, Timer};
 use crate::budget::{Budget, Overspent};
+use crate::config::IterateConfig;
 use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::random::Random;
 use crate::rules::Way;
 use crate::select::Asked;
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// Clients of a lookup have gone: whoever is next pays, if somebody is left.
+    /// Somebody who waited for a lookup has gone. If that was the one who paid, whoever is next pays.
     pub(super) fn next_pays(&mut self, id: LookupId) {
         let Some(lookup) = self.lookups.get(&id) else { return };
-        let client = lookup.clients.first().map(|client| client.budget.clone());
+        let paid_for = |budget: &Option<Budget>| same(budget, &lookup.budget);
+        let is_left = lookup.clients.iter().any(|client| paid_for(&client.budget))
+            || lookup.dependents.iter().any(|id| self.lookups.get(id).is_some_and(|by| paid_for(&by.budget)));
+        if is_left {
+            return;
+        }
+        let client = lookup.clients.first().map(Payer::client);
         let dependents =
-            || lookup.dependents.iter().find_map(|id| Some(self.lookups.get(id)?.budget.clone()));
-        if let Some(budget) = client.or_else(dependents) {
-            self.pays(id, budget);
+            || lookup.dependents.iter().find_map(|id| Some(Payer::dependent(self.lookups.get(id)?)));
+        if let Some(payer) = client.or_else(dependents) {
+            self.pays(id, payer);
         }
     }
 
-    /// Has a lookup paid from another budget, and so those that were begun for it.
-    pub(super) fn pays(&mut self, id: LookupId, budget: Option<Budget>) {
+    /// Has a lookup paid from another budget, and so those that were begun for it. What is under way counts for the new budget as
+    /// it did for the old one; a lookup for which there is no room in it begins again, with as much as there is room for.
+    pub(super) fn pays(&mut self, id: LookupId, payer: Payer) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let before = lookup.budget.clone();
-        if same(&before, &budget) {
+        if same(&before, &payer.budget) {
             return;
         }
-        let mut left = vec![id];
-        while let Some(next) = left.pop() {
+        let mut left = vec![(id, payer)];
+        while let Some((next, payer)) = left.pop() {
             let Some(lookup) = self.lookups.get_mut(&next) else { continue };
-            if next == id || lookup.clients.is_empty() && same(&lookup.budget, &before) {
-                lookup.paid_by(budget.clone());
-                left.extend(lookup.waits().iter().map(|wait| wait.on));
+            if next != id && !(lookup.clients.is_empty() && same(&lookup.budget, &before)) {
+                continue;
+            }
+            let below = payer.one_deeper();
+            if lookup.moves_to(payer, &self.config.iterate) {
+                left.extend(lookup.waits().iter().map(|wait| (wait.on, below.clone())));
+            } else {
+                lookup.begins_again = true;
+                self.woken.push_back(next);
             }
         }
     }
@@ -56,7 +70,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let before = lookup.budget.clone();
         let gone: Vec<_> = lookup.clients.extract_if(.., |client| same(&client.budget, &before)).collect();
         let dependents = std::mem::take(&mut lookup.dependents);
-        lookup.paid_by(Some(next));
+        lookup.paid_by(next);
         // Not at once: there may be many who can no longer pay.
         lookup.begins_again = true;
         self.woken.push_back(id);
@@ -74,18 +88,20 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// The budget of somebody else who waits for a lookup whose own is spent, if that says nothing about theirs.
-    fn others(&self, id: LookupId, spent: Overspent) -> Option<Budget> {
+    /// Somebody else who waits for a lookup whose own budget is spent, if that says nothing about theirs.
+    fn others(&self, id: LookupId, spent: Overspent) -> Option<Payer> {
         let lookup = self.lookups.get(&id)?;
         let own = match spent {
-            Overspent::Time => true,
-            Overspent::Depth => false,
+            Overspent::Time | Overspent::Depth => true,
             _ => !lookup.paid_in_full,
         };
-        let clients = lookup.clients.iter().map(|client| &client.budget);
-        let dependents = lookup.dependents.iter().filter_map(|id| Some(&self.lookups.get(id)?.budget));
-        let mut all = clients.chain(dependents).filter(|_| own);
-        all.find(|budget| !same(budget, &lookup.budget)).cloned().flatten()
+        // Who is nearer may come as far as what the one before could not.
+        let nearer = |payer: &Payer| spent != Overspent::Depth || payer.depth < lookup.depth;
+        let clients = lookup.clients.iter().map(Payer::client);
+        let dependents =
+            lookup.dependents.iter().filter_map(|id| Some(Payer::dependent(self.lookups.get(id)?)));
+        let mut all = clients.chain(dependents).filter(|payer| own && nearer(payer));
+        all.find(|payer| !same(&payer.budget, &lookup.budget)).filter(|payer| payer.budget.is_some())
     }
 
     /// A lookup begins again with what is known by now.
@@ -111,11 +127,51 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 }
 
+/// Who pays for a lookup.
+#[derive(Clone)]
+pub(super) struct Payer {
+    /// From this budget, if there is one.
+    pub(super) budget: Option<Budget>,
+    /// So many lookups of the same query wait for each other up to this one.
+    pub(super) depth: u8,
+}
+
+impl Payer {
+    /// A client that waits for it.
+    pub(super) fn client<W>(client: &Client<W>) -> Payer {
+        Payer { budget: client.budget.clone(), depth: 0 }
+    }
+
+    /// A lookup that depends on it.
+    fn dependent<W>(lookup: &Lookup<W>) -> Payer {
+        Payer { budget: lookup.budget.clone(), depth: lookup.depth }.one_deeper()
+    }
+
+    /// The same payer, for what a lookup depends on.
+    fn one_deeper(&self) -> Payer {
+        Payer { budget: self.budget.clone(), depth: self.depth.saturating_add(1) }
+    }
+}
+
 impl<W> Lookup<W> {
-    /// From now on it is paid from this.
-    pub(super) fn paid_by(&mut self, budget: Option<Budget>) {
-        self.paid_in_full = budget.as_ref().is_none_or(|budget| budget.queries() == 0);
-        self.budget = budget;
+    /// From now on it is paid so.
+    pub(super) fn paid_by(&mut self, payer: Payer) {
+        self.paid_in_full = payer.budget.as_ref().is_none_or(Budget::is_whole);
+        (self.budget, self.depth) = (payer.budget, payer.depth);
+    }
+
+    /// The same with all that it waits for, as long as the limits have room for that; whether they had.
+    fn moves_to(&mut self, payer: Payer, limits: &IterateConfig) -> bool {
+        self.paid_by(payer);
+        let waits = self.walk.as_mut().map(|walk| walk.waits.as_mut_slice()).unwrap_or_default();
+        if waits.is_empty() {
+            return true;
+        }
+        let Some(budget) = self.budget.as_ref().filter(|_| self.depth < limits.depth) else { return false };
+        waits.iter_mut().all(|wait| {
+            let taken = budget.seek(&limits.budget);
+            taken.map(|seeking| wait.seeking = seeking).is_ok()
+        })
     }
 }
 

@@ -194,8 +194,8 @@ pub(super) struct Walk {
 /// A lookup of a server's address that is waited for.
 pub(super) struct Wait {
     pub(super) on: LookupId,
-    /// It is counted among those under way for as long.
-    pub(super) _seeking: Seeking,
+    /// It is counted among those under way for as long, and if it finds nothing for ever.
+    pub(super) seeking: Seeking,
 }
 
 /// What was changed since the first try of a server in this lookup. Each is done once, so none goes in a circle.

@@ -5,39 +5,29 @@
 //! asked gets the beginning of the chain and asks for its target, through its own cache and rules and from the same
 //! [`Budget`](crate::Budget).
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exchange::Action;
-use wire::message::{Header, Parser};
-use wire::{Class, LowerName, LowerNameBuf, Name, Rcode, Type};
+use wire::message::Header;
+use wire::{LowerName, Name, Rcode, Type};
 
 use super::Forwarder;
 use super::minimise::lifetime;
-use super::state::{Lookup, LookupId, Timer, TryId, Wait, Walk};
-use crate::config::{Minimisation, Upstream};
-use crate::delegations::{Cut, CutServer};
+use super::seek::plain;
+use super::state::{Lookup, LookupId, Timer, TryId, Walk};
+use crate::config::Minimisation;
+use crate::delegations::Cut;
 use crate::inquiry::{AnsweredBy, Inquiry, LookupFailure, LookupOutcome, Outlet, ReportAgent};
 use crate::random::Random;
 use crate::rules::Way;
 use crate::scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
-use crate::scrub::{address, may_be_asked, priming, referral, referral_proof, scrub};
+use crate::scrub::{priming, referral, referral_proof, scrub};
 use crate::select::Asked;
 use crate::trace::{TraceEvent, TraceVerdict};
 
-/// So many times the first timeout of a server that was never measured an address may be in coming before another server's is
-/// looked up beside it.
-const SEEK_LONGER: u32 = 2;
 /// Between two attempts to learn who a rule's servers are.
 const PRIME_AGAIN: Duration = Duration::from_secs(60);
-/// How long a family of addresses to which there is no way is left alone.
-const NO_WAY: Duration = Duration::from_secs(10);
-/// The most that a server's addresses, or that there are none, are believed.
-const HOST_TTL: u32 = 86_400;
-/// The same for none without a time of its own.
-const NO_HOST: Duration = Duration::from_secs(60);
-
 /// Most referrals of a lookup whose proofs are kept: as many as there are zones on any sensible way.
 const PROOFS: usize = 16;
 
@@ -118,17 +108,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if !self.ask_copy(id, now, actions) {
             self.ask_zone(id, now, actions);
         }
-    }
-
-    /// Whether the addresses of a zone's servers are known, and none of them answers.
-    fn is_dead(&mut self, cut: &Cut, now: Instant) -> bool {
-        let mut known = Vec::new();
-        self.addresses_of(cut, now, &mut known);
-        let failing = |address: &SocketAddr| {
-            let server = self.servers.id_of(&Upstream::new(*address));
-            server.and_then(|id| self.servers.get(id)).is_some_and(|server| server.is_failing())
-        };
-        !known.is_empty() && known.iter().all(failing)
     }
 
     /// Asks the copy of the zone that a lookup has come to, if there is one: for the whole name, which nobody else sees, and at
@@ -213,88 +192,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             name: Box::new(walk.question.name.into()),
             qtype: walk.question.qtype,
         });
-    }
-
-    /// The addresses of a zone's servers that are known and can be reached, each once; where there are none, those that could
-    /// not be reached a moment ago: to one of them there may be a way all the same.
-    fn addresses_of(&mut self, cut: &Cut, now: Instant, into: &mut Vec<SocketAddr>) {
-        let iterate = &self.config.iterate;
-        let (most, wanted) = (iterate.addresses, [iterate.ipv4, iterate.ipv6]);
-        let open = [false, true].map(|v6| self.is_open(v6, now));
-        for families in [open, wanted] {
-            for server in &cut.servers {
-                let mut own = self.own_addresses(server, now);
-                own.retain(|address| families[usize::from(address.is_ipv6())]);
-                own.dedup();
-                own.truncate(most);
-                own.retain(|address| !into.contains(address));
-                into.extend(own);
-            }
-            if !into.is_empty() {
-                break;
-            }
-        }
-    }
-
-    /// The addresses of one server that are known.
-    fn own_addresses(&mut self, server: &CutServer, now: Instant) -> Vec<SocketAddr> {
-        let mut own: Vec<SocketAddr> = server.glue.clone();
-        for qtype in [Type::A, Type::AAAA] {
-            let found = server.name().and_then(|name| self.delegations.host(name, qtype));
-            let found = found.filter(|found| found.holds(now));
-            own.extend(
-                found.into_iter().flat_map(|found| &found.addresses).map(|&ip| SocketAddr::new(ip, 53)),
-            );
-        }
-        own
-    }
-
-    /// Whether servers are asked by a family of addresses.
-    fn is_open(&self, v6: bool, now: Instant) -> bool {
-        let wanted = if v6 { self.config.iterate.ipv6 } else { self.config.iterate.ipv4 };
-        let shut = self.no_way.get(usize::from(v6)).copied().flatten();
-        // Where neither family leads anywhere both are tried.
-        wanted && (shut.is_none_or(|until| until <= now) || self.no_way.iter().all(Option::is_some))
-    }
-
-    /// Has the addresses that are known by now asked, in any order. Whether there are new ones.
-    pub(super) fn add_addresses(&mut self, id: LookupId, now: Instant) -> bool {
-        let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
-        let Some(cut) = walk.map(|walk| Arc::clone(&walk.cut)) else { return false };
-        let mut addresses = Vec::new();
-        self.addresses_of(&cut, now, &mut addresses);
-        for last in (1..addresses.len()).rev() {
-            addresses.swap(last, self.random.below(last as u32 + 1) as usize);
-        }
-        let most = self.config.iterate.known_servers;
-        let unwanted = self.unwanted(id, &cut, now);
-        let mut any = false;
-        for address in addresses {
-            let server = self.servers.find(Upstream::new(address), most, &mut self.random);
-            let Some(lookup) = self.lookups.get_mut(&id) else { return any };
-            if !lookup.asked.iter().any(|asked| asked.server == server) {
-                lookup.asked.push(Asked { server, ..Asked::default() });
-                any = true;
-            }
-        }
-        if let Some(lookup) = self.lookups.get_mut(&id) {
-            self.servers.set_aside(&mut lookup.asked, &unwanted);
-        }
-        any
-    }
-
-    /// The addresses of the server whose answer is not wanted. For a part of the name it may be asked.
-    fn unwanted(&mut self, id: LookupId, cut: &Cut, now: Instant) -> Vec<SocketAddr> {
-        let lookup = self.lookups.get(&id).filter(|lookup| *lookup.question() == lookup.inquiry);
-        let Some(address) = lookup.and_then(|lookup| lookup.unwanted_server()) else { return Vec::new() };
-        let mut all = vec![address];
-        for server in &cut.servers {
-            let own = self.own_addresses(server, now);
-            if own.contains(&address) {
-                all.extend(own);
-            }
-        }
-        all
     }
 
     /// Takes the reply to a try of a lookup that goes step by step.
@@ -505,320 +402,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         again
     }
-
-    /// Looks the address of one more server up, unless that is under way. Whether there is something to wait for.
-    pub(super) fn seek(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
-        match self.lookups.get(&id).map(|lookup| lookup.newest_wait()) {
-            None => true,
-            Some(None) => self.seek_one(id, false, now, actions),
-            Some(Some(newest)) => {
-                if self.is_stalled(newest) {
-                    self.press_on(id, now, actions);
-                }
-                true
-            }
-        }
-    }
-
-    /// Looks the address of one more server up, beside those that are waited for or if there are none. Whether there is something more
-    /// to wait for.
-    fn seek_one(&mut self, id: LookupId, beside: bool, now: Instant, actions: &mut Vec<Action>) -> bool {
-        let before = self.lookups.get(&id).map_or(0, |lookup| lookup.waits().len());
-        loop {
-            if self.lookups.get(&id).is_none_or(|lookup| lookup.waits().len() > before) {
-                return true;
-            }
-            let Some(inquiry) = self.next_sought(id, beside, now) else { return false };
-            let Some(lookup) = self.lookups.get_mut(&id) else { return true };
-            let Some(budget) = lookup.budget.clone() else { return false };
-            let limits = &self.config.iterate;
-            let allowed = match lookup.depth < limits.depth {
-                true => budget.may_seek(&limits.budget),
-                false => Err(crate::budget::Overspent::Depth),
-            };
-            if beside && (allowed.is_err() || !budget.may_seek_beside(&limits.budget)) {
-                return false;
-            }
-            if let Err(spent) = allowed {
-                // Where there are servers to ask, that was not what it failed of.
-                lookup.overspent = lookup.overspent.or(Some(spent).filter(|_| lookup.asked.is_empty()));
-                return false;
-            }
-            let (name, qtype) = (Box::new(inquiry.name.into()), inquiry.qtype);
-            self.note(id, now, || TraceEvent::Sought { name, qtype });
-            if !self.depend(id, inquiry, now, actions) {
-                budget.was_fruitless();
-            }
-        }
-    }
-
-    /// A server's address has been long in coming: that of another is looked up beside it.
-    pub(super) fn seek_longer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
-        let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
-        walk.seek_at = None;
-        if !walk.waits.is_empty() && !self.is_set_aside(id) {
-            self.seek_one(id, true, now, actions);
-        }
-    }
-
-    /// Nobody is asked at the moment for the address that a lookup waits for. So another is looked up or, if there is none, those
-    /// servers are asked again.
-    fn press_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
-        if !self.seek_one(id, true, now, actions)
-            && let Some(newest) = self.lookups.get(&id).and_then(|lookup| lookup.newest_wait())
-        {
-            self.rouse(newest, now, actions);
-        }
-    }
-
-    /// A lookup goes on that was set aside, and is not any more.
-    pub(super) fn rouse(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
-        if !self.is_stalled(id) {
-            return;
-        }
-        match self.lookups.get(&id).is_some_and(|lookup| lookup.seeks()) {
-            true => self.press_on(id, now, actions),
-            false => self.go_on(id, now, actions),
-        }
-    }
-
-    /// Whether nothing happens for a lookup unless something comes that was asked for before.
-    pub(super) fn is_stalled(&self, id: LookupId) -> bool {
-        let Some(lookup) = self.lookups.get(&id) else { return false };
-        !self.asks(lookup) && lookup.newest_wait().is_none_or(|newest| self.is_stalled(newest))
-    }
-
-    /// Whether a lookup finds the address of a server, and whoever waits for that has begun to look for another since. It then
-    /// takes what comes, but asks nobody again: no more is asked at a time than if one address were looked up after the other.
-    pub(super) fn is_set_aside(&self, id: LookupId) -> bool {
-        let Some(lookup) = self.lookups.get(&id) else { return false };
-        let wants = |other: &LookupId| {
-            let newest = self.lookups.get(other).and_then(|lookup| lookup.newest_wait());
-            newest == Some(id) && !self.is_set_aside(*other)
-        };
-        lookup.clients.is_empty() && !lookup.dependents.is_empty() && !lookup.dependents.iter().any(wants)
-    }
-
-    /// The next server whose address may be looked up, by the family that is to be. Those with glue come last, since that
-    /// may be out of date; those below the zone never, since only its servers know them. Beside others, one is preferred of which
-    /// nothing was looked up so far, and left out whose name is in a zone where nobody answers: that is no other way.
-    fn next_sought(&mut self, id: LookupId, beside: bool, now: Instant) -> Option<Inquiry> {
-        let families: Vec<Type> = [(false, Type::A), (true, Type::AAAA)]
-            .into_iter()
-            .filter(|(v6, _)| self.is_open(*v6, now))
-            .map(|(_, qtype)| qtype)
-            .collect();
-        let walk = self.lookups.get(&id)?.walk.as_ref()?;
-        let (cut, turn, sought) = (Arc::clone(&walk.cut), walk.turn, walk.sought.clone());
-        let ranks = [(true, true), (true, false), (false, true), (false, false)];
-        for (glueless, untouched) in ranks.into_iter().filter(|(_, untouched)| beside || !untouched) {
-            for at in (0..cut.servers.len()).map(|n| (n + turn) % cut.servers.len()) {
-                let server = cut.servers.get(at)?;
-                let Some(name) = server.name().filter(|name| !name.is_at_or_below(cut.zone.as_lower()))
-                else {
-                    continue;
-                };
-                if untouched && sought.iter().any(|(touched, _)| *touched == at)
-                    || beside && self.leads_nowhere(name, now)
-                {
-                    continue;
-                }
-                for &qtype in families.iter().filter(|_| server.glue.is_empty() == glueless) {
-                    let known = self.delegations.host(name, qtype).is_some_and(|found| found.holds(now));
-                    if !known && !sought.contains(&(at, qtype)) {
-                        let walk = self.lookups.get_mut(&id)?.walk.as_mut()?;
-                        walk.sought.push((at, qtype));
-                        return Some(plain(name, qtype));
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    /// Whether it is known that none of the servers answers that would be asked for a name first.
-    fn leads_nowhere(&mut self, name: LowerName<'_>, now: Instant) -> bool {
-        let cut = self.delegations.closest(name, LowerNameBuf::ROOT.as_lower(), now);
-        cut.is_some_and(|cut| self.is_dead(&cut, now))
-    }
-
-    /// Has one lookup depend on another, which may have to be started; whether that could be done.
-    fn depend(&mut self, id: LookupId, inquiry: Inquiry, now: Instant, actions: &mut Vec<Action>) -> bool {
-        let known = self.by_inquiry.get(&inquiry).copied();
-        if let Some(other) = known {
-            if self.is_waited_for(id, other) {
-                return false;
-            }
-            if let Some(other) = self.lookups.get_mut(&other) {
-                other.dependents.push(id);
-            }
-            let waits = self.wait_for(id, other, now);
-            self.rouse(other, now, actions);
-            return waits;
-        }
-        let Some(rule) = self.rules.covering(&inquiry) else { return false };
-        let Some(lookup) = self.lookups.get(&id) else { return false };
-        if let Err(reason) = self.load.may_start(&self.config.limits, rule) {
-            if let Some(lookup) = self.lookups.get_mut(&id) {
-                lookup.hindered = lookup.hindered.or(Some(LookupFailure::Shed(reason)));
-            }
-            return false;
-        }
-        let (budget, depth, dependents) = (lookup.budget.clone(), lookup.depth + 1, vec![id]);
-        self.stats.address_lookups.add(1);
-        // It gets the next number.
-        let other = LookupId(self.last + 1);
-        self.wait_for(id, other, now);
-        self.start(Lookup { budget, depth, dependents, ..Lookup::new(inquiry, rule) }, now, actions);
-        true
-    }
-
-    fn wait_for(&mut self, id: LookupId, other: LookupId, now: Instant) -> bool {
-        let Some(lookup) = self.lookups.get_mut(&id) else { return false };
-        let (Some(walk), Some(budget)) = (&mut lookup.walk, &lookup.budget) else { return false };
-        walk.waits.push(Wait { on: other, _seeking: budget.seeks() });
-        let at = now + self.config.timing.first_rto * SEEK_LONGER;
-        let before = walk.seek_at.replace(at);
-        self.drop_timer(before, Timer::Seek(id));
-        self.set_timer(at, Timer::Seek(id));
-        true
-    }
-
-    /// Whether `other` is the lookup itself, or waits for it, if by others in between.
-    fn is_waited_for(&self, id: LookupId, other: LookupId) -> bool {
-        let (mut seen, mut next) = (Vec::new(), vec![id]);
-        while let Some(id) = next.pop() {
-            if id == other {
-                return true;
-            }
-            if !seen.contains(&id) {
-                seen.push(id);
-                next.extend(self.lookups.get(&id).map(|lookup| &lookup.dependents).into_iter().flatten());
-            }
-        }
-        false
-    }
-
-    /// A lookup needs another no more, which ends if nobody does.
-    pub(super) fn depends_no_more(
-        &mut self,
-        id: LookupId,
-        other: LookupId,
-        now: Instant,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(lookup) = self.lookups.get_mut(&other) else { return };
-        lookup.dependents.retain(|dependent| *dependent != id);
-        if lookup.dependents.is_empty() && lookup.clients.is_empty() {
-            self.stats.failed.add(1);
-            self.remove(other, now, actions);
-        }
-    }
-
-    /// A lookup that others depend on has ended: what it found is kept, and they go on.
-    pub(super) fn found(
-        &mut self,
-        lookup: &Lookup<O::Waiter>,
-        id: LookupId,
-        outcome: &LookupOutcome,
-        now: Instant,
-    ) {
-        let (name, qtype) = (lookup.inquiry.name, lookup.inquiry.qtype);
-        let loopback = self.config.iterate.loopback;
-        let (mut addresses, ttl) = match outcome {
-            LookupOutcome::Answered(answer) => addresses_in(answer, qtype),
-            LookupOutcome::Failed(_) => (Vec::new(), None),
-        };
-        // What failed of limits says nothing about the server: others may find it.
-        let says_something = match outcome {
-            LookupOutcome::Answered(_) => true,
-            LookupOutcome::Failed(failure) => {
-                use LookupFailure::{BadReply, Network, NoReply, NoServers};
-                matches!(failure, BadReply(_) | Network | NoReply | NoServers)
-            }
-        };
-        addresses.retain(|address| may_be_asked(*address, loopback));
-        let denied = matches!(outcome, LookupOutcome::Answered(answer)
-            if answer.rcode == Rcode::NXDOMAIN && addresses.is_empty());
-        let fruitless = addresses.is_empty();
-        let most = self.config.iterate.delegation_bytes;
-        for family in [Type::A, Type::AAAA] {
-            // What is not there has neither.
-            if says_something && (family == qtype || denied) {
-                self.delegations.keep_host(name.as_lower(), family, addresses.clone(), ttl, now, most);
-            }
-        }
-        self.stats.delegation_bytes.set(self.delegations.bytes() as u64);
-        use LookupFailure::{Overspent, Shed, TimedOut};
-        let limit = match outcome {
-            LookupOutcome::Failed(failure @ (Overspent(_) | Shed(_) | TimedOut)) => Some(*failure),
-            _ => None,
-        };
-        for &dependent in &lookup.dependents {
-            self.goes_on_without(dependent, id, fruitless, limit);
-        }
-    }
-
-    /// A lookup waits no longer for another that it depended on, and that may have found nothing: of a `limit`, if there is one.
-    pub(super) fn goes_on_without(
-        &mut self,
-        dependent: LookupId,
-        id: LookupId,
-        fruitless: bool,
-        limit: Option<LookupFailure>,
-    ) {
-        let Some(lookup) = self.lookups.get_mut(&dependent) else { return };
-        if let Some(budget) = lookup.budget.as_ref().filter(|_| fruitless) {
-            budget.was_fruitless();
-        }
-        lookup.hindered = lookup.hindered.or(limit);
-        let over = lookup.walk.as_mut().and_then(|walk| {
-            walk.waits.retain(|wait| wait.on != id);
-            walk.seek_at.take_if(|_| walk.waits.is_empty())
-        });
-        self.drop_timer(over, Timer::Seek(dependent));
-        self.woken.push_back(dependent);
-    }
-
-    /// Lookups that have waited for others go on, and those that others pay for begin again.
-    pub(super) fn wake(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        while let Some(id) = self.woken.pop_front() {
-            if self.lookups.get(&id).is_some_and(|lookup| lookup.begins_again) {
-                self.begin_again(id, now, actions);
-                continue;
-            }
-            let new = self.add_addresses(id, now);
-            let Some(lookup) = self.lookups.get_mut(&id) else { continue };
-            let addresses = lookup.asked.len();
-            if new {
-                lookup.tries_left = lookup.tries_left.max(self.config.limits.tries);
-                // Another's budget may have been spent, not this one's.
-                lookup.overspent = None;
-            }
-            self.note(id, now, || TraceEvent::Found { addresses });
-            let idle = self.lookups.get(&id).is_some_and(|lookup| lookup.seeks() && !self.asks(lookup));
-            if idle && !new {
-                self.press_on(id, now, actions);
-            }
-            self.go_on(id, now, actions);
-        }
-    }
-
-    /// There is no way to an address, and most likely to none of its family: a lookup that goes step by step asks those of the
-    /// other one, if it has any.
-    pub(super) fn shut(&mut self, id: LookupId, address: SocketAddr, now: Instant) {
-        let v6 = address.is_ipv6();
-        if let Some(shut) = self.no_way.get_mut(usize::from(v6)) {
-            *shut = now.checked_add(NO_WAY);
-        }
-        let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.walk.is_some()) else { return };
-        let address_of = |asked: &Asked| self.servers.get(asked.server).map(|server| server.upstream.address);
-        let of_family = |asked: &Asked| address_of(asked).is_some_and(|address| address.is_ipv6() == v6);
-        let others = lookup.asked.iter().any(|asked| !asked.spent && !of_family(asked));
-        for asked in &mut lookup.asked {
-            asked.spent |= if others { of_family(asked) } else { address_of(asked) == Some(address) };
-        }
-    }
 }
 
 impl Next {
@@ -830,34 +413,4 @@ impl Next {
             Next::Answer(_) => TraceVerdict::Answer,
         }
     }
-}
-
-/// A question of our own.
-fn plain(name: LowerName<'_>, qtype: Type) -> Inquiry {
-    let (dnssec_ok, checking_disabled) = (false, false);
-    Inquiry { name: name.to_buf(), qtype, qclass: Class::IN, dnssec_ok, checking_disabled }
-}
-
-/// The addresses in the answer to a question for them, and how long that holds. A server's name is no alias (RFC 2181
-/// §10.3).
-fn addresses_in(answer: &Answer, qtype: Type) -> (Vec<IpAddr>, Option<Duration>) {
-    let seconds = |ttl: u32| Some(Duration::from_secs(ttl.clamp(1, HOST_TTL).into()));
-    let mut found = (Vec::new(), answer.negative_ttl.map_or(Some(NO_HOST), |ttl| seconds(ttl.as_secs())));
-    let Ok((header, mut parser)) = Parser::new(&answer.message) else { return found };
-    let Ok(question) = parser.question() else { return found };
-    let owner_is = |owner: Name<'_>| owner == question.name;
-    for _ in 0..header.counts()[1] {
-        let mut data = Vec::new();
-        let Ok(record) = parser.record() else { break };
-        let Ok(owner) = parser.name_at(record.owner_at) else { break };
-        if record.rtype == qtype
-            && owner_is(owner.as_name())
-            && parser.expand_rdata(&record, &mut data).is_ok()
-            && let Some(address) = address(&data)
-        {
-            found.1 = seconds(record.ttl().as_secs());
-            found.0.push(address);
-        }
-    }
-    found
 }

@@ -288,6 +288,7 @@ impl Play {
             "lookups-per-dead-zone" => iterate.lookups_per_dead_zone = number(),
             "loopback" => iterate.loopback = value == "on",
             "tries" => self.config.limits.tries = number() as u8,
+            "first-timeout" => self.config.timing.first_rto = duration(value),
             "explore" => self.config.explore = number() as u32,
             _ => panic!("{}: no such setting", self.at),
         }

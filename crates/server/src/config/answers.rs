@@ -206,7 +206,7 @@ impl fmt::Display for AgentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(fault) => fault.fmt(f),
-            Self::Root => f.write_str("the root is no agent domain (RFC 9567 §6.2); leave the key out"),
+            Self::Root => f.write_str("the root is no agent domain (RFC 9567); leave the key out"),
             Self::TooLong(length) => write!(
                 f,
                 "a name of {length} bytes leaves no room for reports, which are names below it (at most {})",

@@ -265,6 +265,11 @@ fn inside_a_chase_shows_the_chain_of_trust() {
         );
         let broken = text(&chase(&["www.broken"]).stdout);
         assert!(broken.contains(": the signature has expired\n"), "{broken}");
+        // The zone above has signed its DS.
+        assert!(
+            broken.contains("\n; broken. DS\n") && broken.contains("\n; broken. DNSKEY: bogus: "),
+            "{broken}"
+        );
         // Programs get nothing that is bogus.
         assert_eq!(text(&chase(&["www.example", "+short"]).stdout), "192.0.2.1\n");
         let short = chase(&["www.broken", "+short"]);

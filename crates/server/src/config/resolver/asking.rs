@@ -40,7 +40,8 @@ keys! {
         live "client-timeout" client: Time<100, 60_000> = Time::secs(5), example "4s";
         /// Time after which clients that have waited are answered at the pace of `pulse`; earlier ones at once.
         live "gather-time" gather: Time<0, 10_000> = Time(Duration::from_millis(200)), example "100ms";
-        /// Time to the next try where a server has never been measured.
+        /// Time to the next try where a server has never been measured. Twice as long a server's address may be in coming that
+        /// no referral brought, before that of another server is looked up beside it.
         live "first-timeout" first: Time<10, 10_000> = Time(Duration::from_millis(400)), example "300ms";
         /// Shortest time to the next try, however fast the server is.
         live "min-timeout" min: Time<1, 10_000> = Time(Duration::from_millis(50)), example "20ms";

@@ -65,11 +65,12 @@ keys! {
         live "budget-time" time: Time<100, 60_000> = Time::secs(10), example "8s";
         /// Most aliases whose targets are looked up by themselves.
         live "budget-aliases" aliases: Int<u16, 0, 1000> = Int(11), example 8;
-        /// Most lookups of servers' addresses that find nothing.
+        /// Most lookups of servers' addresses that find nothing. One that is under way counts, until it has found something.
         live "budget-fruitless" fruitless: Int<u16, 0, 1000> = Int(5), example 4;
         /// Most questions that show a part of the name only; later ones show all of it.
         live "budget-minimised" minimised: Int<u16, 0, 255> = Int(10), example 8;
-        /// Most lookups of servers' addresses that wait for each other in a row.
+        /// Most lookups of servers' addresses that wait for each other in a row. Each of them counts for `budget-fruitless`, too,
+        /// so where that is less, no row is longer than that.
         live "budget-depth" depth: Int<u8, 0, 64> = Int(7), example 5;
     }
 }

@@ -4,7 +4,10 @@
 use std::fmt::Write as _;
 
 use dnssec::verify::{SignedSet, verify};
-use dnssec::{BogusReason, ReceivedSet, ReceivedSignature, Response, Security, Trust, Validated};
+use dnssec::{
+    BogusReason, Progress, ReceivedSet, ReceivedSignature, Response, Security, Trust, Validated, Validation,
+    Validator,
+};
 use dnssec::{algorithm, key};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,7 +17,7 @@ use wire::rdata::view::{Dnskey, Ds, Rrsig};
 use wire::text::write_time;
 use wire::{NameBuf, Serial, Type};
 
-use super::chase::{Chase, ChasedAnswer};
+use super::chase::{Chase, ChasedAnswer, budget};
 
 /// Signatures shown of an RRset, and RRsets of a response.
 const SIGNATURES: usize = 8;
@@ -115,13 +118,35 @@ impl Chase<'_> {
 
     fn ds_steps(&self, response: &Response, steps: &mut Vec<ChainStep>) {
         let name = NameBuf::from(response.name);
-        if let Some(set) = answer_of(response, name, Type::DS) {
-            steps.push(ChainStep { says: self.said_of(name), ..self.of_set(set) });
-            return;
+        let said = self.said_of_ds(response);
+        let set = answer_of(response, name, Type::DS);
+        let is_last = said.is_none() && set.is_some() && self.learned_of(name, Type::DNSKEY).is_none();
+        let step = set.map_or_else(|| nothing(name, Type::DS), |set| self.of_set(set));
+        steps.push(ChainStep { says: said, ..step });
+        if set.is_none() {
+            let proofs = response.sets.iter().filter(|set| is_telling(set) && set.rtype != Type::SOA);
+            steps.extend(proofs.take(SETS).map(|set| self.of_set(set)));
         }
-        steps.push(ChainStep { says: self.said_of(name), ..nothing(name, Type::DS) });
-        let proofs = response.sets.iter().filter(|set| is_telling(set) && set.rtype != Type::SOA);
-        steps.extend(proofs.take(SETS).map(|set| self.of_set(set)));
+        // The keys were not to be had.
+        if let Some(says) = self.said_of(name).filter(|_| is_last) {
+            steps.push(ChainStep { says: Some(says), ..nothing(name, Type::DNSKEY) });
+        }
+    }
+
+    /// What the DS of a zone are, or the proof that there are none, if they end the chain or leave it as it is. They are the word of
+    /// the zone above; that the keys which they lead to are bogus is said of these.
+    fn said_of_ds(&self, response: &Response) -> Option<String> {
+        let name = NameBuf::from(response.name);
+        if let Trust::NoCut | Trust::Insecure(_) = self.table.get(name.as_name(), self.now)? {
+            return self.said_of(name);
+        }
+        let by = Validation { settings: &self.settings, anchors: self.anchors, now: self.now };
+        match Validator::answer(response.clone()).step(&by, &self.table, &mut budget()) {
+            Progress::Done(Validated { security: Security::Bogus(reason), .. }) => {
+                Some(format!("bogus: {reason}"))
+            }
+            _ => None,
+        }
     }
 
     /// What was learned of a name, if it ends the chain or leaves it as it is.
@@ -169,8 +194,12 @@ impl Chase<'_> {
 
     /// The DS or DNSKEY of a name, if they were asked for and are there.
     fn learned_set(&self, name: NameBuf, rtype: Type) -> Option<&ReceivedSet> {
-        let of_name = |r: &&Response| r.qtype == rtype && NameBuf::from(r.name) == name;
-        self.learned.iter().find(of_name).and_then(|response| answer_of(response, name, rtype))
+        self.learned_of(name, rtype).and_then(|response| answer_of(response, name, rtype))
+    }
+
+    /// What came when they were asked for.
+    fn learned_of(&self, name: NameBuf, rtype: Type) -> Option<&Response> {
+        self.learned.iter().find(|r| r.qtype == rtype && NameBuf::from(r.name) == name)
     }
 
     fn shown_signature(&self, set: &ReceivedSet, signature: &ReceivedSignature) -> ShownSignature {
@@ -315,4 +344,72 @@ pub fn outcome_json(validated: &Validated) -> Value {
         "reason": reason_of(security),
         "EDE": error_of(security).map(|error| json!({"code": error.0, "name": error.name()})),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use dnssec::Need;
+    use testkit::name;
+    use testkit::tree::{NOW, Reply, Tree};
+
+    use super::*;
+
+    /// The chain of `question` in the test tree, where `server` makes what it does of the DS and DNSKEY asked for.
+    fn chain(question: &str, server: fn(&Need, Reply) -> Option<Reply>) -> String {
+        let (tree, mut budget) = (Tree::new(), budget());
+        let anchors = tree.anchors();
+        let mut chase = Chase::new(&anchors);
+        chase.now = NOW.into();
+        let response = tree.reply(name(question), Type::A).response();
+        let mut validator = Validator::answer(response.clone());
+        let validated = loop {
+            let by = Validation { settings: &chase.settings, anchors: &anchors, now: chase.now };
+            let need = match validator.step(&by, &chase.table, &mut budget) {
+                Progress::Done(validated) => break validated,
+                Progress::Need(need) => need,
+                Progress::Again(_) => {
+                    validator.give_up(&by, &chase.table);
+                    continue;
+                }
+            };
+            match server(&need, tree.reply(need.name().to_buf(), need.rtype())) {
+                Some(reply) => {
+                    chase.learned.push(reply.response());
+                    validator.receive(reply.response(), &by, &chase.table);
+                }
+                None => validator.give_up(&by, &chase.table),
+            }
+        };
+        chase.links.push(ChasedAnswer { response, validated });
+        text(&chase.chain())
+    }
+
+    /// The same with another last byte in the records of this type of `test.`.
+    fn forged(need: &Need, mut reply: Reply, rtype: Type) -> Option<Reply> {
+        let of_test = need.name() == name("test.").as_name() && need.rtype() == rtype;
+        for line in reply.answer.iter_mut().filter(|line| of_test && line.rtype == rtype) {
+            *line.rdata.last_mut().expect("data") ^= 1;
+        }
+        Some(reply)
+    }
+
+    #[test]
+    fn what_is_said_of_ds_is_theirs_and_not_that_of_the_keys_they_lead_to() {
+        let good = chain("www.nsec.test.", |_, reply| Some(reply));
+        assert!(!good.contains("bogus") && good.contains("; test. DS\n"), "{good}");
+        let keys = chain("www.nsec.test.", |need, reply| forged(need, reply, Type::DNSKEY));
+        assert!(keys.contains("; test. DS\n") && keys.contains("; test. DNSKEY: bogus: "), "{keys}");
+        let ds = chain("www.nsec.test.", |need, reply| forged(need, reply, Type::DS));
+        assert!(ds.contains("; test. DS: bogus: "), "{ds}");
+        let none =
+            chain("www.nsec.test.", |need, reply| (*need != Need::Dnskey(name("test."))).then_some(reply));
+        assert!(none.contains("; test. DS\n") && none.contains("; test. no DNSKEY: bogus: "), "{none}");
+    }
+
+    #[test]
+    fn the_proof_that_there_are_no_ds_stands_below_what_it_means() {
+        let bare = chain("www.plain.test.", |_, reply| Some(reply));
+        let (_, after) = bare.split_once("; plain.test. no DS: insecure").expect("it is not signed");
+        assert!(after.contains("NSEC") && !bare.contains("bogus"), "{bare}");
+    }
 }

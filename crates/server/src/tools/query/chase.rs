@@ -18,6 +18,11 @@ use crate::message::{QuerySpec, print};
 /// Names that a chain passes.
 const NAMES: usize = 4096;
 
+/// What a chase may spend on validating.
+pub fn budget() -> ValidationBudget {
+    ValidationBudget::new(ValidationLimits { signatures: 64, ..ValidationLimits::default() })
+}
+
 /// Who answers.
 pub enum Answerer<'w> {
     /// A server that asks others.
@@ -130,7 +135,7 @@ impl<'a> Chase<'a> {
             anchors,
             settings: ValidationSettings { skew: 0, ..ValidationSettings::default() },
             table: TrustTable::new(NAMES),
-            budget: ValidationBudget::new(ValidationLimits { signatures: 64, ..ValidationLimits::default() }),
+            budget: budget(),
             now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
             learned: Vec::new(),
             links: Vec::new(),

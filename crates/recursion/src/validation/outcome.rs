@@ -1,0 +1,189 @@
+//! What becomes of an answer that was validated, or cannot be: it is counted, remembered, and handed to whoever waits for it.
+
+use std::sync::{Arc, Mutex};
+
+use cache::Now;
+use dnssec::{BogusReason, Need, Security, Validated};
+use resolver::{Answer, Inquiry, LookupFailure, LookupOutcome, ReplyFault, ReportAgent};
+use wire::{NameBuf, Ttl};
+
+use super::form::Form;
+use super::job::Job;
+use super::queue::Candidate;
+use super::state::{Finished, RECENT, State};
+use super::{Turn, Verdict, lock};
+use crate::message::Message;
+use crate::policy::Policy;
+use crate::pursuit::refusal_of;
+use crate::service::{Piece, Service};
+use crate::settler::{Waiter, Waiting, Who};
+
+impl Service {
+    /// What an answer is stands now: that is counted and remembered, and those who wait for it get it. `who` says as which answer it
+    /// came first, and who waits.
+    pub(super) fn conclude(
+        &self,
+        turn: &Turn<'_>,
+        job: Box<Job>,
+        validated: Validated,
+        who: impl FnOnce(&mut State) -> Option<(Arc<Answer>, Vec<Candidate>)>,
+    ) {
+        self.learn(turn, &job, &validated);
+        let form = Mutex::new(Form::of(job.validator.response(), &validated));
+        let Job { answer, inquiry, asked, fault, .. } = *job;
+        let mut state = lock(&self.validating);
+        let Some((received, candidates)) = who(&mut state) else { return };
+        let finished = Arc::new(Finished { received, answer, form, validated, asked });
+        state.recent.truncate(RECENT - 1);
+        state.recent.push_front(Arc::clone(&finished));
+        drop(state);
+        let for_client = candidates.iter().any(|candidate| matches!(candidate.who, Who::Client(_)));
+        for candidate in candidates {
+            hand_over(self, turn, &finished, candidate);
+        }
+        // Also where another server had a better answer: one of them has not, and no client will complain of it.
+        let fault = fault.filter(|reason| for_client && !matches!(reason, BogusReason::Limit(_)));
+        if let (Some(reason), Some(agent)) = (fault, &finished.received.agent) {
+            self.report(turn.policy, &inquiry, reason.extended_error(), agent, turn.at.cache);
+        }
+    }
+
+    /// Counts what an answer was found to be, and remembers of it what is of use for others.
+    fn learn(&self, turn: &Turn<'_>, job: &Job, validated: &Validated) {
+        let stats = &self.stats().validation;
+        match validated.security {
+            Security::Secure => stats.secure.add(),
+            Security::Insecure(_) => stats.insecure.add(),
+            Security::Indeterminate => stats.indeterminate.add(),
+            Security::Bogus(reason) => {
+                stats.bogus.add();
+                // What is too much work for one query says nothing about the next.
+                let ttl = match reason {
+                    BogusReason::Limit(_) => {
+                        stats.overspent.add();
+                        None
+                    }
+                    _ => Some(validated.ttl),
+                };
+                self.remember_bogus(turn.policy, &job.inquiry, reason, ttl, turn.at.cache);
+            }
+        }
+        let Some(response) = job.validator.response() else { return };
+        let proven = (response, validated);
+        if let Some(ttl) = job.answer.negative_ttl {
+            let ttl = ttl.min(validated.ttl);
+            self.learn_denial(turn.policy, &job.inquiry, proven, ttl, turn.at.cache);
+        }
+        self.learn_wildcards(turn.policy, &job.inquiry, proven, turn.at.cache);
+    }
+
+    fn remember_bogus(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        reason: BogusReason,
+        ttl: Option<Ttl>,
+        now: Now,
+    ) {
+        let failure = self.cache().config().failure;
+        let seconds = ttl.map_or(failure.min, Ttl::as_secs).clamp(failure.min, failure.max);
+        self.bogus.note(inquiry, reason, now.plus(seconds));
+        for dnssec_ok in [false, true] {
+            let inquiry = Inquiry { dnssec_ok, ..*inquiry };
+            self.keep_failure(policy, &inquiry, ttl, now);
+        }
+    }
+
+    /// Whoever waits for an answer gets none.
+    pub(super) fn give_up(
+        &self,
+        policy: &Policy,
+        who: Who,
+        failure: LookupFailure,
+        agent: Option<&ReportAgent>,
+        now: Now,
+    ) {
+        match who {
+            Who::Client(waiting) => self.fail(policy, waiting, failure, agent, now),
+            who => Waiter::new(who).told(LookupOutcome::Failed(failure)),
+        }
+    }
+
+    /// Validating the answer to a client's question is more than its query may cost, which it has spent on other answers.
+    pub(super) fn refuse_overspent(
+        &self,
+        policy: &Policy,
+        who: Who,
+        reason: BogusReason,
+        at: &NameBuf,
+        now: Now,
+    ) {
+        match who {
+            Who::Client(waiting) => {
+                // The name that comes next may be innocent. The one that was asked led to all that.
+                self.keep_failure(policy, &waiting.pursuit.asked, None, now);
+                self.refuse_bogus(waiting, reason, at);
+            }
+            // Nobody in this program has asked more than one thing.
+            who => drop(who),
+        }
+    }
+
+    /// The answer to a client's question is bogus.
+    pub(super) fn refuse_bogus(&self, waiting: Box<Waiting>, reason: BogusReason, at: &NameBuf) {
+        self.stats().failures.add();
+        self.failed(&waiting.pursuit.next, &format_args!("bogus at {at}: {reason}"));
+        waiting.ticket.refuse(refusal_of(reason));
+    }
+}
+
+/// Whoever waits for an answer that was validated gets it, if it is not bogus, and the cache before that.
+pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished, candidate: Candidate) {
+    let Finished { answer, form, validated, asked, .. } = finished;
+    let (policy, now) = (turn.policy, turn.at.cache);
+    let info = match validated.security {
+        Security::Bogus(reason) => {
+            return match candidate.who {
+                Who::Client(waiting) => service.refuse_bogus(waiting, reason, &validated.at),
+                who => tell(who, answer, validated, asked),
+            };
+        }
+        Security::Insecure(reason) => reason.extended_error(),
+        Security::Secure | Security::Indeterminate => None,
+    };
+    let mut form = lock(form);
+    let leads_to = form.leads_to(answer, validated);
+    let negative_ttl = answer.negative_ttl.map(|ttl| form.cap(validated, ttl));
+    let Ok((message, is_new)) = form.write(answer, validated, candidate.inquiry.dnssec_ok) else {
+        let failure = LookupFailure::BadReply(ReplyFault::Malformed);
+        return service.give_up(policy, candidate.who, failure, answer.agent.as_deref(), now);
+    };
+    drop(form);
+    // The beginning of a chain is no answer by itself.
+    if is_new && leads_to.is_none() {
+        service.keep(policy, &candidate.inquiry, &message, negative_ttl, now);
+    }
+    match candidate.who {
+        Who::Client(waiting) => {
+            let piece = Piece {
+                message: Message::Own(message),
+                rcode: if leads_to.is_some() { wire::Rcode::NOERROR } else { answer.rcode },
+                authentic: validated.security == Security::Secure,
+                negative_ttl,
+                stale: false,
+                info,
+            };
+            service.resume(policy, waiting, piece, leads_to, now);
+        }
+        who => tell(who, answer, validated, asked),
+    }
+}
+
+/// Whoever asked in this program is told what was found.
+fn tell(who: Who, answer: &Arc<Answer>, validated: &Validated, asked: &[Need]) {
+    if let Who::Told(told) = who {
+        let Validated { security, at, .. } = *validated;
+        let verdict = Verdict { security, at, asked: asked.to_vec() };
+        told(LookupOutcome::Answered(Arc::clone(answer)), Some(verdict));
+    }
+}

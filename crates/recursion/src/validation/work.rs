@@ -1,0 +1,453 @@
+//! Whoever validates: takes answers out of the queue, asks for the DS and DNSKEY that they need, and goes on with what comes.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
+
+use dnssec::{BogusReason, Progress, Response, Security, Validated};
+use resolver::{
+    AnsweredBy, Budget, ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, ReplyFault,
+    ShedReason,
+};
+use wire::{Class, LowerNameBuf, NameBuf, Type};
+
+use super::job::Job;
+use super::outcome::hand_over;
+use super::queue::{Came, Candidate, Next, Task, Wanted};
+use super::state::{Needed, State, Underway, key};
+use super::{Basis, Moment, Turn, lock, wall};
+use crate::policy::Policy;
+use crate::service::Service;
+use crate::settler::{Waiter, Who, is_of_servers};
+use crate::stats::ValidationStats;
+
+/// Validates answers for a service, on whatever threads. All of one service are the same.
+#[derive(Clone)]
+pub struct Validations {
+    service: Arc<Service>,
+}
+
+impl Validations {
+    pub(crate) fn new(service: Arc<Service>) -> Self {
+        Validations { service }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.service.validating)
+    }
+
+    /// Validates what comes, until [`Service::stop_validating`] is called. As many threads may do so as there are.
+    pub fn run(&self) {
+        loop {
+            self.expire(Instant::now(), wall());
+            match self.service.unvalidated.wait(self.deadline()) {
+                Next::Task(task) => self.take(task, Instant::now(), wall()),
+                Next::Late => {}
+                // Whoever waits is told by that.
+                Next::Closed => return self.begin_anew(),
+            }
+        }
+    }
+
+    /// When somebody who waits has to be told that its time is over, if nothing happens before: [`work`](Self::work) does
+    /// that.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.state().ends.first().map(|(at, _)| *at)
+    }
+
+    /// Does what there is to do `now`, at `wall` seconds since 1970, and returns.
+    pub fn work(&self, now: Instant, wall: u64) {
+        while let Some(task) = self.service.unvalidated.next() {
+            self.take(task, now, wall);
+        }
+        self.expire(now, wall);
+    }
+
+    /// Drops what is being validated, and all that was learned: a thread has panicked, and nobody knows what it left behind.
+    pub fn begin_anew(&self) {
+        let mut state = self.state();
+        let jobs = std::mem::take(&mut state.jobs);
+        state.basis = Basis::new(&state.policy.validation);
+        state.by_answer.clear();
+        state.needed.clear();
+        state.ends.clear();
+        state.recent.clear();
+        drop(state);
+        // Whoever waits is told by that.
+        drop(jobs);
+    }
+
+    fn take(&self, task: Task, now: Instant, wall: u64) {
+        let policy = self.service.policy();
+        let basis = self.service.basis(&policy);
+        let turn = self.turn(&policy, &basis, now, wall);
+        match task {
+            Task::Validate(candidate) => self.begin(&turn, *candidate),
+            Task::Found(wanted, outcome) => self.found(&turn, wanted, outcome),
+            Task::Resume(id, wanted, came) => self.resume(&turn, id, wanted, Some(&came)),
+            Task::Second(id, outcome) => self.second(&turn, id, outcome),
+        }
+    }
+
+    fn turn<'t>(&self, policy: &'t Policy, basis: &'t Basis, now: Instant, wall: u64) -> Turn<'t> {
+        Turn { policy, basis, at: Moment { cache: self.service.now(now), wall } }
+    }
+
+    /// Tells those whose time is over.
+    fn expire(&self, now: Instant, wall: u64) {
+        if self.deadline().is_none_or(|at| now < at) {
+            return;
+        }
+        let policy = self.service.policy();
+        let basis = self.service.basis(&policy);
+        let turn = self.turn(&policy, &basis, now, wall);
+        loop {
+            let mut state = self.state();
+            let Some(&(at, id)) = state.ends.first().filter(|(at, _)| *at <= now) else { return };
+            state.ends.remove(&(at, id));
+            drop(state);
+            let is_late = |candidate: &Candidate| candidate.budget.ends().is_some_and(|end| end <= now);
+            self.part(&turn, id, LookupFailure::TimedOut, is_late);
+        }
+    }
+
+    fn stats(&self) -> &ValidationStats {
+        &self.service.stats().validation
+    }
+
+    /// Begins with an answer, unless others have brought it already.
+    fn begin(&self, turn: &Turn<'_>, candidate: Candidate) {
+        let mut state = self.state();
+        if let Some(finished) = state.recent(&candidate.answer) {
+            drop(state);
+            return hand_over(&self.service, turn, &finished, candidate);
+        }
+        let address = Arc::as_ptr(&candidate.answer) as usize;
+        if let Some(id) = state.by_answer.get(&address).copied() {
+            return state.join(id, candidate);
+        }
+        let begun = Job::of(&candidate);
+        state.last += 1;
+        let (id, received) = (state.last, Arc::clone(&candidate.answer));
+        state.by_answer.insert(address, id);
+        state.jobs.insert(id, Underway { received, candidates: vec![candidate], job: None });
+        drop(state);
+        match begun.read() {
+            Ok(job) => self.go_on(turn, id, job),
+            Err(failure) => self.fail(turn, id, failure),
+        }
+    }
+
+    /// Takes a job that rests to work.
+    fn take_job(&self, id: u64) -> Option<Box<Job>> {
+        self.state().jobs.get_mut(&id)?.job.take()
+    }
+
+    /// Goes on with a job as far as it can be gone.
+    fn go_on(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>) {
+        let (by, table) = (turn.by(), &turn.basis.table);
+        loop {
+            match job.step(turn) {
+                Progress::Done(validated) => match self.done(turn, id, job, validated) {
+                    Some(next) => job = next,
+                    None => return,
+                },
+                Progress::Need(need) => match job.take_referral(&need) {
+                    Some(response) => {
+                        self.stats().referrals.add();
+                        job.validator.receive_referral(response);
+                    }
+                    None => {
+                        job.asked.push(need);
+                        return self.want(turn, id, job, Wanted { need, again: false });
+                    }
+                },
+                Progress::Again(need) if job.heard_from(&need).is_none() => job.validator.give_up(&by, table),
+                Progress::Again(need) => return self.want(turn, id, job, Wanted { need, again: true }),
+            }
+        }
+    }
+
+    /// A job rests until DS or DNSKEY come. They are asked for, unless others have done so.
+    fn want(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, wanted: Wanted) {
+        // That it has failed for the other one is remembered already.
+        let outlived = std::mem::take(&mut job.outlived);
+        let other_than = job.heard_from(&wanted.need).filter(|_| wanted.again);
+        let mut state = self.state();
+        let Some((client, budget)) = state.rest(id, job) else { return };
+        let is_first = match state.needed.entry(key(&wanted)) {
+            Entry::Occupied(mut others) => {
+                others.get_mut().jobs.push(id);
+                false
+            }
+            Entry::Vacant(first) => {
+                first.insert(Needed { payer: budget.clone(), jobs: vec![id] });
+                true
+            }
+        };
+        drop(state);
+        if is_first {
+            let inquiry = unchecked(wanted.need.name().to_lower(), wanted.need.rtype());
+            let failed = |failure| self.service.unvalidated.found(wanted, LookupOutcome::Failed(failure));
+            if !wanted.again && !outlived && self.service.has_failed(turn.policy, &inquiry, turn.at.cache) {
+                return failed(LookupFailure::NoReply);
+            }
+            if !wanted.again {
+                self.stats().fetches.add();
+            }
+            let waiter = Waiter::new(Who::Validations(Box::new(wanted)));
+            if self.ask(inquiry, client, budget, other_than, waiter).is_some() {
+                failed(LookupFailure::Shed(ShedReason::Queue));
+            }
+        }
+    }
+
+    /// Has other servers asked.
+    fn ask(
+        &self,
+        inquiry: Inquiry,
+        client: ClientPrefix,
+        budget: Budget,
+        other_than: Option<AnsweredBy>,
+        waiter: Waiter,
+    ) -> Option<LookupRequest<Waiter>> {
+        self.service.request(LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client,
+            patience: None,
+            budget: Some(budget),
+            other_than,
+            trace: None,
+            waiter,
+        })
+    }
+
+    /// DS or DNSKEY came, or could not be had.
+    fn found(&self, turn: &Turn<'_>, wanted: Wanted, outcome: LookupOutcome) {
+        let read = match outcome {
+            LookupOutcome::Answered(answer) => match Response::read(&answer.message, answer.rcode) {
+                Ok(response) => Ok(Arc::new(Came { response, answer })),
+                Err(_) => Err(LookupFailure::BadReply(ReplyFault::Malformed)),
+            },
+            LookupOutcome::Failed(failure) => Err(failure),
+        };
+        let came = match read {
+            Ok(came) => came,
+            Err(failure) => return self.not_found(turn, wanted, failure),
+        };
+        if wanted.again {
+            self.stats().again.add();
+        }
+        // The first job learns from it what the others then find in the table. Those that need it meanwhile do not ask for
+        // it once more.
+        let ids = self.state().needed.get_mut(&key(&wanted)).map(|all| std::mem::take(&mut all.jobs));
+        let mut ids = ids.into_iter().flatten();
+        if let Some(first) = ids.next() {
+            self.resume(turn, first, wanted, Some(&came));
+        }
+        let late = self.state().needed.remove(&key(&wanted));
+        for id in ids.chain(late.into_iter().flat_map(|all| all.jobs)) {
+            self.service.unvalidated.resume(id, wanted, Arc::clone(&came));
+        }
+    }
+
+    /// A job goes on with what it needed; without, if that is not to be had a second time.
+    fn resume(&self, turn: &Turn<'_>, id: u64, wanted: Wanted, came: Option<&Came>) {
+        let Some(mut job) = self.take_job(id) else { return };
+        let (by, table) = (turn.by(), &turn.basis.table);
+        let next = job.step(turn);
+        let still = match wanted.again {
+            true => Progress::Again(wanted.need),
+            false => Progress::Need(wanted.need),
+        };
+        match came {
+            Some(came) if next == still => {
+                job.hear(wanted.need, &came.answer);
+                job.validator.receive(came.response.clone(), &by, table);
+            }
+            None if next == still => job.validator.give_up(&by, table),
+            _ => {}
+        }
+        self.go_on(turn, id, job);
+    }
+
+    /// What some jobs need cannot be had. If that was for want of means or time of the one that asked, others ask again. What
+    /// was asked for a second time need not be had.
+    fn not_found(&self, turn: &Turn<'_>, wanted: Wanted, failure: LookupFailure) {
+        use LookupFailure::{Overspent, Shed, TimedOut};
+        let needed = self.state().needed.remove(&key(&wanted));
+        let Some(Needed { payer, jobs }) = needed else { return };
+        let own = matches!(failure, Overspent(_) | Shed(_) | TimedOut);
+        for (number, id) in jobs.into_iter().enumerate() {
+            if wanted.again && (number == 0 || !own) {
+                self.resume(turn, id, wanted, None);
+            } else if own {
+                let has_paid = |one: &Candidate| number == 0 && one.budget.is_same(&payer);
+                if self.part(turn, id, failure, has_paid)
+                    && let Some(mut job) = self.take_job(id)
+                {
+                    job.outlived = true;
+                    self.go_on(turn, id, job);
+                }
+            } else {
+                self.fail(turn, id, failure);
+            }
+        }
+    }
+
+    /// Some of those who wait for a job get no answer. With the last of them it ends; returns whether it has not.
+    fn part(
+        &self,
+        turn: &Turn<'_>,
+        id: u64,
+        failure: LookupFailure,
+        leaves: impl Fn(&Candidate) -> bool,
+    ) -> bool {
+        let mut state = self.state();
+        let Some(underway) = state.jobs.get_mut(&id) else { return false };
+        if underway.candidates.iter().all(&leaves) {
+            drop(state);
+            self.fail(turn, id, failure);
+            return false;
+        }
+        let gone: Vec<Candidate> = underway.candidates.extract_if(.., |one| leaves(one)).collect();
+        drop(state);
+        for candidate in gone {
+            self.service.give_up(turn.policy, candidate.who, failure, None, turn.at.cache);
+        }
+        true
+    }
+
+    /// A job cannot be finished.
+    fn fail(&self, turn: &Turn<'_>, id: u64, failure: LookupFailure) {
+        let Some(Underway { received, candidates, job, .. }) = self.state().remove(id) else { return };
+        self.stats().unfinished.add();
+        // That a client's time is over says nothing about the servers, which were asked by the forwarder.
+        let of_servers = is_of_servers(failure) && failure != LookupFailure::TimedOut;
+        if let Some(job) = job {
+            self.count(&job);
+            for dnssec_ok in [false, true].into_iter().filter(|_| of_servers) {
+                let inquiry = Inquiry { dnssec_ok, ..job.inquiry };
+                self.service.keep_failure(turn.policy, &inquiry, None, turn.at.cache);
+            }
+        }
+        let mut agent = received.agent.as_deref();
+        for candidate in candidates {
+            let is_client = matches!(candidate.who, Who::Client(_));
+            let agent = agent.take_if(|_| is_client);
+            self.service.give_up(turn.policy, candidate.who, failure, agent, turn.at.cache);
+        }
+    }
+
+    /// Counts what a job has cost.
+    fn count(&self, job: &Job) {
+        let spent = job.spent();
+        self.stats().signatures.add_many(spent.signatures().into());
+        self.stats().failed_signatures.add_many(spent.failures().into());
+    }
+
+    /// It is known what an answer is. If it is bogus, another server may have a better one. Returns the job of whoever pays next, where
+    /// the one that paid could not.
+    fn done(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, validated: Validated) -> Option<Box<Job>> {
+        if let Security::Bogus(reason) = validated.security {
+            if job.is_spent_elsewhere(reason) {
+                return self.spent(turn, id, &job, reason, &validated.at);
+            }
+            job.fault.get_or_insert(reason);
+        }
+        match (validated.security, job.first.take()) {
+            (Security::Bogus(_), Some(first)) => self.finish(turn, id, job, first),
+            (Security::Bogus(reason), None) if job.is_at_fault(reason, &validated, turn) => {
+                job.first = Some(validated);
+                self.ask_again(id, job);
+            }
+            (_, first) => {
+                if first.is_some() {
+                    self.stats().mended.add();
+                }
+                self.finish(turn, id, job, validated);
+            }
+        }
+        None
+    }
+
+    /// The query that pays has cost enough, and a part of that elsewhere. So nothing is known of this answer: the next one that waits
+    /// for it pays, from what is left of its own.
+    fn spent(
+        &self,
+        turn: &Turn<'_>,
+        id: u64,
+        job: &Job,
+        reason: BogusReason,
+        at: &NameBuf,
+    ) -> Option<Box<Job>> {
+        self.count(job);
+        self.stats().bogus.add();
+        self.stats().overspent.add();
+        let mut state = self.state();
+        let underway = state.jobs.get_mut(&id)?;
+        let paid = |one: &mut Candidate| one.budget.is_same(&job.payer);
+        let gone: Vec<Candidate> = underway.candidates.extract_if(.., paid).collect();
+        let next = underway.candidates.first().map(Job::of);
+        if next.is_none() {
+            state.remove(id);
+        }
+        drop(state);
+        for candidate in gone {
+            self.service.refuse_overspent(turn.policy, candidate.who, reason, at, turn.at.cache);
+        }
+        match next?.read() {
+            Ok(next) => Some(next),
+            Err(failure) => {
+                self.fail(turn, id, failure);
+                None
+            }
+        }
+    }
+
+    /// Asks another server than the one whose answer is bogus.
+    fn ask_again(&self, id: u64, job: Box<Job>) {
+        let other_than = job.answer.by;
+        let inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..job.inquiry };
+        let Some((client, budget)) = self.state().rest(id, job) else { return };
+        let waiter = Waiter::new(Who::Second(id));
+        if self.ask(inquiry, client, budget, other_than, waiter).is_some() {
+            let failed = LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue));
+            self.service.unvalidated.second(id, failed);
+        }
+    }
+
+    /// Another server has answered, or none.
+    fn second(&self, turn: &Turn<'_>, id: u64, outcome: LookupOutcome) {
+        let Some(mut job) = self.take_job(id) else { return };
+        let answer = match outcome {
+            LookupOutcome::Answered(answer) if !self.service.withholds(&answer.message) => {
+                self.stats().again.add();
+                Some(answer)
+            }
+            _ => None,
+        };
+        if answer.is_some_and(|answer| job.begin_again(answer)) {
+            return self.go_on(turn, id, job);
+        }
+        match job.first.take() {
+            Some(first) => self.finish(turn, id, job, first),
+            None => self.go_on(turn, id, job),
+        }
+    }
+
+    /// What an answer is stands now.
+    fn finish(&self, turn: &Turn<'_>, id: u64, job: Box<Job>, validated: Validated) {
+        self.count(&job);
+        self.service.conclude(turn, job, validated, |state| {
+            let Underway { received, candidates, .. } = state.remove(id)?;
+            Some((received, candidates))
+        });
+    }
+}
+
+/// A question with DO and CD: for everything that validating takes.
+fn unchecked(name: LowerNameBuf, qtype: Type) -> Inquiry {
+    Inquiry { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
+}

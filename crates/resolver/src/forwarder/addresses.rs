@@ -1,0 +1,129 @@
+//! The addresses of a zone's servers that are known, and whether there is a way to them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wire::Type;
+
+use super::Forwarder;
+use super::state::LookupId;
+use crate::config::Upstream;
+use crate::delegations::{Cut, CutServer};
+use crate::inquiry::Outlet;
+use crate::random::Random;
+use crate::select::Asked;
+
+/// How long a family of addresses to which there is no way is left alone.
+const NO_WAY: Duration = Duration::from_secs(10);
+
+impl<O: Outlet, R: Random> Forwarder<O, R> {
+    /// Whether the addresses of a zone's servers are known, and none of them answers.
+    pub(super) fn is_dead(&mut self, cut: &Cut, now: Instant) -> bool {
+        let mut known = Vec::new();
+        self.addresses_of(cut, now, &mut known);
+        let failing = |address: &SocketAddr| {
+            let server = self.servers.id_of(&Upstream::new(*address));
+            server.and_then(|id| self.servers.get(id)).is_some_and(|server| server.is_failing())
+        };
+        !known.is_empty() && known.iter().all(failing)
+    }
+
+    /// The addresses of a zone's servers that are known and can be reached, each once; where there are none, those that could
+    /// not be reached a moment ago: to one of them there may be a way all the same.
+    fn addresses_of(&mut self, cut: &Cut, now: Instant, into: &mut Vec<SocketAddr>) {
+        let iterate = &self.config.iterate;
+        let (most, wanted) = (iterate.addresses, [iterate.ipv4, iterate.ipv6]);
+        let open = [false, true].map(|v6| self.is_open(v6, now));
+        for families in [open, wanted] {
+            for server in &cut.servers {
+                let mut own = self.own_addresses(server, now);
+                own.retain(|address| families[usize::from(address.is_ipv6())]);
+                own.dedup();
+                own.truncate(most);
+                own.retain(|address| !into.contains(address));
+                into.extend(own);
+            }
+            if !into.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// The addresses of one server that are known.
+    fn own_addresses(&mut self, server: &CutServer, now: Instant) -> Vec<SocketAddr> {
+        let mut own: Vec<SocketAddr> = server.glue.clone();
+        for qtype in [Type::A, Type::AAAA] {
+            let found = server.name().and_then(|name| self.delegations.host(name, qtype));
+            let found = found.filter(|found| found.holds(now));
+            own.extend(
+                found.into_iter().flat_map(|found| &found.addresses).map(|&ip| SocketAddr::new(ip, 53)),
+            );
+        }
+        own
+    }
+
+    /// Whether servers are asked by a family of addresses.
+    pub(super) fn is_open(&self, v6: bool, now: Instant) -> bool {
+        let wanted = if v6 { self.config.iterate.ipv6 } else { self.config.iterate.ipv4 };
+        let shut = self.no_way.get(usize::from(v6)).copied().flatten();
+        // Where neither family leads anywhere both are tried.
+        wanted && (shut.is_none_or(|until| until <= now) || self.no_way.iter().all(Option::is_some))
+    }
+
+    /// Has the addresses that are known by now asked, in any order. Whether there are new ones.
+    pub(super) fn add_addresses(&mut self, id: LookupId, now: Instant) -> bool {
+        let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
+        let Some(cut) = walk.map(|walk| Arc::clone(&walk.cut)) else { return false };
+        let mut addresses = Vec::new();
+        self.addresses_of(&cut, now, &mut addresses);
+        for last in (1..addresses.len()).rev() {
+            addresses.swap(last, self.random.below(last as u32 + 1) as usize);
+        }
+        let most = self.config.iterate.known_servers;
+        let unwanted = self.unwanted(id, &cut, now);
+        let mut any = false;
+        for address in addresses {
+            let server = self.servers.find(Upstream::new(address), most, &mut self.random);
+            let Some(lookup) = self.lookups.get_mut(&id) else { return any };
+            if !lookup.asked.iter().any(|asked| asked.server == server) {
+                lookup.asked.push(Asked { server, ..Asked::default() });
+                any = true;
+            }
+        }
+        if let Some(lookup) = self.lookups.get_mut(&id) {
+            self.servers.set_aside(&mut lookup.asked, &unwanted);
+        }
+        any
+    }
+
+    /// The addresses of the server whose answer is not wanted. For a part of the name it may be asked.
+    fn unwanted(&mut self, id: LookupId, cut: &Cut, now: Instant) -> Vec<SocketAddr> {
+        let lookup = self.lookups.get(&id).filter(|lookup| *lookup.question() == lookup.inquiry);
+        let Some(address) = lookup.and_then(|lookup| lookup.unwanted_server()) else { return Vec::new() };
+        let mut all = vec![address];
+        for server in &cut.servers {
+            let own = self.own_addresses(server, now);
+            if own.contains(&address) {
+                all.extend(own);
+            }
+        }
+        all
+    }
+
+    /// There is no way to an address, and most likely to none of its family: a lookup that goes step by step asks those of the
+    /// other one, if it has any.
+    pub(super) fn shut(&mut self, id: LookupId, address: SocketAddr, now: Instant) {
+        let v6 = address.is_ipv6();
+        if let Some(shut) = self.no_way.get_mut(usize::from(v6)) {
+            *shut = now.checked_add(NO_WAY);
+        }
+        let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.walk.is_some()) else { return };
+        let address_of = |asked: &Asked| self.servers.get(asked.server).map(|server| server.upstream.address);
+        let of_family = |asked: &Asked| address_of(asked).is_some_and(|address| address.is_ipv6() == v6);
+        let others = lookup.asked.iter().any(|asked| !asked.spent && !of_family(asked));
+        for asked in &mut lookup.asked {
+            asked.spent |= if others { of_family(asked) } else { address_of(asked) == Some(address) };
+        }
+    }
+}
