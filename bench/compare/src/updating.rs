@@ -268,7 +268,7 @@ impl Line {
         Ok(())
     }
 
-    /// Reads until the reply is whole, and returns its response code; `None` if there is no more for now. What comes after a
+    /// Reads until the reply is whole, and returns its response code; `None` if no more has come yet. What comes after a
     /// reply makes the system say so again, so that nothing has to be asked for in vain.
     fn receive(&mut self) -> Result<Option<u8>> {
         let mut buffer = [0; 1024];

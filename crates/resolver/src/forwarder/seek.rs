@@ -203,7 +203,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         true
     }
 
-    /// A server's address cannot be looked up for now: neither that of the other family, for it is with the same servers.
+    /// A server's address cannot be looked up: neither that of the other family, for it is with the same servers.
     fn seek_no_more(&mut self, id: LookupId, name: LowerName<'_>) {
         let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
         for (at, server) in walk.cut.servers.iter().enumerate() {

@@ -117,9 +117,9 @@ impl LowerNameBuf {
     /// A copy of the name with its letters turned to lower case.
     #[inline]
     pub(super) fn of(name: Name<'_>) -> Self {
-        let mut lower = LowerNameBuf::ROOT;
-        lower.set(name);
-        lower
+        let mut lower = NameBuf { len: name.len() as u8, bytes: [0; MAX_NAME] };
+        copy_lower(name.as_wire(), &mut lower.bytes);
+        LowerNameBuf(lower)
     }
 
     /// Becomes a copy of the name with its letters turned to lower case.
