@@ -34,16 +34,16 @@ const HEAD: &str = "zone  qname       qtype code          passes  index   node  
 /// - chain: of the proofs that an answer has, one is searched for in the passes.
 /// - Nothing is prefetched for what an alias leads to.
 const EXPECTED: &str = "\
-plain h#          A     NOERROR             0      1      1      1      0
-plain h#          TXT   NOERROR             0      1      1      0      0
-plain www.d#      A     NOERROR             0     51    159    158      0
-plain d#          A     NOERROR             0     25    159    158      0
-plain d#          DS    NOERROR             0     25     36     46      0
+plain h#          A     NOERROR             0      1      2      2      0
+plain h#          TXT   NOERROR             0      1      2      0      0
+plain www.d#      A     NOERROR             0     50    159    158      0
+plain d#          A     NOERROR             0     24    159    158      0
+plain d#          DS    NOERROR             0     24     36     46      0
 plain x#          A     NXDOMAIN            0     33      0      0      0
 plain x#.y#       A     NXDOMAIN            0     40      0      0      0
-plain x.h#        A     NXDOMAIN            0     31      1      0      0
+plain x.h#        A     NXDOMAIN            0     32      2      0      0
 plain x#.w        A     NOERROR             0     22      0      0      0
-plain c#          A     NOERROR             0    102     95     95      0
+plain c#          A     NOERROR             0    103     96     95      0
 nsec  h#          A     NOERROR             0      7      4     44      0
 nsec  h#          TXT   NOERROR             0      7      4    248      0
 nsec  www.d#      A     NOERROR             0     36    107    295      0
@@ -53,7 +53,7 @@ nsec  x#          A     NXDOMAIN            0     28      3      3      8
 nsec  x#.y#       A     NXDOMAIN            0     50      4      4     10
 nsec  x.h#        A     NXDOMAIN            0     31      1    247     24
 nsec  x#.w        A     NOERROR             0     23      3      9      9
-nsec  c#          A     NOERROR             0    116    162    336      0
+nsec  c#          A     NOERROR             0    116    161    335      0
 nsec3 h#          A     NOERROR             0      7     14     49      0
 nsec3 h#          TXT   NOERROR             0      7     15    113      2
 nsec3 www.d#      A     NOERROR             0     30    125    309      0
