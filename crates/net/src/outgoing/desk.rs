@@ -292,8 +292,8 @@ pub(super) fn has_brought() -> bool {
     REMEMBERED.with(|it| it.borrow().as_ref().is_some_and(|remembered| remembered.brought))
 }
 
-/// Has the present thread take its turn everywhere, of `most` replies and requests each. Returns whether there may be more to act on at once, and whether another thread
-/// acted somewhere.
+/// Has the present thread take its turn everywhere, of `most` replies and requests each. Returns whether there may be more to act
+/// on at once, and whether another thread acted somewhere.
 pub(super) fn turn_everywhere(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
     let (mut more, mut kept_out, mut at) = (false, false, 0);
     REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.brought = false));
