@@ -208,7 +208,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if more && self.is_set_aside(lookup_id) {
             return;
         }
-        match more && !probe {
+        match more && !probe && !self.wants_whole(lookup_id) {
             true => self.ask_next(lookup_id, now, actions),
             false => self.go_on(lookup_id, now, actions),
         }
@@ -259,6 +259,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Sees to it that a lookup that is not answered yet has something to wait for: a server not asked yet is asked
     /// at once, those whose links failed once more, all of them, after a while.
     pub(super) fn go_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        if self.wants_whole(id) {
+            return self.ask_whole(id, now, actions);
+        }
         let Some(lookup) = self.lookups.get(&id) else { return };
         if lookup.asked.iter().all(|asked| asked.spent) {
             return self.give_up(id, now, actions);

@@ -16,6 +16,7 @@ use super::Forwarder;
 use super::minimise::lifetime;
 use super::seek::plain;
 use super::state::{Lookup, LookupId, Timer, TryId, Walk};
+use super::tries::has_fresh;
 use crate::config::Minimisation;
 use crate::delegations::Cut;
 use crate::inquiry::{AnsweredBy, Inquiry, LookupFailure, LookupOutcome, Outlet, ReportAgent};
@@ -159,9 +160,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         lookup.round = 1;
         let resume = lookup.resume.take();
         let tries = std::mem::take(&mut lookup.tries);
-        for asked in &mut lookup.asked {
-            *asked = Asked { server: asked.server, spent: asked.spent, ..Asked::default() };
-        }
         if let Some(walk) = &mut lookup.walk {
             let budget = lookup.budget.as_ref();
             let config = &self.config.iterate;
@@ -246,6 +244,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
             Next::Deeper(ttl) => {
                 self.learn_uncut(part.as_ref().map(|part| part.as_lower()), cut, || ttl, now);
+                for asked in self.lookups.get_mut(&id).into_iter().flat_map(|lookup| &mut lookup.asked) {
+                    *asked = Asked { server: asked.server, spent: asked.spent, ..Asked::default() };
+                }
                 self.ask_zone(id, now, actions);
             }
             Next::Whole => self.ask_whole(id, now, actions),
@@ -371,10 +372,28 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Asks for the whole name, also those whose reply to a part of it was of no use.
-    fn ask_whole(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+    /// Whether a server has just had no use for a part of the name, and none is left that was not asked for it. The whole name may
+    /// have its answer at once, where the others that were asked are silent, or have addresses that are not known.
+    pub(super) fn wants_whole(&self, id: LookupId) -> bool {
+        self.lookups.get(&id).is_some_and(|lookup| {
+            let just = lookup.asked.iter().any(|asked| asked.spent && asked.tries > 0);
+            self.may_be_misunderstood(lookup) && just && lookup.overspent.is_none() && !has_fresh(lookup)
+        })
+    }
+
+    /// Some servers have no use for a name in between (RFC 9156 §2.3). Those that are silent would be so again.
+    fn may_be_misunderstood(&self, lookup: &Lookup<O::Waiter>) -> bool {
+        let part = lookup.walk.as_ref().is_some_and(|walk| walk.question != lookup.inquiry);
+        part && lookup.fault.is_some() && self.config.iterate.minimisation == Minimisation::Relaxed
+    }
+
+    /// Asks for the whole name, first those whose reply to a part of it was of no use.
+    pub(super) fn ask_whole(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        lookup.asked.iter_mut().for_each(|asked| asked.spent = false);
+        for asked in &mut lookup.asked {
+            let tries = u32::from(asked.silent > 0 && !asked.spent);
+            *asked = Asked { server: asked.server, tries, ..Asked::default() };
+        }
         if let Some(walk) = &mut lookup.walk {
             walk.whole = true;
         }
@@ -392,11 +411,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if self.seek(id, now, actions) {
             return true;
         }
-        let Some(lookup) = self.lookups.get(&id) else { return true };
-        let part = *lookup.question() != lookup.inquiry;
-        // Some servers have no use for a name in between (RFC 9156 §2.3). Those that are silent would be so again.
-        let again =
-            part && lookup.fault.is_some() && self.config.iterate.minimisation == Minimisation::Relaxed;
+        let again = self.lookups.get(&id).is_none_or(|lookup| self.may_be_misunderstood(lookup));
         if again {
             self.ask_whole(id, now, actions);
         }
