@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -29,6 +28,7 @@ use crate::validation::bogus::BogusAnswers;
 use crate::validation::denied;
 use crate::validation::effort::Effort;
 use crate::validation::queue::Queue;
+use crate::validation::repeats::Repeats;
 use crate::validation::{State, Unchecked, Validations, wall};
 
 /// Passes questions on to whoever asks other servers.
@@ -55,8 +55,8 @@ pub struct Service {
     pub(crate) bogus: BogusAnswers,
     /// What was proven not to be there.
     pub(crate) denials: ProvenDenials,
-    /// Answers made of it.
-    pub(crate) made: AtomicU32,
+    /// What answers were made of it for.
+    pub(crate) made: Repeats,
     /// What was reported a short time ago.
     pub(crate) reports: Reports,
 }
@@ -115,7 +115,7 @@ impl Service {
             unvalidated: Queue::default(),
             bogus: BogusAnswers::default(),
             denials,
-            made: AtomicU32::new(0),
+            made: Repeats::default(),
             reports: Reports::default(),
         }))
     }

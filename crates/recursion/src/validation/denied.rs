@@ -1,8 +1,6 @@
 //! Answers made of what was proven before (RFC 8198): nobody is asked for a name that is known not to be there, nor for one
 //! that a wildcard is known to stand for.
 
-use std::sync::atomic::Ordering;
-
 use cache::Now;
 use dnssec::{ProvenDenials, ReceivedSet, Response, Validated};
 use resolver::Inquiry;
@@ -16,9 +14,6 @@ use crate::service::{Piece, Service, with_ad};
 
 /// Room for an answer; a longer one is asked for.
 const ROOM: usize = 4096;
-/// One in so many of these answers is kept in the cache, which has it ready sooner than it is made. Names that are asked for again and
-/// again get there soon; of a flood of names that are asked for once, few take the room of others.
-const KEPT_ONE_IN: u32 = 16;
 
 /// The time as denials are kept by: seconds.
 fn seconds(now: Now) -> u64 {
@@ -108,9 +103,10 @@ impl Service {
         Some((piece(message, Rcode::NOERROR, realm), leads_to))
     }
 
-    /// Keeps an answer made here, if its turn has come.
+    /// Keeps an answer made here, if it was asked for before a short time ago: the cache has it ready sooner than it is made. Of a flood
+    /// of names that are asked for once, none takes the room of others.
     fn keep_made(&self, policy: &Policy, inquiry: &Inquiry, message: &[u8], ttl: Option<Ttl>, now: Now) {
-        if self.made.fetch_add(1, Ordering::Relaxed) % KEPT_ONE_IN == KEPT_ONE_IN - 1 {
+        if self.made.has_come(inquiry) {
             self.keep(policy, inquiry, &with_ad(message, true), ttl, now);
         }
     }

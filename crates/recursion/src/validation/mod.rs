@@ -30,6 +30,7 @@ mod form;
 mod job;
 mod outcome;
 pub(crate) mod queue;
+pub(crate) mod repeats;
 mod state;
 mod work;
 

@@ -1,0 +1,67 @@
+//! Which questions came before, a short time ago: those that come but once need no room in the cache.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use resolver::Inquiry;
+
+/// So many questions are remembered at the most, four bytes each.
+const SLOTS: usize = 1 << 14;
+
+/// The questions that came lately. A question drives out another one, which nobody can choose: the hash is keyed.
+pub(crate) struct Repeats {
+    key: RandomState,
+    /// Of each question the upper half of its hash; the lower half says where.
+    seen: Box<[AtomicU32]>,
+}
+
+impl Default for Repeats {
+    fn default() -> Self {
+        Repeats { key: RandomState::new(), seen: (0..SLOTS).map(|_| AtomicU32::default()).collect() }
+    }
+}
+
+impl Repeats {
+    /// Whether a question came before. From now on it has. One in four billion is taken for another.
+    pub(crate) fn has_come(&self, inquiry: &Inquiry) -> bool {
+        let hash = self.key.hash_one(inquiry);
+        let upper = (hash >> 32) as u32;
+        let slot = self.seen.get(hash as usize % SLOTS);
+        slot.is_some_and(|slot| slot.swap(upper, Ordering::Relaxed) == upper)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Class, Type};
+
+    use super::*;
+
+    fn inquiry(name: &str, dnssec_ok: bool) -> Inquiry {
+        let name: wire::NameBuf = name.parse().expect("a name");
+        let (qtype, qclass) = (Type::A, Class::IN);
+        Inquiry { name: name.as_name().to_lower(), qtype, qclass, dnssec_ok, checking_disabled: false }
+    }
+
+    #[test]
+    fn a_question_that_came_is_known_and_those_that_differ_are_not() {
+        let repeats = Repeats::default();
+        assert!(!repeats.has_come(&inquiry("a.example.", false)));
+        assert!(!repeats.has_come(&inquiry("b.example.", false)));
+        assert!(!repeats.has_come(&inquiry("a.example.", true)));
+        assert!(repeats.has_come(&inquiry("a.example.", false)));
+        assert!(repeats.has_come(&inquiry("a.example.", true)));
+    }
+
+    #[test]
+    fn of_a_flood_of_questions_that_differ_none_is_known_and_what_is_remembered_has_a_bound() {
+        let repeats = Repeats::default();
+        let all = |n: usize| {
+            (0..n).filter(|i| repeats.has_come(&inquiry(&format!("n{i}.example."), false))).count()
+        };
+        assert_eq!(all(8 * SLOTS), 0);
+        // Of these most have driven one another out.
+        let known = all(8 * SLOTS);
+        assert!(known < SLOTS, "{known}");
+    }
+}
