@@ -341,7 +341,9 @@ impl Finisher<'_> {
         let Census { nodes, records, wildcards, denial } = self.census;
         let mut nsec = KeyedNodes::growing(if denial { self.names } else { 0 });
         let mut nsec3 = Vec::new();
-        for (at, blob) in arena.walk().filter(|(_, blob)| denial && live(blob)) {
+        // Without NSEC and NSEC3 nothing is to be found in the arena, which may be gigabytes.
+        let denying = denial.then(|| arena.walk()).into_iter().flatten();
+        for (at, blob) in denying.filter(|(_, blob)| live(blob)) {
             for (entry, _) in entries(blob) {
                 if entry.rtype == Type::NSEC && blob::flags(blob) & NodeFlags::OCCLUDED.0 == 0 {
                     nsec.push(order::key(blob::owner(blob), apex_len), at);
