@@ -161,15 +161,30 @@ fn dname_type(view: &View<'_>) -> bool {
     view.case.query.qtype == rtype::DNAME && replies.any(|answer| answer.sections[0].iter().any(redirects))
 }
 
+/// The name that the subject's aliases lead to.
+fn end(view: &View<'_>) -> Name {
+    let mut name = view.case.query.name.lower();
+    let aliases = || view.mine.sections[0].iter().filter(|r| r.rtype == rtype::CNAME);
+    for _ in 0..view.mine.sections[0].len() {
+        let target = aliases().find(|r| r.owner == name).and_then(|r| Name::from_wire(&r.rdata));
+        let Some((target, _)) = target else { break };
+        name = target.lower();
+    }
+    name
+}
+
 /// The subject has an answer, where the other fails below a zone without proofs: in a zone below it, or at a name with others in
-/// between.
+/// between. That there is nothing at the end of its aliases cannot be said of such a zone.
 fn unproven_between(view: &View<'_>) -> bool {
     let below = |name: &Name| zones_of(view, name).iter().skip(1).any(|c| *c == Condition::Unproven);
     let between = |name: &Name| {
         zone_of(view, name)
             .is_some_and(|(apex, c)| c == Condition::Unproven && name.0.len() > apex.0.len() + 1)
     };
-    let answers = view.mine.rcode == 0 && !view.mine.sections[0].is_empty();
+    let answer = &view.mine.sections[0];
+    let found = answer.iter().any(|r| r.rtype == view.case.query.qtype);
+    let proven = || zone_of(view, &end(view)).is_some_and(|(_, c)| c != Condition::Unproven);
+    let answers = !answer.is_empty() && (found || proven());
     matches!(view.mine.rcode, 0 | 3)
         && view.theirs.rcode == 2
         && names(view).iter().any(|name| below(name) || answers && between(name))
