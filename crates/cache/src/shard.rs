@@ -26,6 +26,10 @@ use crate::stats::Stats;
 /// much lower bound it would be hit each time, and drop one of them.
 const MOST_APPENDED_AGAIN: usize = 1024;
 
+/// Slots that are looked through at once for entries to be dropped: some 0.5 ms, if none of them is in the processor's cache. Then other
+/// writers get their turn.
+const AT_ONCE: usize = 4096;
+
 /// One of the parts.
 pub(crate) struct Shard {
     pub(crate) index: Index,
@@ -279,23 +283,26 @@ impl Shard {
         }
     }
 
-    /// Drops the entries that `goes` says, and returns their number.
+    /// Drops the entries that `goes` says, of those that were there before, and returns their number.
     pub(crate) fn drop_where(
         &self,
         mut goes: impl FnMut(&Head, &[crate::atomic::AtomicU64]) -> bool,
     ) -> usize {
-        let mut writers = self.writers();
         let mut dropped = 0;
-        if writers.stats.entries == 0 {
+        if self.writers().stats.entries == 0 {
             return 0;
         }
-        for slot in 0..self.index.slots() {
-            let held = self.index.load(slot);
-            let words = self.log(held.which()).words(held.at());
-            let Some(head) = Head::read(words).filter(|_| !held.is_empty()) else { continue };
-            if goes(&head, words) {
-                self.drop_entry(&mut writers, slot, &head);
-                dropped += 1;
+        let slots = self.index.slots();
+        for first in (0..slots).step_by(AT_ONCE) {
+            let mut writers = self.writers();
+            for slot in first..slots.min(first + AT_ONCE) {
+                let held = self.index.load(slot);
+                let words = self.log(held.which()).words(held.at());
+                let Some(head) = Head::read(words).filter(|_| !held.is_empty()) else { continue };
+                if goes(&head, words) {
+                    self.drop_entry(&mut writers, slot, &head);
+                    dropped += 1;
+                }
             }
         }
         dropped

@@ -13,8 +13,9 @@ const BYTES_PER_SLOT: usize = 2 * LINE;
 /// The smallest shard.
 const LEAST: usize = 64 << 10;
 
-/// One shard for each so many bytes, if nobody says otherwise.
-const BYTES_PER_SHARD: usize = 8 << 20;
+/// One shard for each so many bytes, if nobody says otherwise. Each of its parts begins on a huge page of its own where the system has such,
+/// so that many shards take much memory before there is anything in them; and few are enough for the writers, of whom none takes long.
+const BYTES_PER_SHARD: usize = 32 << 20;
 
 /// The most shards chosen by size, and by hand.
 const SHARDS: (usize, usize) = (64, 256);
