@@ -68,6 +68,20 @@ pub(crate) const RULES: &[Rule] = &[
         why: "A name, or a zone that is delegated, more than a label below a zone without NSEC records. RFC 4035, section 5: what makes it secure is the chain of DNSKEY and DS RRsets, and its own RRSIG; these are there. nomen goes by the names of the signers; others ask for DS label by label, PowerDNS for both, Unbound for zones and BIND for names, and fail where it cannot be proven that an empty name in between has none.",
         applies: unproven_between,
     },
+    Rule {
+        id: "resolve-without-end",
+        facets: &[Facet::Reply],
+        subject: Some(Kind::Nomen),
+        why: "Silence for 20 seconds, where a zone that the name is in, or one above, is broken or has nobody who serves it. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve where nobody else asks, and Unbound goes on for more than forty-five.",
+        applies: without_end,
+    },
+    Rule {
+        id: "resolve-past-nobody",
+        facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
+        subject: Some(Kind::Nomen),
+        why: "A name in a zone below one that has no servers, or such as refuse. RFC 1034, section 5.3.3 leads there by delegations, and they end at nobody. A server of a zone above has the zone all the same here, and answers who asks it for the whole name, as others do when all else has failed; nomen and PowerDNS, who show it no more than it has to know (RFC 9156, section 2), are referred to nobody.",
+        applies: past_nobody,
+    },
 ];
 
 /// The rules for a difference of a resolver from itself, the second time from the first.
@@ -188,4 +202,27 @@ fn unproven_between(view: &View<'_>) -> bool {
     matches!(view.mine.rcode, 0 | 3)
         && view.theirs.rcode == 2
         && names(view).iter().any(|name| below(name) || answers && between(name))
+}
+
+/// Whether nobody gets an answer from a zone that validates, or nobody any answer.
+fn is_broken(condition: &Condition) -> bool {
+    use Condition::{Expired, Stripped, Tampered, Unproven, WrongDs};
+    has_nobody(condition) || matches!(condition, Expired | WrongDs | Tampered | Stripped | Unproven)
+}
+
+/// Whether nobody serves a zone, as far as its delegation says.
+fn has_nobody(condition: &Condition) -> bool {
+    matches!(condition, Condition::Dead | Condition::Lame)
+}
+
+/// The subject fails where a zone on the way is broken.
+fn without_end(view: &View<'_>) -> bool {
+    view.mine.rcode == 2 && names(view).iter().any(|name| zones_of(view, name).iter().any(is_broken))
+}
+
+/// The subject fails where nobody serves a zone above, and the other has found the zone all the same.
+fn past_nobody(view: &View<'_>) -> bool {
+    view.mine.rcode == 2
+        && matches!(view.theirs.rcode, 0 | 3)
+        && names(view).iter().any(|name| zones_of(view, name).iter().skip(1).any(has_nobody))
 }
