@@ -11,7 +11,7 @@ pub struct Config {
     /// taken as they fill.
     pub bytes: usize,
     /// Parts of the cache that are written independently: a power of two up to 256, or 0 to choose by size, which is one for
-    /// each 8 MiB and 64 at most. Default 0.
+    /// each 32 MiB and 64 at most. Default 0.
     pub shards: usize,
     /// How long answers with data are kept, whatever their TTLs (RFC 8767 §4, RFC 1035 §7.3). Default 0 to 86,400.
     pub positive: Lifetime,

@@ -26,8 +26,8 @@ use crate::stats::Stats;
 /// much lower bound it would be hit each time, and drop one of them.
 const MOST_APPENDED_AGAIN: usize = 1024;
 
-/// Slots that are looked through at once for entries to be dropped: some 0.5 ms, if none of them is in the processor's cache. Then other
-/// writers get their turn.
+/// Slots that are looked through at once for entries to be dropped. Then other writers get their turn: a shard has some 200,000 slots, each of
+/// which leads somewhere else in memory. An entry stays in its slot as long as it is kept, so none is passed by.
 const AT_ONCE: usize = 4096;
 
 /// One of the parts.

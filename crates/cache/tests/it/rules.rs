@@ -322,6 +322,19 @@ fn flushing_takes_a_name_a_tree_a_type_or_a_realm() {
 }
 
 #[test]
+fn flushing_reaches_every_entry_of_a_large_shard() {
+    let cache = cache_of(8 << 20);
+    for i in 0..20_000 {
+        insert(&cache, address(&format!("n{i}.example."), 300, 1, Rank::Answer), 0).expect("kept");
+    }
+    let kept = cache.stats().entries;
+    assert!(kept > 10_000, "more than are looked through at once: {kept}");
+    let lower = name("example.").as_name().to_lower();
+    let all = Flush { name: lower.as_lower(), tree: true, qtype: None, realm: None };
+    assert_eq!((cache.flush(&all) as u64, cache.stats().entries), (kept, 0));
+}
+
+#[test]
 fn entries_larger_than_a_quarter_of_the_newcomers_room_are_refused() {
     let cache = cache_of(64 << 10);
     let text = [[255].as_slice(), &[b'x'; 255]].concat().repeat(8);
