@@ -21,6 +21,19 @@ pub(crate) struct Asked {
     pub(crate) spent: bool,
 }
 
+impl Asked {
+    /// The next question follows from the answer to this one. Who was of no use is so for that, too.
+    pub(crate) fn goes_on(&mut self) {
+        *self = Asked { server: self.server, spent: self.spent, ..Asked::default() };
+    }
+
+    /// The same is asked in another way: of all, and of those last that were silent.
+    pub(crate) fn begins_again(&mut self) {
+        let tries = u32::from(self.silent > 0 && !self.spent);
+        *self = Asked { server: self.server, tries, ..Asked::default() };
+    }
+}
+
 /// The server to ask next: the one asked least in this lookup, where one that is failing counts as asked once more;
 /// of these one of the family of addresses, IPv4 or IPv6, that has been silent less often; of these the fastest, a server never measured first, so that it is; of failing ones that which was asked longest
 /// ago. Now and then the first try goes to any of the others that are not failing.

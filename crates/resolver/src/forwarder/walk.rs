@@ -244,8 +244,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
             Next::Deeper(ttl) => {
                 self.learn_uncut(part.as_ref().map(|part| part.as_lower()), cut, || ttl, now);
-                for asked in self.lookups.get_mut(&id).into_iter().flat_map(|lookup| &mut lookup.asked) {
-                    *asked = Asked { server: asked.server, spent: asked.spent, ..Asked::default() };
+                if let Some(lookup) = self.lookups.get_mut(&id) {
+                    lookup.asked.iter_mut().for_each(Asked::goes_on);
                 }
                 self.ask_zone(id, now, actions);
             }
@@ -378,7 +378,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.lookups.get(&id).is_some_and(|lookup| {
             let just = lookup.asked.iter().any(|asked| asked.spent && asked.tries > 0);
             self.may_be_misunderstood(lookup) && just && lookup.overspent.is_none() && !has_fresh(lookup)
-        })
+        }) && !self.is_set_aside(id)
     }
 
     /// Some servers have no use for a name in between (RFC 9156 §2.3). Those that are silent would be so again.
@@ -390,10 +390,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Asks for the whole name, first those whose reply to a part of it was of no use.
     pub(super) fn ask_whole(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        for asked in &mut lookup.asked {
-            let tries = u32::from(asked.silent > 0 && !asked.spent);
-            *asked = Asked { server: asked.server, tries, ..Asked::default() };
-        }
+        lookup.asked.iter_mut().for_each(Asked::begins_again);
         if let Some(walk) = &mut lookup.walk {
             walk.whole = true;
         }
