@@ -72,14 +72,14 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-without-end",
         facets: &[Facet::Reply],
         subject: Some(Kind::Nomen),
-        why: "Silence for 20 seconds, where a zone that the name is in, or one above, is broken or has nobody who serves it. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve where nobody else asks, and Unbound goes on for more than forty-five.",
+        why: "Silence for 20 seconds, where a zone that the name is in, or one above, has no servers, or such as refuse. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve where nobody else asks, and Unbound goes on for more than forty-five.",
         applies: without_end,
     },
     Rule {
         id: "resolve-past-nobody",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "A name in a zone below one that has no servers, or such as refuse. RFC 1034, section 5.3.3 leads there by delegations, and they end at nobody. A server of a zone above has the zone all the same here, and answers who asks it for the whole name, as others do when all else has failed; nomen and PowerDNS, who show it no more than it has to know (RFC 9156, section 2), are referred to nobody.",
+        why: "A name in a zone below one that has no servers, or such as refuse. RFC 1034, section 5.3.3 leads there by delegations, and they end at nobody. A server of a zone above has the zone all the same here, and answers who asks it for the whole name; nomen, who shows it no more than it has to know (RFC 9156, section 2), is referred to nobody. Others get there or not, as it comes: BIND has done one and the other with the same name.",
         applies: past_nobody,
     },
 ];
@@ -204,20 +204,14 @@ fn unproven_between(view: &View<'_>) -> bool {
         && names(view).iter().any(|name| below(name) || answers && between(name))
 }
 
-/// Whether nobody gets an answer from a zone that validates, or nobody any answer.
-fn is_broken(condition: &Condition) -> bool {
-    use Condition::{Expired, Stripped, Tampered, Unproven, WrongDs};
-    has_nobody(condition) || matches!(condition, Expired | WrongDs | Tampered | Stripped | Unproven)
-}
-
 /// Whether nobody serves a zone, as far as its delegation says.
 fn has_nobody(condition: &Condition) -> bool {
     matches!(condition, Condition::Dead | Condition::Lame)
 }
 
-/// The subject fails where a zone on the way is broken.
+/// The subject fails where nobody serves a zone on the way.
 fn without_end(view: &View<'_>) -> bool {
-    view.mine.rcode == 2 && names(view).iter().any(|name| zones_of(view, name).iter().any(is_broken))
+    view.mine.rcode == 2 && names(view).iter().any(|name| zones_of(view, name).iter().any(has_nobody))
 }
 
 /// The subject fails where nobody serves a zone above, and the other has found the zone all the same.
