@@ -6,10 +6,14 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::failure::{Failure, Result};
+use crate::namespaces;
 use crate::servers::{Kind, Settings};
 
 /// Bytes of socket buffer, each way: what nomen asks for by itself.
 const SOCKET_BUFFER: u64 = 4 << 20;
+
+/// Whom resolvers answer beside their own machine: the namespaces on both ends of a pair (RFC 2544, benchmarking).
+const CLIENTS: &str = "198.18.0.0/30";
 
 /// How a server resolves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,9 +98,12 @@ fn nomen(settings: &Settings, Resolving { source, cache }: Resolving) -> String 
         ),
         Source::Root(root) => format!("root-servers = [\"{root}\"]\niterate-ipv6 = false\n"),
     };
+    let front =
+        if settings.xdp { format!("xdp = \"{}\"\n", namespaces::SERVER_INTERFACE) } else { String::new() };
     format!(
-        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\n\
-         [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\n{trust}\ncache-size = \"{}MiB\"\n{source}",
+        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n{front}\n\
+         [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\n{trust}\ncache-size = \"{}MiB\"\n{source}\n\
+         [[resolver.access]]\nfrom = [\"loopback\", \"{CLIENTS}\"]\n",
         cache >> 20
     )
 }
@@ -163,7 +170,7 @@ fn unbound(settings: &Settings, Resolving { source, cache }: Resolving) -> Strin
         ),
     };
     format!(
-        "server:\n  num-threads: 1\n  interface: {ip}@{port}\n  port: {port}\n  do-ip6: no\n  username: \"\"\n  \
+        "server:\n  num-threads: 1\n  interface: {ip}@{port}\n  port: {port}\n  access-control: {CLIENTS} allow\n  do-ip6: no\n  username: \"\"\n  \
          chroot: \"\"\n  directory: \"{folder}\"\n  pidfile: \"{folder}/unbound.pid\"\n  use-syslog: no\n  \
          verbosity: 0\n  do-daemonize: no\n  {trust}\n  so-reuseport: yes\n  \
          so-rcvbuf: {SOCKET_BUFFER}\n  so-sndbuf: {SOCKET_BUFFER}\n  outgoing-range: 8192\n  \
@@ -193,7 +200,7 @@ fn recursor(settings: &Settings, Resolving { source, cache }: Resolving) -> Stri
     format!(
         "local-address={ip}\nlocal-port={port}\nsocket-dir={folder}\ndaemon=no\nthreads=1\n\
          pdns-distributes-queries=no\nreuseport=yes\n{trust}\n{source}\n\
-         dont-query=\nserve-rfc1918=no\nallow-from=127.0.0.0/8\nmax-cache-entries={records}\n\
+         dont-query=\nserve-rfc1918=no\nallow-from=127.0.0.0/8,{CLIENTS}\nmax-cache-entries={records}\n\
          max-packetcache-entries={packets}\nmax-mthreads=8192\nmax-tcp-clients=1000\nquiet=yes\nloglevel=3\n\
          disable-syslog=yes\nsecurity-poll-suffix=\nstatistics-interval=0\nversion-string=anonymous\n"
     )
@@ -203,7 +210,7 @@ fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
     // Health checks off: the upstream is up. Shards at the default of 20: where a thread finds one locked, it passes
     // the cache by.
     format!(
-        "setLocal('{}', {{reusePort=true}})\nsetACL('127.0.0.0/8')\nsetSecurityPollSuffix('')\n\
+        "setLocal('{}', {{reusePort=true}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\nsetSecurityPollSuffix('')\n\
          newServer({{address='{upstream}', sockets=4}}):setUp()\n\
          pc = newPacketCache({}, {{maxTTL=86400}})\n\
          getPool(''):setCache(pc)\n",
@@ -217,8 +224,12 @@ fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
     let (ip, port) = (settings.address.ip(), settings.address.port());
     // Without trust anchors nothing is validated; the modules do work of their own in the background. NXDOMAIN that
     // was not validated is kept for the least TTL only, five seconds by default; everything here has 3600.
+    let front = match settings.xdp {
+        true => format!("net.listen('{}', {port}, {{ kind = 'xdp' }})\n", namespaces::SERVER_INTERFACE),
+        false => String::new(),
+    };
     format!(
-        "net.listen('{ip}', {port}, {{ kind = 'dns' }})\ncache.open({cache}, 'lmdb://{folder}/cache')\n\
+        "net.listen('{ip}', {port}, {{ kind = 'dns' }})\n{front}cache.open({cache}, 'lmdb://{folder}/cache')\n\
          cache.min_ttl(3600)\n\
          for _, name in ipairs({{'ta_update', 'ta_signal_query', 'ta_sentinel', 'priming', 'detect_time_skew', \
          'detect_time_jump'}}) do pcall(modules.unload, name) end\ntrust_anchors.remove('.')\n\

@@ -63,7 +63,7 @@ impl Kind {
 
     /// Whether it has an AF_XDP front.
     pub(crate) fn has_xdp(self) -> bool {
-        matches!(self, Kind::Nomen | Kind::Knot | Kind::Reflector)
+        matches!(self, Kind::Nomen | Kind::Knot | Kind::Kresd | Kind::Reflector)
     }
 
     /// Whether it answers from zones.

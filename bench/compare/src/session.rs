@@ -216,7 +216,7 @@ fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
     for round in 0..rounds {
         let mut pair = Pair::create();
         if let (0, Err(failure), true) = (round, &pair, scene.has_veth()) {
-            results.skipped.push(format!("veth: {failure}"));
+            results.skipped.push(format!("{}: {failure}", scene.name()));
         }
         for kind in &scene.kinds {
             eprintln!("{} round {}/{rounds}: {}", scene.name(), round + 1, kind.name());
@@ -320,12 +320,13 @@ impl<'a> Scene<'a> {
     }
 
     fn has_veth(&self) -> bool {
-        self.stage.workloads.contains(&Workload::Veth)
+        self.stage.workloads.iter().any(|workload| workload.is_over_veth())
     }
 
     /// Who is measured behind an AF_XDP front; the reflector right after nomen.
     fn fronts(&self) -> Vec<Kind> {
-        let mut able: Vec<Kind> = self.plan.servers.iter().copied().filter(|kind| kind.has_xdp()).collect();
+        let fit = |kind: &Kind| kind.has_xdp() && (self.kinds.contains(kind) || !kind.answers());
+        let mut able: Vec<Kind> = self.plan.servers.iter().copied().filter(fit).collect();
         able.sort_by_key(|kind| (*kind != Kind::Nomen, *kind != Kind::Reflector));
         able
     }
@@ -361,7 +362,8 @@ impl<'a> Scene<'a> {
             _ => Role::Answers,
         };
         // Clients of a resolver have several addresses, all of them on loopback, where a primary is as well.
-        let loopback = matches!(role, Role::Resolves(_) | Role::Takes(_) | Role::TakesMany(_));
+        let loopback =
+            matches!(role, Role::Resolves(_) | Role::Takes(_) | Role::TakesMany(_)) && !self.has_veth();
         Settings {
             address: if apart && !loopback {
                 (namespaces::SERVER_ADDRESS, port).into()
@@ -403,6 +405,18 @@ impl<'a> Scene<'a> {
             }
             _ => None,
         })
+    }
+
+    /// A server of this kind with the upstream it forwards to, if it does.
+    fn ground<'b>(
+        &'b self,
+        kind: Kind,
+        server: &'b Server,
+        upstream: &'b Option<(Upstream, Option<Server>)>,
+        task: &Task,
+    ) -> Option<Ground<'b>> {
+        let (upstream, _) = upstream.as_ref().filter(|_| kind.answers())?;
+        Some(Ground { plan: self.plan, server, upstream, workload: task.workload })
     }
 
     fn primary(&self) -> Result<Option<Primary>> {
@@ -539,12 +553,7 @@ fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut
         if part(records, kind, task.workload).trouble.is_some() || primary.is_some() {
             continue;
         }
-        let ground = upstream.as_ref().filter(|_| kind.answers()).map(|(upstream, _)| Ground {
-            plan: scene.plan,
-            server: &server,
-            upstream,
-            workload: task.workload,
-        });
+        let ground = scene.ground(kind, &server, &upstream, task);
         if let Some(entry) = ground.map(|ground| ground.warm()).transpose()?.flatten()
             && let Some(start) = records.entry(kind).or_default().starts.last_mut()
         {
@@ -711,12 +720,13 @@ fn given(workload: Workload, records: &Records) -> Vec<(Kind, &Answers)> {
 
 /// A server behind its AF_XDP front: its answers must be those it sends through sockets.
 fn front_turn(scene: &Scene, kind: Kind, records: &mut Records) -> Result<()> {
-    let Some(task) = scene.tasks.iter().find(|task| task.workload == Workload::Veth) else { return Ok(()) };
+    let Some(task) = scene.tasks.iter().find(|task| task.workload.is_over_veth()) else { return Ok(()) };
     if part(records, kind, task.workload).trouble.is_some() {
         return Ok(());
     }
     let mut settings = scene.settings(kind, true, reply_size(records, task.workload));
     settings.xdp = true;
+    let upstream = scene.upstream()?;
     let server = scene.start(kind, &settings)?;
     if let Some(line) = server.log().lines().find(|line| line.contains("no AF_XDP")) {
         return Err(Failure::new(format!("AF_XDP was not to be had: {line}")));
@@ -733,7 +743,14 @@ fn front_turn(scene: &Scene, kind: Kind, records: &mut Records) -> Result<()> {
         }
     }
     let cell = Cell::Veth { xdp: true };
-    let measured = measure(scene.plan, &server, cell, task);
+    let plainly = || measure(scene.plan, &server, cell, task);
+    let measured = match scene.ground(kind, &server, &upstream, task) {
+        Some(ground) => {
+            ground.warm()?;
+            ground.with_hits(plainly)
+        }
+        None => plainly(),
+    };
     part(records, kind, task.workload).add(scene, cell, measured)
 }
 

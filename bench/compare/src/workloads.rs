@@ -53,6 +53,8 @@ pub(crate) enum Workload {
     /// Resolvers: a hundred names, all of them cached.
     #[value(name = "cached-100")]
     Cached100,
+    /// Resolvers: the hundred from kxdpgun over veth, saturated: sockets and AF_XDP.
+    CachedVeth,
     /// Resolvers: many cached names, some asked for far more often than others.
     #[value(name = "cached-200k")]
     Cached200k,
@@ -99,7 +101,7 @@ pub(crate) struct Sizes {
     pub(crate) taken: u64,
 }
 
-/// Names of `cached-100` and `validated-100`.
+/// Names of `cached-100`, `cached-veth` and `validated-100`.
 const FEW: u64 = 100;
 
 /// Malicious queries a second of `attacks`.
@@ -433,6 +435,7 @@ impl Workload {
             Workload::SignedNsec => Base::SignedNsec,
             Workload::SignedNsec3 => Base::SignedNsec3,
             Workload::Cached100
+            | Workload::CachedVeth
             | Workload::Cached200k
             | Workload::Misses
             | Workload::Flood
@@ -445,7 +448,9 @@ impl Workload {
     /// Names that resolvers know before they are measured; `None` where all are new.
     pub(crate) fn known(self, sizes: &Sizes) -> Option<u64> {
         match self {
-            Workload::Cached100 | Workload::Validated100 | Workload::Overload => Some(FEW),
+            Workload::Cached100 | Workload::CachedVeth | Workload::Validated100 | Workload::Overload => {
+                Some(FEW)
+            }
             Workload::Cached200k | Workload::Validated200k => Some(sizes.cached),
             Workload::Flood => Some(sizes.client),
             _ => None,
@@ -454,7 +459,13 @@ impl Workload {
 
     /// Whether it is one of cached answers alone, which are measured as those from zones are.
     pub(crate) fn is_cached(self) -> bool {
-        matches!(self, Workload::Cached100 | Workload::Cached200k) || self.is_validated()
+        matches!(self, Workload::Cached100 | Workload::CachedVeth | Workload::Cached200k)
+            || self.is_validated()
+    }
+
+    /// Whether it is asked over veth, and servers that have an AF_XDP front are measured behind that as well.
+    pub(crate) fn is_over_veth(self) -> bool {
+        matches!(self, Workload::Veth | Workload::CachedVeth)
     }
 
     /// Whether its answers are validated, and have signatures.
@@ -498,6 +509,7 @@ impl Workload {
             Workload::Secondaries => format!("secondary of {} small zones", sizes.taken),
             Workload::Update => format!("durable updates of a zone of {} records", sizes.updated * 4 + 5),
             Workload::Cached100 => format!("resolvers, {FEW} names, all cached"),
+            Workload::CachedVeth => format!("resolvers, {FEW} cached names, kxdpgun over veth"),
             Workload::Cached200k => format!("resolvers, {} cached names, Zipf", sizes.cached),
             Workload::Validated100 => format!("resolvers, {FEW} names with DO, all cached and validated"),
             Workload::Validated200k => {
@@ -549,7 +561,9 @@ impl Workload {
                 let ways = [(false, 1), (false, 64), (true, 1), (true, 64)];
                 ways.map(|(tcp, clients)| Cell::Update { tcp, clients }).to_vec()
             }
-            Workload::Veth => vec![Cell::Veth { xdp: false }, Cell::Veth { xdp: true }],
+            Workload::Veth | Workload::CachedVeth => {
+                vec![Cell::Veth { xdp: false }, Cell::Veth { xdp: true }]
+            }
             Workload::Cached100 | Workload::Validated100 => {
                 let saturated = counts.iter().map(|count| Cell::Saturated { clients: *count });
                 [Cell::Rate { clients: 20 }].into_iter().chain(saturated).collect()
@@ -622,7 +636,7 @@ impl Workload {
             Workload::Zones100k => Mix::Many { count: sizes.zones.1 },
             Workload::Secondaries => Mix::Many { count: sizes.taken },
             Workload::SignedNsec | Workload::SignedNsec3 => Mix::Signed { count: sizes.signed },
-            Workload::Cached100 | Workload::Validated100 | Workload::Overload => {
+            Workload::Cached100 | Workload::CachedVeth | Workload::Validated100 | Workload::Overload => {
                 Mix::Even { count: FEW, known: self.which() }
             }
             Workload::Cached200k | Workload::Validated200k => {
@@ -699,6 +713,7 @@ mod tests {
         let measured = |workload: Workload| (workload.is_cached(), workload.has_floor(), workload.which());
         assert_eq!(measured(Workload::Validated200k), (true, true, Known::Signed));
         assert_eq!(measured(Workload::Cached200k), (true, true, Known::Plain));
+        assert_eq!(measured(Workload::CachedVeth), (true, true, Known::Plain));
         assert_eq!(measured(Workload::Cold), (false, false, Known::Plain));
         assert_eq!(measured(Workload::Flood), (false, true, Known::Plain));
         assert_eq!(measured(Workload::Overload), (false, false, Known::Plain));
