@@ -191,9 +191,12 @@ fn end(view: &View<'_>) -> Name {
 /// between. That there is nothing at the end of its aliases cannot be said of such a zone.
 fn unproven_between(view: &View<'_>) -> bool {
     let below = |name: &Name| zones_of(view, name).iter().skip(1).any(|c| *c == Condition::Unproven);
+    // Of a DS record the name is one below what stands for it.
+    let query = view.case.query;
+    let ds = (query.qtype == rtype::DS).then(|| query.name.parent().lower());
     let between = |name: &Name| {
-        zone_of(view, name)
-            .is_some_and(|(apex, c)| c == Condition::Unproven && name.0.len() > apex.0.len() + 1)
+        let labels = name.0.len() + usize::from(ds.as_ref() == Some(name));
+        zone_of(view, name).is_some_and(|(apex, c)| c == Condition::Unproven && labels > apex.0.len() + 1)
     };
     let answer = &view.mine.sections[0];
     let found = answer.iter().any(|r| r.rtype == view.case.query.qtype);
