@@ -40,9 +40,10 @@ Exit status:
   2  the command line was wrong
   3  one of them could not be read";
 
-/// An authoritative DNS server.
+/// A DNS server: authoritative service, resolver and forwarder.
 ///
-/// Without `--config`, `nomen serve` needs no privileges: it listens on loopback at port 5300 and serves an example.
+/// Without `--config`, `nomen serve` needs no privileges: it listens on loopback at port 5300 and serves an example. `nomen serve --resolve`
+/// answers all other names as well.
 #[derive(Debug, Parser)]
 #[command(name = "nomen", version, after_help = EXIT_HELP, max_term_width = 100, propagate_version = true)]
 pub struct Cli {
