@@ -7,7 +7,9 @@ use wire::name::MAX_NAME;
 use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 use super::arena::{Arena, NodeAddress};
-use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, DirectoryEntry, be16_at, u16_at};
+use super::blob::{
+    self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, DirectoryEntry, Entries, be16_at, u16_at,
+};
 use crate::prefetch::{self, Part};
 
 /// What a name is in its zone: a set of the constants below.
@@ -128,8 +130,9 @@ impl<'a> Node<'a> {
     }
 
     /// All RRsets, those most queried first; signatures come with what they cover.
+    #[inline]
     pub fn rrsets(self) -> impl Iterator<Item = RrSet<'a>> {
-        blob::entries(self.blob).map(move |(entry, at)| self.at_entry(entry, at))
+        RrSets { node: self, entries: blob::entries(self.blob) }
     }
 
     /// All RRsets with the offset of their data in the blob.
@@ -163,6 +166,21 @@ impl std::fmt::Debug for Node<'_> {
         write!(f, "Node({} {:?}", self.owner(), self.flags())?;
         self.rrsets().try_for_each(|set| write!(f, " {}×{}", set.rtype(), set.count()))?;
         f.write_str(")")
+    }
+}
+
+/// See [`Node::rrsets`].
+struct RrSets<'a> {
+    node: Node<'a>,
+    entries: Entries<'a>,
+}
+
+impl<'a> Iterator for RrSets<'a> {
+    type Item = RrSet<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RrSet<'a>> {
+        self.entries.next().map(|(entry, at)| self.node.at_entry(entry, at))
     }
 }
 
