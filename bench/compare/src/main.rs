@@ -98,6 +98,9 @@ struct Arguments {
     /// Delegations in the zone of the workload update, four records each.
     #[arg(long, default_value_t = 10_000)]
     updated_names: u64,
+    /// Delegations in canonical order, as registries write their zones: peers then find neighbours in memory together.
+    #[arg(long)]
+    sorted: bool,
     /// Zones of the workload secondaries [default: 100000, short: 10000].
     #[arg(long)]
     secondary_zones: Option<u64>,
@@ -328,6 +331,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
             cold: 300,
             client: 100,
             updated: 500,
+            sorted: arguments.sorted,
             taken: 50,
         }
     } else {
@@ -341,6 +345,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
             cold: arguments.resolvers.cold_names.clamp(100, 10_000_000),
             client: arguments.resolvers.client_names.clamp(1, 10_000_000),
             updated: arguments.updated_names.clamp(5, 25_000_000),
+            sorted: arguments.sorted,
             taken: arguments
                 .secondary_zones
                 .unwrap_or(if arguments.short { 10_000 } else { 100_000 })
@@ -364,6 +369,9 @@ fn describe(plan: &Plan, results: &mut Results) {
     set("names", plan.sizes.names.to_string());
     set("signed names", plan.sizes.signed.to_string());
     set("updated names", plan.sizes.updated.to_string());
+    if plan.sizes.sorted {
+        set("delegations", "sorted".to_string());
+    }
     set("secondary zones", plan.sizes.taken.to_string());
     set("cold names", plan.sizes.cold.to_string());
     set("queries", plan.sizes.queries.to_string());

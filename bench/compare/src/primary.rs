@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn the_new_version_is_sent_once_there_is_one() {
         let folder = tempfile::tempdir().unwrap();
-        let set = Maker::new(folder.path(), 3).delegations(500).unwrap();
+        let set = Maker::new(folder.path(), 3).delegations(500, false).unwrap();
         let versions = Versions::of(&set).unwrap();
         let primary = Primary::start(([127, 0, 0, 1], 0).into(), 0, &versions).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

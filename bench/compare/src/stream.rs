@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn every_record_of_the_file_is_sent_between_two_soa_records() {
         let folder = tempfile::tempdir().unwrap();
-        let set = Maker::new(folder.path(), 3).delegations(500).unwrap();
+        let set = Maker::new(folder.path(), 3).delegations(500, false).unwrap();
         let (mut stream, _) = Stream::read(&set.zones[0].file, "test", 9, usize::MAX).unwrap();
         assert_eq!(stream.len(), stream.bytes.len());
         let bytes = stream.answering([1, 2], kind::IXFR).to_vec();
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn the_soa_record_alone_answers_too_and_the_content_follows_the_serial() {
         let folder = tempfile::tempdir().unwrap();
-        let set = Maker::new(folder.path(), 3).delegations(5).unwrap();
+        let set = Maker::new(folder.path(), 3).delegations(5, false).unwrap();
         let read = |serial, most| Stream::read(&set.zones[0].file, "test", serial, most).unwrap();
         let reply = read(8, 5).1.answering([5, 6], kind::SOA);
         assert_eq!((reply[..2].to_vec(), answered_serial(&reply)), (vec![5, 6], Some(8)));

@@ -97,6 +97,8 @@ pub(crate) struct Sizes {
     pub(crate) client: u64,
     /// Delegations in the zone that is updated.
     pub(crate) updated: u64,
+    /// Whether files of delegations are in canonical order.
+    pub(crate) sorted: bool,
     /// Zones that servers are secondary for.
     pub(crate) taken: u64,
 }
@@ -297,10 +299,10 @@ impl Base {
         match self {
             Base::OneName => maker.one_name(),
             Base::Root => maker.root(root),
-            Base::Delegations | Base::Taken => maker.delegations(sizes.names),
-            Base::Updated => maker.delegations(sizes.updated),
+            Base::Delegations | Base::Taken => maker.delegations(sizes.names, sizes.sorted),
+            Base::Updated => maker.delegations(sizes.updated, sizes.sorted),
             Base::TakenMany => Ok(maker.taken(sizes.taken)),
-            Base::Large => maker.delegations(sizes.large),
+            Base::Large => maker.delegations(sizes.large, sizes.sorted),
             Base::Zones10k => maker.many(sizes.zones.0),
             Base::Zones100k => maker.many(sizes.zones.1),
             Base::SignedNsec => maker.signed(sizes.signed, Denial::Nsec),

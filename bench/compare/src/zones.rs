@@ -108,13 +108,19 @@ impl Maker {
 
     /// One zone `test` with `count` delegations, four records each: two NS; for two in five both servers below
     /// the cut with an A record each, for one in five one server below it with A and AAAA, and for two in five
-    /// servers elsewhere and two DS records.
-    pub(crate) fn delegations(&self, count: u64) -> Result<ZoneSet> {
+    /// servers elsewhere and two DS records. `sorted`, they stand in canonical order (RFC 4034 §6.1), as registries write
+    /// their zones.
+    pub(crate) fn delegations(&self, count: u64, sorted: bool) -> Result<ZoneSet> {
         let seed = self.seed;
-        self.single(format!("delegations-{count}"), DELEGATIONS, None, |folder| {
+        let key = format!("delegations-{count}{}", if sorted { "-sorted" } else { "" });
+        self.single(key, DELEGATIONS, None, |folder| {
             let mut out = Writer::create(&folder.join("zone"))?;
             out.apex(DELEGATIONS)?;
-            for index in 0..count {
+            let mut order: Vec<u64> = (0..count).collect();
+            if sorted {
+                order.sort_by_cached_key(|index| label(seed, *index));
+            }
+            for index in order {
                 out.delegation(seed, index)?;
             }
             out.finish()
@@ -419,14 +425,35 @@ mod tests {
     fn delegations_have_four_records_each_and_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let maker = Maker::new(folder.path(), 3);
-        let set = maker.delegations(50).unwrap();
+        let set = maker.delegations(50, false).unwrap();
         assert_eq!(set.records, 5 + 200);
         let text = fs::read_to_string(&set.zones[0].file).unwrap();
         assert_eq!(text.lines().filter(|line| !line.starts_with('$')).count(), 205);
         assert_eq!(text.matches(" NS ").count(), 2 + 100);
         fs::write(&set.zones[0].file, "changed").unwrap();
-        assert_eq!(maker.delegations(50).unwrap().records, 205);
+        assert_eq!(maker.delegations(50, false).unwrap().records, 205);
         assert_eq!(fs::read_to_string(&set.zones[0].file).unwrap(), "changed", "made again");
+    }
+
+    #[test]
+    fn sorted_delegations_are_the_same_in_canonical_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let maker = Maker::new(folder.path(), 3);
+        let [made, sorted] = [false, true].map(|sorted| {
+            let set = maker.delegations(300, sorted).unwrap();
+            fs::read_to_string(&set.zones[0].file).unwrap()
+        });
+        let cuts = |text: &str| -> Vec<String> {
+            let delegated = text.lines().filter(|line| line.contains(" NS ") && !line.starts_with('@'));
+            let mut names: Vec<String> =
+                delegated.filter_map(|line| Some(line.split(' ').next()?.to_string())).collect();
+            names.dedup();
+            names
+        };
+        let (made_cuts, sorted_cuts) = (cuts(&made), cuts(&sorted));
+        assert!(sorted_cuts.is_sorted() && !made_cuts.is_sorted() && sorted_cuts.len() == 300);
+        let lines = |text: &str| text.lines().map(String::from).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(lines(&made), lines(&sorted));
     }
 
     #[test]
