@@ -222,12 +222,12 @@ fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
 fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
-    // Without trust anchors nothing is validated; the modules do work of their own in the background. NXDOMAIN that
-    // was not validated is kept for the least TTL only, five seconds by default; everything here has 3600.
     let front = match settings.xdp {
         true => format!("net.listen('{}', {port}, {{ kind = 'xdp' }})\n", namespaces::SERVER_INTERFACE),
         false => String::new(),
     };
+    // Without trust anchors nothing is validated; the modules do work of their own in the background. NXDOMAIN that
+    // was not validated is kept for the least TTL only, five seconds by default; everything here has 3600.
     format!(
         "net.listen('{ip}', {port}, {{ kind = 'dns' }})\n{front}cache.open({cache}, 'lmdb://{folder}/cache')\n\
          cache.min_ttl(3600)\n\
@@ -280,6 +280,17 @@ mod tests {
             assert!(text.contains("5398") && text.contains("5399"), "{text}");
         }
         assert!(nomen(&settings, resolving).contains("\"64MiB\""));
+    }
+
+    #[test]
+    fn behind_af_xdp_the_configuration_names_the_interface() {
+        let upstream = "127.0.0.1:5398".parse().unwrap();
+        let resolving = Resolving { source: Source::Upstream(upstream), cache: 1 << 20 };
+        for xdp in [false, true] {
+            let settings = Settings { xdp, ..settings(resolving, None) };
+            let texts = [nomen(&settings, resolving), kresd(&settings, upstream, resolving.cache)];
+            assert!(texts.iter().all(|text| text.contains(namespaces::SERVER_INTERFACE) == xdp), "{texts:?}");
+        }
     }
 
     #[test]
