@@ -327,14 +327,17 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         while self.life.output.unsent() < STREAM_AHEAD {
             let Some(mut stream) = self.life.streams.pop_front() else { break };
             pulled = true;
-            let mut desk = self.desk.borrow_mut();
-            let desk = &mut *desk;
-            self.life.output.borrow_from(&mut desk.spare);
-            let buffer = &mut desk.stage.output[..MAX_MESSAGE];
-            match stream.next(buffer) {
+            self.life.output.borrow_from(&mut self.desk.borrow_mut().spare);
+            self.life.touch_output(now);
+            let mut next = Next::End;
+            self.life.output.write(|room| {
+                next = stream.next(room);
+                // Anything else that claims to be a message is none.
+                let Next::Message(len) = next else { return None };
+                u16::try_from(len).ok().filter(|&len| len > 0)
+            });
+            match next {
                 Next::Message(len) if (1..=MAX_MESSAGE).contains(&len) => {
-                    self.life.touch_output(now);
-                    self.life.output.push(&buffer[..len]);
                     self.stats.replies.add(1);
                     self.stats.bytes_out.add(len as u64);
                     self.life.streams.push_back(stream);

@@ -9,24 +9,47 @@ use tokio::io::AsyncWrite;
 /// Capacity above which an emptied buffer is not kept.
 const KEEP: usize = 256 * 1024;
 
+/// Bytes in front of a message: its length.
+const FRAME: usize = 2;
+
 /// Framed messages waiting to be written.
 #[derive(Default)]
 pub(crate) struct Output {
+    /// As long as any message has needed so far: what is behind `end` is room.
     buffer: Vec<u8>,
+    /// Bytes that the system has taken.
     sent: usize,
+    /// Where the last message ends.
+    end: usize,
 }
 
 impl Output {
     /// Bytes not yet taken by the system.
     pub(crate) fn unsent(&self) -> usize {
-        self.buffer.len() - self.sent
+        self.end - self.sent
     }
 
     /// Adds a message behind its two bytes of length. The caller has checked that it is not too long.
     pub(crate) fn push(&mut self, message: &[u8]) {
         debug_assert!(message.len() <= usize::from(u16::MAX));
+        self.buffer.truncate(self.end);
         self.buffer.extend_from_slice(&(message.len() as u16).to_be_bytes());
         self.buffer.extend_from_slice(message);
+        self.end = self.buffer.len();
+    }
+
+    /// Has `write` write a message where it is sent from, into room for the longest there is. It returns how long the message
+    /// is, `None` if there is none.
+    pub(crate) fn write(&mut self, write: impl FnOnce(&mut [u8]) -> Option<u16>) {
+        let from = self.end + FRAME;
+        let most = from + usize::from(u16::MAX);
+        if self.buffer.len() < most {
+            self.buffer.resize(most, 0);
+        }
+        if let Some(len) = write(&mut self.buffer[from..most]) {
+            self.buffer[self.end..from].copy_from_slice(&len.to_be_bytes());
+            self.end = from + usize::from(len);
+        }
     }
 
     /// Uses `spare` as buffer if there is none: a connection with nothing to send then costs no memory, and one
@@ -39,7 +62,7 @@ impl Output {
 
     /// Returns the emptied buffer.
     pub(crate) fn return_to(&mut self, spare: &mut Vec<u8>) {
-        if self.buffer.is_empty() && self.buffer.capacity() > 0 {
+        if self.end == 0 && self.buffer.capacity() > 0 {
             let buffer = std::mem::take(&mut self.buffer);
             if spare.capacity() == 0 && buffer.capacity() <= KEEP {
                 *spare = buffer;
@@ -57,19 +80,18 @@ impl Output {
         if self.unsent() == 0 {
             return Poll::Ready(Ok(0));
         }
-        let n = match Pin::new(stream).poll_write(cx, &self.buffer[self.sent..]) {
+        let n = match Pin::new(stream).poll_write(cx, &self.buffer[self.sent..self.end]) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Ready(Ok(n)) => n,
             other => return other,
         };
         self.sent += n;
         if self.unsent() == 0 {
-            self.buffer.clear();
-            self.sent = 0;
-        } else if self.sent >= self.buffer.len() / 2 {
+            (self.sent, self.end) = (0, 0);
+        } else if self.sent >= self.end / 2 {
             // Keeps the buffer from growing behind a client that never lets it run empty.
-            self.buffer.drain(..self.sent);
-            self.sent = 0;
+            self.buffer.copy_within(self.sent..self.end, 0);
+            (self.sent, self.end) = (0, self.unsent());
         }
         Poll::Ready(Ok(n))
     }
@@ -90,6 +112,69 @@ mod tests {
     }
 
     #[test]
+    fn messages_written_in_place_stand_behind_their_length_and_after_what_was_there() {
+        let mut output = Output::default();
+        output.push(b"abc");
+        output.write(|room| {
+            assert_eq!(room.len(), usize::from(u16::MAX));
+            room[..2].copy_from_slice(b"de");
+            Some(2)
+        });
+        output.write(|room| {
+            room.fill(7);
+            None
+        });
+        output.push(b"f");
+        assert_eq!(output.buffer[..output.end], *b"\0\x03abc\0\x02de\0\x01f");
+    }
+
+    /// Takes so many bytes of each write.
+    struct Taking(usize, Vec<u8>);
+
+    impl AsyncWrite for Taking {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let n = self.0.min(bytes.len());
+            self.1.extend_from_slice(&bytes[..n]);
+            Poll::Ready(Ok(n))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn what_is_taken_in_parts_while_more_is_written_arrives_whole() {
+        let (mut output, mut peer, mut wanted) = (Output::default(), Taking(5, Vec::new()), Vec::new());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for n in 0..100u8 {
+            let message = vec![n; usize::from(n % 9)];
+            wanted.extend_from_slice(&[0, n % 9]);
+            wanted.extend_from_slice(&message);
+            match n % 2 {
+                0 => output.push(&message),
+                _ => output.write(|room| {
+                    room[..message.len()].copy_from_slice(&message);
+                    Some(message.len() as u16)
+                }),
+            }
+            assert!(output.poll_write(&mut peer, &mut cx).is_ready());
+        }
+        while output.unsent() > 0 {
+            assert!(output.poll_write(&mut peer, &mut cx).is_ready());
+        }
+        assert_eq!(peer.1, wanted);
+    }
+
+    #[test]
     fn empty_buffers_go_back() {
         let (mut output, mut spare) = (Output::default(), Vec::with_capacity(64));
         output.borrow_from(&mut spare);
@@ -97,7 +182,7 @@ mod tests {
         output.push(b"x");
         output.return_to(&mut spare);
         assert_eq!(spare.capacity(), 0, "a buffer with unsent bytes stays");
-        output.buffer.clear();
+        (output.sent, output.end) = (0, 0);
         output.return_to(&mut spare);
         assert_eq!((spare.capacity(), output.buffer.capacity()), (64, 0));
     }
