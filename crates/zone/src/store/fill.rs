@@ -10,7 +10,7 @@ use super::blob;
 use super::blobs::indexed;
 use super::index::{Added, Index, IndexPart};
 use super::memory::Region;
-use super::names::{Hashed, HashedNames, Pile, of_word};
+use super::names::{Hashed, HashedNames, ManyNames, Pile, of_word};
 use super::parallel::each;
 
 /// Names handled together: their buckets of the index are prefetched before the first is read.
@@ -20,12 +20,12 @@ const BATCH: usize = 32;
 /// gets the addresses of all blobs of such names.
 pub(super) fn fill(
     arena: &Arena<Region>,
-    names: HashedNames,
+    mut names: HashedNames,
     more: usize,
     threads: usize,
     repeated: &mut Vec<NodeAddress>,
 ) -> Index<Region> {
-    let mut index = Index::for_entries(names.len() + more);
+    let mut index = Index::in_room(names.len() + more, names.take_room());
     let shares = shares(&mut index, names, threads);
     let mut beyond = Vec::new();
     for filled in each(threads, shares, |share| share.fill(arena)) {
@@ -69,7 +69,7 @@ fn shares(index: &mut Index<Region>, names: HashedNames, threads: usize) -> Vec<
         HashedNames::Few(names) => {
             names.into_iter().for_each(|name| shares[index.part_of(name.0, threads)].apart.push(name));
         }
-        HashedNames::Many(piles, _) => {
+        HashedNames::Many(ManyNames { piles, .. }) => {
             for (number, pile) in piles.into_iter().enumerate() {
                 let part = |word| index.part_of(of_word(number, word).0, threads);
                 match part(0) {

@@ -199,8 +199,14 @@ impl<M: AsRef<[u8]>> Index<M> {
 impl Index<Region> {
     /// An empty index for about `entries` entries, three quarters full when they are all in.
     pub(crate) fn for_entries(entries: usize) -> Self {
-        let buckets = (entries / 9 + 1).min(u32::MAX as usize);
-        let bytes = (buckets > 1).then(|| Region::zeroed(buckets * BUCKET));
+        Self::in_room(entries, IndexRoom::NONE)
+    }
+
+    /// The same in this memory, if that is there and fits.
+    pub(crate) fn in_room(entries: usize, room: IndexRoom) -> Self {
+        let buckets = buckets_for(entries);
+        let memory = || room.into_memory(buckets * BUCKET);
+        let bytes = (buckets > 1).then(|| memory().unwrap_or_else(|| Region::zeroed(buckets * BUCKET)));
         Index { sole: [0; BUCKET], bytes }
     }
 
@@ -253,6 +259,51 @@ impl Index<Region> {
     /// Makes the index unchangeable.
     pub(crate) fn freeze(self) -> Index {
         Index { sole: self.sole, bytes: self.bytes.map(Region::freeze) }
+    }
+}
+
+/// Buckets of an index for about `entries` entries.
+fn buckets_for(entries: usize) -> usize {
+    (entries / 9 + 1).min(u32::MAX as usize)
+}
+
+/// Memory for an index whose entries are still being counted. The system clears a page when it is first touched, at half a
+/// gigabyte a second on some machines; touched as the count grows, the pages are there when the index is filled, and a zone
+/// is served so much sooner after its last record.
+///
+/// A large mapping is used up to where it is needed, so it is there only for indexes of which it is no small multiple. A yet larger
+/// index goes without: zones of that size are near the limits of memory while they are built.
+pub(crate) struct IndexRoom {
+    memory: Option<Region>,
+    /// Bytes touched.
+    ready: usize,
+}
+
+/// Bytes of the smallest index that has [`IndexRoom`], and of the largest.
+const ROOMY: std::ops::RangeInclusive<usize> = 8 << 20..=64 << 20;
+/// The smallest page there may be.
+const PAGE: usize = 4096;
+
+impl IndexRoom {
+    /// None so far.
+    pub(crate) const NONE: IndexRoom = IndexRoom { memory: None, ready: 0 };
+
+    /// Gets ready for so many entries, never fewer than before.
+    pub(crate) fn expect(&mut self, entries: usize) {
+        let needed = buckets_for(entries) * BUCKET;
+        if !ROOMY.contains(&needed) {
+            *self = IndexRoom::NONE;
+            return;
+        }
+        let memory = self.memory.get_or_insert_with(|| Region::zeroed(*ROOMY.end()));
+        let fresh = memory.as_mut().get_mut(self.ready..needed).unwrap_or_default();
+        fresh.chunks_mut(PAGE).for_each(|page| page[0] = 0);
+        self.ready = self.ready.max(needed);
+    }
+
+    /// `len` bytes of zero, if there are so many.
+    fn into_memory(self, len: usize) -> Option<Region> {
+        self.memory.filter(|_| ROOMY.contains(&len)).map(|memory| memory.shortened(len))
     }
 }
 
@@ -351,6 +402,35 @@ mod tests {
     use wire::hash::HashKey;
 
     use super::*;
+
+    /// As many entries as fill so many bytes of an index.
+    fn entries_of(bytes: usize) -> usize {
+        bytes / BUCKET * 9 - 1
+    }
+
+    #[test]
+    fn room_is_there_for_indexes_that_are_neither_small_nor_very_large() {
+        for (bytes, roomy) in
+            [(8 << 20, true), ((8 << 20) - BUCKET, false), (64 << 20, true), (65 << 20, false)]
+        {
+            let mut room = IndexRoom::NONE;
+            (1..=4).for_each(|quarter| room.expect(entries_of(bytes) * quarter / 4));
+            assert_eq!((room.memory.is_some(), room.ready), (roomy, if roomy { bytes } else { 0 }));
+            let index = Index::in_room(entries_of(bytes), room);
+            assert_eq!(index.buckets().len(), bytes / BUCKET);
+            assert!(index.buckets().iter().flatten().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn an_index_beyond_what_was_expected_has_room_all_the_same() {
+        let mut room = IndexRoom::NONE;
+        room.expect(entries_of(10 << 20));
+        assert_eq!(Index::in_room(entries_of(12 << 20), room).buckets().len(), (12 << 20) / BUCKET);
+        let mut room = IndexRoom::NONE;
+        room.expect(entries_of(60 << 20));
+        assert_eq!(Index::in_room(entries_of(70 << 20), room).buckets().len(), (70 << 20) / BUCKET);
+    }
 
     /// Parts are filled apart; what spills out of one is added to the whole, and everything is found there once.
     #[test]

@@ -51,6 +51,15 @@ impl Region {
         Region { room: Backing::Small { bytes, start }, limit: len }
     }
 
+    /// The first `len` bytes, if there are more. A mapping stays as large as it is, which costs nothing where it was not touched.
+    pub(crate) fn shortened(mut self, len: usize) -> Self {
+        match &mut self.room {
+            Backing::Small { bytes, start } => bytes.truncate(*start + len),
+            Backing::Big { len: used, .. } => *used = len.min(*used),
+        }
+        self
+    }
+
     /// Appends bytes.
     #[inline]
     pub(crate) fn extend(&mut self, more: &[u8]) {
@@ -205,6 +214,15 @@ mod tests {
         for (i, frozen) in frozen.iter().enumerate() {
             assert_eq!((frozen.len(), frozen.as_ptr().align_offset(LINE)), (PAGE + 16 * i, 0));
             assert!(frozen.iter().all(|&byte| byte == 7));
+        }
+    }
+
+    #[test]
+    fn shortened_memory_has_what_came_first() {
+        for len in [100, 5 * BIG] {
+            let mut memory = Region::zeroed(len);
+            memory.as_mut()[..4].copy_from_slice(b"abcd");
+            assert_eq!(memory.shortened(2 * len).shortened(3).freeze()[..], *b"abc");
         }
     }
 

@@ -16,6 +16,7 @@
 use wire::NameHash;
 
 use super::arena::NodeAddress;
+use super::index::IndexRoom;
 
 /// Number of piles: as many as eight bits tell apart.
 pub(super) const PILES: usize = 256;
@@ -23,6 +24,8 @@ pub(super) const PILES: usize = 256;
 const FEW: usize = 4096;
 /// Names in one allocation of a pile.
 const BLOCK: usize = 512;
+/// The index gets ready for the names after each so many.
+const EXPECTED: usize = 1 << 16;
 
 /// A name: its hash, as far as the index looks at it, and where its blob is.
 pub(super) type Hashed = (NameHash, NodeAddress);
@@ -61,8 +64,16 @@ pub(super) fn of_word(pile: usize, word: u64) -> Hashed {
 pub(super) enum HashedNames {
     /// In the order in which they came.
     Few(Vec<Hashed>),
-    /// In [`PILES`] piles, and their number.
-    Many(Vec<Pile>, usize),
+    /// In [`PILES`] piles.
+    Many(ManyNames),
+}
+
+/// Names in piles.
+pub(super) struct ManyNames {
+    pub(super) piles: Vec<Pile>,
+    count: usize,
+    /// Where their index will be.
+    room: IndexRoom,
 }
 
 impl HashedNames {
@@ -74,7 +85,15 @@ impl HashedNames {
     pub(super) fn len(&self) -> usize {
         match self {
             HashedNames::Few(names) => names.len(),
-            HashedNames::Many(_, count) => *count,
+            HashedNames::Many(names) => names.count,
+        }
+    }
+
+    /// Memory for the index of these names.
+    pub(super) fn take_room(&mut self) -> IndexRoom {
+        match self {
+            HashedNames::Few(_) => IndexRoom::NONE,
+            HashedNames::Many(names) => std::mem::replace(&mut names.room, IndexRoom::NONE),
         }
     }
 
@@ -82,9 +101,12 @@ impl HashedNames {
     #[inline]
     pub(super) fn push(&mut self, hash: NameHash, at: NodeAddress) {
         match self {
-            HashedNames::Many(piles, count) => {
-                piles[pile_of(hash)].push(hash, at);
-                *count += 1;
+            HashedNames::Many(names) => {
+                names.piles[pile_of(hash)].push(hash, at);
+                names.count += 1;
+                if names.count.is_multiple_of(EXPECTED) {
+                    names.room.expect(names.count);
+                }
             }
             HashedNames::Few(names) => {
                 names.push((hash, at));
@@ -104,7 +126,8 @@ impl HashedNames {
     #[cold]
     fn divide(&mut self) {
         let piles = (0..PILES).map(|_| Pile::default()).collect();
-        if let HashedNames::Few(names) = std::mem::replace(self, HashedNames::Many(piles, 0)) {
+        let many = ManyNames { piles, count: 0, room: IndexRoom::NONE };
+        if let HashedNames::Few(names) = std::mem::replace(self, HashedNames::Many(many)) {
             self.extend(names);
         }
     }
@@ -132,7 +155,7 @@ mod tests {
             assert_eq!(names.len(), count);
             let mut found: Vec<Hashed> = match &names {
                 HashedNames::Few(names) => names.clone(),
-                HashedNames::Many(piles, _) => {
+                HashedNames::Many(ManyNames { piles, .. }) => {
                     let words = |(i, pile): (usize, &Pile)| {
                         pile.blocks().flatten().map(move |&word| of_word(i, word)).collect::<Vec<_>>()
                     };
