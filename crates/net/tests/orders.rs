@@ -5,7 +5,6 @@
 /// What threads see of each other, in the model.
 mod sync {
     use std::io;
-    use std::os::fd::{AsRawFd, RawFd};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -39,34 +38,24 @@ mod sync {
         }
     }
 
-    /// A bell for the core's thread, none for workers.
-    pub(crate) struct Poll(Option<Arc<Bell>>);
+    /// Where the core's thread sleeps.
+    pub(crate) struct Poll(Arc<Bell>);
 
     impl Poll {
-        pub(crate) fn new() -> io::Result<Poll> {
-            Ok(Poll(None))
-        }
-
         pub(crate) fn with_waker() -> (Poll, Waker) {
             let bell = Arc::new(Bell { rung: Mutex::new(false), heard: Condvar::new() });
-            (Poll(Some(Arc::clone(&bell))), Waker(bell))
+            (Poll(Arc::clone(&bell)), Waker(bell))
         }
 
         /// Sleeps until the waker has been called, or until the time is over if there is one.
         pub(crate) fn poll(&mut self, _: &mut Events, wait: Option<Duration>) -> io::Result<()> {
-            let Some(bell) = &self.0 else { return Ok(()) };
+            let bell = &self.0;
             let mut rung = bell.rung.lock().expect("nobody panics");
             while !*rung && wait.is_none() {
                 rung = bell.heard.wait(rung).expect("nobody panics");
             }
             *rung = false;
             Ok(())
-        }
-    }
-
-    impl AsRawFd for Poll {
-        fn as_raw_fd(&self) -> RawFd {
-            -1
         }
     }
 }
@@ -102,9 +91,38 @@ mod lanes {
     }
 }
 
-/// Sockets have none either.
-mod socket {
-    pub(crate) struct LinkSocket;
+/// Links have none either: a worker hears nothing and has nothing to carry out.
+mod links {
+    use std::io;
+    use std::os::fd::{AsRawFd, RawFd};
+
+    pub(crate) struct WorkerLinks;
+
+    impl WorkerLinks {
+        pub(crate) fn new() -> io::Result<WorkerLinks> {
+            Ok(WorkerLinks)
+        }
+
+        pub(crate) fn is_open(&self) -> bool {
+            false
+        }
+
+        pub(crate) fn hear(&mut self) {}
+
+        pub(crate) fn carry_out(&mut self, goes_on: bool) -> bool {
+            goes_on
+        }
+
+        pub(crate) fn forget(&mut self) {}
+
+        pub(crate) fn tidy(&mut self) {}
+    }
+
+    impl AsRawFd for WorkerLinks {
+        fn as_raw_fd(&self) -> RawFd {
+            -1
+        }
+    }
 }
 
 #[path = "../src/outgoing/desk.rs"]
@@ -118,9 +136,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use desk::{Desk, Queue, Shared, Sleep, Turned, WorkerLinks};
+use desk::{Desk, Queue, Shared, Sleep, Turned};
 use duty::Duty;
 use lanes::{Lane, Waiting};
+use links::WorkerLinks;
 use loom::sync::Condvar;
 use loom::thread;
 use sync::{AtomicBool, AtomicUsize, Events, Mutex, Poll};

@@ -6,54 +6,15 @@
 //! until it has seen with the lock held that nothing is left. So no wake-up is needed, and none can be lost.
 
 use std::cell::RefCell;
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use exchange::Counter;
+use exchange::{Counter, wake_together};
 
 use super::lanes::{Lane, Waiting};
-use super::socket::LinkSocket;
-use super::sync::{AtomicBool, AtomicUsize, Events, Mutex, MutexGuard, Poll, Waker, fence, thread_local};
-
-/// Replies and requests that a worker acts on in one turn: with more of them, whoever asks for what is in memory would notice.
-pub(super) const TURN: usize = 4;
-/// The same while nobody does: what goes out together costs less.
-pub(super) const LONG_TURN: usize = 32;
-
-/// Where links are waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u64);
-
-impl Place {
-    /// At the core's thread.
-    pub(super) const THREAD: Place = Place(0);
-}
-
-/// The links that one worker waits for.
-pub(super) struct WorkerLinks {
-    pub(super) place: Place,
-    /// How many; whoever closes one of them counts it.
-    pub(super) open: Arc<AtomicUsize>,
-    pub(super) poll: Poll,
-    pub(super) events: Events,
-    /// Those that are closed and not let go of yet: that can wait until the answers are out.
-    pub(super) closed: Vec<LinkSocket>,
-}
-
-impl WorkerLinks {
-    /// For one more worker.
-    ///
-    /// # Errors
-    /// If no descriptor is left.
-    pub(super) fn new() -> io::Result<WorkerLinks> {
-        static LAST: AtomicU64 = AtomicU64::new(Place::THREAD.0);
-        let place = Place(LAST.fetch_add(1, Relaxed) + 1);
-        let events = Events::with_capacity(LONG_TURN);
-        Ok(WorkerLinks { place, open: Arc::default(), poll: Poll::new()?, events, closed: Vec::new() })
-    }
-}
+use super::links::WorkerLinks;
+use super::sync::{AtomicBool, Events, Mutex, MutexGuard, Poll, Waker, fence, thread_local};
 
 /// Requests that are acted on without the core's thread while it sleeps once. More are worth waking it: whoever brings them
 /// has other things to do.
@@ -124,7 +85,8 @@ pub(super) trait Desk: Send {
     /// Acts on the requests that are there while the thread sleeps. Returns whether it may sleep on.
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool;
 
-    /// Acts on up to `most` replies; where there are fewer, on requests of workers instead, on one at the least.
+    /// Acts on what a worker has heard; up to `most`, on requests of workers as well, on one at the least. What the core decides
+    /// about the worker's links is left to it.
     fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned;
 
     /// A worker waits for nothing any more: the thread takes its links and all that workers have brought.
@@ -239,12 +201,15 @@ impl<D: Desk + ?Sized> Shared<D> {
         }
     }
 
-    /// A worker's turn; `None` if another thread acts.
+    /// A worker's turn; `None` if another thread acts. The lock is held only while the core acts, not for what the system does.
     fn turn(&self, worker: &mut WorkerLinks, most: usize) -> Option<Turned> {
-        let turned = self.try_driver()?.turn(worker, most, &self.waiting);
+        worker.hear();
+        let act = || Some(self.try_driver()?.turn(worker, most, &self.waiting));
+        let mut turned = wake_together(act)?;
         if turned.rouse {
             self.rouse();
         }
+        turned.more = worker.carry_out(turned.more);
         Some(turned)
     }
 
@@ -257,9 +222,9 @@ impl<D: Desk + ?Sized> Shared<D> {
 /// What the thread of a worker remembers.
 #[derive(Default)]
 struct Remembered {
-    /// Where it has brought something.
-    desks: Vec<Arc<Shared<dyn Desk>>>,
-    /// It has done so since its last turn.
+    /// Where it acts. It acts for one core; requests to another, for which it has no links, are that one's thread's.
+    desk: Option<Arc<Shared<dyn Desk>>>,
+    /// It has brought something since its last turn.
     brought: bool,
 }
 
@@ -273,12 +238,10 @@ thread_local! {
 fn bring(desk: &Arc<Shared<dyn Desk>>) -> bool {
     REMEMBERED.with(|remembered| {
         let mut remembered = remembered.borrow_mut();
-        let Some(Remembered { desks, brought }) = &mut *remembered else { return false };
+        let Some(Remembered { desk: own, brought }) = &mut *remembered else { return false };
+        // If it acts for another core, its next turn shows whether that one is still there.
         *brought = true;
-        if !desks.iter().any(|known| Arc::ptr_eq(known, desk)) {
-            desks.push(Arc::clone(desk));
-        }
-        true
+        Arc::ptr_eq(own.get_or_insert_with(|| Arc::clone(desk)), desk)
     })
 }
 
@@ -292,31 +255,33 @@ pub(super) fn has_brought() -> bool {
     REMEMBERED.with(|it| it.borrow().as_ref().is_some_and(|remembered| remembered.brought))
 }
 
-/// Has the present thread take its turn everywhere, of `most` replies and requests each. Returns whether there may be more to act
-/// on at once, and whether another thread acted somewhere.
-pub(super) fn turn_everywhere(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
-    let (mut more, mut kept_out, mut at) = (false, false, 0);
-    REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.brought = false));
+/// Has the present thread take its turn, with up to `most` requests less the replies. Returns whether there may be more to act on
+/// at once, and whether another thread acted.
+pub(super) fn turn(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
     // What is acted on may bring more, so nothing is borrowed meanwhile.
-    while let Some(desk) = REMEMBERED.with(|it| it.borrow().as_ref()?.desks.get(at).cloned()) {
-        match desk.turn(worker, most) {
-            None => kept_out = true,
-            Some(turned) if turned.gone => {
-                REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| drop(it.desks.remove(at))));
-                continue;
-            }
-            Some(turned) => more |= turned.more,
+    let desk = REMEMBERED.with(|it| {
+        let mut it = it.borrow_mut();
+        let remembered = it.as_mut()?;
+        remembered.brought = false;
+        remembered.desk.clone()
+    });
+    match desk.map(|desk| desk.turn(worker, most)) {
+        None => (false, false),
+        Some(None) => (false, true),
+        Some(Some(turned)) if turned.gone => {
+            REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.desk = None));
+            worker.forget();
+            (false, false)
         }
-        at += 1;
+        Some(Some(turned)) => (turned.more, false),
     }
-    (more, kept_out)
 }
 
 /// The present thread takes no more turns.
 pub(super) fn end(worker: &mut WorkerLinks) {
     // What comes from here on goes to the thread.
     let remembered = REMEMBERED.with(RefCell::take);
-    for desk in remembered.into_iter().flat_map(|remembered| remembered.desks) {
+    if let Some(desk) = remembered.and_then(|remembered| remembered.desk) {
         desk.leave(worker);
     }
 }

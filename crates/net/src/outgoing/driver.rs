@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link, NumberMap, wake_together};
 use mio::{Events, Poll, Registry, Token, Waker};
 
-use super::desk::{Counts, Desk, Place, Queue, Shared, Sleep, Turned, WorkerLinks};
+use super::desk::{Counts, Desk, Queue, Shared, Sleep, Turned};
 use super::lanes::{Lane, Lanes, Waiting};
+use super::links::{Heard, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
-use super::promptness::Promptness;
 use super::socket::{BUFFER, LinkProgress, LinkSocket};
 
 /// The token of the waker; links have the others.
@@ -92,12 +92,8 @@ impl<R: Send + 'static> Outgoing<R> {
         let counts = Arc::new(Counts::default());
         let driver = Driver {
             core,
-            places: vec![WaitingPlace {
-                place: Place::THREAD,
-                registry: poll.registry().try_clone()?,
-                open: Arc::default(),
-            }],
-            here: 0,
+            registry: poll.registry().try_clone()?,
+            workers: Vec::new(),
             queue: Line::new(queue),
             brought: Line::new(brought),
             counts: Arc::clone(&counts),
@@ -107,11 +103,7 @@ impl<R: Send + 'static> Outgoing<R> {
             ports: Ports::new(),
             next: WAKE.0,
             again: VecDeque::new(),
-            fresh: VecDeque::new(),
-            promptness: Promptness::default(),
-            closed: Vec::new(),
             actions: Vec::new(),
-            outbox: Vec::new(),
             spare: Vec::new(),
             buffer: vec![0; BUFFER],
             sleep: Sleep::default(),
@@ -226,31 +218,27 @@ impl<R> Line<R> {
     }
 }
 
-/// A thread that waits for links.
-struct WaitingPlace {
-    place: Place,
-    registry: Registry,
-    /// How many.
-    open: Arc<AtomicUsize>,
+/// A link that is open.
+enum OpenLink {
+    /// The thread waits for it.
+    Here(Token, LinkSocket),
+    /// The worker at this place has its socket.
+    There(Place),
 }
 
-/// A link that is open.
-struct OpenLink {
-    token: Token,
-    /// Where it is waited for.
-    place: Place,
-    /// Whether it is: one whose reply may be there before anybody has to wait is not at first.
-    waited_for: bool,
-    socket: LinkSocket,
+/// Who acts: whose links those are that the core asks for.
+enum At<'w> {
+    Thread,
+    Worker(&'w mut WorkerLinks),
 }
 
 /// The core, and all that its decisions are carried out with.
 struct Driver<C: Core> {
     core: C,
-    /// Where links are waited for: first at the thread, then at workers.
-    places: Vec<WaitingPlace>,
-    /// Which of them whoever acts at the moment waits at.
-    here: usize,
+    /// Where the thread waits for links.
+    registry: Registry,
+    /// Workers who may have links, and how to reach them.
+    workers: Vec<(Place, Arc<Mailbox>)>,
     queue: Line<C::Request>,
     /// What workers have brought and act on themselves.
     brought: Line<C::Request>,
@@ -261,16 +249,9 @@ struct Driver<C: Core> {
     tokens: NumberMap<Token, Link>,
     ports: Ports,
     next: usize,
-    /// Links that have something, or may have more.
+    /// Links of the thread that have something, or may have more.
     again: VecDeque<Link>,
-    /// Links that nobody waits for yet. Whoever has opened one takes another turn, or sees to it that it is waited for.
-    fresh: VecDeque<Link>,
-    promptness: Promptness,
-    /// Sockets of links that are closed, for whoever acts to let go of.
-    closed: Vec<LinkSocket>,
     actions: Vec<Action>,
-    /// Datagrams of a worker's turn, which leave together at its end: whoever receives them is woken for all of them.
-    outbox: Vec<(Link, Vec<u8>)>,
     /// Memory for actions that others lead to.
     spare: Vec<Action>,
     buffer: Vec<u8>,
@@ -308,7 +289,6 @@ impl<C: Core> Driver<C> {
     /// The thread is about to sleep; returns for how long.
     fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration> {
         let now = Instant::now();
-        self.here = 0;
         let busy = self.take_requests(1, waiting, now) > 0 || !self.again.is_empty();
         let busy = busy.then_some(now);
         let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < QUIET);
@@ -319,7 +299,6 @@ impl<C: Core> Driver<C> {
 
     /// Acts on what is there, a few requests at the most. Returns whether the thread may sleep on.
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool {
-        self.here = 0;
         let taken = self.take_requests(self.sleep.left(), waiting, Instant::now());
         self.sleep.goes_on(taken, self.core.deadline())
     }
@@ -327,83 +306,96 @@ impl<C: Core> Driver<C> {
     /// A worker's turn: replies first, since they end what requests begin. Requests so wait in their lanes, where one client's do
     /// not hold up another's, and not as replies that nobody reads yet, whose servers would seem slow.
     fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned {
-        self.here = self.place_of(worker);
         let now = Instant::now();
-        // An error leaves no events; whatever is ready is found ready again.
-        if worker.open.load(Relaxed) > 0 && worker.poll.poll(&mut worker.events, Some(Duration::ZERO)).is_ok()
-        {
-            self.note_ready(&worker.events);
-        }
-        let replies = self.again.len();
-        let more = wake_together(|| {
-            let prompt = self.hear_fresh(now);
-            self.hear(replies, now);
-            // Whoever floods a link with replies stops no request for good.
-            let most_requests = most.saturating_sub(replies + prompt).max(1);
-            let requests = self.take_brought(most_requests, waiting, now);
-            self.empty_outbox(now);
-            let more = replies + prompt >= most || requests == most_requests || !self.again.is_empty();
-            if !more {
-                self.wait_for_fresh(now);
-            }
-            more
-        });
-        worker.closed.append(&mut self.closed);
+        self.greet(worker);
+        let replies = self.take_heard(worker, now);
+        // Whoever floods a link with replies stops no request for good.
+        let most_requests = most.saturating_sub(replies).max(1);
+        let requests = self.take_brought(most_requests, waiting, now, &mut At::Worker(worker));
+        let more = replies >= most || requests == most_requests;
         Turned { more, rouse: !self.sleep.ends_by(self.core.deadline()), gone: false }
     }
 
-    /// The number of the place that a worker waits at. If the system does not let it wait, the thread does for it.
-    fn place_of(&mut self, worker: &WorkerLinks) -> usize {
-        let known = self.places.iter().position(|known| known.place == worker.place);
-        known.unwrap_or_else(|| match worker.poll.registry().try_clone() {
-            Ok(registry) => {
-                let open = Arc::clone(&worker.open);
-                self.places.push(WaitingPlace { place: worker.place, registry, open });
-                self.places.len() - 1
+    /// Makes a worker known, and has it take its mail before it is told anything else.
+    fn greet(&mut self, worker: &mut WorkerLinks) {
+        if !self.workers.iter().any(|(place, _)| *place == worker.place()) {
+            self.workers.push((worker.place(), Arc::clone(worker.mailbox())));
+        }
+        worker.take_mail();
+        let Tally { opened, refused, sent } = worker.take_tally();
+        self.counts.opened.add(opened);
+        self.counts.refused.add(refused);
+        self.counts.sent.add(sent);
+    }
+
+    /// Tells the core what a worker has heard of its links. Returns how much that was. Should the core panic, the rest is for the
+    /// next turn.
+    fn take_heard(&mut self, worker: &mut WorkerLinks, now: Instant) -> usize {
+        let mut taken = 0;
+        while let Some((link, heard)) = worker.next_heard() {
+            taken += 1;
+            // The core may have closed it since, wherever it acted.
+            if matches!(self.links.get(&link), Some(OpenLink::There(place)) if *place == worker.place()) {
+                self.tell_core(link, &heard, worker, now);
+                self.act(now, &mut At::Worker(worker));
             }
-            Err(_) => 0,
-        })
+        }
+        taken
+    }
+
+    fn tell_core(&mut self, link: Link, heard: &Heard, worker: &WorkerLinks, now: Instant) {
+        match heard {
+            Heard::Message(at) => {
+                self.counts.received.add(1);
+                let event = Event::Message { link, message: worker.message(at) };
+                self.core.event(event, now, &mut self.actions);
+            }
+            Heard::Ended(error) => self.end(link, *error, now),
+            Heard::Refused(error) => {
+                self.forget(link);
+                self.core.event(Event::Ended { link, error: *error }, now, &mut self.actions);
+            }
+        }
     }
 
     /// The thread waits from now on for what a worker waited for.
     fn leave(&mut self, worker: &mut WorkerLinks, waiting: &Waiting) {
-        self.here = 0;
         let now = Instant::now();
-        let Driver { links, places, .. } = self;
-        let mut refused = Vec::new();
-        let theirs = links.iter_mut().filter(|(_, open)| open.place == worker.place);
-        for (&link, OpenLink { token, place, waited_for, socket }) in theirs {
-            // Whatever is ready already is reported again there.
-            let moved = if *waited_for { socket.deregister(worker.poll.registry()) } else { Ok(()) };
-            if let Err(error) = moved.and_then(|()| socket.register(&places[0].registry, *token)) {
-                refused.push((link, error.kind()));
-            }
-            *place = Place::THREAD;
-            worker.open.fetch_sub(usize::from(*waited_for), Relaxed);
-            *waited_for = true;
-            places[0].open.fetch_add(1, Relaxed);
-        }
-        places.retain(|known| known.place != worker.place);
         wake_together(|| {
-            self.empty_outbox(now);
+            self.greet(worker);
+            worker.carry_out(true);
+            self.greet(worker);
+            self.workers.retain(|(place, _)| *place != worker.place());
+            let mut refused = Vec::new();
+            for (link, socket) in worker.give_away() {
+                if let Err(error) = self.adopt(link, LinkSocket::Datagrams(socket)) {
+                    refused.push((link, error.kind()));
+                }
+            }
+            while let Some((link, heard)) = worker.next_heard() {
+                if self.links.contains_key(&link) {
+                    self.tell_core(link, &heard, worker, now);
+                    self.act(now, &mut At::Thread);
+                }
+            }
             for (link, error) in refused {
                 self.end(link, error, now);
-                self.act(now);
+                self.act(now, &mut At::Thread);
             }
             // That of others, too: it makes no difference to them.
-            self.take_brought(usize::MAX, waiting, now);
+            self.take_brought(usize::MAX, waiting, now, &mut At::Thread);
         });
     }
 
     /// Has the core act on requests of workers, so many at the most. Returns how many there were.
-    fn take_brought(&mut self, most: usize, waiting: &Waiting, now: Instant) -> usize {
+    fn take_brought(&mut self, most: usize, waiting: &Waiting, now: Instant, at: &mut At<'_>) -> usize {
         let mut taken = 0;
         while taken < most
             && let Some(request) = self.brought.take(waiting)
         {
             taken += 1;
             self.core.request(request, now, &mut self.actions);
-            self.act(now);
+            self.act(now, at);
         }
         if taken > 0 {
             self.last_request = Some(now);
@@ -421,7 +413,7 @@ impl<C: Core> Driver<C> {
                 taken += 1;
                 self.core.request(request, now, &mut self.actions);
             }
-            self.act(now);
+            self.act(now, &mut At::Thread);
         });
         if taken > 0 {
             self.last_request = Some(now);
@@ -432,7 +424,6 @@ impl<C: Core> Driver<C> {
     /// Acts on everything that has happened.
     fn work(&mut self, events: &Events, waiting: &Waiting) {
         let now = Instant::now();
-        self.here = 0;
         self.take_requests(REQUESTS, waiting, now);
         self.note_ready(events);
         let mut left = self.again.len();
@@ -444,7 +435,7 @@ impl<C: Core> Driver<C> {
         if self.core.deadline().is_some_and(|at| at <= now) {
             wake_together(|| {
                 self.core.timeout(now, &mut self.actions);
-                self.act(now);
+                self.act(now, &mut At::Thread);
             });
         }
     }
@@ -461,58 +452,14 @@ impl<C: Core> Driver<C> {
         for _ in 0..links {
             let Some(link) = self.again.pop_front() else { return };
             self.ready(link, now);
-            self.act(now);
-        }
-    }
-
-    /// Takes what there is on links that nobody waits for yet; the others are waited for from here on. Returns how many had
-    /// something.
-    fn hear_fresh(&mut self, now: Instant) -> usize {
-        let mut heard = 0;
-        for _ in 0..self.fresh.len() {
-            let Some(link) = self.fresh.pop_front() else { break };
-            let before = self.counts.received.get();
-            self.ready(link, now);
-            self.act(now);
-            let came = self.counts.received.get() > before || !self.links.contains_key(&link);
-            self.promptness.note(came);
-            heard += usize::from(came);
-            self.wait_for(link, now);
-        }
-        heard
-    }
-
-    /// Nobody comes back to look at fresh links before there is something to wake for.
-    fn wait_for_fresh(&mut self, now: Instant) {
-        while let Some(link) = self.fresh.pop_front() {
-            self.wait_for(link, now);
-        }
-    }
-
-    /// Sees to it that a link is waited for at its place, if it is open.
-    fn wait_for(&mut self, link: Link, now: Instant) {
-        let Driver { links, places, .. } = self;
-        let Some(OpenLink { token, place, waited_for, socket }) = links.get_mut(&link) else { return };
-        let Some(known) = places.iter().find(|known| known.place == *place).filter(|_| !*waited_for) else {
-            return;
-        };
-        // What has come already is reported at once.
-        match socket.register(&known.registry, *token) {
-            Ok(()) => {
-                *waited_for = true;
-                known.open.fetch_add(1, Relaxed);
-            }
-            Err(error) => {
-                self.end(link, error.kind(), now);
-                self.act(now);
-            }
+            self.act(now, &mut At::Thread);
         }
     }
 
     /// Reads and writes what a link is ready for.
     fn ready(&mut self, link: Link, now: Instant) {
         let Driver { core, counts, links, actions, buffer, .. } = self;
-        let Some(OpenLink { socket, .. }) = links.get_mut(&link) else { return };
+        let Some(OpenLink::Here(_, socket)) = links.get_mut(&link) else { return };
         match socket.opened() {
             Ok(false) => {}
             Ok(true) => core.event(Event::Opened { link }, now, actions),
@@ -534,18 +481,16 @@ impl<C: Core> Driver<C> {
     }
 
     /// Does everything the core has decided, and what it decides when it hears how that went.
-    fn act(&mut self, now: Instant) {
+    fn act(&mut self, now: Instant, at: &mut At<'_>) {
         while !self.actions.is_empty() {
             // What these lead to is collected elsewhere.
             let mut acting = std::mem::replace(&mut self.actions, std::mem::take(&mut self.spare));
             for action in acting.drain(..) {
                 let (link, done) = match action {
-                    Action::Open { link, transport, to, from } => {
-                        (link, self.open(link, transport, to, from))
-                    }
-                    Action::Send { link, message } => (link, self.send(link, message)),
+                    Action::Open { link, .. } => (link, self.open(link, action, at)),
+                    Action::Send { link, .. } => (link, self.send(link, action, at)),
                     Action::Close { link } => {
-                        self.close(link);
+                        self.close(link, at);
                         continue;
                     }
                 };
@@ -555,102 +500,95 @@ impl<C: Core> Driver<C> {
             }
             self.spare = acting;
         }
-        if self.here == 0 {
-            self.closed.clear();
-        }
     }
 
-    fn open(
-        &mut self,
-        link: Link,
-        transport: exchange::Transport,
-        to: std::net::SocketAddr,
-        from: Option<std::net::IpAddr>,
-    ) -> io::Result<()> {
-        let counts = &self.counts;
-        let opened = match self.links.len() < self.most {
-            true => LinkSocket::open(transport, to, from, &mut self.ports),
-            false => Err(io::ErrorKind::QuotaExceeded.into()),
-        };
-        // Connections outlast a worker's interest.
-        let here = &mut self.places[if transport.is_stream() { 0 } else { self.here }];
-        // The thread waits for all of its own.
-        let waited_for = here.place == Place::THREAD || !self.promptness.expects_reply();
-        let registered = opened.and_then(|mut socket| {
-            self.next += 1;
-            let waits = if waited_for { socket.register(&here.registry, Token(self.next)) } else { Ok(()) };
-            waits.map(|()| socket)
-        });
-        match registered {
-            Ok(socket) => {
-                counts.opened.add(1);
-                counts.open.set(self.links.len() as u64 + 1);
-                let (token, place) = (Token(self.next), here.place);
-                if waited_for {
-                    here.open.fetch_add(1, Relaxed);
-                } else {
-                    self.fresh.push_back(link);
-                }
-                self.tokens.insert(token, link);
-                self.links.insert(link, OpenLink { token, place, waited_for, socket });
-                Ok(())
-            }
-            Err(e) => {
-                counts.refused.add(1);
-                Err(e)
-            }
+    /// Opens a link: of datagrams for whoever acts, a connection, which outlasts a worker's interest, for the thread.
+    fn open(&mut self, link: Link, action: Action, at: &mut At<'_>) -> io::Result<()> {
+        let Action::Open { transport, to, from, .. } = action else { return Ok(()) };
+        if self.links.len() >= self.most {
+            self.counts.refused.add(1);
+            return Err(io::ErrorKind::QuotaExceeded.into());
         }
-    }
-
-    fn send(&mut self, link: Link, message: Vec<u8>) -> io::Result<()> {
-        // A link that has ended in the meantime has been reported already.
-        let Some(OpenLink { socket, .. }) = self.links.get_mut(&link) else { return Ok(()) };
-        if self.here != 0 && socket.is_datagrams() {
-            self.outbox.push((link, message));
+        if let At::Worker(worker) = at
+            && !transport.is_stream()
+        {
+            worker.order(action);
+            self.links.insert(link, OpenLink::There(worker.place()));
+            self.counts.open.set(self.links.len() as u64);
             return Ok(());
         }
-        self.counts.sent.add(1);
-        socket.send(&message)
+        let opened = LinkSocket::open(transport, to, from, &mut self.ports);
+        let taken = opened.and_then(|socket| self.adopt(link, socket));
+        match taken {
+            Ok(()) => self.counts.opened.add(1),
+            Err(_) => self.counts.refused.add(1),
+        }
+        taken
     }
 
-    /// Sends what is to leave together. An error may lead to more of it.
-    fn empty_outbox(&mut self, now: Instant) {
-        while !self.outbox.is_empty() {
-            let mut sending = std::mem::take(&mut self.outbox);
-            for (link, message) in sending.drain(..) {
-                let Some(OpenLink { socket, .. }) = self.links.get_mut(&link) else { continue };
-                self.counts.sent.add(1);
-                if let Err(error) = socket.send(&message) {
-                    self.end(link, error.kind(), now);
-                    self.act(now);
-                }
+    /// The thread waits for a link from here on.
+    fn adopt(&mut self, link: Link, mut socket: LinkSocket) -> io::Result<()> {
+        self.next += 1;
+        let token = Token(self.next);
+        socket.register(&self.registry, token)?;
+        self.tokens.insert(token, link);
+        self.links.insert(link, OpenLink::Here(token, socket));
+        self.counts.open.set(self.links.len() as u64);
+        Ok(())
+    }
+
+    fn send(&mut self, link: Link, action: Action, at: &mut At<'_>) -> io::Result<()> {
+        match self.links.get_mut(&link) {
+            // A link that has ended in the meantime has been reported already.
+            None => Ok(()),
+            Some(OpenLink::There(place)) => {
+                let place = *place;
+                self.tell(place, action, at);
+                Ok(())
             }
-            if self.outbox.is_empty() {
-                self.outbox = sending;
-                return;
+            Some(OpenLink::Here(_, socket)) => {
+                let Action::Send { message, .. } = action else { return Ok(()) };
+                self.counts.sent.add(1);
+                socket.send(&message)
             }
         }
     }
 
-    /// Closes a link and reports it to the core.
+    /// Tells a worker what to do with a link of its own: this one if it acts, or another one.
+    fn tell(&self, place: Place, action: Action, at: &mut At<'_>) {
+        match at {
+            At::Worker(worker) if worker.place() == place => worker.order(action),
+            _ => {
+                // Whoever has left has given its links to the thread.
+                if let Some((_, mailbox)) = self.workers.iter().find(|(known, _)| *known == place) {
+                    mailbox.leave(action);
+                }
+            }
+        }
+    }
+
+    /// Reports to the core that a link is over. If it is the thread's it is closed; a worker's has closed it already.
     fn end(&mut self, link: Link, error: io::ErrorKind, now: Instant) {
-        if self.close(link) {
+        if self.forget(link) {
             self.counts.ended.add(1);
         }
         self.core.event(Event::Ended { link, error }, now, &mut self.actions);
     }
 
-    /// Returns whether it was open.
-    fn close(&mut self, link: Link) -> bool {
-        let Some(OpenLink { token, place, waited_for, socket }) = self.links.remove(&link) else {
-            return false;
-        };
-        self.tokens.remove(&token);
-        if let Some(known) = self.places.iter().find(|known| known.place == place) {
-            known.open.fetch_sub(usize::from(waited_for), Relaxed);
+    fn close(&mut self, link: Link, at: &mut At<'_>) {
+        if let Some(OpenLink::There(place)) = self.links.get(&link) {
+            self.tell(*place, Action::Close { link }, at);
         }
-        self.closed.push(socket);
+        self.forget(link);
+    }
+
+    /// Knows nothing of a link any more; one of the thread is closed by that. Returns whether it was open.
+    fn forget(&mut self, link: Link) -> bool {
+        let open = self.links.remove(&link);
+        if let Some(OpenLink::Here(token, _)) = &open {
+            self.tokens.remove(token);
+        }
         self.counts.open.set(self.links.len() as u64);
-        true
+        open.is_some()
     }
 }

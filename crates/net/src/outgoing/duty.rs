@@ -4,10 +4,15 @@
 //! answers do not wait.
 
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::desk::{self, LONG_TURN, TURN, WorkerLinks};
+use super::desk;
+use super::links::WorkerLinks;
+
+/// Requests that a worker acts on in one turn, less the replies: with more of them, whoever asks for what is in memory would notice.
+const TURN: usize = 4;
+/// The same while nobody does: what goes out together costs less.
+const LONG_TURN: usize = 32;
 
 /// How long a worker waits that could not take its turn, because another thread acted.
 const KEPT_OUT: Duration = Duration::from_micros(100);
@@ -47,9 +52,9 @@ impl Duty {
         self.is_urgent() || self.kept_out || (self.ready && self.is_open())
     }
 
-    /// Whether links are open that this worker waits for.
+    /// Whether this worker has links.
     fn is_open(&self) -> bool {
-        self.links.as_ref().is_some_and(|links| links.open.load(Relaxed) > 0)
+        self.links.as_ref().is_some_and(WorkerLinks::is_open)
     }
 
     /// Whether there is something to act on at once.
@@ -66,7 +71,7 @@ impl Duty {
     pub(crate) fn links(&self) -> Option<RawFd> {
         // Who was kept out would find the same ready again at once.
         let waits = self.is_open() && !self.kept_out;
-        self.links.as_ref().filter(|_| waits).map(|links| links.poll.as_raw_fd())
+        self.links.as_ref().filter(|_| waits).map(AsRawFd::as_raw_fd)
     }
 
     /// How long to wait at the most, if that is not for as long as anybody likes.
@@ -96,13 +101,13 @@ impl Duty {
         let Some(links) = &mut self.links else { return };
         // Should it panic, the rest is for the next turn.
         self.more = true;
-        (self.more, self.kept_out) = desk::turn_everywhere(links, most);
+        (self.more, self.kept_out) = desk::turn(links, most);
     }
 
     /// Lets go of links that are closed, once there is nothing better to do.
     pub(crate) fn tidy(&mut self) {
         if let Some(links) = &mut self.links {
-            links.closed.clear();
+            links.tidy();
         }
     }
 

@@ -1,14 +1,15 @@
 //! Links to other servers: drives a [`Core`](exchange::Core) with sockets, on a thread of its own and on those of workers.
 //!
 //! `driver` is the loop, `socket` one link, `port` where datagrams leave from; `desk` is where other threads act for the driver,
-//! `duty` what datagram workers do there, `lanes` who is acted for first, and `promptness` whether replies are worth looking for; `sync`
-//! is what threads see of each other. The core decides everything: when to ask again, whom to believe, when to give up. Here only
+//! `duty` what datagram workers do there, `links` what each of them opens, `lanes` who is acted for first, and `promptness` whether
+//! replies are worth looking for; `sync` is what threads see of each other. The core decides everything: when to ask again, whom to believe, when to give up. Here only
 //! sockets are opened, filled, emptied and closed.
 
 mod desk;
 mod driver;
 mod duty;
 mod lanes;
+mod links;
 mod port;
 mod promptness;
 mod socket;

@@ -32,7 +32,7 @@ pub(super) type Take<'t> = dyn FnMut(&[u8]) -> bool + 't;
 
 /// The sockets behind a link.
 pub(super) enum LinkSocket {
-    Datagrams(UdpSocket),
+    Datagrams(DatagramLink),
     Stream(Upstream),
 }
 
@@ -43,6 +43,54 @@ pub(super) struct Upstream {
     unsent: Vec<u8>,
     /// What was read of messages that are not whole yet.
     partial: Vec<u8>,
+}
+
+/// A connected datagram socket on a random port.
+pub(super) struct DatagramLink(UdpSocket);
+
+impl DatagramLink {
+    /// Opens a link to `to`, from the address `from` if it has one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn open(to: SocketAddr, from: Option<IpAddr>, ports: &mut Ports) -> io::Result<DatagramLink> {
+        let any = match to {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let socket = Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        ports.bind(&socket, from.unwrap_or(any))?;
+        // Connected, the kernel lets nobody but `to` through, and reports what is unreachable.
+        socket.connect(&to.into())?;
+        Ok(DatagramLink(UdpSocket::from_std(socket.into())))
+    }
+
+    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.0.register(registry, token, Interest::READABLE)
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.0.deregister(registry)
+    }
+
+    /// Sends a message. One for which there is no room is lost, as it might be anywhere on its way.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        match self.0.send(message) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            sent => sent.map(|_| ()),
+        }
+    }
+
+    /// Receives a message, if there is one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(buffer)
+    }
 }
 
 impl LinkSocket {
@@ -56,17 +104,8 @@ impl LinkSocket {
         from: Option<IpAddr>,
         ports: &mut Ports,
     ) -> io::Result<LinkSocket> {
-        let any = match to {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
         if !transport.is_stream() {
-            let socket =
-                Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-            ports.bind(&socket, from.unwrap_or(any))?;
-            // Connected, the kernel lets nobody but `to` through, and reports what is unreachable.
-            socket.connect(&to.into())?;
-            return Ok(LinkSocket::Datagrams(UdpSocket::from_std(socket.into())));
+            return DatagramLink::open(to, from, ports).map(LinkSocket::Datagrams);
         }
         let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(true)?;
@@ -85,24 +124,12 @@ impl LinkSocket {
         Ok(LinkSocket::Stream(Upstream { stream, open: false, unsent: Vec::new(), partial: Vec::new() }))
     }
 
-    /// Whether each message is a datagram of its own.
-    pub(super) fn is_datagrams(&self) -> bool {
-        matches!(self, LinkSocket::Datagrams(_))
-    }
-
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
-            LinkSocket::Datagrams(socket) => socket.register(registry, token, Interest::READABLE),
+            LinkSocket::Datagrams(socket) => socket.register(registry, token),
             LinkSocket::Stream(upstream) => {
                 upstream.stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)
             }
-        }
-    }
-
-    pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        match self {
-            LinkSocket::Datagrams(socket) => socket.deregister(registry),
-            LinkSocket::Stream(upstream) => upstream.stream.deregister(registry),
         }
     }
 
@@ -112,11 +139,7 @@ impl LinkSocket {
     /// The system's; also if far more waits than a connection that works would leave.
     pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self {
-            // A datagram for which there is no room is lost, as it might be anywhere on its way.
-            LinkSocket::Datagrams(socket) => match socket.send(message) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
-                sent => sent.map(|_| ()),
-            },
+            LinkSocket::Datagrams(socket) => socket.send(message),
             LinkSocket::Stream(upstream) => {
                 let len = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
                 upstream.unsent.extend_from_slice(&len.to_be_bytes());
@@ -148,7 +171,7 @@ impl LinkSocket {
     pub(super) fn ready(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<LinkProgress> {
         for _ in 0..READS {
             let read = match self {
-                LinkSocket::Datagrams(socket) => socket.recv(buffer).map(|n| take(&buffer[..n])),
+                LinkSocket::Datagrams(socket) => socket.receive(buffer).map(|n| take(&buffer[..n])),
                 LinkSocket::Stream(upstream) => upstream.exchange(buffer, take).map(|()| true),
             };
             match read {

@@ -15,6 +15,8 @@ use crate::script::{PATIENCE, receive, udp_client, wait_until};
 
 /// The thirteenth byte of a query that is answered once time is over, without anybody being asked.
 const AFTER_A_TIME: u8 = b't';
+/// Of one that is answered at once, and for which the other server is asked all the same until time is over.
+const GIVEN_UP: u8 = b'g';
 /// Of one whose reply makes the core panic.
 const PANIC: u8 = b'x';
 /// Of one that is asked twice in a row.
@@ -32,8 +34,14 @@ struct Asker {
     to: SocketAddr,
     seen: Seen,
     waiting: HashMap<Link, Asked>,
-    timed: VecDeque<(Instant, Asked)>,
+    timed: VecDeque<(Instant, Timed)>,
     last: u64,
+}
+
+/// What is done once time is over.
+enum Timed {
+    Answer(Asked),
+    Close(Link),
 }
 
 struct Asked {
@@ -48,11 +56,16 @@ impl Asker {
     }
 
     fn ask(&mut self, asked: Asked, actions: &mut Vec<Action>) {
+        let link = self.send(&asked, actions);
+        self.waiting.insert(link, asked);
+    }
+
+    fn send(&mut self, asked: &Asked, actions: &mut Vec<Action>) -> Link {
         self.last += 1;
         let link = Link(self.last);
         actions.push(Action::Open { link, transport: Transport::Udp, to: self.to, from: None });
         actions.push(Action::Send { link, message: asked.query.clone() });
-        self.waiting.insert(link, asked);
+        link
     }
 }
 
@@ -62,7 +75,12 @@ impl Core for Asker {
     fn request(&mut self, asked: Asked, now: Instant, actions: &mut Vec<Action>) {
         self.note("request");
         match asked.query[12] {
-            AFTER_A_TIME => self.timed.push_back((now + TIME, asked)),
+            AFTER_A_TIME => self.timed.push_back((now + TIME, Timed::Answer(asked))),
+            GIVEN_UP => {
+                let link = self.send(&asked, actions);
+                self.timed.push_back((now + TIME, Timed::Close(link)));
+                asked.client.send(&asked.query);
+            }
             _ => self.ask(asked, actions),
         }
     }
@@ -86,20 +104,22 @@ impl Core for Asker {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.timed.front().map(|&(at, _)| at)
+        self.timed.front().map(|&(at, ..)| at)
     }
 
-    fn timeout(&mut self, _: Instant, _: &mut Vec<Action>) {
+    fn timeout(&mut self, _: Instant, actions: &mut Vec<Action>) {
         self.note("timeout");
-        if let Some((_, asked)) = self.timed.pop_front() {
-            asked.client.send(&asked.query);
+        match self.timed.pop_front() {
+            Some((_, Timed::Answer(asked))) => asked.client.send(&asked.query),
+            Some((_, Timed::Close(link))) => actions.push(Action::Close { link }),
+            None => {}
         }
     }
 }
 
-/// Answers nothing at once.
+/// Answers nothing at once. Of several cores each gets its share of the queries.
 struct Asking {
-    outgoing: Arc<Outgoing<Asked>>,
+    cores: Vec<Arc<Outgoing<Asked>>>,
     queue: LateAnswers,
 }
 
@@ -108,7 +128,9 @@ impl Handler for Asking {
         let (queries, replies) = batch.split();
         for i in 0..queries.len() {
             let client = WaitingQuery::new(queries.return_address(i), &self.queue);
-            assert!(self.outgoing.request(Asked { client, query: queries.packet(i).to_vec() }));
+            let query = queries.packet(i).to_vec();
+            let core = &self.cores[usize::from(query[3]) % self.cores.len()];
+            assert!(core.request(Asked { client, query }));
             replies.set(i, Outcome::Pending);
         }
     }
@@ -125,29 +147,42 @@ struct Rig {
     other: UdpSocket,
 }
 
+/// A core that asks the other server.
+fn core(other: &UdpSocket, seen: &Seen) -> Arc<Outgoing<Asked>> {
+    let core = Asker {
+        to: other.local_addr().unwrap(),
+        seen: Arc::clone(seen),
+        waiting: HashMap::new(),
+        timed: VecDeque::new(),
+        last: 0,
+    };
+    let config = OutgoingConfig { by_workers: true, ..OutgoingConfig::default() };
+    Arc::new(Outgoing::start("core", core, &config).unwrap())
+}
+
+fn other_server() -> UdpSocket {
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    other
+}
+
+fn serve(workers: usize, backend: UdpBackend, cores: &[Arc<Outgoing<Asked>>]) -> Running {
+    let config = ListenerConfig {
+        workers,
+        udp: UdpConfig { backend, ..UdpConfig::default() },
+        ..ListenerConfig::default()
+    };
+    let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &config).unwrap();
+    let (queues, cores) = (Queues::default(), cores.to_vec());
+    let factory = move |seat: &Seat| Asking { cores: cores.clone(), queue: queues.of(seat) };
+    bound.serve(factory, &Context::default()).unwrap()
+}
+
 impl Rig {
     fn new(workers: usize, backend: UdpBackend) -> Rig {
-        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
-        other.set_read_timeout(Some(PATIENCE)).unwrap();
-        let seen = Seen::default();
-        let core = Asker {
-            to: other.local_addr().unwrap(),
-            seen: Arc::clone(&seen),
-            waiting: HashMap::new(),
-            timed: VecDeque::new(),
-            last: 0,
-        };
-        let config = OutgoingConfig { by_workers: true, ..OutgoingConfig::default() };
-        let outgoing = Arc::new(Outgoing::start("core", core, &config).unwrap());
-        let config = ListenerConfig {
-            workers,
-            udp: UdpConfig { backend, ..UdpConfig::default() },
-            ..ListenerConfig::default()
-        };
-        let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &config).unwrap();
-        let (queues, asks) = (Queues::default(), Arc::clone(&outgoing));
-        let factory = move |seat: &Seat| Asking { outgoing: Arc::clone(&asks), queue: queues.of(seat) };
-        let running = bound.serve(factory, &Context::default()).unwrap();
+        let (other, seen) = (other_server(), Seen::default());
+        let outgoing = core(&other, &seen);
+        let running = serve(workers, backend, std::slice::from_ref(&outgoing));
         Rig { running, outgoing, seen, other }
     }
 
@@ -320,5 +355,67 @@ fn replies_are_heard_however_soon_they_come() {
         }
         hear_all();
     }
+    rig.stop();
+}
+
+/// The core gives up on its thread, while the worker whose link that is waits for nothing else.
+#[test]
+fn a_link_that_was_given_up_stayed_open_until_its_worker_had_something_to_do() {
+    let rig = Rig::new(1, UdpBackend::Mmsg);
+    let client = rig.client();
+    client.send(&query(1, GIVEN_UP)).unwrap();
+    let (_, from) = rig.other.recv_from(&mut [0; 100]).unwrap();
+    assert_eq!(receive(&client), query(1, GIVEN_UP));
+    wait_until("the port is free", || UdpSocket::bind(("127.0.0.1", from.port())).is_ok());
+    assert_eq!(rig.threads("timeout"), ["core"]);
+    rig.stop();
+}
+
+/// A worker acts for one of them, and the thread of the other one does for what it brings there.
+#[test]
+fn where_a_worker_brought_to_two_cores_it_took_the_replies_of_one_for_the_other_s() {
+    const TOGETHER: u32 = 60;
+    let (other, seen) = (other_server(), Seen::default());
+    let cores = [core(&other, &seen), core(&other, &seen)];
+    let running = serve(1, UdpBackend::Mmsg, &cores);
+    let rig = Rig { running, outgoing: Arc::clone(&cores[0]), seen, other };
+    let client = rig.client();
+    for _ in 0..20 {
+        let other = rig.echo(TOGETHER as usize);
+        (0..TOGETHER).for_each(|n| assert!(client.send(&query(n, ONCE)).is_ok()));
+        let mut answers: Vec<_> = (0..TOGETHER).map(|_| receive(&client)).collect();
+        answers.sort();
+        assert_eq!(answers, (0..TOGETHER).map(|n| query(n, ONCE)).collect::<Vec<_>>());
+        other.join().unwrap();
+    }
+    let worker = format!("udp-{}-0", rig.running.local_addr().port());
+    assert_eq!(rig.threads("event"), ["core", worker.as_str()]);
+    wait_until("nothing is left open", || cores[1].totals().open == 0);
+    rig.stop();
+}
+
+/// The core that the worker acted for is gone, and it acts for the one that comes next.
+#[test]
+fn a_worker_acts_for_another_core_once_its_own_is_gone() {
+    let (other, seen) = (other_server(), Seen::default());
+    let cores = [core(&other, &seen), core(&other, &seen)];
+    let running = serve(1, UdpBackend::Mmsg, &cores);
+    let rig = Rig { running, outgoing: Arc::clone(&cores[1]), seen, other };
+    let client = rig.client();
+    let ask = |n| {
+        let other = rig.echo(1);
+        client.send(&query(n, ONCE)).unwrap();
+        assert_eq!(receive(&client), query(n, ONCE));
+        other.join().unwrap();
+    };
+    let worker = format!("udp-{}-0", rig.running.local_addr().port());
+    ask(0);
+    assert_eq!(rig.threads("event"), [worker.as_str()]);
+    cores[0].stop();
+    // The first request shows the worker that its core is gone.
+    (0..2).for_each(|_| ask(1));
+    rig.seen.lock().unwrap().clear();
+    ask(1);
+    assert_eq!(rig.threads("event"), [worker.as_str()]);
     rig.stop();
 }

@@ -1,0 +1,458 @@
+//! The links of one worker: datagram sockets that the core asked it to open, and that nobody else touches. A worker's turn has
+//! three parts, of which only the middle one needs the core's lock: it [hears](WorkerLinks::hear) what its links have, has the core
+//! act on it, and [carries out](WorkerLinks::carry_out) what the core decided. So system calls, which take most of the time
+//! of a question to another server, keep no other worker waiting.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use exchange::{Action, Link, NumberMap};
+use mio::{Events, Poll, Token, Waker};
+
+use super::port::Ports;
+use super::promptness::Promptness;
+use super::socket::{BUFFER, DatagramLink};
+
+/// The token of the mailbox; links have the others.
+const MAIL: Token = Token(usize::MAX);
+/// The most links that are heard in a turn, beside those opened in the last one.
+const HEARD: usize = 32;
+/// Memory for what was heard that is kept.
+const KEPT: usize = 64 * 1024;
+
+/// Where links are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u64);
+
+impl Place {
+    /// At the core's thread.
+    pub(super) const THREAD: Place = Place(0);
+
+    /// One more.
+    fn new() -> Place {
+        static LAST: AtomicU64 = AtomicU64::new(Place::THREAD.0);
+        Place(LAST.fetch_add(1, Relaxed) + 1)
+    }
+}
+
+/// What others want done with a worker's links. Only whoever has the core's lock puts something in, and the worker takes it out
+/// with that lock, so that it stays in order with what the worker itself is told.
+pub(super) struct Mailbox {
+    actions: Mutex<Vec<Action>>,
+    waker: Waker,
+}
+
+impl Mailbox {
+    /// Leaves something for the worker, who is woken if it waits.
+    pub(super) fn leave(&self, action: Action) {
+        let mut actions = self.actions();
+        actions.push(action);
+        if actions.len() == 1 {
+            // Should it fail, the worker finds it in its next turn.
+            let _ = self.waker.wake();
+        }
+    }
+
+    fn actions(&self) -> MutexGuard<'_, Vec<Action>> {
+        self.actions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What became of a link.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A message came; where its bytes are.
+    Message(Range<usize>),
+    /// It is over.
+    Ended(io::ErrorKind),
+    /// It could not be opened.
+    Refused(io::ErrorKind),
+}
+
+/// A link that is open.
+struct WorkerLink {
+    socket: DatagramLink,
+    /// Whether the system reports when it has something. One whose reply may be there before anybody has to wait is not at first.
+    waited_for: bool,
+}
+
+/// What a worker has done since it said so last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) opened: u64,
+    pub(super) refused: u64,
+    pub(super) sent: u64,
+}
+
+/// The links of one worker; see the module.
+pub(super) struct WorkerLinks {
+    place: Place,
+    poll: Poll,
+    events: Events,
+    mail: Arc<Mailbox>,
+    open: NumberMap<Link, WorkerLink>,
+    /// Links that have something, or may have more.
+    again: VecDeque<Link>,
+    /// Links that nobody waits for yet. If another turn follows at once, they are looked at in that.
+    fresh: VecDeque<Link>,
+    promptness: Promptness,
+    ports: Ports,
+    /// What the core has not been told yet.
+    heard: VecDeque<(Link, Heard)>,
+    /// The bytes of messages heard.
+    bytes: Vec<u8>,
+    buffer: Vec<u8>,
+    /// What the core has decided, in its order.
+    orders: Vec<Action>,
+    /// Datagrams, which leave together at the end of a turn: whoever receives them is woken for all of them.
+    outbox: Vec<(Link, Vec<u8>)>,
+    /// Sockets of links that are closed, which can be let go of when the answers are out.
+    closed: Vec<DatagramLink>,
+    tally: Tally,
+}
+
+impl WorkerLinks {
+    /// For one more worker.
+    ///
+    /// # Errors
+    /// If no descriptor is left.
+    pub(super) fn new() -> io::Result<WorkerLinks> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), MAIL)?;
+        Ok(WorkerLinks {
+            place: Place::new(),
+            poll,
+            events: Events::with_capacity(HEARD),
+            mail: Arc::new(Mailbox { actions: Mutex::default(), waker }),
+            open: NumberMap::default(),
+            again: VecDeque::new(),
+            fresh: VecDeque::new(),
+            promptness: Promptness::default(),
+            ports: Ports::new(),
+            heard: VecDeque::new(),
+            bytes: Vec::new(),
+            buffer: vec![0; BUFFER],
+            orders: Vec::new(),
+            outbox: Vec::new(),
+            closed: Vec::new(),
+            tally: Tally::default(),
+        })
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mail
+    }
+
+    /// Whether there are links.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Takes what links have, a message of each: of those that have something, as far as there is room beside what the core has not been
+    /// told of before, and of all that were opened in the last turn.
+    pub(super) fn hear(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        // An error leaves no events; whatever is ready is found ready again.
+        if self.poll.poll(&mut self.events, Some(Duration::ZERO)).is_ok() {
+            for event in self.events.iter().filter(|event| event.token() != MAIL) {
+                let link = Link(event.token().0 as u64);
+                if !self.again.contains(&link) {
+                    self.again.push_back(link);
+                }
+            }
+        }
+        // Those that have something now may have more: they are looked at again in the next turn, unless they are closed.
+        let ready = self.again.len().min(HEARD.saturating_sub(self.heard.len()));
+        for _ in 0..self.fresh.len() {
+            let Some(link) = self.fresh.pop_front() else { break };
+            if self.open.contains_key(&link) {
+                let came = self.read(link);
+                self.promptness.note(came);
+            }
+        }
+        for _ in 0..ready {
+            let Some(link) = self.again.pop_front() else { break };
+            self.read(link);
+        }
+    }
+
+    /// Reads one message of a link, or sees to it that it is waited for. Returns whether there was something.
+    fn read(&mut self, link: Link) -> bool {
+        let Some(WorkerLink { socket, .. }) = self.open.get_mut(&link) else { return false };
+        match socket.receive(&mut self.buffer) {
+            Ok(len) => {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(&self.buffer[..len]);
+                self.heard.push_back((link, Heard::Message(start..start + len)));
+                self.again.push_back(link);
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => {
+                    self.wait_for(link);
+                    return false;
+                }
+                io::ErrorKind::Interrupted => self.again.push_back(link),
+                kind => self.over(link, Heard::Ended(kind)),
+            },
+        }
+        true
+    }
+
+    /// Has the system report when a link has something, if it does not yet.
+    fn wait_for(&mut self, link: Link) {
+        let Some(WorkerLink { socket, waited_for }) = self.open.get_mut(&link) else { return };
+        if *waited_for {
+            return;
+        }
+        // What has come already is reported at once.
+        match socket.register(self.poll.registry(), Token(link.0 as usize)) {
+            Ok(()) => *waited_for = true,
+            Err(error) => self.over(link, Heard::Ended(error.kind())),
+        }
+    }
+
+    /// A link is over, which the core is told in the next turn.
+    fn over(&mut self, link: Link, heard: Heard) {
+        self.closed.extend(self.open.remove(&link).map(|link| link.socket));
+        self.heard.push_back((link, heard));
+    }
+
+    /// What was done since this was asked last.
+    pub(super) fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+
+    /// The next of what was heard.
+    pub(super) fn next_heard(&mut self) -> Option<(Link, Heard)> {
+        let next = self.heard.pop_front();
+        if next.is_none() {
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+        }
+        next
+    }
+
+    /// The bytes of a message heard.
+    pub(super) fn message(&self, at: &Range<usize>) -> &[u8] {
+        &self.bytes[at.clone()]
+    }
+
+    /// Takes what others have left in the mailbox, before what comes next. The caller has the core's lock.
+    pub(super) fn take_mail(&mut self) {
+        self.orders.append(&mut self.mail.actions());
+    }
+
+    /// What the core has decided about links of this worker, of datagrams all of them, to be [carried out](Self::carry_out).
+    pub(super) fn order(&mut self, action: Action) {
+        self.orders.push(action);
+    }
+
+    /// Does what the core has decided. `goes_on` says whether another turn follows at once; returns whether one must.
+    pub(super) fn carry_out(&mut self, goes_on: bool) -> bool {
+        let mut orders = std::mem::take(&mut self.orders);
+        for action in orders.drain(..) {
+            match action {
+                Action::Open { link, to, from, .. } => match DatagramLink::open(to, from, &mut self.ports) {
+                    Ok(socket) => self.take_in(link, socket),
+                    Err(error) => {
+                        self.tally.refused += 1;
+                        self.heard.push_back((link, Heard::Refused(error.kind())));
+                    }
+                },
+                Action::Send { link, message } => self.outbox.push((link, message)),
+                Action::Close { link } => {
+                    self.closed.extend(self.open.remove(&link).map(|link| link.socket));
+                }
+            }
+        }
+        self.orders = orders;
+        self.empty_outbox();
+        let Self { open, again, .. } = self;
+        again.retain(|link| open.contains_key(link));
+        let goes_on = goes_on || !self.again.is_empty() || !self.heard.is_empty();
+        if !goes_on {
+            self.wait_for_fresh();
+        }
+        goes_on || !self.heard.is_empty()
+    }
+
+    fn take_in(&mut self, link: Link, socket: DatagramLink) {
+        self.tally.opened += 1;
+        self.open.insert(link, WorkerLink { socket, waited_for: false });
+        match self.promptness.expects_reply() {
+            true => self.fresh.push_back(link),
+            false => self.wait_for(link),
+        }
+    }
+
+    fn empty_outbox(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        for (link, message) in outbox.drain(..) {
+            // A link that has ended in the meantime has been reported already.
+            let Some(WorkerLink { socket, .. }) = self.open.get_mut(&link) else { continue };
+            self.tally.sent += 1;
+            if let Err(error) = socket.send(&message) {
+                self.over(link, Heard::Ended(error.kind()));
+            }
+        }
+        self.outbox = outbox;
+    }
+
+    /// Nobody comes back to look at fresh links before there is something to wake for.
+    fn wait_for_fresh(&mut self) {
+        while let Some(link) = self.fresh.pop_front() {
+            self.wait_for(link);
+        }
+    }
+
+    /// Gives away all links, which somebody else waits for from here on. Whatever is ready is reported again there.
+    pub(super) fn give_away(&mut self) -> Vec<(Link, DatagramLink)> {
+        self.again.clear();
+        self.fresh.clear();
+        let mut given = Vec::new();
+        for (link, WorkerLink { mut socket, waited_for }) in self.open.drain() {
+            let moved = if waited_for { socket.deregister(self.poll.registry()) } else { Ok(()) };
+            match moved {
+                Ok(()) => given.push((link, socket)),
+                Err(error) => self.heard.push_back((link, Heard::Ended(error.kind()))),
+            }
+        }
+        given
+    }
+
+    /// Forgets all there is, since the core is gone.
+    pub(super) fn forget(&mut self) {
+        for links in [&mut self.again, &mut self.fresh] {
+            links.clear();
+        }
+        self.open.clear();
+        self.heard.clear();
+        self.orders.clear();
+        self.mail.actions().clear();
+    }
+
+    /// Lets go of links that are closed.
+    pub(super) fn tidy(&mut self) {
+        self.closed.clear();
+    }
+}
+
+impl AsRawFd for WorkerLinks {
+    /// What can be read from when a link has something, or there is mail.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, UdpSocket};
+
+    use exchange::Transport;
+
+    use super::*;
+
+    fn other() -> (UdpSocket, SocketAddr) {
+        let other = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        other.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+        let address = other.local_addr().expect("it has one");
+        (other, address)
+    }
+
+    fn ask(links: &mut WorkerLinks, link: u64, to: SocketAddr) {
+        let link = Link(link);
+        links.order(Action::Open { link, transport: Transport::Udp, to, from: None });
+        links.order(Action::Send { link, message: link.0.to_be_bytes().to_vec() });
+    }
+
+    /// Hears until there is something, and returns all of it.
+    fn heard(links: &mut WorkerLinks) -> Vec<(u64, Result<Vec<u8>, io::ErrorKind>)> {
+        let mut all = Vec::new();
+        while all.is_empty() {
+            links.hear();
+            while let Some((link, heard)) = links.next_heard() {
+                all.push(match heard {
+                    Heard::Message(at) => (link.0, Ok(links.message(&at).to_vec())),
+                    Heard::Ended(error) | Heard::Refused(error) => (link.0, Err(error)),
+                });
+            }
+            links.carry_out(false);
+        }
+        all
+    }
+
+    #[test]
+    fn nothing_is_sent_on_a_link_that_is_closed_in_the_same_turn() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        ask(&mut links, 1, to);
+        links.order(Action::Close { link: Link(1) });
+        ask(&mut links, 2, to);
+        assert!(!links.carry_out(false));
+        let mut message = [0; 8];
+        other.recv(&mut message).expect("the second one's");
+        assert_eq!((message, links.open.len(), links.closed.len()), (2u64.to_be_bytes(), 1, 1));
+        assert_eq!(links.take_tally().sent, 1);
+    }
+
+    #[test]
+    fn a_link_that_cannot_be_opened_is_heard_of_in_the_next_turn_which_follows_at_once() {
+        let ((_other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        let from = Some([192, 0, 2, 1].into());
+        links.order(Action::Open { link: Link(1), transport: Transport::Udp, to, from });
+        assert!(links.carry_out(false));
+        assert!(matches!(
+            links.next_heard(),
+            Some((Link(1), Heard::Refused(io::ErrorKind::AddrNotAvailable)))
+        ));
+        assert_eq!((links.take_tally().refused, links.is_open()), (1, false));
+    }
+
+    #[test]
+    fn a_flood_on_one_link_leaves_the_others_their_turn() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        (1..=2).for_each(|link| ask(&mut links, link, to));
+        links.carry_out(false);
+        let from: Vec<SocketAddr> = (0..2).map(|_| other.recv_from(&mut [0; 8]).expect("both").1).collect();
+        (0..100).for_each(|_| assert!(other.send_to(b"flood", from[0]).is_ok()));
+        other.send_to(b"reply", from[1]).expect("it is sent");
+        let mut turns = 0;
+        let came = loop {
+            let heard = heard(&mut links);
+            assert!(heard.len() <= 2, "{heard:?}");
+            turns += heard.len();
+            if let Some((_, came)) = heard.into_iter().find(|(link, _)| *link == 2) {
+                break came;
+            }
+        };
+        assert_eq!(came, Ok(b"reply".to_vec()));
+        assert!(turns <= 8, "{turns}");
+    }
+
+    #[test]
+    fn mail_is_carried_out_before_what_the_core_decides_after_it() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        ask(&mut links, 1, to);
+        links.carry_out(false);
+        // Closed elsewhere, and the number is used again here.
+        links.mailbox().leave(Action::Close { link: Link(1) });
+        links.take_mail();
+        ask(&mut links, 1, to);
+        links.carry_out(false);
+        assert_eq!((links.open.len(), links.closed.len()), (1, 1));
+        other.recv(&mut [0; 8]).expect("the first one's");
+        let (_, from) = other.recv_from(&mut [0; 8]).expect("the second one's");
+        other.send_to(b"reply", from).expect("it is sent");
+        assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
+    }
+}
