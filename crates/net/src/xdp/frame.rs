@@ -64,16 +64,26 @@ pub(super) struct Rules {
 /// the folded value written in the same order is right. `bytes` must start at an even place of what is summed.
 #[inline]
 fn sum(bytes: &[u8], start: u64) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let mut total = start;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (mut low, mut high) = (start, 0);
     for word in words {
+        let word = u64::from_ne_bytes(*word);
+        low += word & 0xffff_ffff;
+        high += word >> 32;
+    }
+    let mut total = low + high;
+    let (words, rest) = rest.as_chunks::<4>();
+    if let [word] = words {
         total += u64::from(u32::from_ne_bytes(*word));
     }
-    let mut last = [0; 4];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
+    let (words, rest) = rest.as_chunks::<2>();
+    if let [word] = words {
+        total += u64::from(u16::from_ne_bytes(*word));
     }
-    total + u64::from(u32::from_ne_bytes(last))
+    if let [last] = rest {
+        total += u64::from(u16::from_ne_bytes([*last, 0]));
+    }
+    total
 }
 
 /// Folds a sum to 16 bits.
@@ -372,6 +382,18 @@ pub(super) mod tests {
         let words = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(fold(sum(&words, 0)).to_ne_bytes(), [0xdd, 0xf2]);
         assert_eq!(reference_sum(&[&words]), 0xddf2);
+    }
+
+    #[test]
+    fn sums_of_any_length_are_those_of_the_reference() {
+        let bytes: Vec<u8> = (0..200u32).map(|i| (i * i * 37 + 255) as u8).collect();
+        for len in 0..=bytes.len() {
+            let summed = u16::from_be_bytes(fold(sum(&bytes[..len], 0)).to_ne_bytes());
+            assert_eq!(summed, reference_sum(&[&bytes[..len]]), "{len}");
+        }
+        // As large as words get, so that each carries.
+        let bytes = [0xff; 1500];
+        assert_eq!(fold(sum(&bytes, 0)), 0xffff);
     }
 
     #[test]
