@@ -61,6 +61,8 @@ pub(crate) enum Workload {
     /// Resolvers: a hundred cached names in a signed zone, validated, asked with DO.
     #[value(name = "validated-100")]
     Validated100,
+    /// Resolvers: the same hundred from kxdpgun over veth, saturated: sockets and AF_XDP.
+    ValidatedVeth,
     /// Resolvers: many of them, some asked for far more often than others.
     #[value(name = "validated-200k")]
     Validated200k,
@@ -103,7 +105,7 @@ pub(crate) struct Sizes {
     pub(crate) taken: u64,
 }
 
-/// Names of `cached-100`, `cached-veth` and `validated-100`.
+/// Names of `cached-100`, `cached-veth`, `validated-100` and `validated-veth`.
 const FEW: u64 = 100;
 
 /// Malicious queries a second of `attacks`.
@@ -442,7 +444,9 @@ impl Workload {
             | Workload::Misses
             | Workload::Flood
             | Workload::Overload => Base::Forwarding(self),
-            Workload::Validated100 | Workload::Validated200k => Base::Validating(self),
+            Workload::Validated100 | Workload::ValidatedVeth | Workload::Validated200k => {
+                Base::Validating(self)
+            }
             Workload::Cold | Workload::Attacks => Base::Internet(self),
         }
     }
@@ -450,9 +454,11 @@ impl Workload {
     /// Names that resolvers know before they are measured; `None` where all are new.
     pub(crate) fn known(self, sizes: &Sizes) -> Option<u64> {
         match self {
-            Workload::Cached100 | Workload::CachedVeth | Workload::Validated100 | Workload::Overload => {
-                Some(FEW)
-            }
+            Workload::Cached100
+            | Workload::CachedVeth
+            | Workload::Validated100
+            | Workload::ValidatedVeth
+            | Workload::Overload => Some(FEW),
             Workload::Cached200k | Workload::Validated200k => Some(sizes.cached),
             Workload::Flood => Some(sizes.client),
             _ => None,
@@ -467,12 +473,12 @@ impl Workload {
 
     /// Whether it is asked over veth, and servers that have an AF_XDP front are measured behind that as well.
     pub(crate) fn is_over_veth(self) -> bool {
-        matches!(self, Workload::Veth | Workload::CachedVeth)
+        matches!(self, Workload::Veth | Workload::CachedVeth | Workload::ValidatedVeth)
     }
 
     /// Whether its answers are validated, and have signatures.
     pub(crate) fn is_validated(self) -> bool {
-        matches!(self, Workload::Validated100 | Workload::Validated200k)
+        matches!(self, Workload::Validated100 | Workload::ValidatedVeth | Workload::Validated200k)
     }
 
     /// Whether it has enough names to tell how many bytes each takes.
@@ -514,6 +520,9 @@ impl Workload {
             Workload::CachedVeth => format!("resolvers, {FEW} cached names, kxdpgun over veth"),
             Workload::Cached200k => format!("resolvers, {} cached names, Zipf", sizes.cached),
             Workload::Validated100 => format!("resolvers, {FEW} names with DO, all cached and validated"),
+            Workload::ValidatedVeth => {
+                format!("resolvers, {FEW} names with DO, cached and validated, kxdpgun over veth")
+            }
             Workload::Validated200k => {
                 format!("resolvers, {} names with DO, cached and validated, Zipf", sizes.cached)
             }
@@ -563,7 +572,7 @@ impl Workload {
                 let ways = [(false, 1), (false, 64), (true, 1), (true, 64)];
                 ways.map(|(tcp, clients)| Cell::Update { tcp, clients }).to_vec()
             }
-            Workload::Veth | Workload::CachedVeth => {
+            Workload::Veth | Workload::CachedVeth | Workload::ValidatedVeth => {
                 vec![Cell::Veth { xdp: false }, Cell::Veth { xdp: true }]
             }
             Workload::Cached100 | Workload::Validated100 => {
@@ -638,9 +647,11 @@ impl Workload {
             Workload::Zones100k => Mix::Many { count: sizes.zones.1 },
             Workload::Secondaries => Mix::Many { count: sizes.taken },
             Workload::SignedNsec | Workload::SignedNsec3 => Mix::Signed { count: sizes.signed },
-            Workload::Cached100 | Workload::CachedVeth | Workload::Validated100 | Workload::Overload => {
-                Mix::Even { count: FEW, known: self.which() }
-            }
+            Workload::Cached100
+            | Workload::CachedVeth
+            | Workload::Validated100
+            | Workload::ValidatedVeth
+            | Workload::Overload => Mix::Even { count: FEW, known: self.which() },
             Workload::Cached200k | Workload::Validated200k => {
                 Mix::Popular(Zipf::new(sizes.cached), self.which())
             }
