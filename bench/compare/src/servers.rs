@@ -757,13 +757,8 @@ mod tests {
         assert!(!image_is_kept(&state.path().join("missing")));
     }
 
-    #[test]
-    fn every_configuration_names_every_zone_and_the_port() {
-        let zone =
-            |name: &str| Zone { name: name.to_string(), file: PathBuf::from(format!("/z/{name}.zone")) };
-        let zones =
-            ZoneSet { key: String::new(), zones: vec![zone("a"), zone("b")], records: 2, denial: None };
-        let settings = Settings {
+    fn settings(role: Role) -> Settings {
+        Settings {
             address: "127.0.0.1:5399".parse().unwrap(),
             cpu: 0,
             xdp: false,
@@ -771,9 +766,28 @@ mod tests {
             keeps: false,
             response_size: 0,
             state: None,
-            role: Role::Answers,
+            role,
             anchor: None,
-        };
+        }
+    }
+
+    #[test]
+    fn behind_af_xdp_the_configuration_names_the_interface() {
+        let zones = ZoneSet { key: String::new(), zones: Vec::new(), records: 0, denial: None };
+        for xdp in [false, true] {
+            let settings = Settings { xdp, ..settings(Role::Answers) };
+            let texts = [nomen, knot].map(|write| write(&settings, &zones));
+            assert!(texts.iter().all(|text| text.contains(namespaces::SERVER_INTERFACE) == xdp), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn every_configuration_names_every_zone_and_the_port() {
+        let zone =
+            |name: &str| Zone { name: name.to_string(), file: PathBuf::from(format!("/z/{name}.zone")) };
+        let zones =
+            ZoneSet { key: String::new(), zones: vec![zone("a"), zone("b")], records: 2, denial: None };
+        let settings = settings(Role::Answers);
         for text in [
             nomen(&settings, &zones),
             nsd(&settings, &zones),
@@ -793,17 +807,7 @@ mod tests {
         let zone = Zone { name: "a".to_string(), file: PathBuf::from("/z/a.zone") };
         let zones = ZoneSet { key: String::new(), zones: vec![zone], records: 2, denial: None };
         let texts = |role: Role| {
-            let settings = Settings {
-                address: "127.0.0.1:5399".parse().unwrap(),
-                cpu: 0,
-                xdp: false,
-                folder: PathBuf::from("/f"),
-                keeps: false,
-                response_size: 0,
-                state: None,
-                role,
-                anchor: None,
-            };
+            let settings = settings(role);
             [nomen, nsd, knot, bind, pdns].map(|write| write(&settings, &zones))
         };
         let transfer = [
