@@ -157,10 +157,11 @@ impl WorkerLinks {
         !self.open.is_empty()
     }
 
-    /// Takes what links have, a message of each: of those that have something, as far as there is room beside what the core has not been
-    /// told of before, and of all that were opened in the last turn.
+    /// Takes what links have, a message of each: of so many that have something, and of all that were opened in the last turn. Nothing is
+    /// taken before the core has been told of what was: a worker that another one keeps out comes back soon, and would look in vain at
+    /// links that are about to be closed.
     pub(super) fn hear(&mut self) {
-        if self.open.is_empty() {
+        if self.open.is_empty() || !self.heard.is_empty() {
             return;
         }
         // An error leaves no events; whatever is ready is found ready again.
@@ -173,7 +174,7 @@ impl WorkerLinks {
             }
         }
         // Those that have something now may have more: they are looked at again in the next turn, unless they are closed.
-        let ready = self.again.len().min(HEARD.saturating_sub(self.heard.len()));
+        let ready = self.again.len().min(HEARD);
         for _ in 0..self.fresh.len() {
             let Some(link) = self.fresh.pop_front() else { break };
             if self.open.contains_key(&link) {
@@ -333,11 +334,11 @@ impl WorkerLinks {
 
     /// Forgets all there is, since the core is gone.
     pub(super) fn forget(&mut self) {
-        for links in [&mut self.again, &mut self.fresh] {
-            links.clear();
-        }
         self.open.clear();
+        self.again.clear();
+        self.fresh.clear();
         self.heard.clear();
+        self.bytes.clear();
         self.orders.clear();
         self.mail.actions().clear();
     }
@@ -416,6 +417,22 @@ mod tests {
             Some((Link(1), Heard::Refused(io::ErrorKind::AddrNotAvailable)))
         ));
         assert_eq!((links.take_tally().refused, links.is_open()), (1, false));
+    }
+
+    #[test]
+    fn a_worker_that_was_kept_out_looked_again_at_links_whose_replies_it_had() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        ask(&mut links, 1, to);
+        links.carry_out(true);
+        let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
+        (0..2).for_each(|_| assert!(other.send_to(b"reply", from).is_ok()));
+        while links.heard.is_empty() {
+            links.hear();
+        }
+        links.hear();
+        assert_eq!((links.heard.len(), links.again.len()), (1, 1));
+        assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
+        assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
     }
 
     #[test]
