@@ -32,21 +32,25 @@ impl Output {
     /// Adds a message behind its two bytes of length. The caller has checked that it is not too long.
     pub(crate) fn push(&mut self, message: &[u8]) {
         debug_assert!(message.len() <= usize::from(u16::MAX));
-        self.buffer.truncate(self.end);
-        self.buffer.extend_from_slice(&(message.len() as u16).to_be_bytes());
-        self.buffer.extend_from_slice(message);
-        self.end = self.buffer.len();
+        self.write_up_to(message.len(), |room| {
+            room.copy_from_slice(message);
+            Some(message.len() as u16)
+        });
     }
 
     /// Has `write` write a message where it is sent from, into room for the longest there is. It returns how long the message
     /// is, `None` if there is none.
     pub(crate) fn write(&mut self, write: impl FnOnce(&mut [u8]) -> Option<u16>) {
+        self.write_up_to(usize::from(u16::MAX), write);
+    }
+
+    fn write_up_to(&mut self, most: usize, write: impl FnOnce(&mut [u8]) -> Option<u16>) {
         let from = self.end + FRAME;
-        let most = from + usize::from(u16::MAX);
-        if self.buffer.len() < most {
-            self.buffer.resize(most, 0);
+        // Room that was there once needs no filling again.
+        if self.buffer.len() < from + most {
+            self.buffer.resize(from + most, 0);
         }
-        if let Some(len) = write(&mut self.buffer[from..most]) {
+        if let Some(len) = write(&mut self.buffer[from..from + most]) {
             self.buffer[self.end..from].copy_from_slice(&len.to_be_bytes());
             self.end = from + usize::from(len);
         }
@@ -124,7 +128,9 @@ mod tests {
             room.fill(7);
             None
         });
+        let room = output.buffer.len();
         output.push(b"f");
+        assert_eq!(output.buffer.len(), room, "it would have to be filled again for the next one");
         assert_eq!(output.buffer[..output.end], *b"\0\x03abc\0\x02de\0\x01f");
     }
 
