@@ -188,15 +188,15 @@ impl Judge<'_> {
     }
 
     fn veth(&mut self) {
-        let (pick, sockets, xdp): (Pick, _, _) = (|f| f.qps, SOCKETS, XDP);
-        let own = self.own("veth", sockets, pick);
-        let reflector = self.series("veth", sockets, "reflector", pick);
-        self.combined("rate to the reflector's", ("veth", sockets), (own, reflector), RATIO, at_least(0.95));
-        self.best_peer_of("rate", ("veth", sockets), pick, f64::max, at_least(1.25));
-        let (own, knot) = (self.own("veth", xdp, pick), self.series("veth", xdp, "Knot", pick));
-        self.combined("rate to Knot's AF_XDP", ("veth", xdp), (own, knot), RATIO, at_least(1.3));
-        let (own, plain) = (self.own("veth", xdp, pick), self.own("veth", sockets, pick));
-        self.combined("rate to its own sockets'", ("veth", xdp), (own, plain), RATIO, at_least(1.6));
+        let pick: Pick = |f| f.qps;
+        let own = self.own("veth", SOCKETS, pick);
+        let reflector = self.series("veth", SOCKETS, "reflector", pick);
+        self.combined("rate to the reflector's", ("veth", SOCKETS), (own, reflector), RATIO, at_least(0.95));
+        self.best_peer_of("rate", ("veth", SOCKETS), pick, f64::max, at_least(1.25));
+        let (own, knot) = (self.own("veth", XDP, pick), self.series("veth", XDP, "Knot", pick));
+        self.combined("rate to Knot's AF_XDP", ("veth", XDP), (own, knot), RATIO, at_least(1.3));
+        let (own, plain) = (self.own("veth", XDP, pick), self.own("veth", SOCKETS, pick));
+        self.combined("rate to its own sockets'", ("veth", XDP), (own, plain), RATIO, at_least(1.6));
     }
 
     fn round_trips(&mut self) {
@@ -321,25 +321,24 @@ impl Judge<'_> {
     }
 
     fn answers_over_veth(&mut self, workload: &str, more: f64) {
-        let (sockets, xdp) = (SOCKETS, XDP);
         let cpu: Pick = |f| f.cpu_us;
-        for load in [sockets, xdp] {
+        for load in [SOCKETS, XDP] {
             for (what, pick, better, wanted) in [
                 ("rate", (|f| f.qps) as Pick, f64::max as fn(f64, f64) -> f64, (Relation::Above, 1.0, "×")),
                 ("CPU", cpu, f64::min, at_most(0.55, "×")),
             ] {
-                let mut peers = self.peers(workload, sockets, pick);
-                if load == xdp {
-                    peers.extend(self.peers(workload, xdp, pick));
+                let mut peers = self.peers(workload, SOCKETS, pick);
+                if load == XDP {
+                    peers.extend(self.peers(workload, XDP, pick));
                 }
                 let peer = best(peers, better);
                 let both = (self.own(workload, load, pick), peer);
                 self.combined(&format!("{what} to the best peer's"), (workload, load), both, RATIO, wanted);
             }
         }
-        let own = self.own(workload, sockets, |f| f.user_us);
-        self.plain("user CPU per query", (workload, sockets), Relation::AtMost, 0.35 + more, "µs", own);
-        self.reflector("CPU above the reflector", (workload, xdp), cpu, 0.5 + more);
+        let own = self.own(workload, SOCKETS, |f| f.user_us);
+        self.plain("user CPU per query", (workload, SOCKETS), Relation::AtMost, 0.35 + more, "µs", own);
+        self.reflector("CPU above the reflector", (workload, XDP), cpu, 0.5 + more);
     }
 
     /// Names that a forwarder has to ask for.
@@ -768,20 +767,19 @@ mod tests {
 
     #[test]
     fn behind_af_xdp_the_best_peer_is_one_with_it_or_without() {
-        let (sockets, xdp) = (SOCKETS, XDP);
         let rows = vec![
-            row("cached-veth", sockets, "nomen", cpu(&[3.0])),
-            row("cached-veth", sockets, "Unbound", cpu(&[4.0])),
-            row("cached-veth", sockets, "dnsdist", cpu(&[5.0])),
-            row("cached-veth", xdp, "nomen", cpu(&[2.0])),
-            row("cached-veth", xdp, "kresd", cpu(&[3.2])),
-            row("cached-veth", xdp, "reflector", cpu(&[1.4])),
+            row("cached-veth", SOCKETS, "nomen", cpu(&[3.0])),
+            row("cached-veth", SOCKETS, "Unbound", cpu(&[4.0])),
+            row("cached-veth", SOCKETS, "dnsdist", cpu(&[5.0])),
+            row("cached-veth", XDP, "nomen", cpu(&[2.0])),
+            row("cached-veth", XDP, "kresd", cpu(&[3.2])),
+            row("cached-veth", XDP, "reflector", cpu(&[1.4])),
         ];
         let goals = evaluate(&Results { rows, ..Results::default() });
         let at = |goal: &str, load: &str| found(&goals, goal, &format!("cached-veth, {load}")).measured;
-        assert_eq!(at("CPU to the best peer's", sockets), Some(0.75));
-        assert_eq!(at("CPU to the best peer's", xdp), Some(2.0 / 3.2));
-        let above = at("CPU above the reflector", xdp).expect("measured");
+        assert_eq!(at("CPU to the best peer's", SOCKETS), Some(0.75));
+        assert_eq!(at("CPU to the best peer's", XDP), Some(2.0 / 3.2));
+        let above = at("CPU above the reflector", XDP).expect("measured");
         assert!((above - 0.6).abs() < 1e-9, "{above}");
     }
 
@@ -985,18 +983,17 @@ mod tests {
     #[test]
     fn rates_want_more_and_queries_per_cpu_second_want_less_cpu() {
         let rate = |qps: f64| vec![Figures { qps: Some(qps), ..Figures::default() }];
-        let sockets = SOCKETS;
         let pipelined = "TCP pipelined, 20 clients";
         let rows = vec![
-            row("veth", sockets, "nomen", rate(100.0)),
-            row("veth", sockets, "reflector", rate(102.0)),
-            row("veth", sockets, "NSD", rate(90.0)),
-            row("veth", sockets, "Knot", rate(60.0)),
+            row("veth", SOCKETS, "nomen", rate(100.0)),
+            row("veth", SOCKETS, "reflector", rate(102.0)),
+            row("veth", SOCKETS, "NSD", rate(90.0)),
+            row("veth", SOCKETS, "Knot", rate(60.0)),
             row("tcp", pipelined, "nomen", cpu(&[4.0])),
             row("tcp", pipelined, "NSD", cpu(&[5.0])),
         ];
         let goals = evaluate(&Results { rows, ..Results::default() });
-        let place = format!("veth, {sockets}");
+        let place = format!("veth, {SOCKETS}");
         assert_eq!(found(&goals, "rate to the reflector's", &place).verdict, Verdict::Met);
         let peer = found(&goals, "rate to the best peer's", &place);
         assert_eq!(peer.verdict, Verdict::Missed);
