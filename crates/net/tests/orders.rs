@@ -107,7 +107,7 @@ mod links {
             false
         }
 
-        pub(crate) fn hear(&mut self) {}
+        pub(crate) fn hear(&mut self, _most: usize) {}
 
         pub(crate) fn carry_out(&mut self, goes_on: bool) -> bool {
             goes_on

@@ -21,7 +21,7 @@ use super::socket::{BUFFER, DatagramLink};
 /// The token of the mailbox; links have the others.
 const MAIL: Token = Token(usize::MAX);
 /// The most links that are heard in a turn, beside those opened in the last one.
-const HEARD: usize = 32;
+pub(super) const HEARD: usize = 32;
 /// Memory for what was heard that is kept.
 const KEPT: usize = 64 * 1024;
 
@@ -79,6 +79,8 @@ struct WorkerLink {
     socket: DatagramLink,
     /// Whether the system reports when it has something. One whose reply may be there before anybody has to wait is not at first.
     waited_for: bool,
+    /// It is among those that have something.
+    queued: bool,
 }
 
 /// What a worker has done since it said so last.
@@ -157,24 +159,22 @@ impl WorkerLinks {
         !self.open.is_empty()
     }
 
-    /// Takes what links have, a message of each: of so many that have something, and of all that were opened in the last turn. Nothing is
-    /// taken before the core has been told of what was: a worker that another one keeps out comes back soon, and would look in vain at
-    /// links that are about to be closed.
-    pub(super) fn hear(&mut self) {
+    /// Takes what links have, a message of each: of `most` that have something, but of no more than [`HEARD`], and of all that were
+    /// opened in the last turn. Nothing is taken before the core has been told of what was: a worker that another one keeps out comes
+    /// back soon, and would look in vain at links that are about to be closed.
+    pub(super) fn hear(&mut self, most: usize) {
         if self.open.is_empty() || !self.heard.is_empty() {
             return;
         }
-        // An error leaves no events; whatever is ready is found ready again.
+        // Asked however many are left from before: others would never get their turn while these are flooded. An error leaves no
+        // events; whatever is ready is found ready again.
         if self.poll.poll(&mut self.events, Some(Duration::ZERO)).is_ok() {
             for event in self.events.iter().filter(|event| event.token() != MAIL) {
-                let link = Link(event.token().0 as u64);
-                if !self.again.contains(&link) {
-                    self.again.push_back(link);
-                }
+                queue(Link(event.token().0 as u64), &mut self.open, &mut self.again);
             }
         }
         // Those that have something now may have more: they are looked at again in the next turn, unless they are closed.
-        let ready = self.again.len().min(HEARD);
+        let ready = self.again.len().min(most.min(HEARD));
         for _ in 0..self.fresh.len() {
             let Some(link) = self.fresh.pop_front() else { break };
             if self.open.contains_key(&link) {
@@ -184,7 +184,10 @@ impl WorkerLinks {
         }
         for _ in 0..ready {
             let Some(link) = self.again.pop_front() else { break };
-            self.read(link);
+            if let Some(WorkerLink { queued, .. }) = self.open.get_mut(&link) {
+                *queued = false;
+                self.read(link);
+            }
         }
     }
 
@@ -196,14 +199,14 @@ impl WorkerLinks {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(&self.buffer[..len]);
                 self.heard.push_back((link, Heard::Message(start..start + len)));
-                self.again.push_back(link);
+                queue(link, &mut self.open, &mut self.again);
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => {
                     self.wait_for(link);
                     return false;
                 }
-                io::ErrorKind::Interrupted => self.again.push_back(link),
+                io::ErrorKind::Interrupted => queue(link, &mut self.open, &mut self.again),
                 kind => self.over(link, Heard::Ended(kind)),
             },
         }
@@ -212,7 +215,7 @@ impl WorkerLinks {
 
     /// Has the system report when a link has something, if it does not yet.
     fn wait_for(&mut self, link: Link) {
-        let Some(WorkerLink { socket, waited_for }) = self.open.get_mut(&link) else { return };
+        let Some(WorkerLink { socket, waited_for, .. }) = self.open.get_mut(&link) else { return };
         if *waited_for {
             return;
         }
@@ -280,7 +283,10 @@ impl WorkerLinks {
         self.orders = orders;
         self.empty_outbox();
         let Self { open, again, .. } = self;
-        again.retain(|link| open.contains_key(link));
+        // That none of them is open any more matters only if there is nothing else to do.
+        if again.len() <= 2 * HEARD {
+            again.retain(|link| open.contains_key(link));
+        }
         let goes_on = goes_on || !self.again.is_empty() || !self.heard.is_empty();
         if !goes_on {
             self.wait_for_fresh();
@@ -290,7 +296,7 @@ impl WorkerLinks {
 
     fn take_in(&mut self, link: Link, socket: DatagramLink) {
         self.tally.opened += 1;
-        self.open.insert(link, WorkerLink { socket, waited_for: false });
+        self.open.insert(link, WorkerLink { socket, waited_for: false, queued: false });
         match self.promptness.expects_reply() {
             true => self.fresh.push_back(link),
             false => self.wait_for(link),
@@ -322,7 +328,7 @@ impl WorkerLinks {
         self.again.clear();
         self.fresh.clear();
         let mut given = Vec::new();
-        for (link, WorkerLink { mut socket, waited_for }) in self.open.drain() {
+        for (link, WorkerLink { mut socket, waited_for, .. }) in self.open.drain() {
             let moved = if waited_for { socket.deregister(self.poll.registry()) } else { Ok(()) };
             match moved {
                 Ok(()) => given.push((link, socket)),
@@ -346,6 +352,14 @@ impl WorkerLinks {
     /// Lets go of links that are closed.
     pub(super) fn tidy(&mut self) {
         self.closed.clear();
+    }
+}
+
+/// Puts a link among those that have something, unless it is there.
+fn queue(link: Link, open: &mut NumberMap<Link, WorkerLink>, again: &mut VecDeque<Link>) {
+    if let Some(WorkerLink { queued: queued @ false, .. }) = open.get_mut(&link) {
+        *queued = true;
+        again.push_back(link);
     }
 }
 
@@ -381,7 +395,7 @@ mod tests {
     fn heard(links: &mut WorkerLinks) -> Vec<(u64, Result<Vec<u8>, io::ErrorKind>)> {
         let mut all = Vec::new();
         while all.is_empty() {
-            links.hear();
+            links.hear(HEARD);
             while let Some((link, heard)) = links.next_heard() {
                 all.push(match heard {
                     Heard::Message(at) => (link.0, Ok(links.message(&at).to_vec())),
@@ -427,12 +441,34 @@ mod tests {
         let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
         (0..2).for_each(|_| assert!(other.send_to(b"reply", from).is_ok()));
         while links.heard.is_empty() {
-            links.hear();
+            links.hear(HEARD);
         }
-        links.hear();
+        links.hear(HEARD);
         assert_eq!((links.heard.len(), links.again.len()), (1, 1));
         assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
         assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
+    }
+
+    #[test]
+    fn what_many_links_have_is_heard_a_few_at_a_time_and_none_is_passed_over() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        (1..=20).for_each(|link| ask(&mut links, link, to));
+        links.carry_out(false);
+        for _ in 0..20 {
+            let (_, from) = other.recv_from(&mut [0; 8]).expect("all are sent");
+            other.send_to(b"reply", from).expect("it is sent");
+        }
+        let mut heard = Vec::new();
+        while heard.len() < 20 {
+            links.hear(4);
+            assert!(links.heard.len() <= 4, "{} at a time", links.heard.len());
+            while let Some((link, _)) = links.next_heard() {
+                heard.push(link.0);
+            }
+            links.carry_out(true);
+        }
+        heard.sort_unstable();
+        assert_eq!(heard, Vec::from_iter(1..=20));
     }
 
     #[test]
@@ -454,6 +490,27 @@ mod tests {
         };
         assert_eq!(came, Ok(b"reply".to_vec()));
         assert!(turns <= 8, "{turns}");
+    }
+
+    #[test]
+    fn floods_on_many_links_kept_others_from_ever_being_heard() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        (1..=9).for_each(|link| ask(&mut links, link, to));
+        links.carry_out(false);
+        let from: Vec<SocketAddr> = (0..9).map(|_| other.recv_from(&mut [0; 8]).expect("all").1).collect();
+        for from in &from[..8] {
+            (0..50).for_each(|_| assert!(other.send_to(b"flood", from).is_ok()));
+        }
+        // All of the flood is there before the reply.
+        links.hear(2);
+        other.send_to(b"reply", from[8]).expect("it is sent");
+        let mut turns = 0;
+        while !std::iter::from_fn(|| links.next_heard()).any(|(link, _)| link == Link(9)) {
+            links.carry_out(true);
+            links.hear(2);
+            turns += 1;
+            assert!(turns < 20, "it waits behind {turns} turns");
+        }
     }
 
     #[test]
