@@ -68,6 +68,13 @@ impl Cache {
         self.shards.iter().map(Shard::bytes).sum()
     }
 
+    /// Has the system give the cache's memory now, all but that of what remembers dropped entries, a hundredth. Else it is given as the
+    /// cache fills, and whoever keeps an answer waits until a page is cleared, which takes long if it is a huge one. Others may use
+    /// the cache meanwhile.
+    pub fn preallocate(&self) {
+        self.shards.iter().for_each(Shard::touch);
+    }
+
     /// What is in it and what has happened so far.
     pub fn stats(&self) -> Stats {
         self.shards.iter().map(Shard::stats).fold(Stats::default(), Stats::plus)

@@ -120,6 +120,11 @@ impl Index {
         self.lines.bytes()
     }
 
+    /// Has the system give its memory.
+    pub(crate) fn touch(&self) {
+        self.lines.touch();
+    }
+
     /// Slots in all.
     pub(crate) fn slots(&self) -> usize {
         self.pairs * PAIR_SLOTS

@@ -99,6 +99,11 @@ impl Log {
         self.lines.bytes()
     }
 
+    /// Has the system give the log's memory.
+    pub(crate) fn touch(&self) {
+        self.lines.touch();
+    }
+
     #[inline]
     fn line(&self, at: Position) -> usize {
         (at.0 & self.line_mask) as usize

@@ -101,6 +101,13 @@ impl Shard {
         size_of::<Shard>() + self.index.bytes() + self.small.bytes() + self.main.bytes() + ghost
     }
 
+    /// Has the system give the memory of index and logs. Takes no lock.
+    pub(crate) fn touch(&self) {
+        self.index.touch();
+        self.small.touch();
+        self.main.touch();
+    }
+
     /// What has happened so far.
     pub(crate) fn stats(&self) -> Stats {
         self.writers().stats

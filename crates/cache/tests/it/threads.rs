@@ -67,6 +67,12 @@ fn no_copy_is_a_mixture() {
                 hits.fetch_add(found, Ordering::Relaxed);
             });
         }
+        // Memory is taken meanwhile, which changes nothing in it.
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                cache.preallocate();
+            }
+        });
         let writers: Vec<_> = (0..2u64)
             .map(|writer| {
                 let cache = &cache;

@@ -33,6 +33,7 @@ use crate::dnstap::{Dnstap, Tapped};
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::interfaces::Interfaces;
+use crate::spare::{Share, spare};
 use crate::sync::lock;
 use crate::words::reason;
 use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
@@ -45,6 +46,8 @@ use store::CacheFile;
 pub struct Plan {
     /// The cache.
     pub cache: cache::Config,
+    /// Whether it takes its memory at the start.
+    pub preallocate: bool,
     /// Who may ask, and what is answered how.
     pub policy: PolicyConfig,
     /// Who is asked.
@@ -152,10 +155,13 @@ impl Recursive {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
         let (queue, file, validators) = (plan.queue, plan.file.clone(), plan.validators.max(1));
-        let anchor_files = state.map(AnchorFiles::new);
+        let (anchor_files, preallocates) = (state.map(AnchorFiles::new), plan.preallocate);
         copy_root(&mut plan.forward, &local_root);
         let decided = Decided::first(plan, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
+        if preallocates {
+            preallocate(&service).map_err(RecursiveFault::Thread)?;
+        }
         service.report_failures(Box::new(|inquiry, why| {
             debug!(name = %inquiry.name.as_name(), r#type = %inquiry.qtype, "SERVFAIL: {why}");
         }));
@@ -386,6 +392,17 @@ impl Recursive {
     }
 }
 
+/// Has the cache take all its memory, beside whatever else there is to do.
+fn preallocate(service: &Arc<Service>) -> io::Result<()> {
+    let service = Arc::clone(service);
+    let preallocate = move || {
+        let began = Instant::now();
+        spare(Share::Tenth, || service.cache().preallocate());
+        info!(milliseconds = began.elapsed().as_millis() as u64, "the cache has all its memory");
+    };
+    std::thread::Builder::new().name("cache-memory".into()).spawn(preallocate).map(drop)
+}
+
 /// The work of a thread that validates. A panic, which would be a fault of ours, costs those who wait at the time.
 fn validate(validations: &Validations) {
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
@@ -481,6 +498,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
         signals: wanted.signals(),
         queue: wanted.queue(),
         validators: wanted.validators(),
+        preallocate: wanted.cache_preallocate(),
         file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),
     })
 }

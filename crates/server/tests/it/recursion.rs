@@ -293,6 +293,22 @@ fn the_cache_survives_a_restart_and_a_damaged_file_does_no_harm() {
 }
 
 #[test]
+fn a_preallocated_cache_has_its_memory_before_there_is_anything_in_it() {
+    let resident = |keys: &str| {
+        let upstream = upstream("192.0.2.80");
+        let keys = format!("cache-size = \"256MiB\"\n{keys}");
+        let server = forwarder(upstream.address, &keys);
+        if keys.contains("preallocate") {
+            server.wait_for_log("the cache has all its memory", 1);
+        }
+        assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.80\n");
+        server.resident()
+    };
+    let (small, large) = (resident(""), resident("cache-preallocate = true\n"));
+    assert!(large > 250 << 20 && small < 200 << 20, "{small} and {large} bytes");
+}
+
+#[test]
 fn a_cache_file_that_cannot_be_written_is_reported_and_answers_go_on() {
     let upstream = upstream("192.0.2.80");
     let mut server = forwarder(upstream.address, "cache-file = \"no/such/folder/cache\"\n");

@@ -22,6 +22,9 @@ keys! {
     pub struct Caching {
         /// Memory that the cache may take, all in all. It is reserved at the start and taken as answers come.
         restart "cache-size" size: Size<{ 1 << 20 }, { 64 << 30 }> = Size(256 << 20), example "1GiB";
+        /// Whether that memory is taken at the start, in the background, and not as answers come. Else answers wait for the system now and
+        /// then while the cache fills: for milliseconds where memory is given in huge pages, above all on virtual machines.
+        restart "cache-preallocate" preallocate: bool = false, example true;
         /// File that the cache is kept in while nomen does not run; "none": it is not kept. Unset: `cache` in the state
         /// folder, if there is one (`state-dir` of `[server]`). A file that is damaged or too old is not used.
         restart "cache-file" file: Option<CacheFile> = None, example "/var/lib/nomen/cache";
@@ -56,6 +59,11 @@ impl Caching {
             stale_ttl: self.stale_answer_ttl.0,
             ..defaults
         }
+    }
+
+    /// Whether the cache takes its memory at the start.
+    pub fn preallocate(&self) -> bool {
+        *self.preallocate
     }
 
     /// The file that the cache is kept in, if it is, where this is the state folder.

@@ -92,6 +92,11 @@ impl<'s> Recursive<'s> {
         self.resolver.caching.config()
     }
 
+    /// Whether the cache takes its memory at the start.
+    pub fn cache_preallocate(&self) -> bool {
+        self.resolver.caching.preallocate()
+    }
+
     /// The file that the cache is kept in while nomen does not run; none if it is not kept.
     pub fn cache_file(&self) -> Option<PathBuf> {
         self.resolver.caching.file(self.settings.server.storage.folder().as_deref())

@@ -58,6 +58,7 @@ const LEAST: &str = "[[resolver.forward]]\nservers = [\"192.0.2.53\"]\n";
 const FULL: &str = r#"
 [resolver]
 cache-size = "64MiB"
+cache-preallocate = true
 cache-file = "cache"
 cache-save-interval = "1m"
 min-ttl = "1s"
@@ -171,6 +172,7 @@ fn every_key_reaches_the_cache() {
     };
     assert_eq!(recursive.cache_config(), wanted);
     assert_eq!(recursive.cache_file().as_deref(), Some(Path::new("/etc/nomen/cache")));
+    assert!(recursive.cache_preallocate());
     assert_eq!(recursive.cache_save_interval(), Duration::from_secs(60));
 }
 
