@@ -18,6 +18,7 @@ mod provider;
 mod queries;
 mod random;
 mod reflector;
+mod relay;
 mod report;
 mod resolvers;
 mod resolving;
@@ -212,12 +213,23 @@ enum Part {
         #[arg(long)]
         xdp: Option<String>,
     },
+    /// Only pass every query on from a port of its own, and its answer back (started by the benchmark itself).
+    #[command(hide = true)]
+    Relay {
+        /// Address and port.
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Where queries are passed on to.
+        #[arg(long)]
+        upstream: SocketAddr,
+    },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.part {
         Some(Part::Reflector { listen, size, xdp }) => reflector::run(*listen, *size, xdp.as_deref()),
+        Some(Part::Relay { listen, upstream }) => relay::run(*listen, *upstream),
         None => compare(&arguments),
     };
     match done {

@@ -15,7 +15,7 @@ use crate::answers::exchange;
 use crate::failure::{Context, Failure, Result};
 use crate::measure;
 use crate::namespaces;
-use crate::resolvers::{self, Anchor, Resolving};
+use crate::resolvers::{self, Anchor, Resolving, Source};
 use crate::sys;
 use crate::zones::{Denial, ZoneSet};
 
@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Kresd,
     /// The floor: see `reflector.rs`.
     Reflector,
+    /// The floor of a miss: see `relay.rs`.
+    Relay,
 }
 
 impl Kind {
@@ -58,6 +60,7 @@ impl Kind {
             Kind::Dnsdist => "dnsdist",
             Kind::Kresd => "kresd",
             Kind::Reflector => "reflector",
+            Kind::Relay => "relay",
         }
     }
 
@@ -94,9 +97,9 @@ impl Kind {
         matches!(self, Kind::Nomen | Kind::Knot | Kind::Bind)
     }
 
-    /// Whether it answers at all.
+    /// Whether it is a server, and not a floor for one.
     pub(crate) fn answers(self) -> bool {
-        self != Kind::Reflector
+        !matches!(self, Kind::Reflector | Kind::Relay)
     }
 }
 
@@ -136,7 +139,7 @@ impl Programs {
             Kind::Recursor => self.recursor.clone(),
             Kind::Dnsdist => self.dnsdist.clone(),
             Kind::Kresd => self.kresd.clone(),
-            Kind::Reflector => std::env::current_exe().unwrap_or_default(),
+            Kind::Reflector | Kind::Relay => std::env::current_exe().unwrap_or_default(),
         }
     }
 
@@ -163,7 +166,7 @@ impl Programs {
             Kind::Nsd => "-v",
             Kind::Bind | Kind::Knot | Kind::Unbound | Kind::Kresd => "-V",
             Kind::Pdns | Kind::Nomen | Kind::Recursor | Kind::Dnsdist => "--version",
-            Kind::Reflector => return None,
+            Kind::Reflector | Kind::Relay => return None,
         };
         let output = Command::new(self.of(kind)).arg(flag).stdin(Stdio::null()).output().ok()?;
         let text = [output.stdout, output.stderr].concat();
@@ -485,6 +488,12 @@ fn configure(kind: Kind, settings: &Settings, zones: &ZoneSet) -> Result<Vec<Str
                 all.extend(words(&["--xdp", namespaces::SERVER_INTERFACE]));
             }
             all
+        }
+        Kind::Relay => {
+            let Role::Resolves(Resolving { source: Source::Upstream(upstream), .. }) = settings.role else {
+                return Err(Failure::new("a relay needs an upstream"));
+            };
+            words(&["relay", "--listen", &settings.address.to_string(), "--upstream", &upstream.to_string()])
         }
         Kind::Unbound | Kind::Recursor | Kind::Dnsdist | Kind::Kresd => {
             return Err(Failure::new(format!("{} has no zones", kind.name())));

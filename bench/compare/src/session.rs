@@ -281,16 +281,18 @@ impl<'a> Scene<'a> {
         // Starting from an image is a start, not a workload with answers of its own, unless it is all that is wanted.
         let own = |workload: &&Workload| **workload != Workload::Restart || stage.workloads.len() == 1;
         let tasks = stage.workloads.iter().filter(own).map(task).collect::<Result<Vec<_>>>()?;
-        let floored = stage.workloads.iter().any(|workload| workload.has_floor());
+        let has_floor = |floor| plan.servers.contains(&floor);
+        let mut floors =
+            stage.workloads.iter().filter_map(|workload| workload.floor()).filter(|floor| has_floor(*floor));
         let serving = |kind: &Kind| {
             let able = || stage.base.needs().is_none_or(|(words, _)| plan.programs.knows(words));
             stage.base.suits(*kind) && (*kind != Kind::Nomen || able())
         };
         let mut kinds: Vec<Kind> = plan.servers.iter().copied().filter(serving).collect();
-        let floor = floored && plan.servers.contains(&Kind::Reflector);
-        let lead = kinds.first().copied().filter(|_| floor);
-        if kinds.is_empty() && floor {
-            kinds.push(Kind::Reflector);
+        let floor = floors.next();
+        let lead = kinds.first().copied().filter(|_| floor.is_some());
+        if kinds.is_empty() {
+            kinds.extend(floor.filter(|floor| *floor == Kind::Reflector));
         }
         let images = stage.restarts() && plan.servers.contains(&Kind::Nomen) && plan.programs.keeps_images();
         let taken = stage.base == Base::Taken && !kinds.is_empty();
@@ -383,7 +385,7 @@ impl<'a> Scene<'a> {
 
     /// Behind the ports of the servers.
     fn upstream_address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.plan.port + Kind::Reflector as u16 + 1).into()
+        ([127, 0, 0, 1], self.plan.port + Kind::Relay as u16 + 1).into()
     }
 
     /// The upstream of resolvers that forward, and behind it the server that has the zone they validate.
@@ -559,16 +561,17 @@ fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut
         {
             start.entry = Some(entry);
         }
-        let wanted = scene.lead == Some(kind) && task.workload.has_floor();
+        let below = task.workload.floor().filter(|floor| scene.plan.servers.contains(floor));
         let size = reply_size(records, task.workload);
-        let start_floor = || scene.start(Kind::Reflector, &scene.settings(Kind::Reflector, apart, size));
-        let floor = wanted.then(start_floor).transpose()?;
+        let start_floor =
+            |floor| scene.start(floor, &scene.settings(floor, apart, size)).map(|it| (floor, it));
+        let floor = below.filter(|_| scene.lead == Some(kind)).map(start_floor).transpose()?;
         for (number, cell) in task.cells.iter().enumerate() {
             if matches!(cell, Cell::Veth { .. }) && !(apart && floods(scene.plan, kind, *cell)) {
                 continue;
             }
             let mut both = vec![(kind, &server)];
-            both.extend(floor.as_ref().map(|floor| (Kind::Reflector, floor)));
+            both.extend(floor.as_ref().map(|(floor, server)| (*floor, server)));
             if (round + number) % 2 == 1 {
                 both.reverse();
             }
@@ -583,6 +586,7 @@ fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut
                         Some(ground) if !kind.answers() && task.workload.is_beside() => {
                             Ground { server, ..ground }.floor(*cell)
                         }
+                        Some(ground) if kind == Kind::Relay => Ground { server, ..ground }.measure(*cell),
                         Some(ground) if kind.answers() && task.workload.is_cached() => {
                             ground.with_hits(plainly)
                         }

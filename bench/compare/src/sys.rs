@@ -91,7 +91,7 @@ pub(crate) fn unacknowledged(stream: &TcpStream) -> io::Result<u64> {
 
 /// Asks for socket buffers of this many bytes, past the system's limit where we may. The kernel's answer is what
 /// it is: smaller buffers are no error.
-pub(crate) fn widen_buffers(socket: &UdpSocket, bytes: usize) {
+pub(crate) fn widen_buffers(socket: &impl AsRawFd, bytes: usize) {
     let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let set = |option: libc::c_int| {
         // SAFETY: the pointer and the size describe `wanted`, which the kernel only reads.
@@ -174,6 +174,13 @@ pub(crate) const BATCH: usize = 64;
 /// Bytes kept per datagram; longer ones are cut off.
 pub(crate) const SLOT: usize = 2048;
 
+/// Where a datagram came from, or goes to.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer {
+    address: libc::sockaddr_storage,
+    length: libc::socklen_t,
+}
+
 /// Memory for a batch of datagrams with their peers' addresses.
 pub(crate) struct Batch {
     buffers: Vec<[u8; SLOT]>,
@@ -196,7 +203,7 @@ impl Batch {
     }
 
     /// Waits for at least one datagram and takes up to `BATCH` that are there; returns how many.
-    pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<usize> {
         let received = self.with_headers(BATCH, SLOT, |headers| {
             // SAFETY: every header points at a live buffer and address of this batch with their true sizes.
             unsafe {
@@ -213,7 +220,7 @@ impl Batch {
     }
 
     /// Sends the first `count` datagrams back to where they came from; returns how many the kernel took.
-    pub(crate) fn send(&mut self, socket: &UdpSocket, count: usize) -> io::Result<usize> {
+    pub(crate) fn send(&mut self, socket: &impl AsRawFd, count: usize) -> io::Result<usize> {
         let count = count.min(BATCH);
         self.with_headers(count, 0, |headers| {
             // SAFETY: every header points at a live buffer and address of this batch; lengths are within them.
@@ -221,6 +228,16 @@ impl Batch {
                 libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), headers.len() as libc::c_uint, 0)
             }
         })
+    }
+
+    /// Where the datagram at `index` came from.
+    pub(crate) fn peer(&self, index: usize) -> Peer {
+        Peer { address: self.peers[index], length: self.peer_lengths[index] }
+    }
+
+    /// Sends the datagram at `index` there.
+    pub(crate) fn set_peer(&mut self, index: usize, to: Peer) {
+        (self.peers[index], self.peer_lengths[index]) = (to.address, to.length);
     }
 
     /// The datagram at `index`: its whole slot and the length in use, which may be changed.

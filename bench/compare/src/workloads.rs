@@ -610,9 +610,9 @@ impl Workload {
         self == Workload::Flood
     }
 
-    /// Whether a reflector is of use here: it speaks UDP only and loads nothing.
-    pub(crate) fn has_floor(self) -> bool {
-        match self {
+    /// What shows here how little it can cost. A reflector speaks UDP only and loads nothing.
+    pub(crate) fn floor(self) -> Option<Kind> {
+        let reflected = match self {
             Workload::Tcp
             | Workload::Load
             | Workload::Restart
@@ -621,8 +621,10 @@ impl Workload {
             | Workload::AxfrIn
             | Workload::Secondaries
             | Workload::Update => false,
+            Workload::Misses => return Some(Kind::Relay),
             _ => self.is_cached() || self.is_beside() || !(self.base().forwards() || self.base().iterates()),
-        }
+        };
+        reflected.then_some(Kind::Reflector)
     }
 
     /// Makes, or finds, the queries for these zones.
@@ -711,7 +713,7 @@ mod tests {
         assert!(!Base::Taken.suits(Kind::Pdns) && !Base::Updated.suits(Kind::Nsd));
         let many = Workload::Secondaries;
         assert!(many.base().suits(Kind::Bind) && !many.base().suits(Kind::Pdns));
-        assert!(!many.base().has_starts() && !many.has_floor());
+        assert!(!many.base().has_starts() && many.floor().is_none());
         assert_eq!(many.cells(&[3])[0], Cell::Secondary(Phase::Start), "before anything can change");
     }
 
@@ -723,13 +725,15 @@ mod tests {
             }
             assert!(!workload.base().suits(Kind::Dnsdist), "{workload:?}");
         }
-        let measured = |workload: Workload| (workload.is_cached(), workload.has_floor(), workload.which());
+        let reflected = |workload: Workload| workload.floor() == Some(Kind::Reflector);
+        let measured = |workload: Workload| (workload.is_cached(), reflected(workload), workload.which());
         assert_eq!(measured(Workload::Validated200k), (true, true, Known::Signed));
         assert_eq!(measured(Workload::Cached200k), (true, true, Known::Plain));
         assert_eq!(measured(Workload::CachedVeth), (true, true, Known::Plain));
         assert_eq!(measured(Workload::Cold), (false, false, Known::Plain));
         assert_eq!(measured(Workload::Flood), (false, true, Known::Plain));
         assert_eq!(measured(Workload::Overload), (false, false, Known::Plain));
+        assert_eq!(Workload::Misses.floor(), Some(Kind::Relay));
         assert_eq!(Workload::Validated100.cells(&[]), Workload::Cached100.cells(&[]));
     }
 
