@@ -201,7 +201,8 @@ impl<D: Desk + ?Sized> Shared<D> {
         }
     }
 
-    /// A worker's turn; `None` if another thread acts. A reply takes about half of what a request does. The lock is held only while the core acts, not for what the system does.
+    /// A worker's turn; `None` if another thread acts. A reply takes about half of what a request does, so twice as many are heard. The
+    /// lock is held only while the core acts, not for what the system does.
     fn turn(&self, worker: &mut WorkerLinks, most: usize) -> Option<Turned> {
         worker.hear(2 * most);
         let act = || Some(self.try_driver()?.turn(worker, most, &self.waiting));

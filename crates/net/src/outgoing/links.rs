@@ -21,7 +21,7 @@ use super::socket::{BUFFER, DatagramLink};
 /// The token of the mailbox; links have the others.
 const MAIL: Token = Token(usize::MAX);
 /// The most links that are heard in a turn, beside those opened in the last one.
-pub(super) const HEARD: usize = 32;
+const HEARD: usize = 32;
 /// Memory for what was heard that is kept.
 const KEPT: usize = 64 * 1024;
 
@@ -174,7 +174,7 @@ impl WorkerLinks {
             }
         }
         // Those that have something now may have more: they are looked at again in the next turn, unless they are closed.
-        let ready = self.again.len().min(most.min(HEARD));
+        let ready = self.again.len();
         for _ in 0..self.fresh.len() {
             let Some(link) = self.fresh.pop_front() else { break };
             if self.open.contains_key(&link) {
@@ -182,11 +182,17 @@ impl WorkerLinks {
                 self.promptness.note(came);
             }
         }
+        let mut left = most.min(HEARD);
         for _ in 0..ready {
+            if left == 0 {
+                break;
+            }
             let Some(link) = self.again.pop_front() else { break };
+            // One that is closed takes nobody's place.
             if let Some(WorkerLink { queued, .. }) = self.open.get_mut(&link) {
                 *queued = false;
                 self.read(link);
+                left -= 1;
             }
         }
     }
