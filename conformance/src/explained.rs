@@ -7,7 +7,7 @@ mod resolving;
 pub(crate) use forwarding::{AGAIN as AGAIN_RULES, RULES as FORWARDING_RULES};
 pub(crate) use resolving::{AGAIN as RESOLVING_AGAIN_RULES, RULES as RESOLVING_RULES};
 
-use crate::answer::{Answer, OptRecord, flag};
+use crate::answer::{Answer, OptRecord, Record, flag};
 use crate::compare::{Case, Difference, Facet, Reply};
 use crate::name::Name;
 use crate::query::{Transport, rtype};
@@ -83,7 +83,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "any-at-dname",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "QTYPE ANY below a DNAME: the synthesised CNAME answers the question (RFC 1034, section 4.3.2, step 3a goes on only \"if QTYPE doesn't match CNAME\", and ANY matches it). NSD and Knot go on.",
+        why: "Policy: QTYPE ANY below a DNAME is answered with the DNAME and the CNAME made from it. RFC 6672, section 3.2 restarts the query at the target whatever its QTYPE, as NSD and Knot do; RFC 8482, section 4.1 lets a responder give some of the RRsets to ANY, and nomen, as BIND, stops there, so that ANY costs no walk through other zones.",
         applies: any_at_dname,
     },
     Rule {
@@ -146,7 +146,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "notify-refused",
         facets: &[Facet::Rcode, Facet::Aa],
         subject: Some(Kind::Nomen),
-        why: "NOTIFY from a stranger, for a zone that is not taken from primaries. RFC 1996, section 3.10: a notification from anyone but a known primary is to be ignored and logged; whether it gets a reply, and with which RCODE and AA, the RFC leaves open. nomen refuses, as NSD does, Knot says NOTAUTH, and BIND takes note of nothing and says NOERROR.",
+        why: "Policy: NOTIFY from a stranger, or for a zone that is not taken from primaries. RFC 1996, section 3.10: a notification from anyone but a known primary is to be ignored and logged. nomen changes nothing and logs it, and sends REFUSED, as NSD does, because a primary repeats a NOTIFY that gets no response (section 3.6); Knot says NOTAUTH, BIND NOERROR or NOTAUTH.",
         applies: notify_refused,
     },
     Rule {
@@ -230,7 +230,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "svcb-additional",
         facets: &[Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "Addresses beside SVCB and HTTPS records. RFC 9460, section 4.1: an authoritative server \"SHOULD\" add the records of the target name; the releases of BIND and NSD compared here do not, Knot for HTTPS and SVCB in part, and where the target is a CNAME they add that (Knot its NSEC3), which nomen does not.",
+        why: "Addresses beside SVCB and HTTPS records. RFC 9460, section 4.1: an authoritative server \"SHOULD\" add the records of the target name. nomen adds the addresses of the target names, and nothing of a target that is a CNAME; servers that add less leave those addresses out, servers that add more send the CNAME at the target, what it leads to, or (Knot) the NSEC3 of the target.",
         applies: svcb_additional,
     },
     Rule {
@@ -246,6 +246,13 @@ pub(crate) const RULES: &[Rule] = &[
         subject: Some(Kind::Nomen),
         why: "No data at a wildcard that is itself an empty non-terminal, in a zone with NSEC. RFC 4035, section 3.1.3.4 asks for a proof \"that there are no RRsets matching <SNAME, STYPE> that could have been used to answer via wildcard expansion\"; at an empty non-terminal that is the NSEC before it. nomen and NSD send it, BIND and Knot leave it out.",
         applies: wildcard_ent,
+    },
+    Rule {
+        id: "wildcard-without-data",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "A name whose source of synthesis, the wildcard at its closest encloser, is an empty non-terminal. RFC 4592, section 2.2.2: such a name exists, so the answer is NODATA. nomen and Knot say so; BIND since 9.20 says NXDOMAIN, and NSD where another zone of the server lies below the name asked for or beside it.",
+        applies: wildcard_without_data,
     },
     Rule {
         id: "wildcard-host",
@@ -327,8 +334,7 @@ fn endless_chain(view: &View<'_>) -> bool {
     view.case.replies.iter().filter_map(|(_, r)| r.answer()).chain(view.case.upstream()).any(|a| {
         let owners: BTreeSet<_> =
             a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).map(|r| r.owner.clone()).collect();
-        let closes =
-            |r: &crate::answer::Record| Name::from_wire(&r.rdata).is_some_and(|(n, _)| owners.contains(&n));
+        let closes = |r: &Record| Name::from_wire(&r.rdata).is_some_and(|(n, _)| owners.contains(&n));
         let all_close =
             !owners.is_empty() && a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).all(closes);
         let grows = a.sections[0]
@@ -353,9 +359,18 @@ fn truncated_chain(view: &View<'_>) -> bool {
     (cut(view.mine) || cut(view.theirs)) && (below_dname || chained.into_iter().any(redirects))
 }
 
+/// The subject's answer is a DNAME above the name and the CNAME made from it, signatures beside them, and the other has these as well
+/// and goes on.
 fn any_at_dname(view: &View<'_>) -> bool {
-    let has = |t| view.mine.sections[0].iter().any(|r| r.rtype == t);
-    view.case.query.qtype == rtype::ANY && has(rtype::DNAME) && has(rtype::CNAME)
+    let name = view.case.query.name.lower();
+    let mine = &view.mine.sections[0];
+    let has = |t| mine.iter().any(|r| r.rtype == t);
+    let stops = mine.iter().all(|r| {
+        let redirects = r.is_or_covers(rtype::DNAME) && name.is_under(&r.owner) && name != r.owner;
+        redirects || r.is_or_covers(rtype::CNAME) && r.owner == name
+    });
+    let goes_on = view.theirs.has(flag::TC) || view.theirs.sections[0].is_superset(mine);
+    view.case.query.qtype == rtype::ANY && has(rtype::DNAME) && has(rtype::CNAME) && stops && goes_on
 }
 
 fn glue_does_not_fit(view: &View<'_>) -> bool {
@@ -402,7 +417,7 @@ fn malformed_formerr(view: &View<'_>) -> bool {
 
 fn additional_ignored(view: &View<'_>) -> bool {
     let Some(request) = view.case.message.and_then(|m| Answer::parse(&m.wire).ok()) else { return false };
-    let foreign = |r: &crate::answer::Record| !matches!(r.rtype, rtype::OPT | rtype::SIG | 250);
+    let foreign = |r: &Record| !matches!(r.rtype, rtype::OPT | rtype::SIG | 250);
     request.sections[2].iter().any(foreign) && view.theirs.rcode == 1 && view.mine.rcode != 1
 }
 
@@ -410,8 +425,14 @@ fn opcode_not_implemented(view: &View<'_>) -> bool {
     view.case.message.is_some() && view.mine.opcode != 0 && view.mine.rcode == 4
 }
 
+/// Both refuse or take note, and neither says anything in any section but the question.
 fn notify_refused(view: &View<'_>) -> bool {
-    view.case.message.is_some() && view.mine.opcode == 4 && view.mine.rcode == 5
+    let bare = |a: &Answer| a.opcode == 4 && a.sections.iter().take(2).all(BTreeSet::is_empty);
+    view.case.message.is_some()
+        && view.mine.rcode == 5
+        && matches!(view.theirs.rcode, 0 | 5 | 9)
+        && bare(view.mine)
+        && bare(view.theirs)
 }
 
 fn meta_qtype(view: &View<'_>) -> bool {
@@ -430,8 +451,13 @@ fn chaos(view: &View<'_>) -> bool {
 fn cname_and_old_types(view: &View<'_>) -> bool {
     let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
     let case = view.case;
-    let stays = |kind: &Kind| case.of(*kind).is_some_and(|a| cnames(a) < cnames(view.mine));
-    types.contains(&case.query.qtype) && cnames(view.mine) > 0 && view.difference.against.iter().any(stays)
+    let name = case.query.name.lower();
+    let has_cname = || case.world.zone_of(&name).is_some_and(|zone| zone.has(&name, "CNAME"));
+    // A truncated answer may show nothing of the chain, which the zone has then.
+    let cut = view.mine.has(flag::TC) && cnames(view.mine) == 0 && has_cname();
+    let most = if cut { 1 } else { cnames(view.mine) };
+    let stays = |kind: &Kind| case.of(*kind).is_some_and(|a| cnames(a) < most);
+    types.contains(&case.query.qtype) && view.difference.against.iter().any(stays)
 }
 
 fn minimal_any(view: &View<'_>) -> bool {
@@ -480,18 +506,14 @@ fn ds_after_cname(view: &View<'_>) -> bool {
     view.case.query.qtype == rtype::DS && view.case.world.zones.iter().any(|z| z.name.lower() == target)
 }
 
+/// The fullest whole answer is so near to the room that compression decides.
 fn fits_or_not(view: &View<'_>) -> bool {
     let whole = view.case.replies.iter().filter_map(|(_, r)| r.answer()).filter(|a| !a.has(flag::TC));
     let fullest = whole.map(|a| a.len).max().unwrap_or(0);
     // Names that DNAME makes repeat whole labels, which some compress and some do not.
     let chained = view.mine.sections[0].iter().any(|r| r.rtype == rtype::DNAME);
     let slack = if chained { 260 } else { 60 };
-    // Or a peer that is not of those differing truncates as well: what differs is what they would say.
-    let like = |a: &Answer| a.has(flag::TC) == view.mine.has(flag::TC);
-    let agreed = view.case.replies.iter().any(|(kind, reply)| {
-        *kind != Kind::Nomen && !view.difference.against.contains(kind) && reply.answer().is_some_and(like)
-    });
-    room(view).is_some_and(|room| agreed || fullest + slack > room)
+    room(view).is_some_and(|room| fullest + slack > room)
 }
 
 fn nul_in_labels(view: &View<'_>) -> bool {
@@ -507,17 +529,44 @@ fn cd_cleared(view: &View<'_>) -> bool {
         && view.mine.flags | flag::CD | flag::AA | flag::TC == view.theirs.flags | flag::AA | flag::TC
 }
 
+/// What the subject has more are addresses of target names, and what the other has more is a CNAME at one, what that leads to, or an
+/// NSEC3 record.
 fn svcb_additional(view: &View<'_>) -> bool {
-    let service = |r: &crate::answer::Record| matches!(r.rtype, rtype::SVCB | rtype::HTTPS);
-    let cname = |r: &crate::answer::Record| r.is_or_covers(rtype::CNAME) || r.is_or_covers(rtype::NSEC3);
-    let rest: BTreeSet<_> = view.theirs.sections[2].iter().filter(|r| !cname(r)).cloned().collect();
-    view.mine.sections[0].iter().any(service)
-        && (view.mine.sections[2].is_superset(&view.theirs.sections[2])
-            || rest.len() < view.theirs.sections[2].len())
+    let target = |r: &Record| {
+        let service = matches!(r.rtype, rtype::SVCB | rtype::HTTPS);
+        let (target, _) = service.then(|| Name::from_wire(r.rdata.get(2..)?)).flatten()?;
+        // The root is the owner itself.
+        Some(if target.0.is_empty() { r.owner.clone() } else { target.lower() })
+    };
+    let targets: BTreeSet<_> = view.mine.sections[0].iter().filter_map(target).collect();
+    let (mine, theirs) = (&view.mine.sections[2], &view.theirs.sections[2]);
+    let is_address = |r: &Record| r.is_or_covers(rtype::A) || r.is_or_covers(rtype::AAAA);
+    let mut led_to = BTreeSet::new();
+    for _ in 0..theirs.len() {
+        let links = theirs.iter().filter(|r| r.rtype == rtype::CNAME);
+        let reached = links.filter(|r| targets.contains(&r.owner) || led_to.contains(&r.owner));
+        let next: Vec<_> = reached.filter_map(|r| Some(Name::from_wire(&r.rdata)?.0.lower())).collect();
+        led_to.extend(next);
+    }
+    let more = mine.difference(theirs).all(|r| is_address(r) && targets.contains(&r.owner));
+    let less = theirs.difference(mine).all(|r| {
+        let alias = r.is_or_covers(rtype::CNAME) && (targets.contains(&r.owner) || led_to.contains(&r.owner));
+        alias || r.is_or_covers(rtype::NSEC3) || is_address(r) && led_to.contains(&r.owner)
+    });
+    !targets.is_empty() && more && less
 }
 
+/// The subject's answer has no AA, and the other refuses, has AA or has no authority section.
 fn class_any(view: &View<'_>) -> bool {
-    view.case.query.class == 255 && !view.mine.has(flag::AA)
+    let refuses = matches!(view.theirs.rcode, 1 | 4 | 5) && view.theirs.sections[0].is_empty();
+    let leaves_out = view.theirs.sections[1].is_empty() && view.theirs.rcode == view.mine.rcode;
+    let fits = match view.difference.facet {
+        Facet::Rcode => refuses,
+        Facet::Aa => view.theirs.has(flag::AA),
+        Facet::Authority => refuses || leaves_out,
+        _ => true,
+    };
+    view.case.query.class == 255 && !view.mine.has(flag::AA) && fits
 }
 
 /// The subject proves all that the others prove, and one NSEC more.
@@ -528,6 +577,25 @@ fn wildcard_ent(view: &View<'_>) -> bool {
     let more = view.mine.sections[1].is_superset(&view.theirs.sections[1]) && proofs(view.theirs) == 1;
     let cut = view.difference.facet == Facet::Tc && proofs(view.theirs) == 1 && view.mine.has(flag::TC);
     nodata && nsd_too && (cut || (more && proofs(view.mine) == 2))
+}
+
+/// The wildcard at the closest encloser of the name that the chain leads to has no records, and there are names below it; the other
+/// says NXDOMAIN of it.
+fn wildcard_without_data(view: &View<'_>) -> bool {
+    let name =
+        chain_end(view.mine).map_or_else(|| view.case.query.name.lower(), |(_, target)| target.lower());
+    let Some(zone) = view.case.world.zone_of(&name) else { return false };
+    let exists = |name: &Name| zone.nodes.keys().any(|node| node.is_under(name));
+    let depth = name.0.len() - zone.name.0.len();
+    let encloser = (1..=depth).map(|skip| Name(name.0[skip..].to_vec())).find(|above| exists(above));
+    let is_empty = |source: &Name| exists(source) && !zone.nodes.contains_key(source);
+    let theirs_only = matches!(view.theirs.rcode, 0 | 3)
+        && view.difference.against.iter().all(|kind| matches!(kind, Kind::Bind | Kind::Nsd));
+    !exists(&name)
+        && encloser.is_some_and(|above| is_empty(&above.child(b"*")))
+        && view.mine.rcode == 0
+        && (view.theirs.rcode == 3 || view.difference.facet != Facet::Rcode)
+        && theirs_only
 }
 
 /// What one side has and the other has not belongs to names that are not in the zone as such.

@@ -17,6 +17,7 @@ mod internet;
 mod messages;
 mod name;
 mod network;
+mod programs;
 mod query;
 mod report;
 mod rng;
@@ -31,7 +32,7 @@ use internet::lend::{self, What};
 use query::{Query, Transport};
 use report::{Said, Tally};
 use secondaries::{Moved, Origin, Secondaries};
-use servers::{AUTHORITATIVE, Duty, FORWARDING, Kind, Server};
+use servers::{AUTHORITATIVE, Duty, Kind, Server};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -123,17 +124,17 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let dir = arguments.work.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let dir = dir.canonicalize().map_err(|e| e.to_string())?;
-    let programs = programs(arguments)?;
+    let programs = programs::choose(arguments)?;
     if arguments.lend {
         return lend(arguments, &programs, &dir);
     }
+    println!("{}", programs::versions(&programs));
     if arguments.attacks {
         return attacks::run(&programs, arguments.seed, &dir);
     }
     let worlds = worlds(arguments, &dir)?;
     let subject = (!arguments.peers_only && programs.contains_key(&Kind::Nomen)).then_some(Kind::Nomen);
-    let quick = if arguments.internet { 600 } else { 5_000 };
-    let queries = if arguments.quick { arguments.queries.min(quick) } else { arguments.queries };
+    let queries = arguments.count();
     let share: usize = worlds.iter().map(|w| w.share).sum();
     let as_authority = subject.is_some() && !arguments.resolvers && !arguments.internet;
     let ways = (as_authority && !arguments.sockets_only).then(Ways::find);
@@ -188,6 +189,14 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     Ok(unexplained)
 }
 
+impl Arguments {
+    /// How many queries to make.
+    fn count(&self) -> usize {
+        let quick = if self.internet { 600 } else { 5_000 };
+        if self.quick { self.queries.min(quick) } else { self.queries }
+    }
+}
+
 /// Serves the small Internet, or the zones of the attacks, for another program.
 fn lend(arguments: &Arguments, programs: &BTreeMap<Kind, PathBuf>, dir: &Path) -> Result<usize, String> {
     let what = match (arguments.internet, arguments.attacks) {
@@ -206,41 +215,6 @@ fn worlds(arguments: &Arguments, dir: &Path) -> Result<Vec<World>, String> {
     let default_root = PathBuf::from("../shared/data/root-zone-signed.gz");
     let root = arguments.root_zone.clone().or_else(|| default_root.exists().then_some(default_root));
     zones::make(dir, arguments.seed, root.as_deref())
-}
-
-/// The programs to start, by kind.
-fn programs(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, String> {
-    let mut programs = BTreeMap::new();
-    let kinds = AUTHORITATIVE.into_iter().chain(
-        FORWARDING.into_iter().filter(|_| arguments.resolvers || arguments.internet || arguments.attacks),
-    );
-    for kind in kinds {
-        if kind == Kind::Nomen && arguments.peers_only {
-            continue;
-        }
-        programs.insert(kind, kind.default_program());
-    }
-    for text in &arguments.server {
-        let (kind, path) = text.split_once('=').ok_or_else(|| format!("--server {text}: no ="))?;
-        let kind = Kind::from_label(kind).ok_or_else(|| format!("--server {text}: which server is that?"))?;
-        if path == "none" {
-            programs.remove(&kind);
-        } else {
-            let path = Path::new(path);
-            let path = path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?;
-            programs.insert(kind, path);
-        }
-    }
-    if let Some(path) = programs.get_mut(&Kind::Nomen) {
-        let debug = PathBuf::from("target/debug/nomen");
-        if !path.exists() && debug.exists() {
-            *path = debug;
-        }
-        *path = path
-            .canonicalize()
-            .map_err(|e| format!("{}: {e} (build it first, or --peers-only)", path.display()))?;
-    }
-    Ok(programs)
 }
 
 /// Starts those that serve zones. Before nomen as a forwarder there is no nomen.

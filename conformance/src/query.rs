@@ -12,6 +12,7 @@ pub(crate) mod rtype {
     pub(crate) const TXT: u16 = 16;
     pub(crate) const SIG: u16 = 24;
     pub(crate) const KEY: u16 = 25;
+    pub(crate) const AAAA: u16 = 28;
     pub(crate) const NXT: u16 = 30;
     pub(crate) const DNAME: u16 = 39;
     pub(crate) const OPT: u16 = 41;

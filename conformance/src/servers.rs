@@ -6,6 +6,7 @@ use crate::answer::{Answer, flag};
 use crate::client;
 use crate::forwarders;
 use crate::network::Namespace;
+use crate::programs;
 use crate::query::{Query, rtype};
 use crate::report::Said;
 use crate::zones::Zone;
@@ -70,17 +71,26 @@ impl Kind {
         ALL.into_iter().find(|k| k.label() == text)
     }
 
-    /// The program of a Debian package.
+    /// The program's name, for PATH; the path of the release build for nomen.
     pub(crate) fn default_program(self) -> PathBuf {
         PathBuf::from(match self {
             Self::Nomen => "target/release/nomen",
-            Self::Bind => "/usr/sbin/named",
-            Self::Nsd => "/usr/sbin/nsd",
-            Self::Knot => "/usr/sbin/knotd",
-            Self::Unbound => "/usr/sbin/unbound",
-            Self::Recursor => "/usr/sbin/pdns_recursor",
-            Self::Dnsdist => "/usr/bin/dnsdist",
+            Self::Bind => "named",
+            Self::Nsd => "nsd",
+            Self::Knot => "knotd",
+            Self::Unbound => "unbound",
+            Self::Recursor => "pdns_recursor",
+            Self::Dnsdist => "dnsdist",
         })
+    }
+
+    /// The argument with which the program prints its version.
+    pub(crate) fn version_flag(self) -> &'static str {
+        match self {
+            Self::Nsd => "-v",
+            Self::Bind | Self::Knot | Self::Unbound => "-V",
+            Self::Nomen | Self::Recursor | Self::Dnsdist => "--version",
+        }
     }
 
     /// The configuration's file name, and the arguments that make the program read it and stay in the foreground.
@@ -262,7 +272,8 @@ impl Server {
     ) -> Result<Self, String> {
         let (file, arguments) = kind.invocation();
         let config = home.join(file);
-        fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+        fs::write(&config, programs::adapted(kind, program, text))
+            .map_err(|e| format!("{}: {e}", config.display()))?;
         let log = home.join("log");
         let log_file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let log_too = log_file.try_clone().map_err(|e| e.to_string())?;
@@ -277,6 +288,7 @@ impl Server {
         let child = command
             .arg(program)
             .args(arguments)
+            .args(programs::further_arguments(kind, program))
             .current_dir(home)
             .stdin(Stdio::null())
             .stdout(log_file)

@@ -177,3 +177,4 @@ fn the_explained_page_and_the_table_agree() {
 }
 
 mod forwarding;
+mod rules;

@@ -219,8 +219,10 @@ fn probe(server: SocketAddr, queries: &[Vec<u8>], done: &AtomicBool) -> Result<V
     Ok(times)
 }
 
-/// Runs kxdpgun in the client's namespace for this long, sending `rate` queries a second whatever comes back.
+/// Runs kxdpgun in the client's namespace for this long, sending `rate` queries a second whatever comes back. Parts of a second
+/// count as a whole one, which kxdpgun 3.5 needs.
 pub(crate) fn kxdpgun(port: u16, queries: &Path, cpu: usize, rate: u64, seconds: f64) -> Result<Load> {
+    let seconds = seconds.ceil().max(1.0);
     let mut command = Command::new("ip");
     command
         .args(["netns", "exec", namespaces::CLIENT, "kxdpgun", "-t", &format!("{seconds}")])
@@ -525,6 +527,12 @@ duration: 2 s
         assert_eq!(load.response_size, Some(38.0));
         assert_eq!(load.rcodes["NXDOMAIN"], 450);
         assert_eq!(parse_kxdpgun("error: no interface"), None);
+        // As version 3.5 prints it.
+        let newer = KXDPGUN
+            .replace("thread#00", "cumulative metrics:\nthread#00")
+            .replace("duration: 2 s", "duration: 2.0011 s");
+        let newer = parse_kxdpgun(&newer).unwrap();
+        assert_eq!((newer.sent, newer.seconds), (1_200_000, 2.0011));
     }
 
     #[test]

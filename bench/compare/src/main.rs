@@ -14,6 +14,7 @@ mod message;
 mod namespaces;
 mod plot;
 mod primary;
+mod programs;
 mod provider;
 mod queries;
 mod random;
@@ -43,8 +44,9 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use failure::{Context, Failure, Result};
+use programs::Programs;
 use report::{Machine, Results};
-use servers::{Kind, Programs};
+use servers::Kind;
 use session::Plan;
 use workloads::{Sizes, Workload};
 

@@ -15,6 +15,7 @@ use crate::answers::exchange;
 use crate::failure::{Context, Failure, Result};
 use crate::measure;
 use crate::namespaces;
+use crate::programs::{Programs, find};
 use crate::resolvers::{self, Anchor, Resolving, Source};
 use crate::sys;
 use crate::zones::{Denial, ZoneSet};
@@ -101,95 +102,6 @@ impl Kind {
     pub(crate) fn answers(self) -> bool {
         !matches!(self, Kind::Reflector | Kind::Relay)
     }
-}
-
-/// Where the programs are.
-#[derive(Clone, Debug)]
-pub(crate) struct Programs {
-    /// `nomen`.
-    pub(crate) nomen: PathBuf,
-    /// `nsd`.
-    pub(crate) nsd: PathBuf,
-    /// `knotd`.
-    pub(crate) knotd: PathBuf,
-    /// `named`.
-    pub(crate) named: PathBuf,
-    /// `pdns_server`.
-    pub(crate) pdns: PathBuf,
-    /// `unbound`.
-    pub(crate) unbound: PathBuf,
-    /// `pdns_recursor`.
-    pub(crate) recursor: PathBuf,
-    /// `dnsdist`.
-    pub(crate) dnsdist: PathBuf,
-    /// `kresd`.
-    pub(crate) kresd: PathBuf,
-}
-
-impl Programs {
-    /// The program of a server.
-    pub(crate) fn of(&self, kind: Kind) -> PathBuf {
-        match kind {
-            Kind::Nomen => self.nomen.clone(),
-            Kind::Nsd => self.nsd.clone(),
-            Kind::Knot => self.knotd.clone(),
-            Kind::Bind => self.named.clone(),
-            Kind::Pdns => self.pdns.clone(),
-            Kind::Unbound => self.unbound.clone(),
-            Kind::Recursor => self.recursor.clone(),
-            Kind::Dnsdist => self.dnsdist.clone(),
-            Kind::Kresd => self.kresd.clone(),
-            Kind::Reflector | Kind::Relay => std::env::current_exe().unwrap_or_default(),
-        }
-    }
-
-    /// Whether this nomen can keep images of zones: whether it knows the key of their folder.
-    pub(crate) fn keeps_images(&self) -> bool {
-        self.knows("### `state-dir`")
-    }
-
-    /// Whether this nomen's reference of its configuration has these words.
-    pub(crate) fn knows(&self, words: &str) -> bool {
-        let mut command = Command::new(&self.nomen);
-        let output = command.args(["check", "--print-reference"]).stdin(Stdio::null()).output();
-        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(words))
-    }
-
-    /// Whether the server's program is there.
-    pub(crate) fn has(&self, kind: Kind) -> bool {
-        find(&self.of(kind)).is_some()
-    }
-
-    /// The version a server reports, in one word or two.
-    pub(crate) fn version(&self, kind: Kind) -> Option<String> {
-        let flag = match kind {
-            Kind::Nsd => "-v",
-            Kind::Bind | Kind::Knot | Kind::Unbound | Kind::Kresd => "-V",
-            Kind::Pdns | Kind::Nomen | Kind::Recursor | Kind::Dnsdist => "--version",
-            Kind::Reflector | Kind::Relay => return None,
-        };
-        let output = Command::new(self.of(kind)).arg(flag).stdin(Stdio::null()).output().ok()?;
-        let text = [output.stdout, output.stderr].concat();
-        version_in(&String::from_utf8_lossy(&text))
-    }
-}
-
-/// The first word that begins with a digit and holds a dot, up to a dash.
-fn version_in(text: &str) -> Option<String> {
-    let word = text.split(|c: char| c.is_whitespace() || c == ',').find(|word| {
-        word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.') && !word.contains(':')
-    })?;
-    Some(word.split('-').next().unwrap_or(word).to_string())
-}
-
-/// Looks a program up as the shell would.
-pub(crate) fn find(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return program.is_file().then(|| program.to_path_buf());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// How a server is to be started.
@@ -330,10 +242,12 @@ pub(crate) fn start(
         Role::Resolves(resolving) if kind.forwards() => resolvers::configure(kind, settings, resolving)?,
         _ => configure(kind, settings, zones)?,
     };
+    programs.adapt(kind, &settings.folder)?;
     let log = File::create(settings.folder.join("log"))?;
     let mut command = wrapped(settings, &program);
     command
         .args(arguments)
+        .args(programs.further_arguments(kind))
         .current_dir(&settings.folder)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -704,52 +618,46 @@ fn pdns(settings: &Settings, zones: &ZoneSet) -> String {
     text
 }
 
-/// Tells PowerDNS that the signatures are in the zone, which its bind backend keeps in a database.
+/// Tells PowerDNS that the signatures are in the zone, which its bind backend keeps in a database. `pdnsutil` could not write it in
+/// all versions: that of 5.1 does not load this backend.
 fn mark_presigned(folder: &Path, zones: &ZoneSet) -> Result<()> {
-    let configuration = format!("--config-dir={}", folder.display());
-    let util = |arguments: &[&str]| -> Result<()> {
-        let output =
-            Command::new("pdnsutil").arg(&configuration).args(arguments).stdin(Stdio::null()).output();
-        let output = output.context(|| "pdnsutil".to_string())?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(Failure::new(format!("pdnsutil: {}", String::from_utf8_lossy(&output.stderr))))
-    };
-    util(&["create-bind-db", &folder.join("dnssec.sqlite").display().to_string()])?;
+    let mut text = PDNS_DATABASE.to_string();
     for zone in &zones.zones {
         let name = if zone.name.is_empty() { "." } else { &zone.name };
         // Zones with NSEC3 must be known as such before they are loaded; ours have no salt and no iterations.
-        if zones.denial == Some(Denial::Nsec3) {
-            util(&["set-meta", name, "NSEC3PARAM", "1 0 0 -"])?;
+        let denial = (zones.denial == Some(Denial::Nsec3)).then_some(("NSEC3PARAM", "1 0 0 -"));
+        for (kind, content) in denial.into_iter().chain([("PRESIGNED", "1")]) {
+            let _ = writeln!(
+                text,
+                "INSERT INTO domainmetadata (domain, kind, content) VALUES ('{name}', '{kind}', '{content}');"
+            );
         }
-        util(&["set-presigned", name])?;
     }
-    Ok(())
+    let script = folder.join("dnssec.sql");
+    fs::write(&script, text)?;
+    let mut command = Command::new("sqlite3");
+    command.args(["-bail", "-batch"]).arg(folder.join("dnssec.sqlite")).stdin(File::open(&script)?);
+    let output = command.output().context(|| "sqlite3".to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("sqlite3: {}", String::from_utf8_lossy(&output.stderr).trim_end())))
 }
+
+/// The tables of PowerDNS' bind backend, as `pdnsutil create-bind-db` makes them.
+const PDNS_DATABASE: &str = "\
+CREATE TABLE domainmetadata (id INTEGER PRIMARY KEY, domain VARCHAR(255) COLLATE NOCASE, kind VARCHAR(32) COLLATE NOCASE, content TEXT);
+CREATE TABLE cryptokeys (id INTEGER PRIMARY KEY, domain VARCHAR(255) COLLATE NOCASE, flags INT NOT NULL, active BOOL, published BOOL DEFAULT 1, content TEXT);
+CREATE TABLE tsigkeys (id INTEGER PRIMARY KEY, name VARCHAR(255) COLLATE NOCASE, algorithm VARCHAR(50) COLLATE NOCASE, secret VARCHAR(255));
+CREATE INDEX domainmetanameindex ON domainmetadata(domain);
+CREATE INDEX domainnameindex ON cryptokeys(domain);
+CREATE UNIQUE INDEX namealgoindex ON tsigkeys(name, algorithm);
+";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::zones::Zone;
-
-    #[test]
-    fn versions_are_found_in_what_servers_print() {
-        let cases = [
-            ("BIND 9.18.49-1~deb12u3-Debian (Extended Support Version) <id:>", "9.18.49"),
-            ("NSD version 4.6.1\nWritten by NLnet Labs.", "4.6.1"),
-            ("knotd (Knot DNS), version 3.2.6\n", "3.2.6"),
-            ("Nov 21 03:49:54 PowerDNS Authoritative Server 4.7.3 (C) 2001-2022", "4.7.3"),
-            ("nomen 0.1.0", "0.1.0"),
-            ("Version 1.17.1\n\nConfigure line: --build=x86_64-linux-gnu", "1.17.1"),
-            ("dnsdist 1.7.3 (Lua 5.1.4 [LuaJIT 2.1.0-beta3])", "1.7.3"),
-            ("Knot Resolver, version 5.6.0\n", "5.6.0"),
-        ];
-        for (text, version) in cases {
-            assert_eq!(version_in(text).as_deref(), Some(version));
-        }
-        assert_eq!(version_in("no version"), None);
-    }
 
     #[test]
     fn an_image_counts_once_it_is_whole() {

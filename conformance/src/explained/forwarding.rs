@@ -45,14 +45,14 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-too-long",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Edns],
         subject: Some(Kind::Nomen),
-        why: "A DNAME makes the name longer than 255 bytes. RFC 6672, section 2.2: the RCODE is then YXDOMAIN; where the upstream server says NXDOMAIN instead nomen passes that on, others look at the DNAME themselves or fail.",
+        why: "A DNAME makes the name longer than 255 bytes. RFC 6672, section 2.2: the RCODE is then YXDOMAIN; where the upstream server says NXDOMAIN instead nomen refuses the reply, others look at the DNAME themselves or fail.",
         applies: too_long,
     },
     Rule {
         id: "forward-wildcard-dname",
-        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Ttl],
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Edns, Facet::Ttl],
         subject: Some(Kind::Nomen),
-        why: "A DNAME at a wildcard, which the upstream server expands to the name asked for. RFC 4592, section 4.4: it \"represents a threat to the coherency of the DNS and is to be avoided or outright rejected\". nomen keeps the one of DNAME and CNAME that answers the question, and what is said of the target; others reject all of it, or give the wildcard's own records from their caches.",
+        why: "A DNAME at a wildcard, which the upstream server expands to the name asked for. RFC 4592, section 4.4: it \"represents a threat to the coherency of the DNS and is to be avoided or outright rejected\". nomen keeps the one of DNAME and CNAME that answers the question, and what is said of the target, and refuses NXDOMAIN beside what was asked for; others reject all of it, or give the wildcard's own records from their caches.",
         applies: wildcard_dname,
     },
     Rule {
@@ -66,7 +66,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-class",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Flags, Facet::Answer, Facet::Authority, Facet::Edns],
         subject: Some(Kind::Nomen),
-        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED, the server \"refuses to perform the specified operation for policy reasons\"; nomen resolves class IN alone and asks nobody about another, others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the answer is \"never authoritative\": whether there is one differs with every server.",
+        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED, the server \"refuses to perform the specified operation for policy reasons\"; nomen resolves class IN alone, others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the answer is \"never authoritative\": nomen refuses it, others pass on what came.",
         applies: class,
     },
     Rule {
@@ -94,7 +94,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-proofs",
         facets: &[Facet::Authority],
         subject: Some(Kind::Nomen),
-        why: "The NSEC or NSEC3 records of a negative answer. RFC 4035, section 3.1.3: those that prove it \"MUST\" be there, and servers differ in how many that takes; nomen passes on the upstream server's section as it came, others put theirs together from what they got with other answers.",
+        why: "The NSEC or NSEC3 records of a negative answer. RFC 4035, section 3.1.3: those that prove it \"MUST\" be there, and servers differ in how many that takes; nomen passes on the upstream server's section as it came, others put theirs together from what they got with other answers. Of signatures asked for by themselves (QTYPE RRSIG) BIND gives no proofs, and PowerDNS an error.",
         applies: proofs,
     },
     Rule {
@@ -117,6 +117,20 @@ pub(crate) const RULES: &[Rule] = &[
         subject: Some(Kind::Nomen),
         why: "A datagram about as full as it may be: some servers compress more names than others, so it fits here and not there. RFC 1035, section 4.1.4 leaves compression to the sender. The same question by TCP is compared in full.",
         applies: fits_or_not,
+    },
+    Rule {
+        id: "forward-broken-chain",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "The upstream server says NXDOMAIN at the end of a chain, of a name for which it has records when it is asked for that name alone (Knot 3.5 behind some wildcards). RFC 1034, section 4.3.2 has no such answer. nomen and dnsdist pass on what came; others ask for each name of a chain by itself.",
+        applies: broken_chain,
+    },
+    Rule {
+        id: "forward-bare-denial",
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "A DNAME at a wildcard below which the upstream server has an answer without DO, and a bare NXDOMAIN with DO (Knot 3.5). RFC 4592, section 4.4: such a DNAME \"represents a threat to the coherency of the DNS\". nomen asks with the client's DO and passes on what came; others ask with DO always.",
+        applies: bare_denial,
     },
     Rule {
         id: "forward-extended-error",
@@ -169,7 +183,11 @@ fn leads_to_referral(view: &View<'_>, upstream: &Answer) -> bool {
 }
 
 fn is_bare_failure(answer: &Answer) -> bool {
-    answer.rcode == 2 && answer.sections.iter().all(BTreeSet::is_empty)
+    answer.rcode == 2 && is_bare(answer)
+}
+
+fn is_bare(answer: &Answer) -> bool {
+    answer.sections.iter().all(BTreeSet::is_empty)
 }
 
 /// A DNAME of the chain would make a name of it too long.
@@ -188,7 +206,8 @@ fn too_long(view: &View<'_>) -> bool {
             })
         })
     };
-    view.mine.rcode == upstream.rcode
+    let refused = upstream.rcode == 3 && is_bare_failure(view.mine);
+    (refused || view.mine.rcode == upstream.rcode)
         && upstream.sections[0].iter().filter(|r| r.rtype == rtype::DNAME).any(overflows)
 }
 
@@ -197,7 +216,8 @@ fn wildcard_dname(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let at = |rtype| upstream.sections[0].iter().filter(move |r| r.rtype == rtype).map(|r| &r.owner);
     let expanded = at(rtype::DNAME).any(|owner| at(rtype::CNAME).any(|other| other == owner));
-    expanded && passes_on(view, upstream)
+    let refused = upstream.rcode == 3 && is_bare_failure(view.mine);
+    expanded && (refused || passes_on(view, upstream))
 }
 
 /// Whether the subject says nothing that the upstream server did not say.
@@ -218,8 +238,8 @@ fn class(view: &View<'_>) -> bool {
     let refused = view.case.upstream().is_some_and(|a| a.rcode != 0);
     match view.case.query.class {
         1 => false,
-        255 => true,
-        _ => refused && view.mine.rcode == 5 && view.mine.sections.iter().all(BTreeSet::is_empty),
+        255 => is_bare(view.mine) && matches!(view.mine.rcode, 2 | 4 | 5),
+        _ => refused && view.mine.rcode == 5 && is_bare(view.mine),
     }
 }
 
@@ -263,17 +283,22 @@ fn ds_after_cname(view: &View<'_>) -> bool {
         && view.mine.sections.iter().zip(&unbound.sections).take(2).all(same)
 }
 
-/// The subject's authority section is the upstream server's, and another's differs from it in proofs alone.
+/// The subject's authority section has the upstream server's proofs and nothing else than that server, and another's differs from it in
+/// proofs alone.
 fn proofs(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
+    // PowerDNS Recursor resolves no signatures by themselves.
+    let failed = view.case.query.qtype == rtype::RRSIG && is_bare_failure(view.theirs);
     let [mine, theirs, upstream] = [view.mine, view.theirs, upstream].map(|answer| &answer.sections[1]);
     let lacks = |all: &BTreeSet<Record>, record: &Record| !all.iter().any(|r| is_same_data(r, record));
+    let is_proof = |r: &&Record| [rtype::NSEC, rtype::NSEC3].into_iter().any(|rtype| r.is_or_covers(rtype));
     let only = |these: &BTreeSet<Record>, others: &BTreeSet<Record>| {
-        let mut rest = these.iter().filter(|r| lacks(others, r));
-        rest.all(|r| [rtype::NSEC, rtype::NSEC3].into_iter().any(|rtype| r.is_or_covers(rtype)))
+        these.iter().filter(|r| lacks(others, r)).all(|r| is_proof(&r))
     };
-    let same = mine.len() == upstream.len() && mine.iter().all(|r| !lacks(upstream, r));
-    same && view.mine.rcode == view.theirs.rcode && only(mine, theirs) && only(theirs, mine)
+    let passed_on =
+        mine.iter().all(|r| !lacks(upstream, r)) && upstream.iter().filter(is_proof).all(|r| !lacks(mine, r));
+    let same_code = failed || view.mine.rcode == view.theirs.rcode;
+    passed_on && same_code && only(mine, theirs) && only(theirs, mine)
 }
 
 fn is_same_data(a: &Record, b: &Record) -> bool {
@@ -307,6 +332,30 @@ fn fits_or_not(view: &View<'_>) -> bool {
     let slack = if chained { 260 } else { 60 };
     let near = |room: usize| fullest + slack > room && fullest < room + slack;
     view.mine.rcode == view.theirs.rcode && super::room(view).is_some_and(near)
+}
+
+/// The subject passes on the upstream server's NXDOMAIN and chain, and the other has a record at the end of that chain.
+fn broken_chain(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let goes_on = |end: &Name| view.theirs.sections[0].iter().any(|r| r.owner == *end);
+    upstream.rcode == 3
+        && view.mine.sections[0].len() == upstream.sections[0].len()
+        && passes_on(view, upstream)
+        && chain_end(upstream).is_some_and(|(_, end)| goes_on(&end.lower()))
+}
+
+/// The subject passes on the upstream server's denial below a DNAME at a wildcard to a query without DO, and the other has its RCODE
+/// alone.
+fn bare_denial(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let with_do = view.case.query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
+    upstream.rcode == 3
+        && !with_do
+        && upstream.sections[0].iter().any(|r| r.rtype == rtype::DNAME && r.owner.is_wildcard())
+        && view.mine.sections[0].len() == upstream.sections[0].len()
+        && passes_on(view, upstream)
+        && view.theirs.rcode == 3
+        && view.theirs.sections.iter().all(BTreeSet::is_empty)
 }
 
 fn runs_out(view: &View<'_>) -> bool {

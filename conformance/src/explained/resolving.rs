@@ -8,7 +8,6 @@ use crate::internet::sites::Condition;
 use crate::name::Name;
 use crate::query::rtype;
 use crate::servers::Kind;
-use std::collections::BTreeSet;
 
 /// The rules for a difference from other resolvers, tried in order.
 pub(crate) const RULES: &[Rule] = &[
@@ -41,13 +40,6 @@ pub(crate) const RULES: &[Rule] = &[
         applies: failure_is_bare,
     },
     Rule {
-        id: "resolve-iterations",
-        facets: &[Facet::Ad],
-        subject: Some(Kind::Nomen),
-        why: "A zone with 100 iterations of NSEC3. RFC 9276, section 3.2: \"Validating resolvers MAY return an insecure response\" if there are more than it likes; nomen follows 50, as later releases of BIND and PowerDNS do, and those compared here 150.",
-        applies: iterations,
-    },
-    Rule {
         id: "resolve-dname-type",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
@@ -58,7 +50,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-cname-of-dname",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "QTYPE CNAME below a DNAME. RFC 6672, section 3.2: the server synthesizes a CNAME, and RFC 1034, section 3.6.2: a query for CNAME is answered with it and not followed. So nomen and BIND do; Unbound and PowerDNS go on to the target, say what is there, without AD if that is not signed, and fail where its servers are broken.",
+        why: "Policy: QTYPE CNAME below a DNAME. RFC 6672, section 3.2 restarts the query at the target whatever its QTYPE, and so Unbound and PowerDNS go on, say what is there, without AD if that is not signed, and fail where its servers are broken. nomen and BIND hold that the CNAME made from the DNAME is the record that was asked for, as any other CNAME is to this QTYPE (RFC 1034, section 4.3.2, step 3a), and send it.",
         applies: cname_of_dname,
     },
     Rule {
@@ -113,11 +105,6 @@ fn zone_of<'v>(view: &'v View<'_>, name: &Name) -> Option<(&'v Name, Condition)>
     holding.max_by_key(|(apex, _)| apex.0.len()).map(|(apex, condition)| (apex, *condition))
 }
 
-/// How it is with the zones of the names of the chain.
-fn conditions(view: &View<'_>) -> BTreeSet<Condition> {
-    names(view).iter().filter_map(|name| zones_of(view, name).first().copied()).collect()
-}
-
 fn cd_without_ad(view: &View<'_>) -> bool {
     view.case.query.cd && !view.mine.has(flag::AD)
 }
@@ -151,19 +138,24 @@ fn failure_is_bare(view: &View<'_>) -> bool {
     view.mine.rcode == 2 && view.mine.sections[0].is_empty() && failed
 }
 
-fn iterations(view: &View<'_>) -> bool {
-    !view.mine.has(flag::AD) && conditions(view).contains(&Condition::Iterations)
-}
-
-/// QTYPE CNAME, and the subject answers with the CNAME at the name that follows from the DNAME above; the other fails, or says more.
+/// QTYPE CNAME, and the subject answers with the CNAME at the name and the DNAME above that it follows from, and nothing else; the
+/// other fails, or has these and goes on.
 fn cname_of_dname(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
-    let has =
-        |rtype, at: &dyn Fn(&Record) -> bool| view.mine.sections[0].iter().any(|r| r.rtype == rtype && at(r));
-    let goes_on = view.theirs.rcode != 0 || !view.theirs.sections[1].is_empty();
+    let mine = &view.mine.sections[0];
+    let is_cname = |r: &Record| r.is_or_covers(rtype::CNAME) && r.owner == name;
+    let is_dname = |r: &Record| r.is_or_covers(rtype::DNAME) && name.is_under(&r.owner) && name != r.owner;
+    let has = |wanted: &Record| {
+        view.theirs.sections[0]
+            .iter()
+            .any(|r| (&r.owner, r.rtype, &r.rdata) == (&wanted.owner, wanted.rtype, &wanted.rdata))
+    };
+    let goes_on = view.theirs.rcode == 2 || mine.iter().filter(|r| r.rtype == rtype::CNAME).all(has);
     view.case.query.qtype == rtype::CNAME
-        && has(rtype::CNAME, &|r| r.owner == name)
-        && has(rtype::DNAME, &|r| name.is_under(&r.owner) && name != r.owner)
+        && view.mine.rcode == 0
+        && mine.iter().any(|r| r.rtype == rtype::CNAME)
+        && mine.iter().any(|r| r.rtype == rtype::DNAME)
+        && mine.iter().all(|r| is_cname(r) || is_dname(r))
         && goes_on
 }
 

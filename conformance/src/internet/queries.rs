@@ -10,8 +10,6 @@ use crate::zones::Zone;
 /// Types asked for of any name, the common ones more often.
 const TYPES: [u16; 16] = [1, 1, 1, 28, 28, 16, 15, 2, 6, 43, 48, 33, 65, 257, 5, 39];
 
-const AAAA: u16 = 28;
-
 /// Makes queries.
 #[derive(Debug)]
 pub(crate) struct Generator<'a> {
@@ -89,7 +87,7 @@ pub(crate) fn different(zones: &[&Zone], count: usize, seed: u64) -> Vec<Query> 
         let between = format!("{HOST}{}-{number:x}", rng.below(1000));
         let (name, qtype) = match (share, host) {
             (0..70, Some(host)) => (host.clone(), rtype::A),
-            (_, Some(host)) => (host.clone(), AAAA),
+            (_, Some(host)) => (host.clone(), rtype::AAAA),
             (0..90, None) => (under(zone, "wild").child(between.as_bytes()), rtype::A),
             _ => (zone.name.child(between.as_bytes()), rtype::A),
         };

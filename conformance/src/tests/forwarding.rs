@@ -14,34 +14,34 @@ use std::path::{Path, PathBuf};
 
 /// What a server says: RCODE and the sections' records.
 #[derive(Clone, Default)]
-struct Says {
+pub(super) struct Says {
     rcode: u8,
     sections: [Vec<Vec<u8>>; 3],
     /// Behind an OPT record, EDNS options.
     options: Option<Vec<u8>>,
-    flags: u8,
+    pub(super) flags: u8,
 }
 
 impl Says {
-    fn fails(rcode: u8) -> Self {
+    pub(super) fn fails(rcode: u8) -> Self {
         Self { rcode, ..Self::default() }
     }
 
-    fn answer(records: &[Vec<u8>]) -> Self {
+    pub(super) fn answer(records: &[Vec<u8>]) -> Self {
         Self { sections: [records.to_vec(), vec![], vec![]], ..Self::default() }
     }
 
-    fn authority(mut self, records: &[Vec<u8>]) -> Self {
+    pub(super) fn authority(mut self, records: &[Vec<u8>]) -> Self {
         self.sections[1] = records.to_vec();
         self
     }
 
-    fn additional(mut self, records: &[Vec<u8>]) -> Self {
+    pub(super) fn additional(mut self, records: &[Vec<u8>]) -> Self {
         self.sections[2] = records.to_vec();
         self
     }
 
-    fn rcode(self, rcode: u8) -> Self {
+    pub(super) fn rcode(self, rcode: u8) -> Self {
         Self { rcode, ..self }
     }
 
@@ -49,7 +49,7 @@ impl Says {
         Self { options: Some(options.to_vec()), ..self }
     }
 
-    fn reply(&self, query: &Query) -> Reply {
+    pub(super) fn reply(&self, query: &Query) -> Reply {
         let mut wire = query.to_wire(0);
         wire.truncate(12 + query.name.wire_len() + 4);
         wire[2] = 0x81 | self.flags;
@@ -134,7 +134,7 @@ fn a(owner: &str, ttl: u32) -> Vec<u8> {
     record(owner, rtype::A, ttl, &[192, 0, 2, 1])
 }
 
-fn pointing(owner: &str, rtype: u16, target: &str) -> Vec<u8> {
+pub(super) fn pointing(owner: &str, rtype: u16, target: &str) -> Vec<u8> {
     record(owner, rtype, 300, &name(target).to_wire())
 }
 
@@ -401,6 +401,37 @@ fn another_class_is_refused_in_several_ways() {
     scene.is_not_excused();
     scene.mine = Says::fails(5);
     scene.upstream = Says::default();
+    scene.is_not_excused();
+    // To QCLASS ANY an error that has no records, and nothing else.
+    scene.query.class = 255;
+    scene.is_excused(&[Facet::Rcode], "forward-class");
+    scene.mine = Says::answer(&[a("test.", 300)]);
+    scene.is_not_excused();
+}
+
+#[test]
+fn a_chain_that_upstream_breaks_off_is_passed_on_as_it_came() {
+    let link = pointing("www.test.", rtype::CNAME, "end.test.");
+    let broken = Says::answer(std::slice::from_ref(&link)).rcode(3);
+    let whole = Says::answer(&[link, a("end.test.", 300)]);
+    let mut scene = Scene::new("www.test.", rtype::A, broken.clone(), broken.clone(), whole);
+    scene.is_excused(&[Facet::Rcode, Facet::Answer], "forward-broken-chain");
+    // The other shows nothing there, or the subject something else than came.
+    scene.theirs = Says::answer(&[pointing("www.test.", rtype::CNAME, "end.test.")]);
+    scene.is_not_excused();
+    scene.theirs = Says::answer(&[pointing("www.test.", rtype::CNAME, "end.test."), a("end.test.", 300)]);
+    scene.mine = Says::answer(&[pointing("www.test.", rtype::CNAME, "other.test.")]).rcode(3);
+    scene.is_not_excused();
+}
+
+#[test]
+fn a_denial_that_is_bare_with_do_is_passed_on_without() {
+    let dname = pointing("*.test.", rtype::DNAME, "end.test.");
+    let link = pointing("www.*.test.", rtype::CNAME, "www.end.test.");
+    let said = Says::answer(&[dname, link]).rcode(3);
+    let mut scene = Scene::new("www.*.test.", rtype::A, said.clone(), said, Says::fails(3));
+    scene.is_excused(&[Facet::Answer], "forward-bare-denial");
+    scene.mine = Says::answer(&[pointing("www.*.test.", rtype::CNAME, "www.other.test.")]).rcode(3);
     scene.is_not_excused();
 }
 
