@@ -47,33 +47,46 @@ impl Scratch {
     }
 }
 
-/// The zone that is asked is not loaded.
+/// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotLoaded;
+pub enum Unanswered {
+    /// The zone that is asked is not loaded.
+    NotLoaded,
+    /// A zone delegates the name, and [`Ask::resolves`](crate::Ask::resolves).
+    Delegated,
+    /// The denial needs more hashing than [`HashingLimit`](crate::HashingLimit) allows at present. What stands in the sections is no answer.
+    Hashing,
+}
 
 /// Answers into `b`, where the question already stands, from the zone that `aim` was found in; `aim` is of the same
 /// question and catalog. If something that must be there does not fit, TC is set and what the sections hold does not
 /// count.
 ///
-/// Returns the name that a chain leads to, if it ends because no zone of the catalog holds that.
+/// Returns the name that a chain leads to, if it ends because no zone of the catalog holds that, or because the one that does
+/// delegates it and [`Ask::resolves`].
 #[inline]
 pub fn answer<'a, 's>(
     ask: &Ask<'a>,
     aim: &Aim,
     b: &mut Builder<'_>,
     scratch: &'s mut Scratch,
-) -> Result<Option<&'s HashedName>, NotLoaded> {
-    let zone = ask.catalog.zone(aim.located()).ok_or(NotLoaded)?;
+) -> Result<Option<&'s HashedName>, Unanswered> {
+    let zone = ask.catalog.zone(aim.located()).ok_or(Unanswered::NotLoaded)?;
     let Scratch { chain, rdata, memo } = scratch;
     let mut reply = Reply::new(b, ask, rdata, memo);
     let done = resolve(ask, zone, aim, &mut reply, chain);
-    match done.and_then(|end| reply.proofs().map(|()| end)) {
+    let done = done.and_then(|end| reply.proofs().map(|()| end));
+    if done.is_err() {
+        reply.truncate();
+    }
+    if memo.ran_short() {
+        return Err(Unanswered::Hashing);
+    }
+    match done {
         Ok(End::Here) => Ok(None),
         Ok(End::Elsewhere) => Ok(Some(&chain.name)),
-        Err(Full) => {
-            reply.truncate();
-            Ok(None)
-        }
+        Ok(End::Delegated) => Err(Unanswered::Delegated),
+        Err(Full) => Ok(None),
     }
 }
 
@@ -82,8 +95,10 @@ pub fn answer<'a, 's>(
 enum End {
     /// In a zone of the catalog, or nowhere.
     Here,
-    /// At a name outside of all zones.
+    /// At a name outside of all zones, or one that is delegated and resolved for the client.
     Elsewhere,
+    /// Where it begins: the name asked for is delegated, and resolved for the client.
+    Delegated,
 }
 
 /// Answers the name asked for and then whatever CNAME and DNAME lead to.
@@ -99,6 +114,7 @@ fn resolve<'a>(
     let (name, hashed, at, begun) = (ask.name, ask.qname, Offset::QNAME, aim.search());
     let here = Here { zone, name, hashed, below, at, dnames: &[], begun };
     match respond::step(ask, &here, reply)? {
+        None if reply.is_delegated() => Ok(End::Delegated),
         None => Ok(End::Here),
         Some(first) => chase(ask, first, reply, chain),
     }
@@ -132,6 +148,9 @@ fn chase<'a>(
         let below = located.below();
         let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames, begun: None };
         link = respond::step(ask, &here, reply)?;
+        if reply.is_delegated() {
+            return Ok(End::Elsewhere);
+        }
     }
     Ok(End::Here)
 }

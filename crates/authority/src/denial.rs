@@ -35,7 +35,7 @@ pub(crate) fn data<'z>(
                 covering(chain, here, skip - 1, reply);
             } else {
                 closest_encloser(chain, here, skip, reply);
-                let wildcard = reply.memo.hash(chain, node.owner());
+                let wildcard = reply.hash(chain, node.owner());
                 reply.prove(chain.matching(&wildcard));
             }
         }
@@ -50,7 +50,7 @@ fn no_data<'z>(here: &Here<'_, 'z>, node: Node<'z>, reply: &mut Reply<'_, '_, 'z
         let before = || here.zone.nsec().and_then(|chain| search::nsec(chain, here.hashed, here.begun));
         return reply.prove(own.or_else(before));
     };
-    match search::nsec3(chain, here.hashed, 0, here.begun) {
+    match reply.search_nsec3(chain, here, 0) {
         (own, true) => reply.prove(Some(own)),
         // Opt-out left the name without one (RFC 5155 §7.2.4).
         _ if here.below > 0 => {
@@ -75,7 +75,7 @@ pub(crate) fn no_name<'z>(here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_
         Some(chain) => {
             let encloser = closest_encloser(chain, here, skip, reply);
             if let Ok(wildcard) = here.hashed.suffix(encloser).wildcard(&mut buf) {
-                let wildcard = reply.memo.hash(chain, wildcard);
+                let wildcard = reply.hash(chain, wildcard);
                 reply.prove(Some(chain.covering(&wildcard)));
             }
         }
@@ -87,7 +87,7 @@ pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: 
     let Some(chain) = here.zone.nsec3() else {
         return reply.prove(cut.rrset(Type::NSEC).map(|_| cut));
     };
-    match search::nsec3(chain, here.hashed, skip, here.begun) {
+    match reply.search_nsec3(chain, here, skip) {
         (own, true) => reply.prove(Some(own)),
         _ => {
             closest_encloser(chain, here, skip + 1, reply);
@@ -105,7 +105,7 @@ fn closest_encloser<'z>(
 ) -> usize {
     for up in skip..=here.below {
         // Names that opt-out or an incomplete chain left without NSEC3 are passed over.
-        if let Some(own) = chain.matching(&reply.memo.hash(chain, here.hashed.suffix(up))) {
+        if let Some(own) = chain.matching(&reply.hash(chain, here.hashed.suffix(up))) {
             reply.prove(Some(own));
             covering(chain, here, up.saturating_sub(1), reply);
             return up;
@@ -116,5 +116,6 @@ fn closest_encloser<'z>(
 
 /// Proves that the name without its `skip` leftmost labels is not there.
 fn covering<'z>(chain: Nsec3Chain<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
-    reply.prove(Some(search::nsec3(chain, here.hashed, skip, here.begun).0));
+    let (node, _) = reply.search_nsec3(chain, here, skip);
+    reply.prove(Some(node));
 }

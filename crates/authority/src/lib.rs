@@ -32,5 +32,6 @@ mod respond;
 mod search;
 
 pub use aim::{Aim, PASSES};
-pub use answer::{NotLoaded, Scratch, answer};
+pub use answer::{Scratch, Unanswered, answer};
 pub use ask::Ask;
+pub use memo::{COSTLY_ITERATIONS, HashingLimit};

@@ -1,10 +1,21 @@
 //! NSEC3 hashes of names that one answer after the other needs: closest enclosers and the wildcards below them. A flood
 //! of names that do not exist shares them, and each costs a round of SHA-1 and as many more as the zone has iterations
 //! (RFC 5155 §5). What a query alone is about, its next closer name, is not kept: it would push out the others.
+//!
+//! Rounds for zones with many iterations are limited: without a limit, queries for one such zone would take the worker's whole time.
+
+use std::time::{Duration, Instant};
 
 use dnssec::nsec3::{self, HASH_LEN};
 use wire::LowerName;
 use zone::store::Nsec3Chain;
+
+/// Iterations above which hashing counts against [`HashingLimit`]. Validators treat such zones as insecure (RFC 9276 §3.2).
+pub const COSTLY_ITERATIONS: u16 = 100;
+/// Longest time for which unused rounds are saved up.
+const SAVED: Duration = Duration::from_millis(100);
+/// Longest time whose rounds are added at once.
+const MOST_ADDED: Duration = Duration::from_secs(1);
 
 /// Names kept; each has one entry, and the last one stays.
 const ENTRIES: usize = 256;
@@ -12,9 +23,62 @@ const ENTRIES: usize = 256;
 const MAX_NAME: usize = 64;
 const MAX_SALT: usize = 8;
 
-/// The hashes kept by one worker.
+/// How many rounds of SHA-1 a worker spends on hashing names for zones with more than a hundred NSEC3 iterations.
+#[derive(Clone, Copy, Debug)]
+pub struct HashingLimit {
+    /// The time of the query.
+    pub now: Instant,
+    /// Rounds per second. A round takes about 0.1 µs.
+    pub rounds_per_second: u32,
+}
+
+impl HashingLimit {
+    /// The limit if the configuration has no other: a fifth of a CPU, or so.
+    pub const DEFAULT_ROUNDS: u32 = 2_000_000;
+
+    /// The usual limit, at this time.
+    pub fn at(now: Instant) -> Self {
+        HashingLimit { now, rounds_per_second: Self::DEFAULT_ROUNDS }
+    }
+}
+
+/// The hashes kept by one worker, and the rounds that it may still spend.
 pub(crate) struct Memo {
     kept: Box<[KeptHash]>,
+    rounds: Rounds,
+}
+
+/// Rounds for zones with more than [`COSTLY_ITERATIONS`].
+#[derive(Default)]
+struct Rounds {
+    /// Below zero where the last hash took more than was left.
+    left: i64,
+    added: Option<Instant>,
+    /// A hash was refused.
+    short: bool,
+}
+
+impl Rounds {
+    /// Takes the rounds of one hash; `false` if none are left.
+    #[cold]
+    fn take(&mut self, iterations: u16, limit: &HashingLimit) -> bool {
+        if self.left <= 0 {
+            self.add(limit);
+        }
+        if self.left <= 0 {
+            self.short = true;
+            return false;
+        }
+        self.left -= 1 + i64::from(iterations);
+        true
+    }
+
+    fn add(&mut self, limit: &HashingLimit) {
+        let of = |time: Duration| (time.as_micros() * u128::from(limit.rounds_per_second) / 1_000_000) as i64;
+        let passed = self.added.map_or(MOST_ADDED, |added| limit.now.saturating_duration_since(added));
+        self.added = Some(limit.now);
+        self.left = (self.left + of(passed.min(MOST_ADDED))).min(of(SAVED).max(1));
+    }
 }
 
 /// Everything that a hash depends on, and the hash. Free while the name is empty.
@@ -48,19 +112,50 @@ impl<const N: usize> Short<N> {
 impl Memo {
     pub(crate) fn new() -> Self {
         let free = KeptHash { name: Short::EMPTY, salt: Short::EMPTY, iterations: 0, hash: [0; HASH_LEN] };
-        Memo { kept: vec![free; ENTRIES].into() }
+        Memo { kept: vec![free; ENTRIES].into(), rounds: Rounds::default() }
     }
 
-    /// The hash of a name, as `chain` hashes.
-    pub(crate) fn hash(&mut self, chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
-        let (salt, iterations) = (chain.salt(), chain.iterations());
-        let compute = || nsec3::hash(name, salt, iterations);
-        let (Some(name), Some(salt)) = (Short::of(name.as_wire()), Short::of(salt)) else { return compute() };
-        let entry = &mut self.kept[entry_of(&name)];
-        if !(entry.name == name && entry.salt == salt && entry.iterations == iterations) {
-            *entry = KeptHash { name, salt, iterations, hash: compute() };
+    /// The hash of a name, as `chain` hashes. All zeros where the limit is reached: then [`Memo::ran_short`].
+    pub(crate) fn hash(
+        &mut self,
+        chain: Nsec3Chain<'_>,
+        name: LowerName<'_>,
+        limit: &HashingLimit,
+    ) -> [u8; HASH_LEN] {
+        let iterations = chain.iterations();
+        let (Some(short), Some(salt)) = (Short::of(name.as_wire()), Short::of(chain.salt())) else {
+            return self.hash_once(chain, name, limit);
+        };
+        let at = entry_of(&short);
+        let entry = &self.kept[at];
+        if entry.name == short && entry.salt == salt && entry.iterations == iterations {
+            return entry.hash;
         }
-        entry.hash
+        let hash = self.hash_once(chain, name, limit);
+        if !self.rounds.short {
+            self.kept[at] = KeptHash { name: short, salt, iterations, hash };
+        }
+        hash
+    }
+
+    /// The same without keeping it.
+    pub(crate) fn hash_once(
+        &mut self,
+        chain: Nsec3Chain<'_>,
+        name: LowerName<'_>,
+        limit: &HashingLimit,
+    ) -> [u8; HASH_LEN] {
+        let iterations = chain.iterations();
+        if iterations > COSTLY_ITERATIONS && !self.rounds.take(iterations, limit) {
+            return [0; HASH_LEN];
+        }
+        nsec3::hash(name, chain.salt(), iterations)
+    }
+
+    /// Whether a hash was refused since the last call, so that what was made of it is no answer.
+    #[inline]
+    pub(crate) fn ran_short(&mut self) -> bool {
+        std::mem::take(&mut self.rounds.short)
     }
 }
 
@@ -110,9 +205,55 @@ mod tests {
                 let chain = zone.nsec3().expect("a chain");
                 for _ in 0..2 {
                     let name = LowerName::new(name.as_name()).expect("lower case");
-                    assert_eq!(memo.hash(chain, name), nsec3::hash(name, chain.salt(), chain.iterations()));
+                    let limit = HashingLimit { now: Instant::now(), rounds_per_second: 1 };
+                    let hash = memo.hash(chain, name, &limit);
+                    assert_eq!(hash, nsec3::hash(name, chain.salt(), chain.iterations()));
                 }
             }
         }
+    }
+
+    #[test]
+    fn many_iterations_took_all_the_time_of_a_worker() {
+        let (costly, usual) = (zone(&[], 500), zone(&[], COSTLY_ITERATIONS));
+        let mut memo = Memo::new();
+        let begun = Instant::now();
+        let names: Vec<NameBuf> =
+            (0..5000).map(|i| format!("{i}.example.").parse().expect("a name")).collect();
+        // A name each 0.1 ms, for half a second.
+        let mut hashed = 0_u32;
+        for (i, name) in (0_u32..).zip(&names) {
+            let limit =
+                HashingLimit { now: begun + Duration::from_micros(100) * i, rounds_per_second: 50_000 };
+            let name = LowerName::new(name.as_name()).expect("lower case");
+            let hash = memo.hash_once(costly.nsec3().expect("a chain"), name, &limit);
+            if memo.ran_short() {
+                assert_eq!(hash, [0; HASH_LEN]);
+            } else {
+                assert_eq!(hash, nsec3::hash(name, &[], 500));
+                hashed += 1;
+            }
+            // Other zones have no part in the limit.
+            memo.hash_once(usual.nsec3().expect("a chain"), name, &limit);
+            assert!(!memo.ran_short());
+        }
+        // 50,000 rounds a second are a hundred hashes of 501 rounds; what was saved up, and one that goes below zero, come on top.
+        assert!((45..=65).contains(&hashed), "{hashed}");
+    }
+
+    #[test]
+    fn a_refused_hash_is_not_kept() {
+        let costly = zone(&[], 500);
+        let chain = costly.nsec3().expect("a chain");
+        let name: NameBuf = "a.example.".parse().expect("a name");
+        let name = LowerName::new(name.as_name()).expect("lower case");
+        let mut memo = Memo::new();
+        let limit = |now, rounds_per_second| HashingLimit { now, rounds_per_second };
+        let begun = Instant::now();
+        assert_eq!(memo.hash(chain, name, &limit(begun, 0)), [0; HASH_LEN]);
+        assert!(memo.ran_short());
+        let later = limit(begun + Duration::from_secs(1), 1_000_000);
+        assert_eq!(memo.hash(chain, name, &later), nsec3::hash(name, &[], 500));
+        assert!(!memo.ran_short());
     }
 }

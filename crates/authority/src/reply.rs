@@ -4,17 +4,20 @@
 //! owner. Where the owner ends the name asked for, a copy with its pointers moved is all it takes; anything
 //! else is written record by record through the builder's compression table.
 
+use dnssec::nsec3::HASH_LEN;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{
     Builder, Full, Header, Offset, Owner, POINTER, POINTER_LEN, Parser, QUESTION_TAIL, RDLENGTH_AT,
     RECORD_HEAD, Section, TTL_AT, rdlength,
 };
 use wire::{Class, LowerName, NameHash, Rcode, Ttl, Type};
-use zone::store::{COMPILED_HEAD, Node, NodeAddress, NodeFlags, Rdata, RrSet, Zone};
+use zone::store::{COMPILED_HEAD, Node, NodeAddress, NodeFlags, Nsec3Chain, Rdata, RrSet, Zone};
 
 use crate::ask::Ask;
+use crate::here::Here;
 use crate::lookup::{self, Found};
-use crate::memo::Memo;
+use crate::memo::{HashingLimit, Memo};
+use crate::search;
 
 /// Denial records that one answer can hold: chains of wildcards need the most.
 const MAX_PROOFS: usize = 12;
@@ -29,7 +32,8 @@ pub(crate) struct Reply<'r, 'b, 'z> {
     question: &'r HashedName,
     rdata: &'r mut Vec<u8>,
     /// NSEC3 hashes that other answers needed.
-    pub(crate) memo: &'r mut Memo,
+    memo: &'r mut Memo,
+    hashing: &'r HashingLimit,
     key: &'r HashKey,
     dnssec_ok: bool,
     /// Whether the compression table knows the question.
@@ -39,6 +43,8 @@ pub(crate) struct Reply<'r, 'b, 'z> {
     proofs: Few<Option<Node<'z>>, MAX_PROOFS>,
     /// Nodes whose addresses are in the message.
     hosts: Few<NodeAddress, MAX_HOSTS>,
+    /// Whether the last name was found to be delegated, where that is resolved for the client.
+    delegated: bool,
 }
 
 /// A few items, each once.
@@ -89,7 +95,7 @@ impl Placed {
 impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     pub(crate) fn new(
         b: &'r mut Builder<'b>,
-        ask: &Ask<'r>,
+        ask: &'r Ask<'_>,
         rdata: &'r mut Vec<u8>,
         memo: &'r mut Memo,
     ) -> Self {
@@ -98,17 +104,48 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             question: ask.qname,
             rdata,
             memo,
+            hashing: &ask.hashing,
             key: ask.key,
             dnssec_ok: ask.dnssec_ok,
             learned: false,
             any_case: false,
             proofs: Few::new(),
             hosts: Few::new(),
+            delegated: false,
         }
+    }
+
+    /// The NSEC3 hash of a name that other answers may need.
+    pub(crate) fn hash(&mut self, chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
+        self.memo.hash(chain, name, self.hashing)
+    }
+
+    /// The node that NSEC3 has for the name that is answered without its `skip` leftmost labels, and whether it is that name's own.
+    #[inline]
+    pub(crate) fn search_nsec3(
+        &mut self,
+        chain: Nsec3Chain<'z>,
+        here: &Here<'_, 'z>,
+        skip: usize,
+    ) -> (Node<'z>, bool) {
+        let (memo, hashing) = (&mut *self.memo, self.hashing);
+        search::nsec3(chain, here.hashed, skip, here.begun, |name| memo.hash_once(chain, name, hashing))
     }
 
     pub(crate) fn set_rcode(&mut self, rcode: Rcode) {
         self.b.set_rcode(rcode);
+    }
+
+    /// Notes that the name is delegated, which is resolved for the client.
+    #[cold]
+    pub(crate) fn set_delegated(&mut self) {
+        self.delegated = true;
+    }
+
+    /// Whether the last name was found to be so.
+    #[inline]
+    pub(crate) fn is_delegated(&self) -> bool {
+        self.delegated
     }
 
     pub(crate) fn set_authoritative(&mut self) {

@@ -28,6 +28,10 @@ pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_,
     let parent_side = ask.qtype == Type::DS && here.below > 0;
     let found = lookup::find(here.zone, ask.key, here.hashed, here.below, parent_side);
     if let Found::Cut { node, skip } = found {
+        if (ask.resolves)() {
+            reply.set_delegated();
+            return Ok(None);
+        }
         return referral(ask, here, node, skip, reply).map(|()| None);
     }
     reply.set_authoritative();

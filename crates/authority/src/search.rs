@@ -4,6 +4,7 @@
 //! half a dozen reads, each of which waits for the one before. Begun while a batch is prefetched, the searches of all its
 //! questions wait together; and the hash that NSEC3 looks for is computed once.
 
+use crate::memo::COSTLY_ITERATIONS;
 use dnssec::nsec3::{self, HASH_LEN};
 use wire::LowerName;
 use wire::hash::HashedName;
@@ -24,8 +25,10 @@ impl DenialSearch {
     pub(crate) fn new(zone: &Zone, qname: &HashedName, skip: usize) -> Option<Self> {
         let name = qname.suffix(skip);
         let (hash, search) = match zone.nsec3() {
+            // Their hashes are limited, which is decided when the answer is made.
+            Some(chain) if chain.iterations() > COSTLY_ITERATIONS => return None,
             Some(chain) => {
-                let hash = hash(chain, name);
+                let hash = nsec3::hash(name, chain.salt(), chain.iterations());
                 (hash, chain.search(&hash))
             }
             None => ([0; HASH_LEN], zone.nsec()?.search(name)),
@@ -61,24 +64,21 @@ pub(crate) fn nsec<'z>(
 }
 
 /// The node that NSEC3 has for `qname` without its `skip` leftmost labels, and whether it is that name's own and does
-/// not just cover it. `begun` may have begun to search for it.
+/// not just cover it. `begun` may have begun to search for it; `hash` is used if it has not.
 #[inline]
 pub(crate) fn nsec3<'z>(
     chain: Nsec3Chain<'z>,
     qname: &HashedName,
     skip: usize,
     begun: Option<&DenialSearch>,
+    hash: impl FnOnce(LowerName<'_>) -> [u8; HASH_LEN],
 ) -> (Node<'z>, bool) {
     let (hash, search) = match begun {
         Some(begun) if usize::from(begun.skip) == skip => (begun.hash, begun.search),
         _ => {
-            let hash = hash(chain, qname.suffix(skip));
+            let hash = hash(qname.suffix(skip));
             (hash, chain.search(&hash))
         }
     };
     chain.end(&hash, search)
-}
-
-fn hash(chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
-    nsec3::hash(name, chain.salt(), chain.iterations())
 }

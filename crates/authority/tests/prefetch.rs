@@ -154,7 +154,9 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     let mut b = Builder::new(&mut buf, 65_535, Header::query(1).reply(), &mut names);
     b.question(asked.as_name(), qtype, Class::IN).expect("the question fits");
     let name = asked.as_name();
-    let ask = Ask { name, qname: &qname, qtype, dnssec_ok: true, catalog, key: &key, max_chain: 16 };
+    let (qname, key, hashing) = (&qname, &key, HashingLimit::at(std::time::Instant::now()));
+    let (dnssec_ok, resolves, max_chain) = (true, &|| false, 16);
+    let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
     answer(&ask, &aim, &mut b, &mut Scratch::new()).expect("a snapshot");
     assert_eq!(b.rcode().to_string(), rcode, "{asked} {qtype}");
     after("answer");

@@ -2,7 +2,7 @@
 //! of names that they are not there, so nobody need be asked for those.
 //!
 //! Where they say so of a name that a wildcard stands for, and the wildcard's records are known, too, the answer is made of
-//! these (RFC 8198 §5.3).
+//! these (RFC 8198 §5.3). DNAME records of secure answers redirect all names below their owners (RFC 6672 §3.4).
 //!
 //! What is used is proven anew for each name, by the same rules as any response: what is kept here are records, not verdicts.
 //! NSEC3 with opt-out is not kept, since it does not say that nothing is there. Names in data are in lower case, as those that
@@ -18,8 +18,8 @@ use wire::text::Base32Hex;
 use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::budget::{ValidationBudget, ValidationLimits};
-use crate::denial::{self, Claim, Denied};
-use crate::nsec3::{self, HASH_LEN};
+use crate::denial::{self, Claim, Denied, KnownHashes};
+use crate::nsec3::HASH_LEN;
 use crate::outcome::Security;
 use crate::response::{ReceivedSet, Response};
 use crate::settings::ValidationSettings;
@@ -31,8 +31,6 @@ type Hash = [u8; HASH_LEN];
 const SHARDS: usize = 16;
 /// Zones whose names have more labels are left out, so that a long name costs no more than a short one to look for.
 const LABELS: usize = 10;
-/// Blocks of SHA-1 that one name may cost: some microseconds.
-const HASHES: u32 = 64;
 /// Bytes that an RRset takes beside its data: keys, lists, and its part of a tree.
 const OVERHEAD: usize = 640;
 /// Bytes that each of its records takes beside its data.
@@ -64,7 +62,20 @@ pub struct ProvenWildcard {
     pub leads_to: Option<NameBuf>,
 }
 
-/// Records that deny, and those of wildcards, each up to its time, on whatever threads. They are bounded: what came first goes
+/// Where a DNAME redirects a name.
+#[derive(Clone, Debug)]
+pub struct ProvenRedirect {
+    /// How much longer that holds.
+    pub ttl: Ttl,
+    /// The DNAME.
+    pub dname: Arc<ReceivedSet>,
+    /// The CNAME that follows from it, which is not signed (RFC 6672 §5.3.1).
+    pub cname: ReceivedSet,
+    /// The target, unless the CNAME was asked for.
+    pub leads_to: Option<NameBuf>,
+}
+
+/// Records that deny, and those of wildcards and of DNAME, each up to its time, on whatever threads. They are bounded: what came first goes
 /// first.
 #[derive(Debug)]
 pub struct ProvenDenials {
@@ -95,6 +106,8 @@ struct Zone {
     hashes: BTreeMap<Hash, Kept>,
     /// RRsets of wildcards, by the names that these are right below.
     wildcards: BTreeMap<(NameBuf, Type), Kept>,
+    /// DNAME, by their owners.
+    dnames: BTreeMap<NameBuf, Kept>,
     /// Those of all NSEC3 here.
     param: Param,
 }
@@ -105,6 +118,7 @@ enum Place {
     Name(Box<NameBuf>),
     Hash(Hash),
     Wildcard(Box<(NameBuf, Type)>),
+    Dname(Box<NameBuf>),
 }
 
 /// What is learned of a zone, before it is kept.
@@ -179,11 +193,17 @@ impl ProvenDenials {
         }
     }
 
-    /// Takes the records of wildcards that an answer found secure at `now` was made of, with what proves that they were
-    /// rightly, for as long as the answer may be kept.
+    /// Takes the DNAME of an answer found secure at `now`, and the records of wildcards that it was made of, with what proves that
+    /// they were rightly, for as long as the answer may be kept.
     pub fn learn_wildcards(&self, view: u32, response: &Response, validated: &Validated, now: u64) {
-        let answers = covered(response, validated).filter(|set| set.section == Section::Answer);
-        for (set, (zone, encloser)) in answers.filter_map(|set| Some((set, wildcard_of(set)?))) {
+        let answers = || covered(response, validated).filter(|set| set.section == Section::Answer);
+        for dname in answers().filter(|set| set.rtype == Type::DNAME && set.rdatas.len() == 1) {
+            let Some((zone, _)) = signed_by(dname).filter(|(zone, _)| is_of(dname, *zone)) else { continue };
+            let place = Place::Dname(Box::new(dname.owner));
+            let lesson = Lesson { zone, soa: None, sets: vec![(place, None, dname.clone())] };
+            self.keep(view, lesson, validated.ttl, now);
+        }
+        for (set, (zone, encloser)) in answers().filter_map(|set| Some((set, wildcard_of(set)?))) {
             let star =
                 NameBuf::prepend(b"*", encloser.as_name()).map(|owner| ReceivedSet { owner, ..set.clone() });
             let Ok(star) = star else { continue };
@@ -234,6 +254,16 @@ impl ProvenDenials {
         self.in_zones(view, name, |zone| zone.expand(name, qtype, now))
     }
 
+    /// Where a DNAME that is known redirects a name at `now`, whatever its type.
+    pub fn redirect(&self, view: u32, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenRedirect> {
+        // ANY is answered by whatever there is, signatures by what they sign.
+        let is_special = matches!(qtype, Type::ANY | Type::RRSIG);
+        if is_special {
+            return None;
+        }
+        self.in_zones(view, name, |zone| zone.redirect(name, qtype, now))
+    }
+
     /// What the deepest zone says that a name is in and that has something to say.
     fn in_zones<T>(&self, view: u32, name: Name<'_>, says: impl Fn(&Zone) -> Option<T>) -> Option<T> {
         let most = name.label_count();
@@ -263,9 +293,29 @@ impl ProvenDenials {
     }
 }
 
-/// What one name may cost.
-fn budget() -> ValidationBudget {
-    ValidationBudget::new(ValidationLimits { nsec3_hashes: HASHES, ..ValidationLimits::default() })
+/// Hashes of the name that is asked for and of those above it, and how many more may be made: as many as for the validation
+/// of one response.
+struct Hasher {
+    known: KnownHashes,
+    budget: ValidationBudget,
+}
+
+impl Hasher {
+    fn new() -> Self {
+        Hasher { known: KnownHashes::default(), budget: ValidationBudget::new(ValidationLimits::default()) }
+    }
+
+    /// The hash of a name with the salt and iterations of a chain; `None` if that is more than may be made.
+    fn hash(&mut self, name: Name<'_>, (salt, iterations): &Param) -> Option<Hash> {
+        self.known.hash(name, salt, *iterations, &mut self.budget).ok()
+    }
+
+    /// What the records of a zone prove of a name.
+    fn prove(&mut self, zone: &Zone, sets: &[&ReceivedSet], name: Name<'_>, claim: Claim) -> Option<Denied> {
+        let settings = ValidationSettings::default();
+        let (budget, known) = (&mut self.budget, &mut self.known);
+        denial::prove(zone.name.as_name(), sets, name, claim, &settings, budget, known).ok()
+    }
 }
 
 fn left(until: u64, now: u64) -> Ttl {
@@ -399,6 +449,7 @@ impl Shard {
             Place::Name(name) => zone.names.insert(*name, kept),
             Place::Hash(hash) => zone.hashes.insert(hash, kept),
             Place::Wildcard(wildcard) => zone.wildcards.insert(*wildcard, kept),
+            Place::Dname(owner) => zone.dnames.insert(*owner, kept),
         };
         self.bytes -= before.map_or(0, |before| before.bytes());
     }
@@ -429,8 +480,9 @@ impl Shard {
             Place::Name(name) => zone.names.remove(&**name),
             Place::Hash(hash) => zone.hashes.remove(hash),
             Place::Wildcard(wildcard) => zone.wildcards.remove(&**wildcard),
+            Place::Dname(owner) => zone.dnames.remove(&**owner),
         };
-        if zone.names.is_empty() && zone.hashes.is_empty() && zone.wildcards.is_empty() {
+        if zone.is_empty() {
             self.zones.remove(&hash);
         }
         if let Some(gone) = gone {
@@ -442,7 +494,7 @@ impl Shard {
     fn remove_zone(&mut self, hash: u64) {
         let Some(zone) = self.zones.remove(&hash) else { return };
         let denying = zone.names.into_values().chain(zone.hashes.into_values());
-        for gone in denying.chain(zone.wildcards.into_values()) {
+        for gone in denying.chain(zone.wildcards.into_values()).chain(zone.dnames.into_values()) {
             self.bytes -= gone.bytes();
             self.kept -= 1;
         }
@@ -452,7 +504,12 @@ impl Shard {
 impl Zone {
     fn new(view: u32, name: NameBuf) -> Zone {
         let (names, hashes, wildcards) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Zone { view, name, soa: None, names, hashes, wildcards, param: (Vec::new(), 0) }
+        let dnames = BTreeMap::new();
+        Zone { view, name, soa: None, names, hashes, wildcards, dnames, param: (Vec::new(), 0) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.hashes.is_empty() && self.wildcards.is_empty() && self.dnames.is_empty()
     }
 
     fn kept(&self, place: &Place) -> Option<&Kept> {
@@ -460,24 +517,23 @@ impl Zone {
             Place::Name(name) => self.names.get(&**name),
             Place::Hash(hash) => self.hashes.get(hash),
             Place::Wildcard(wildcard) => self.wildcards.get(&**wildcard),
+            Place::Dname(owner) => self.dnames.get(&**owner),
         }
     }
 
     /// What is proven of a name in this zone.
     fn deny(&self, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenDenial> {
         let soa = self.soa.as_ref().filter(|soa| now < soa.until)?;
-        let mut budget = budget();
-        let settings = ValidationSettings::default();
+        let mut hasher = Hasher::new();
         let records = match self.by_names(name) {
-            None if !self.hashes.is_empty() => self.by_hashes(name, &mut budget)?,
+            None if !self.hashes.is_empty() => self.by_hashes(name, &mut hasher)?,
             records => records?,
         };
         let live: Vec<&Kept> = records.into_iter().filter(|kept| now < kept.until).collect();
         let sets: Vec<&ReceivedSet> = live.iter().map(|kept| &*kept.set).collect();
         let mut proves = |claim| {
-            let zone = self.name.as_name();
-            let denied = denial::prove(zone, &sets, name, claim, &settings, &mut budget);
-            matches!(denied, Ok(Denied::Proven | Denied::Delegation))
+            let denied = hasher.prove(self, &sets, name, claim);
+            matches!(denied, Some(Denied::Proven | Denied::Delegation))
         };
         let rcode = if proves(Claim::Name) {
             Rcode::NXDOMAIN
@@ -506,12 +562,10 @@ impl Zone {
             (now < star.until).then_some((encloser, star))
         })?;
         let labels = encloser.label_count();
-        let mut budget = budget();
-        let proof = self.covering(name, labels, &mut budget).filter(|proof| now < proof.until)?;
-        let (claim, settings) = (Claim::Closer(labels), ValidationSettings::default());
-        match denial::prove(zone, &[&proof.set], name, claim, &settings, &mut budget) {
-            Ok(Denied::Proven) => {}
-            _ => return None,
+        let mut hasher = Hasher::new();
+        let proof = self.covering(name, labels, &mut hasher).filter(|proof| now < proof.until)?;
+        if hasher.prove(self, &[&proof.set], name, Claim::Closer(labels)) != Some(Denied::Proven) {
+            return None;
         }
         let ttl = left(star.until.min(proof.until), now);
         let set = ReceivedSet { owner: name.to_buf(), ..ReceivedSet::clone(&star.set) };
@@ -523,27 +577,55 @@ impl Zone {
         Some(ProvenWildcard { ttl, set, proof: Arc::clone(&proof.set), leads_to })
     }
 
+    /// Where the closest DNAME above a name redirects it. A name that would be too long is asked for.
+    fn redirect(&self, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenRedirect> {
+        if self.dnames.is_empty() {
+            return None;
+        }
+        let zone = self.name.as_name();
+        let mut above = name.ancestors().skip(1).take_while(|at| at.is_at_or_below(zone));
+        let kept = above.find_map(|at| self.dnames.get(&at.to_buf())).filter(|kept| now < kept.until)?;
+        let suffix = Name::from_wire(kept.set.rdatas.first()?).ok()?;
+        let labels = kept.set.owner.as_name().label_count();
+        let target = NameBuf::replace_suffix(name, labels, suffix).ok()?;
+        let ttl = left(kept.until, now);
+        let cname = ReceivedSet {
+            section: Section::Answer,
+            owner: name.to_buf(),
+            rtype: Type::CNAME,
+            ttl,
+            rdatas: vec![target.as_name().as_wire().to_vec()],
+            signatures: Vec::new(),
+        };
+        let leads_to = (qtype != Type::CNAME).then_some(target);
+        Some(ProvenRedirect { ttl, dname: Arc::clone(&kept.set), cname, leads_to })
+    }
+
     /// The NSEC in front of a name, or the NSEC3 in front of its ancestor that has one label more than `labels`.
-    fn covering(&self, name: Name<'_>, labels: usize, budget: &mut ValidationBudget) -> Option<&Kept> {
+    fn covering(&self, name: Name<'_>, labels: usize, hasher: &mut Hasher) -> Option<&Kept> {
         if self.hashes.is_empty() {
             return self.names.range(..name.to_buf()).next_back().map(|(_, kept)| kept);
         }
         let closer = name.skip(name.label_count().checked_sub(labels + 1)?);
-        let hash = self.hash(closer, budget)?;
+        let hash = hasher.hash(closer, &self.param)?;
         self.in_front(hash)
-    }
-
-    fn hash(&self, name: Name<'_>, budget: &mut ValidationBudget) -> Option<Hash> {
-        let (salt, iterations) = &self.param;
-        let blocks = |len: usize| (len + salt.len() + 9).div_ceil(64) as u32;
-        budget.take_hashes(blocks(name.len()) + u32::from(*iterations) * blocks(HASH_LEN)).ok()?;
-        Some(nsec3::hash(name.to_lower().as_lower(), salt, *iterations))
     }
 
     /// The NSEC3 in front of a hash, around the end.
     fn in_front(&self, hash: Hash) -> Option<&Kept> {
         let before = self.hashes.range(..hash).next_back();
         before.or_else(|| self.hashes.iter().next_back()).map(|(_, kept)| kept)
+    }
+
+    /// The NSEC3 that says that no name has a hash, if one does.
+    fn around(&self, hash: Hash) -> Option<&Kept> {
+        let before = self.hashes.range(..hash).next_back();
+        let (owner, kept) = before.or_else(|| self.hashes.iter().next_back())?;
+        let next = Nsec3::read(kept.set.rdatas.first()?).ok()?.next_hash;
+        let is_last = next <= &owner[..];
+        let covers =
+            if is_last { *owner < hash || hash[..] < *next } else { *owner < hash && hash[..] < *next };
+        covers.then_some(kept)
     }
 
     /// The NSEC at or in front of a name, and that of the wildcard that could stand for it.
@@ -566,8 +648,8 @@ impl Zone {
     }
 
     /// The NSEC3 of a name, or those of its closest encloser, of the name below that and of the wildcard.
-    fn by_hashes(&self, name: Name<'_>, budget: &mut ValidationBudget) -> Option<Vec<&Kept>> {
-        let mut hash = |name: Name<'_>| self.hash(name, budget);
+    fn by_hashes(&self, name: Name<'_>, hasher: &mut Hasher) -> Option<Vec<&Kept>> {
+        let mut hash = |name: Name<'_>| hasher.hash(name, &self.param);
         if let Some(kept) = self.hashes.get(&hash(name)?) {
             return Some(vec![kept]);
         }
@@ -576,14 +658,14 @@ impl Zone {
         let mut encloser = None;
         while let Some(at) = way.pop() {
             let own = hash(at)?;
-            match (self.hashes.get(&own), encloser) {
-                (Some(kept), _) => encloser = Some((at, kept)),
-                // What is above an encloser need not be known.
-                (None, None) => {}
-                (None, Some((above, kept))) => {
+            match (self.hashes.get(&own), encloser, self.around(own)) {
+                (Some(kept), ..) => encloser = Some((at, kept)),
+                // What is above an encloser need not be known, nor that it is there.
+                (None, None, _) | (None, _, None) => encloser = None,
+                (None, Some((above, kept)), Some(closer)) => {
                     let star = hash(NameBuf::prepend(b"*", above).ok()?.as_name())?;
                     let of_star = self.hashes.get(&star).or_else(|| self.in_front(star))?;
-                    let mut all = vec![kept, self.in_front(own)?, of_star];
+                    let mut all = vec![kept, closer, of_star];
                     all.dedup_by(|a, b| Arc::ptr_eq(&a.set, &b.set));
                     return Some(all);
                 }

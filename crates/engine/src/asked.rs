@@ -26,6 +26,8 @@ pub struct Asked<'a> {
     pub qname: &'a HashedName,
     /// Whether the client may have others asked.
     pub may_recurse: bool,
+    /// Says whether the name is resolved for the client where a zone in memory delegates it.
+    pub resolves: &'a dyn Fn() -> bool,
     /// Who signed the query, if it was signed.
     pub verified: Option<&'a Verified>,
     /// The counters of the worker that answers.

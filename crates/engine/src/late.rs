@@ -5,6 +5,7 @@
 //! settles itself with SERVFAIL, so that no client is left in silence.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -86,6 +87,8 @@ pub(crate) struct Waiting {
     /// What the zone says of itself, if the client asks for that.
     pub(crate) facts: Option<ZoneFacts>,
     pub(crate) signature: Option<Box<Signature>>,
+    /// The other server that the newest part of the answer came from, for the query log.
+    pub(crate) upstream: Option<SocketAddr>,
 }
 
 /// A query that waits no longer.
@@ -124,6 +127,13 @@ impl Ticket {
     /// The query as it was read.
     pub fn request(&self) -> Option<&Request> {
         self.waiting.as_deref().map(|waiting| &waiting.request)
+    }
+
+    /// Names the other server that the newest part of the answer came from, for the query log.
+    pub fn set_upstream(&mut self, upstream: Option<SocketAddr>) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.upstream = upstream;
+        }
     }
 
     /// Answers: `fill`, called by the worker, writes the sections and sets the flags, as a source that answers at once

@@ -1,8 +1,10 @@
 //! What a query log sees of queries and replies.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use exchange::Client;
+use transfer::tsig::{TsigError, TsigKey};
 use wire::edns::ErrorInfo;
 use wire::{Name, Rcode};
 
@@ -31,6 +33,8 @@ pub struct LoggedQuery<'a> {
     pub role: Role,
     /// The zone here that QNAME is in, in lower case. None of NOTIFY, UPDATE and transfers, whose question is the zone's name.
     pub zone: Option<Name<'a>>,
+    /// The TSIG key that signed it, if it is signed and the signature is good.
+    pub key: Option<&'a TsigKey>,
 }
 
 impl<'a> LoggedQuery<'a> {
@@ -50,6 +54,17 @@ pub struct LoggedReply<'a> {
     pub truncated: bool,
     /// The extended error that goes with it; in the message only if the client sent OPT.
     pub info: Option<ErrorInfo>,
+    /// The other server that the newest part of the answer came from, if one was asked for this query.
+    pub upstream: Option<SocketAddr>,
+}
+
+/// Takes note of queries that get SERVFAIL, and of signatures that are not good; must neither block nor fail.
+pub trait FailureLog: Send + Sync {
+    /// Takes a query that is refused since its signature is not good.
+    fn bad_signature(&self, query: &LoggedQuery<'_>, error: &TsigError);
+
+    /// Takes a query that gets SERVFAIL for this reason.
+    fn failed(&self, query: &LoggedQuery<'_>, info: Option<ErrorInfo>);
 }
 
 /// Takes note of queries and replies; must neither block nor fail.

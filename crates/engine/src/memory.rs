@@ -43,7 +43,7 @@ pub enum Found<'s> {
     Answer(Option<ErrorInfo>),
     /// The same, but the sections are the links of a chain that leads to this name, which is not in these data.
     LeadsTo(&'s HashedName),
-    /// There is no answer after all. What was written does not count.
+    /// There is no answer after all: it is left to other servers. What was written does not count.
     Nothing,
 }
 
@@ -66,6 +66,13 @@ pub trait Memory: Clone + Send + Sync + 'static {
     #[inline]
     fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
         let _ = client;
+        false
+    }
+
+    /// Whether questions for this name and type, that zones delegate to other servers, are resolved for clients that may have
+    /// others asked. If not, they get the referral.
+    fn resolves(&self, sought: &Sought<'_>) -> bool {
+        let _ = sought;
         false
     }
 
@@ -135,6 +142,10 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     #[inline]
     fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
         self.then.offers_recursion(client)
+    }
+
+    fn resolves(&self, sought: &Sought<'_>) -> bool {
+        self.then.resolves(sought)
     }
 
     #[inline]

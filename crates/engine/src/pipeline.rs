@@ -1,12 +1,13 @@
 //! The line a query goes down, for one worker and one batch at a time.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use exchange::{Batch, Client, Handler, LateReplies, Outcome, Queries, Query, Replies, ReturnAddress};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, HEADER_LEN, Mark};
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, Rcode};
 
 use crate::asked::Asked;
 use crate::chaos;
@@ -249,6 +250,7 @@ impl<M: Memory> Worker<M> {
         let frame = ReplyFrame { request, packet, client, may_recurse, config, signed, agent };
         let (mut b, question_only) = frame.begin(out, names);
         let verified = signed.and_then(Signature::verified);
+        let resolves = || resolves(&shared.memory, route, request, qname, may_recurse);
         let asked = |question| Asked {
             packet,
             client,
@@ -257,6 +259,7 @@ impl<M: Memory> Worker<M> {
             question,
             qname,
             may_recurse,
+            resolves: &resolves,
             verified,
             stats,
         };
@@ -289,22 +292,20 @@ impl<M: Memory> Worker<M> {
             Route::Unverified(refusal, question) => unverified(shared, refusal, &asked(question), tickets),
         };
         let answered = match answered {
-            Ok(answered) => answered,
+            Ok(answered) => noted(answered, signed, (stats, shared), || logged(&frame, received, served())),
             Err(other) => return unanswered(other, stats, shared, || logged(&frame, received, served())),
         };
         let reply = frame.end(b, question_only, answered, facts());
-        let reply = frame.sign(reply, out);
+        let reply = frame.seal(reply, out);
         frame.account(reply, stats);
-        if let Some(log) = &shared.log {
-            log_both(&**log, &logged(&frame, received, served()), reply, out);
-        }
+        log_both(shared, || logged(&frame, received, served()), reply, out);
         Outcome::Reply(reply.len)
     }
 
     /// Answers a query that has waited.
     fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
         let Worker { account, shared, names, .. } = self;
-        let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature } =
+        let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, upstream } =
             &*ready.waiting;
         let stats = &account.stats;
         stats.late.add(1);
@@ -317,17 +318,19 @@ impl<M: Memory> Worker<M> {
         let (client, may_recurse) = (to.client, *may_recurse);
         let (config, signed) = (&*shared.config, signature.as_deref());
         let frame = ReplyFrame { request, packet: head, client, may_recurse, config, signed, agent: None };
+        let served = || Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
         let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
         let reply = passed_on.unwrap_or_else(|| {
             let (mut b, question_only) = frame.begin(out, names);
             let answered = fill.map_or(Err(Refusal::ABANDONED), |fill| fill(&mut b));
+            let answered = noted(answered, signed, (stats, shared), || logged(&frame, *received, served()));
             let reply = frame.end(b, question_only, answered, *facts);
-            frame.sign(reply, out)
+            frame.seal(reply, out)
         });
         frame.account(reply, stats);
         if let Some(log) = &shared.log {
-            let served = Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
-            log.reply(&logged(&frame, *received, served), &logged_reply(reply, out));
+            let reply = logged_reply(reply, out, *upstream);
+            log.reply(&logged(&frame, *received, served()), &reply);
         }
         (*to, Outcome::Reply(reply.len))
     }
@@ -360,6 +363,20 @@ fn agent<'s, M: Memory>(shared: &'s Shared<M>, route: &Route, aims: &[Aimed<M::A
     let Route::Memory(aim, _) = route else { return None };
     let zone = shared.memory.zone(&aims.get(usize::from(*aim))?.aim)?;
     (!agent.is_at_or_below(zone)).then_some(agent)
+}
+
+/// Whether a name that a zone in memory delegates is resolved for the client.
+#[cold]
+fn resolves<M: Memory>(
+    memory: &M,
+    route: &Route,
+    request: &Request,
+    qname: &HashedName,
+    may_recurse: bool,
+) -> bool {
+    let Route::Memory(_, question) = *route else { return false };
+    let sought = Sought { request, question, qname, may_recurse };
+    may_recurse && request.header.recursion_desired() && memory.resolves(&sought)
 }
 
 /// Asks the source beyond memory that does this. Returns as an error what is no answer at once.
@@ -467,21 +484,66 @@ impl<'a> Served<'a> {
 
 /// A query for the query log.
 fn logged<'a>(frame: &ReplyFrame<'a>, received: Instant, served: Served<'a>) -> LoggedQuery<'a> {
-    let ReplyFrame { request, packet, client, .. } = *frame;
-    LoggedQuery { request, packet, client, received, role: served.role, zone: served.zone }
+    let ReplyFrame { request, packet, client, signed, .. } = *frame;
+    let key = signed.and_then(Signature::verified).map(|verified| &**verified.key());
+    LoggedQuery { request, packet, client, received, role: served.role, zone: served.zone, key }
 }
 
 /// A reply for the query log. It lies at the start of `out`.
-fn logged_reply(reply: FinishedReply, out: &[u8]) -> LoggedReply<'_> {
+fn logged_reply(reply: FinishedReply, out: &[u8], upstream: Option<SocketAddr>) -> LoggedReply<'_> {
     let FinishedReply { rcode, truncated, info, len } = reply;
-    LoggedReply { message: &out[..len], rcode, truncated, info }
+    LoggedReply { message: &out[..len], rcode, truncated, info, upstream }
 }
 
-/// Logs a query and its reply.
+/// Counts and notes a query that is refused with SERVFAIL or for its signature. Returns the answer.
+#[inline]
+fn noted<'q, M>(
+    answered: Answered,
+    signed: Option<&Signature>,
+    shared: (&Stats, &Shared<M>),
+    query: impl FnOnce() -> LoggedQuery<'q>,
+) -> Answered {
+    if let Err(refusal) = answered {
+        note_failure(refusal, signed, shared, query);
+    }
+    answered
+}
+
 #[cold]
-fn log_both(log: &dyn QueryLog, query: &LoggedQuery<'_>, reply: FinishedReply, out: &[u8]) {
-    log.query(query);
-    log.reply(query, &logged_reply(reply, out));
+fn note_failure<'q, M>(
+    Refusal { rcode, info }: Refusal,
+    signed: Option<&Signature>,
+    (stats, shared): (&Stats, &Shared<M>),
+    query: impl FnOnce() -> LoggedQuery<'q>,
+) {
+    if rcode == Rcode::SERVFAIL {
+        stats.failure(info);
+    }
+    match (&shared.failures, signed) {
+        (Some(log), _) if rcode == Rcode::SERVFAIL => log.failed(&query(), info),
+        (Some(log), Some(Signature::Bad(error))) if rcode == error.rcode() => {
+            log.bad_signature(&query(), error);
+        }
+        _ => {}
+    }
+}
+
+/// Logs a query and its reply, if there is a log.
+#[inline]
+fn log_both<'q, M>(
+    shared: &Shared<M>,
+    query: impl FnOnce() -> LoggedQuery<'q>,
+    reply: FinishedReply,
+    out: &[u8],
+) {
+    #[cold]
+    fn log_both(log: &dyn QueryLog, query: &LoggedQuery<'_>, reply: FinishedReply, out: &[u8]) {
+        log.query(query);
+        log.reply(query, &logged_reply(reply, out, None));
+    }
+    if let Some(log) = &shared.log {
+        log_both(&**log, &query(), reply, out);
+    }
 }
 
 /// Puts a query off that others have to be asked about, so that what memory answers does not wait for that. Returns whether it
@@ -513,6 +575,7 @@ fn ticket(
     let head = packet[..head.min(packet.len())].into();
     let signature = frame.signed.cloned().map(Box::new);
     let zone = zone.map(|zone| Box::new(zone.to_buf()));
-    let waiting = Waiting { request, head, to, received, may_recurse, role, zone, facts, signature };
+    let waiting =
+        Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, upstream: None };
     Ticket::new(waiting, account)
 }

@@ -30,6 +30,9 @@ impl Refusal {
     /// The zone is ours, but there is nothing to answer from: it was never loaded, or has expired. RFC 8914 §4.25: "The
     /// authoritative server cannot answer with data for a zone it is otherwise configured to support."
     pub const NOT_LOADED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::INVALID_DATA);
+    /// The zone has so many NSEC3 iterations that its denials are limited, and the limit is reached.
+    pub const TOO_MANY_ITERATIONS: Refusal =
+        Refusal::because(Rcode::SERVFAIL, ErrorInfo::UNSUPPORTED_NSEC3_ITERATIONS);
     /// Whoever promised an answer has let go of the question.
     pub const ABANDONED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 

@@ -8,7 +8,7 @@ use wire::NameBuf;
 use wire::hash::HashKey;
 
 use crate::chaos::Identity;
-use crate::log::QueryLog;
+use crate::log::{FailureLog, QueryLog};
 use crate::memory::Memory;
 use crate::source::Sources;
 
@@ -23,6 +23,8 @@ pub struct Config {
     pub keepalive: u16,
     /// What CHAOS names are answered with.
     pub identity: Identity,
+    /// Whether addresses of one name come in another order for each query. Default: no.
+    pub rotate_addresses: bool,
     /// Who wants to be told of what cannot be resolved or validated in the zones (RFC 9567): the agent domain. It is named in
     /// replies from zones that it is not in, where there is room.
     pub report_channel: Option<NameBuf>,
@@ -35,6 +37,7 @@ impl Default for Config {
             nsid: Box::default(),
             keepalive: 100,
             identity: Identity::default(),
+            rotate_addresses: false,
             report_channel: None,
         }
     }
@@ -53,6 +56,7 @@ pub(crate) struct Shared<M> {
     pub(crate) keys: Arc<TsigKeys>,
     pub(crate) config: Arc<Config>,
     pub(crate) log: Option<Arc<dyn QueryLog>>,
+    pub(crate) failures: Option<Arc<dyn FailureLog>>,
 }
 
 impl<M: Clone> Clone for Shared<M> {
@@ -63,6 +67,7 @@ impl<M: Clone> Clone for Shared<M> {
             keys: Arc::clone(&self.keys),
             config: Arc::clone(&self.config),
             log: self.log.clone(),
+            failures: self.failures.clone(),
         }
     }
 }
@@ -71,7 +76,7 @@ impl<M: Memory> Engine<M> {
     /// An engine that answers from `memory`, and asks `sources` for what that does not hold.
     pub fn new(memory: M, sources: Sources, config: Config) -> Self {
         let keys = Arc::default();
-        let shared = Shared { memory, sources, keys, config: Arc::new(config), log: None };
+        let shared = Shared { memory, sources, keys, config: Arc::new(config), log: None, failures: None };
         Engine { shared: ArcSwap::from_pointee(shared) }
     }
 
@@ -118,6 +123,11 @@ impl<M: Memory> Engine<M> {
     /// Starts or stops the query log.
     pub fn set_query_log(&self, log: Option<Arc<dyn QueryLog>>) {
         self.change(|shared| shared.log = log.clone());
+    }
+
+    /// Has queries that get SERVFAIL noted.
+    pub fn set_failure_log(&self, log: &Arc<dyn FailureLog>) {
+        self.change(|shared| shared.failures = Some(Arc::clone(log)));
     }
 
     /// The key under which names are looked up.

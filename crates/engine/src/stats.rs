@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use exchange::{Counter, TRANSPORTS, Transport};
 use wire::Type;
+use wire::edns::ErrorInfo;
 
 /// Response codes counted apart; higher ones share the last place.
 pub const RCODES: usize = 24;
 /// Places for types: 0 to 127 by number, then URI, CAA, everything else.
 pub const TYPES: usize = 131;
+/// INFO-CODEs of extended errors counted apart (RFC 8914); one place more has higher ones, and the last one none at all.
+pub const INFO_CODES: usize = 32;
 /// Upper bounds of the response size histogram, in bytes; one place more holds what is larger.
 pub const SIZE_BOUNDS: [usize; 9] = [64, 128, 256, 512, 1_024, 1_232, 4_096, 16_384, 65_535];
 /// Upper bounds of the latency histogram, in nanoseconds; one place more holds what took longer.
@@ -28,6 +31,8 @@ pub struct Stats {
     pub bytes_out: [Counter; TRANSPORTS],
     /// Bytes received, by transport.
     pub bytes_in: [Counter; TRANSPORTS],
+    /// Replies with SERVFAIL by the INFO-CODE of their extended error, see [`INFO_CODES`].
+    pub failures: [Counter; INFO_CODES + 2],
     /// Replies with TC set.
     pub truncated: Counter,
     /// Queries left without a reply (responses, stubs, what the gate drops).
@@ -44,6 +49,8 @@ pub struct Stats {
     pub cache_hits: Counter,
     /// Of these, with a denial (RFC 2308).
     pub cache_negative: Counter,
+    /// Queries refused since hashing names for zones with many NSEC3 iterations had reached its limit.
+    pub hashing_refused: Counter,
     /// Time from taking a batch to having answered it, counted once per query; see [`LATENCY_BOUNDS`].
     pub latency: [Counter; LATENCY_BOUNDS.len() + 1],
     /// Sum of those times in nanoseconds.
@@ -59,6 +66,7 @@ impl Default for Stats {
             sizes: from_fn(|_| from_fn(|_| Counter::default())),
             bytes_out: from_fn(|_| Counter::default()),
             bytes_in: from_fn(|_| Counter::default()),
+            failures: from_fn(|_| Counter::default()),
             truncated: Counter::default(),
             dropped: Counter::default(),
             dnssec_ok: Counter::default(),
@@ -67,6 +75,7 @@ impl Default for Stats {
             streams: Counter::default(),
             cache_hits: Counter::default(),
             cache_negative: Counter::default(),
+            hashing_refused: Counter::default(),
             latency: from_fn(|_| Counter::default()),
             latency_sum: Counter::default(),
         }
@@ -113,6 +122,12 @@ impl Stats {
         self.sizes[t][place].add(1);
         self.bytes_out[t].add(len as u64);
         self.truncated.add(truncated as u64);
+    }
+
+    /// Counts a reply with SERVFAIL.
+    pub(crate) fn failure(&self, info: Option<ErrorInfo>) {
+        let place = info.map_or(INFO_CODES + 1, |info| usize::from(info.0).min(INFO_CODES));
+        self.failures[place].add(1);
     }
 
     /// Counts the time that `queries` of one batch took together.

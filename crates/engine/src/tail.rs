@@ -8,6 +8,7 @@ use wire::{Name, Rcode, Type};
 
 use crate::refusal::{Answered, Refusal};
 use crate::request::{ClientEdns, Request};
+use crate::rotation;
 use crate::settings::Config;
 use crate::signature::Signature;
 use crate::stats::Stats;
@@ -139,9 +140,18 @@ impl ReplyFrame<'_> {
         FinishedReply { rcode, truncated, info, len: b.finish() }
     }
 
-    /// Signs a reply that has ended, if the query was signed and there is room. It lies at the start of `out`.
+    /// Puts addresses of a reply that has ended into another order, and signs it, if the query was signed and there is room. It lies
+    /// at the start of `out`.
     #[inline]
-    pub(crate) fn sign(&self, reply: FinishedReply, out: &mut [u8]) -> FinishedReply {
+    pub(crate) fn seal(&self, reply: FinishedReply, out: &mut [u8]) -> FinishedReply {
+        if let (Some(question), [_, _, _, _, _, _, high, low, ..]) = (self.request.question, &*out)
+            && (*high > 0 || *low > 1)
+            && matches!(question.qtype, Type::A | Type::AAAA)
+            && self.config.rotate_addresses
+        {
+            let (end, records) = (HEADER_LEN + question.len_in_message(), u16::from_be_bytes([*high, *low]));
+            rotation::rotate(&mut out[..reply.len], end, records, question.qtype);
+        }
         match self.signed {
             None => reply,
             Some(signature) => {

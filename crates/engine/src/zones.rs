@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use authority::{Aim, Ask, NotLoaded, Scratch};
+use authority::{Aim, Ask, HashingLimit, Scratch, Unanswered};
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 use wire::{Class, Name};
@@ -23,11 +23,14 @@ pub struct ZonesConfig {
     pub max_chain: u8,
     /// Whether queries are counted for each zone. Default: no.
     pub count_per_zone: bool,
+    /// Rounds of SHA-1 that a worker spends in a second on names of zones with more than a hundred NSEC3 iterations. Default:
+    /// [`HashingLimit::DEFAULT_ROUNDS`].
+    pub nsec3_rounds: u32,
 }
 
 impl Default for ZonesConfig {
     fn default() -> Self {
-        ZonesConfig { max_chain: 16, count_per_zone: false }
+        ZonesConfig { max_chain: 16, count_per_zone: false, nsec3_rounds: HashingLimit::DEFAULT_ROUNDS }
     }
 }
 
@@ -166,9 +169,19 @@ impl Memory for Zones {
             dnssec_ok: asked.request.dnssec_ok(),
             catalog,
             key: catalog.key(),
+            resolves: asked.resolves,
             max_chain: self.config.max_chain,
+            hashing: HashingLimit { now: asked.received, rounds_per_second: self.config.nsec3_rounds },
         };
-        let leads_to = authority::answer(&ask, aim, b, scratch).map_err(|NotLoaded| Refusal::NOT_LOADED)?;
+        let leads_to = match authority::answer(&ask, aim, b, scratch) {
+            Ok(leads_to) => leads_to,
+            Err(Unanswered::Delegated) => return Ok(Found::Nothing),
+            Err(Unanswered::NotLoaded) => return Err(Refusal::NOT_LOADED),
+            Err(Unanswered::Hashing) => {
+                asked.stats.hashing_refused.add(1);
+                return Err(Refusal::TOO_MANY_ITERATIONS);
+            }
+        };
         if qclass == Class::ANY {
             // There may be more in classes not known here (RFC 1035 §6.2).
             b.flags(|h| h.set_authoritative(false));

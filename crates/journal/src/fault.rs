@@ -36,6 +36,22 @@ pub enum StoreFault {
         /// What is wrong.
         what: &'static str,
     },
+    /// The file is not there, and changes of its zone were acknowledged.
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The version that was acknowledged last, if that is known.
+        acknowledged: Option<Serial>,
+    },
+    /// The file holds less than was acknowledged: its end is missing, or it is a copy of an earlier time.
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// The newest version in it.
+        found: Serial,
+        /// The version that was acknowledged last.
+        acknowledged: Serial,
+    },
     /// A stored change does not fit the version in front of it.
     BadChange {
         /// The file.
@@ -98,6 +114,15 @@ impl fmt::Display for StoreFault {
             Self::Damaged { path, offset, what } => {
                 write!(f, "{} is damaged at byte {offset}: {what}", path.display())
             }
+            Self::Missing { path, acknowledged } => {
+                write!(f, "{} is missing, which had changes", path.display())?;
+                acknowledged.map_or(Ok(()), |serial| write!(f, " up to serial {serial}"))
+            }
+            Self::Older { path, found, acknowledged } => write!(
+                f,
+                "{} ends at serial {found}, but changes up to serial {acknowledged} were acknowledged",
+                path.display()
+            ),
             Self::BadChange { path, error } => {
                 write!(f, "{}: a change does not fit: {error}", path.display())
             }

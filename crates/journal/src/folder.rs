@@ -5,13 +5,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wire::{LowerName, LowerNameBuf, Name};
+use wire::{LowerName, LowerNameBuf, Name, Serial};
+use zone::Zone;
 
 use crate::disk::{Disk, DiskFile};
-use crate::fault::{StoreFault, failed};
+use crate::fault::{StoreFault, damaged, failed};
 use crate::frame::read_all;
 use crate::header::{Confirmed, Front, HEADER, Header};
-use crate::names::{Paths, STORE, shard};
+use crate::marks::{Mark, Marks};
+use crate::names::{Paths, STORE, apex_of, shard};
 use crate::store::{Contents, ZoneStore};
 use crate::stored::Stored;
 
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) root: PathBuf,
     /// The zones whose stores are open, by name.
     open: Mutex<HashSet<Box<[u8]>>>,
+    /// How far each zone was acknowledged, if that is noted beside the stores.
+    marks: Option<Marks>,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -39,6 +43,48 @@ impl Shared {
 
     fn open_zones(&self) -> MutexGuard<'_, HashSet<Box<[u8]>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how far a zone is acknowledged.
+    pub(crate) fn mark(&self, apex: LowerName<'_>, mark: Mark) {
+        self.marks.iter().for_each(|marks| marks.set(apex, mark));
+    }
+
+    /// Syncs the marks. What fails is reported by [`ZoneFolder::sync_marks`], which is called again.
+    pub(crate) fn sync_marks(&self) {
+        let _ = self.marks.as_ref().map(Marks::sync);
+    }
+
+    /// How far a zone was acknowledged, if that is noted; inside `None` if the note cannot be read.
+    pub(crate) fn marked(&self, apex: LowerName<'_>) -> Option<Option<Mark>> {
+        self.marks.as_ref().and_then(|marks| marks.get(apex))
+    }
+
+    /// The marks, if there are any.
+    pub(crate) fn marks(&self) -> Option<&Marks> {
+        self.marks.as_ref()
+    }
+
+    /// Gives the file of a zone a name that no other has, if it is there, and returns that.
+    fn put_aside(&self, paths: &Paths) -> Result<Option<PathBuf>, StoreFault> {
+        let there = match self.disk.list(&paths.shard) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            listed => listed.map_err(failed("list", &paths.shard))?,
+        };
+        let is_there = |path: &Path| there.iter().any(|name| Some(&**name) == path.file_name());
+        if !is_there(&paths.store) {
+            return Ok(None);
+        }
+        let later = |number: u32| {
+            let mut path = paths.aside.clone().into_os_string();
+            path.push(format!("-{number}"));
+            PathBuf::from(path)
+        };
+        let mut names = std::iter::once(paths.aside.clone()).chain((2..).map(later));
+        let aside = names.find(|path| !is_there(path)).unwrap_or_else(|| paths.aside.clone());
+        self.disk.rename(&paths.store, &aside).map_err(failed("rename", &paths.store))?;
+        self.disk.sync_folder(&paths.shard).map_err(failed("sync the folder", &paths.shard))?;
+        Ok(Some(aside))
     }
 
     /// Removes what a replacement has left unfinished. What stays is in nobody's way.
@@ -80,11 +126,19 @@ fn read_front(file: &dyn DiskFile, path: &Path) -> Result<Front, StoreFault> {
     let len = file.len().map_err(failed("measure", path))?;
     let mut bytes = [0; HEADER as usize];
     if len < HEADER {
-        return Err(StoreFault::OtherFormat(path.to_owned()));
+        let what = if len == 0 { "the file is empty" } else { "the file has been cut short" };
+        return Err(damaged(path, len, what));
     }
     read_all(file, path, &mut bytes, 0)?;
-    let (header, apex) = Header::read(&bytes, len, path)?;
+    let (header, apex) = Header::read(&bytes, path)?;
     Ok(Front { header, apex, confirmed: Confirmed::of_header(&bytes, header.nonce), len })
+}
+
+/// A file, and its front.
+type OpenFile = (Arc<dyn DiskFile>, Front);
+
+fn missing(path: PathBuf, mark: Option<Mark>) -> StoreFault {
+    StoreFault::Missing { path, acknowledged: mark.map(|mark| mark.serial) }
 }
 
 impl ZoneFolder {
@@ -93,6 +147,19 @@ impl ZoneFolder {
     /// # Errors
     /// [`StoreFault::Locked`] if another process has it, and [`StoreFault::Io`].
     pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<ZoneFolder, StoreFault> {
+        ZoneFolder::open_with(disk, root, None)
+    }
+
+    /// The same, with a file beside the folder that has how far each zone was acknowledged: a store that is gone or holds less
+    /// than that is noticed.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_marked(disk: Arc<dyn Disk>, root: &Path, marks: &Path) -> Result<ZoneFolder, StoreFault> {
+        ZoneFolder::open_with(disk, root, Some(marks))
+    }
+
+    fn open_with(disk: Arc<dyn Disk>, root: &Path, marks: Option<&Path>) -> Result<ZoneFolder, StoreFault> {
         disk.make_folder(root).map_err(failed("make the folder", root))?;
         if let Some(parent) = root.parent() {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -103,7 +170,9 @@ impl ZoneFolder {
             ErrorKind::WouldBlock => StoreFault::Locked(root.to_owned()),
             _ => failed("lock", &path)(error),
         })?;
-        let shared = Shared { disk, root: root.to_owned(), open: Mutex::new(HashSet::new()), _lock: lock };
+        let marks = marks.map(|path| Marks::open(&*disk, path)).transpose()?;
+        let open = Mutex::new(HashSet::new());
+        let shared = Shared { disk, root: root.to_owned(), open, marks, _lock: lock };
         let folder = ZoneFolder(Arc::new(shared));
         // A process before this one may have ended when a file had its name, but not yet on the disk.
         for shard in folder.shards()? {
@@ -117,27 +186,146 @@ impl ZoneFolder {
     ///
     /// # Errors
     /// [`StoreFault::AlreadyOpen`] while another [`ZoneStore`] of the zone is there, [`StoreFault::OtherFormat`],
-    /// [`StoreFault::OtherZone`], [`StoreFault::Damaged`] and [`StoreFault::Io`]. Nothing of the file is used then;
-    /// [`set_aside`](Self::set_aside) makes room for another.
+    /// [`StoreFault::OtherZone`], [`StoreFault::Damaged`], [`StoreFault::Missing`], [`StoreFault::Older`] and
+    /// [`StoreFault::Io`]. Nothing of the file is used then; [`set_aside`](Self::set_aside) makes room for another, and
+    /// [`start_over`](Self::start_over) puts one in its place.
     pub fn zone(&self, apex: Name<'_>) -> Result<(ZoneStore, Option<Stored>), StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
         self.0.remove_unfinished(&paths);
+        let marked = self.0.marked(open.apex());
+        let Some((file, front)) = self.front(&open, &paths)? else {
+            return match marked {
+                None => Ok((ZoneStore::new(open, None), None)),
+                Some(mark) => Err(missing(paths.store, mark)),
+            };
+        };
+        let was_marked = front.header.marked;
+        let mut stored = Stored::find(file, paths.store.into(), front, marked.flatten())?;
+        stored.mark_lost = was_marked && marked.is_none() && self.0.marks.is_some();
+        self.0.mark(open.apex(), stored.mark());
+        let contents = Contents::of_stored(&stored);
+        Ok((ZoneStore::new(open, Some(contents)), Some(stored)))
+    }
+
+    /// Opens the file of a zone, if it is there, and reads its front.
+    fn front(&self, open: &OpenZone, paths: &Paths) -> Result<Option<OpenFile>, StoreFault> {
         let file = match self.0.disk.open(&paths.store) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok((ZoneStore::new(open, None), None));
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("open", &paths.store)(error)),
         };
         let front = read_front(&*file, &paths.store)?;
         if front.apex.as_lower() != open.apex() {
             let apex = Box::new(front.apex.as_name().to_buf());
-            return Err(StoreFault::OtherZone(paths.store, apex));
+            return Err(StoreFault::OtherZone(paths.store.clone(), apex));
         }
-        let stored = Stored::find(file.into(), paths.store.into(), front)?;
-        let contents = Contents::of_stored(&stored);
-        Ok((ZoneStore::new(open, Some(contents)), Some(stored)))
+        Ok(Some((file.into(), front)))
+    }
+
+    /// Returns what can be read of a zone up to the first change that is not whole, though more may have been acknowledged.
+    ///
+    /// # Errors
+    /// As for [`zone`](Self::zone), but for [`StoreFault::Older`] and for damage behind the base.
+    pub fn salvage(&self, apex: Name<'_>) -> Result<Stored, StoreFault> {
+        let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
+        let paths = open.paths();
+        match self.front(&open, &paths)? {
+            Some((file, front)) => Stored::salvage(file, paths.store.into(), front),
+            None => Err(missing(paths.store, self.0.marked(open.apex()).flatten())),
+        }
+    }
+
+    /// Stores a zone in place of what is stored of it, whatever that is: a file that is there gets another name, which is
+    /// returned. All that was acknowledged before counts no more.
+    ///
+    /// # Errors
+    /// [`StoreFault::AlreadyOpen`] and [`StoreFault::Io`]; the file that is there keeps its name or gets it back, if the disk
+    /// lets it.
+    pub fn start_over(&self, zone: &Zone) -> Result<Option<PathBuf>, StoreFault> {
+        let open = OpenZone::new(&self.0, zone.apex())?;
+        let paths = open.paths();
+        let mut store = ZoneStore::new(open, None);
+        let mut replacement = store.begin_replacement()?;
+        replacement.write(zone)?;
+        let aside = self.0.put_aside(&paths)?;
+        let finished = store.finish(replacement);
+        if let (Err(_), Some(aside)) = (&finished, &aside) {
+            // What became of the new file is not known. The mark still tells what is missing in either.
+            let _ = self.0.disk.rename(aside, &paths.store);
+        }
+        finished.map(|()| aside)
+    }
+
+    /// Forgets a zone: a file that is there gets another name, which is returned, and nothing counts as acknowledged.
+    ///
+    /// # Errors
+    /// [`StoreFault::AlreadyOpen`] and [`StoreFault::Io`].
+    pub fn forget(&self, apex: Name<'_>) -> Result<Option<PathBuf>, StoreFault> {
+        let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
+        let aside = self.0.put_aside(&open.paths())?;
+        self.0.marks.as_ref().map_or(Ok(()), |marks| marks.clear(open.apex()))?;
+        Ok(aside)
+    }
+
+    /// The version of a zone that was acknowledged last, by its mark.
+    pub fn acknowledged(&self, apex: Name<'_>) -> Option<Serial> {
+        let mark = self.0.marked(apex.to_lower().as_lower())??;
+        Some(mark.serial)
+    }
+
+    /// The file of a zone.
+    pub fn path(&self, apex: Name<'_>) -> PathBuf {
+        self.0.paths(apex.to_lower().as_lower()).store
+    }
+
+    /// The zones that have a file, whatever is in it, or had one by their marks; and the files that do not say of which zone they
+    /// are.
+    ///
+    /// # Errors
+    /// [`StoreFault::Io`] if a folder cannot be read.
+    pub fn held(&self) -> Result<(HashSet<LowerNameBuf>, Vec<PathBuf>), StoreFault> {
+        let mut zones: HashSet<LowerNameBuf> = self.0.marks.iter().flat_map(|marks| marks.zones()).collect();
+        let mut unknown = Vec::new();
+        for shard in self.shards()? {
+            for name in self.0.disk.list(&shard).map_err(failed("list", &shard))? {
+                let name = name.to_string_lossy();
+                if !name.ends_with(STORE) {
+                    continue;
+                }
+                let path = shard.join(&*name);
+                let written = || {
+                    let file = self.0.disk.open(&path).ok()?;
+                    read_front(&*file, &path).ok().map(|front| front.apex)
+                };
+                match apex_of(&name).or_else(written) {
+                    Some(apex) => drop(zones.insert(apex)),
+                    None => unknown.push(path),
+                }
+            }
+        }
+        Ok((zones, unknown))
+    }
+
+    /// Zones whose marks cannot be read, so that what is missing of their stores is not noticed.
+    pub fn damaged_marks(&self) -> u64 {
+        self.0.marks.as_ref().map_or(0, Marks::damaged)
+    }
+
+    /// Whether [`sync_marks`](Self::sync_marks) has something to do.
+    pub fn has_unsynced_marks(&self) -> bool {
+        self.0.marks.as_ref().is_some_and(Marks::is_dirty)
+    }
+
+    /// Returns once all marks are on the disk. Until then a crash of the system may leave older ones, so that damage of the
+    /// newest changes beside may go unnoticed; the changes themselves do not depend on it.
+    ///
+    /// # Errors
+    /// [`StoreFault::Io`], also for a mark that could not be written before.
+    pub fn sync_marks(&self) -> Result<(), StoreFault> {
+        let Some(marks) = &self.0.marks else { return Ok(()) };
+        marks.sync()?;
+        marks.fault().map_or(Ok(()), Err)
     }
 
     /// Gives the file of a zone another name, so that the zone can be stored anew, and returns that name. A file that had

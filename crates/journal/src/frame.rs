@@ -224,6 +224,18 @@ impl FrameReader {
         Ok(false)
     }
 
+    /// Goes through changes that follow each other, from `range.start` on, up to one that does not or is not whole.
+    pub(crate) fn walk_whole(&mut self, range: Range<u64>, from: Serial) -> Result<Walk, StoreFault> {
+        let mut walk = Walk { steps: Vec::new(), end: range.start, serial: from, acknowledged: 0 };
+        while let Some(head) = self.checked_head(walk.end, range.end)? {
+            if head.kind != FrameKind::Change || head.before != walk.serial {
+                break;
+            }
+            walk.take(head, range.end);
+        }
+        Ok(walk)
+    }
+
     /// Goes through changes that follow each other, from `range.start` on.
     pub(crate) fn walk(&mut self, range: Range<u64>, sealed: u64, from: Serial) -> Result<Walk, StoreFault> {
         let mut walk = Walk { steps: Vec::new(), end: range.start, serial: from, acknowledged: 0 };
@@ -233,12 +245,7 @@ impl FrameReader {
                 Some(head) if head.kind != FrameKind::Change || head.before != walk.serial => {
                     return Err(damaged(&self.path, at, "a change does not follow the one in front"));
                 }
-                Some(head) => {
-                    walk.steps.push(Step { before: head.before, at });
-                    walk.serial = head.after;
-                    walk.acknowledged = head.acknowledged;
-                    walk.end = next(at, &head).unwrap_or(range.end);
-                }
+                Some(head) => walk.take(head, range.end),
                 None if at < sealed || self.is_acknowledged(at, range.end)? => {
                     return Err(damaged(&self.path, at, "a change that had been stored is not whole"));
                 }
@@ -272,6 +279,15 @@ pub(crate) struct Walk {
     pub(crate) serial: Serial,
     /// So many bytes of the file had been acknowledged when it was written.
     pub(crate) acknowledged: u64,
+}
+
+impl Walk {
+    /// Takes the next change.
+    fn take(&mut self, head: Head, end: u64) {
+        self.steps.push(Step { before: head.before, at: self.end });
+        (self.serial, self.acknowledged) = (head.after, head.acknowledged);
+        self.end = next(self.end, &head).unwrap_or(end);
+    }
 }
 
 /// Fills `bytes` from `at` on. A file that ends before is cut short.

@@ -15,6 +15,8 @@ const VERSION: u32 = 1;
 pub(crate) const HEADER: u64 = 512;
 /// Where the name of the zone is, after its length.
 const APEX_AT: usize = 65;
+/// Where the nonce of the file before is, and whether the zone has a mark.
+const PREVIOUS_AT: usize = 320;
 /// Where the time of the last confirmation is.
 pub(crate) const CONFIRMED_AT: usize = 480;
 /// Where the checksum of all in front of [`CONFIRMED_AT`] is.
@@ -37,6 +39,10 @@ pub(crate) struct Header {
     pub(crate) first: Serial,
     /// The version of the base.
     pub(crate) base: Serial,
+    /// The nonce of the file that this one has replaced; 0 if there was none.
+    pub(crate) previous: u64,
+    /// Whether it is also noted elsewhere how far the zone was acknowledged.
+    pub(crate) marked: bool,
 }
 
 /// When a version was confirmed.
@@ -104,6 +110,8 @@ impl Header {
         put(&self.base.0.to_le_bytes());
         put(&[apex.len() as u8]);
         put(apex.as_wire());
+        bytes[PREVIOUS_AT..PREVIOUS_AT + 8].copy_from_slice(&self.previous.to_le_bytes());
+        bytes[PREVIOUS_AT + 8..PREVIOUS_AT + 12].copy_from_slice(&u32::from(self.marked).to_le_bytes());
         if let Some(confirmed) = confirmed {
             bytes[CONFIRMED_AT..SUM_AT].copy_from_slice(&confirmed.to_bytes(self.nonce));
         }
@@ -112,10 +120,9 @@ impl Header {
         bytes
     }
 
-    /// Reads the header of a file of `len` bytes.
+    /// Reads a header.
     pub(crate) fn read(
         bytes: &[u8; HEADER as usize],
-        len: u64,
         path: &Path,
     ) -> Result<(Header, LowerNameBuf), StoreFault> {
         if bytes[..8] != MAGIC || u32_at(bytes, 8) != VERSION {
@@ -132,10 +139,9 @@ impl Header {
         if !(HEADER..=base_end).contains(&base_at) || base_end > sealed {
             return Err(damaged(path, 24, "the base is where it cannot be"));
         }
-        if sealed > len {
-            return Err(damaged(path, len, "the file has been cut short"));
-        }
-        Ok((Header { nonce, base_at, base_end, records, sealed, first, base }, apex.to_lower()))
+        let (previous, marked) = (u64_at(bytes, PREVIOUS_AT), u32_at(bytes, PREVIOUS_AT + 8) & 1 == 1);
+        let header = Header { nonce, base_at, base_end, records, sealed, first, base, previous, marked };
+        Ok((header, apex.to_lower()))
     }
 }
 
@@ -153,20 +159,21 @@ mod tests {
             sealed: 800,
             first: Serial(1),
             base: Serial(u32::MAX),
+            previous: 0xfedc_ba98_7654_3210,
+            marked: true,
         };
         let apex: wire::NameBuf = "example.".parse().expect("a name");
         let apex = apex.as_name().to_lower();
         let confirmed = Confirmed { at: 1_700_000_000, serial: Serial(7) };
         let bytes = header.to_bytes(apex.as_lower(), Some(confirmed));
         let path = Path::new("x");
-        assert_eq!(Header::read(&bytes, 800, path).expect("a header"), (header, apex));
+        assert_eq!(Header::read(&bytes, path).expect("a header"), (header, apex));
         assert_eq!(Confirmed::of_header(&bytes, header.nonce), Some(confirmed));
-        assert!(matches!(Header::read(&bytes, 799, path), Err(StoreFault::Damaged { offset: 799, .. })));
         for bit in 0..bytes.len() * 8 {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);
             let is_slot = (CONFIRMED_AT..SUM_AT).contains(&(bit / 8));
-            assert_eq!(Header::read(&bytes, 800, path).is_ok(), is_slot, "bit {bit}");
+            assert_eq!(Header::read(&bytes, path).is_ok(), is_slot, "bit {bit}");
             assert_eq!(Confirmed::of_header(&bytes, header.nonce).is_some(), !is_slot, "bit {bit}");
         }
     }

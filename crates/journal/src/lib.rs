@@ -19,6 +19,7 @@
 //! | `header.rs` | the front of a file |
 //! | `frame.rs` | pieces of a file, each with its length and checksums |
 //! | `records.rs` | records and changes in such pieces |
+//! | `marks.rs` | how far each zone was acknowledged, in a file beside the stores |
 //! | `folder.rs` | the folder of all stores: [`ZoneFolder`] |
 //! | `stored.rs` | what was found of a zone: [`Stored`] |
 //! | `store.rs` | keeping what changes: [`ZoneStore`] |
@@ -32,6 +33,7 @@ mod folder;
 mod frame;
 mod header;
 mod history;
+mod marks;
 mod names;
 mod records;
 mod replace;

@@ -8,7 +8,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use wire::LowerName;
+use wire::{LowerName, LowerNameBuf, Name};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// The longest name of a file before its hash, in bytes: with hash and ending it stays within the 255 of file systems.
@@ -30,6 +30,31 @@ pub(crate) struct Paths {
     pub(crate) unfinished: PathBuf,
     /// A store that was set aside.
     pub(crate) aside: PathBuf,
+}
+
+/// The zone that a file is of, by its name; `None` if that was cut, or is that of no store.
+pub(crate) fn apex_of(file: &str) -> Option<LowerNameBuf> {
+    let name = file.strip_suffix(STORE)?;
+    let mut wire = Vec::new();
+    for label in name.split('.').filter(|_| name != "@") {
+        let (start, mut bytes) = (wire.len(), label.bytes());
+        wire.push(0);
+        while let Some(byte) = bytes.next() {
+            wire.push(match byte {
+                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => byte,
+                b'%' => {
+                    let mut digit = || char::from(bytes.next()?).to_digit(16);
+                    u8::try_from(digit()? * 16 + digit()?).ok()?
+                }
+                _ => return None,
+            });
+        }
+        wire[start] = u8::try_from(wire.len() - start - 1).ok()?;
+    }
+    wire.push(0);
+    let apex = Name::from_wire(&wire).ok()?.to_lower();
+    // A name has one file, and only that counts.
+    (file_name(apex.as_lower()) == name).then_some(apex)
 }
 
 impl Paths {
@@ -76,7 +101,7 @@ fn file_name(apex: LowerName<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Name, NameBuf};
+    use wire::NameBuf;
 
     fn of(text: &str) -> String {
         let name: NameBuf = text.parse().expect("a name");
@@ -92,6 +117,23 @@ mod tests {
         assert_eq!(of(r"a\.b."), "a%2eb");
         assert_eq!(of(r"\.\.."), "%2e%2e");
         assert_eq!(of(r"\000\255%~."), "%00%ff%25%7e");
+    }
+
+    #[test]
+    fn the_name_of_a_file_says_which_zone_it_is_of() {
+        for text in
+            ["example.com.", ".", "@.", "0/25.2.0.192.in-addr.arpa.", r"a\.b.", r"\.\..", r"\000\255%~."]
+        {
+            let name: NameBuf = text.parse().expect("a name");
+            let file = format!("{}{STORE}", of(text));
+            assert_eq!(apex_of(&file), Some(name.as_name().to_lower()), "{file}");
+        }
+        let long = format!("{}~{:032x}{STORE}", "a".repeat(LONGEST), 1);
+        for file in
+            ["a.new", "A.zone", "a..zone", ".zone", "%61.zone", "%4.zone", "%zz.zone", "a b.zone", &long]
+        {
+            assert_eq!(apex_of(file), None, "{file}");
+        }
     }
 
     #[test]

@@ -200,7 +200,9 @@ impl Replacement {
         out.flush(path)?;
         out.file.sync_data().map_err(failed("sync", path))?;
         let first = out.steps.first().map_or(base, |step| step.before);
-        let header = Header { nonce, base_at, base_end: out.at, records, sealed: 0, first, base };
+        let (previous, marked) = (0, self.shared.marks().is_some());
+        let header =
+            Header { nonce, base_at, base_end: out.at, records, sealed: 0, first, base, previous, marked };
         self.written = Some(Written { out, header });
         Ok(())
     }
@@ -211,6 +213,7 @@ impl Replacement {
         since: Option<Kept>,
         confirmed: Option<Confirmed>,
         newest: Option<Serial>,
+        previous: u64,
     ) -> Result<Contents, StoreFault> {
         let Some(Written { mut out, mut header }) = self.written.take() else {
             return Err(StoreFault::NotWritten);
@@ -222,7 +225,7 @@ impl Replacement {
             return Err(fault);
         }
         out.flush(path)?;
-        header.sealed = out.at;
+        (header.sealed, header.previous) = (out.at, previous);
         let serial = newest.unwrap_or(header.base);
         let confirmed = confirmed.filter(|confirmed| confirmed.serial == serial);
         let apex = wire::LowerName::of_checked(&self.apex);
@@ -334,7 +337,11 @@ impl ZoneStore {
             }
             (confirmed, newest) = (contents.confirmed, Some(contents.serial));
         }
-        let contents = replacement.seal(since, confirmed, newest)?;
+        let previous = match &self.contents {
+            Some(contents) => contents.header.nonce,
+            None => self.open.shared.marked(self.open.apex()).flatten().map_or(0, |mark| mark.nonce),
+        };
+        let contents = replacement.seal(since, confirmed, newest, previous)?;
         let (disk, paths) = (&self.open.shared.disk, &replacement.paths);
         let old = match &self.contents {
             Some(contents) => Some(contents.file(&**disk, &paths.store)?),
@@ -349,7 +356,12 @@ impl ZoneStore {
         }
         self.broken = placed.is_err();
         match (&placed, &mut self.contents) {
-            (Ok(()), now) => *now = Some(contents),
+            (Ok(()), now) => {
+                self.open.shared.mark(self.open.apex(), contents.mark());
+                // A later file is known as the next one after this only if this mark is there then.
+                self.open.shared.sync_marks();
+                *now = Some(contents);
+            }
             (Err(_), Some(now)) => {
                 // Either file may be the one there is after a crash. The old one is known here, whatever its name.
                 now.go_back();

@@ -13,6 +13,7 @@ use crate::folder::OpenZone;
 use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
 use crate::header::{CONFIRMED_AT, Confirmed, Header};
 use crate::history::History;
+use crate::marks::Mark;
 use crate::records::put_change;
 use crate::stored::Stored;
 
@@ -128,6 +129,12 @@ impl Contents {
         let more = more.min(MOST_ROOM);
         self.unwritten.resize(self.unwritten.len() + more as usize, 0);
         self.room = self.end + more;
+    }
+
+    /// How far the file is acknowledged.
+    pub(crate) fn mark(&self) -> Mark {
+        let Acknowledged { end, serial, .. } = self.acknowledged;
+        Mark { nonce: self.header.nonce, end, serial }
     }
 
     fn has_pending(&self) -> bool {
@@ -280,6 +287,8 @@ impl ZoneStore {
         contents.unwritten = Vec::new();
         let (steps, end, serial) = (contents.steps.len(), contents.end, contents.serial);
         contents.acknowledged = Acknowledged { steps, end, serial };
+        let mark = contents.mark();
+        self.open.shared.mark(self.open.apex(), mark);
         Ok(serial)
     }
 
@@ -401,7 +410,7 @@ impl ZoneStore {
             disk.remove(&paths.store).map_err(failed("remove", &paths.store))?;
             disk.sync_folder(&paths.shard).map_err(failed("sync the folder", &paths.shard))?;
         }
-        Ok(())
+        self.open.shared.marks().map_or(Ok(()), |marks| marks.clear(self.open.apex()))
     }
 }
 

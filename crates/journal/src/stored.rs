@@ -1,5 +1,6 @@
 //! [`Stored`]: what was found of a zone, and how it becomes a zone again.
 
+use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::fault::{StoreFault, damaged, failed};
 use crate::frame::{FrameKind, FrameReader, HEAD, Step, next};
 use crate::header::{Confirmed, Front, HEADER, Header};
 use crate::history::History;
+use crate::marks::Mark;
 use crate::records::RecordReader;
 
 /// What a store held when it was opened. It can be read at leisure, also while the store takes changes.
@@ -30,6 +32,8 @@ pub struct Stored {
     pub(crate) room: u64,
     pub(crate) torn: Option<TornTail>,
     history_fault: Option<StoreFault>,
+    /// Whether the file was written with a mark, and there is none.
+    pub(crate) mark_lost: bool,
 }
 
 /// Bytes at the end of a file that a crash left there. They had never been acknowledged, and are not used.
@@ -42,12 +46,18 @@ pub struct TornTail {
 }
 
 impl Stored {
-    /// Finds the changes in a file that begins like this.
+    /// Finds the changes in a file that begins like this, of which at least those of the mark must be there.
     pub(crate) fn find(
         file: Arc<dyn DiskFile>,
         path: Arc<Path>,
         Front { header, apex, confirmed, len }: Front,
+        mark: Option<Mark>,
     ) -> Result<Stored, StoreFault> {
+        if header.sealed > len {
+            return Err(damaged(&path, len, "the file has been cut short"));
+        }
+        let own_mark = mark.filter(|mark| mark.nonce == header.nonce);
+        let sealed = header.sealed.max(own_mark.map_or(0, |mark| mark.end));
         let mut reader = FrameReader::new(&file, &path, header.nonce);
         let history = reader.walk(HEADER..header.base_at, header.sealed, header.first);
         let (mut steps, history_fault) = match history {
@@ -56,7 +66,22 @@ impl Stored {
             Err(fault @ StoreFault::Damaged { .. }) => (Vec::new(), Some(fault)),
             Err(fault) => return Err(fault),
         };
-        let walk = reader.walk(header.base_end..len, header.sealed, header.base)?;
+        let walk = reader.walk(header.base_end..len, sealed, header.base)?;
+        if let Some(Mark { nonce, end, serial }) = mark {
+            let is_older = match own_mark {
+                Some(_) => walk.end < end,
+                // The file that was written in place of the marked one holds at least as much.
+                None if nonce == header.previous => false,
+                None => !matches!(serial.compare(walk.serial), Some(Ordering::Less | Ordering::Equal)),
+            };
+            if is_older {
+                return Err(StoreFault::Older {
+                    path: path.to_path_buf(),
+                    found: walk.serial,
+                    acknowledged: serial,
+                });
+            }
+        }
         steps.extend(walk.steps);
         if walk.end > header.sealed {
             // A process before this one may have ended before the last of them were on the disk, or after a sync that failed,
@@ -69,7 +94,60 @@ impl Stored {
         let torn = is_torn.then_some(TornTail { offset: walk.end, bytes: len - walk.end });
         let confirmed = confirmed.filter(|confirmed| confirmed.serial == walk.serial);
         let (end, serial) = (walk.end, walk.serial);
-        Ok(Stored { file, path, apex, header, confirmed, steps, end, serial, room, torn, history_fault })
+        let mark_lost = false;
+        Ok(Stored {
+            file,
+            path,
+            apex,
+            header,
+            confirmed,
+            steps,
+            end,
+            serial,
+            room,
+            torn,
+            history_fault,
+            mark_lost,
+        })
+    }
+
+    /// Finds the changes in a file that begins like this up to the first one that is not whole, whatever was acknowledged.
+    pub(crate) fn salvage(
+        file: Arc<dyn DiskFile>,
+        path: Arc<Path>,
+        Front { header, apex, confirmed, len }: Front,
+    ) -> Result<Stored, StoreFault> {
+        if header.base_end > len {
+            return Err(damaged(&path, len, "the file ends within the zone's records"));
+        }
+        let mut reader = FrameReader::new(&file, &path, header.nonce);
+        let walk = reader.walk_whole(header.base_end..len, header.base)?;
+        let torn = (walk.end < len).then_some(TornTail { offset: walk.end, bytes: len - walk.end });
+        Ok(Stored {
+            file,
+            path,
+            apex,
+            header,
+            confirmed,
+            steps: walk.steps,
+            end: walk.end,
+            serial: walk.serial,
+            room: walk.end,
+            torn,
+            history_fault: None,
+            mark_lost: false,
+        })
+    }
+
+    /// Whether it is not known how far the zone was acknowledged, though that had been noted: what is missing at the end of
+    /// the file cannot be noticed then.
+    pub fn is_mark_lost(&self) -> bool {
+        self.mark_lost
+    }
+
+    /// How far the file goes.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { nonce: self.header.nonce, end: self.end, serial: self.serial }
     }
 
     /// The newest version.

@@ -14,6 +14,8 @@ pub enum Outcome {
     Unneeded,
     /// It is in the configuration that was made, and means something else there; or a default does.
     Differs,
+    /// It cannot be said exactly: fewer clients, names or zones are served than by the source.
+    Narrower,
     /// It has no counterpart.
     Missing,
 }
@@ -66,6 +68,11 @@ impl Ledger {
     /// The statement means something else here.
     pub(crate) fn differs(&mut self, statement: &Statement, how: impl Into<String>) {
         self.add(statement, Outcome::Differs, how.into());
+    }
+
+    /// The statement cannot be said exactly, and less is served for it.
+    pub(crate) fn narrower(&mut self, statement: &Statement, why: impl Into<String>) {
+        self.add(statement, Outcome::Narrower, why.into());
     }
 
     /// The statement has no counterpart.

@@ -12,6 +12,7 @@
 //! | `network`, `units` | lists of clients without refusals, numbers with units |
 //! | `anchors`, `dnstap`, `local_root` | trust anchors, copies of messages, a copy of the root zone: what several programs have |
 //! | `work`, `ledger` | the move under way, what became of each statement |
+//! | `narrow` | what is refused, because what the source does with it cannot be said |
 //! | `model`, `mend`, `write` | nomen's configuration, what cannot be true together in it, its text |
 //! | `zone_files` | `$INCLUDE` that leads elsewhere, root servers of one's own |
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod ledger;
 mod local_root;
 mod mend;
 mod model;
+mod narrow;
 mod network;
 mod nsd;
 mod pdns;
@@ -116,10 +118,7 @@ pub fn convert(
     match run(&mut texts, path, program, &mut work) {
         Err(fault) => Err(Unreadable { texts: texts.all, fault }),
         Ok(program) => {
-            zone_files::hints(files, &mut work);
-            anchors::write(&mut work);
-            zone_files::includes(&mut texts, &mut work);
-            mend::mend(&mut work);
+            finish(&mut texts, &mut work);
             let opening = format!(
                 "Made by `nomen migrate` of {}, a configuration of {}.\nIt may hold secrets of keys: let nobody else read it.\nRead what `nomen migrate` reported, then run `nomen check` on it.",
                 path.display().to_string().replace(char::is_control, " "),
@@ -134,6 +133,15 @@ pub fn convert(
             Ok(Converted { program, toml, texts: texts.all, accounts })
         }
     }
+}
+
+/// Does what needs all statements to be read.
+fn finish(texts: &mut Texts<'_>, work: &mut Work) {
+    zone_files::hints(texts.files, work);
+    anchors::write(work);
+    zone_files::includes(texts, work);
+    narrow::write(work);
+    mend::mend(work);
 }
 
 fn run(

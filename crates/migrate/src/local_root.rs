@@ -19,6 +19,7 @@ const ANYWAY: &str = "nomen does so anyway";
 /// Moves an `auth-zone` with `for-downstream: no`, if it is of the root.
 pub(crate) fn of_unbound(work: &mut Work, section: &Statement, name: &str, directory: &Path) {
     if name != "." {
+        work.refuse_domain(name);
         return work.ledger.missing(section, "nomen keeps no zone but the root for its own recursion alone");
     }
     let is = |key| section.find(key).and_then(|found| units::switch(found.value()));

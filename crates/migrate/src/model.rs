@@ -150,16 +150,33 @@ impl Nomen {
         self.tsig_keys.iter().any(is)
     }
 
+    /// The names of all keys.
+    pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
+        self.tsig_keys.iter().filter_map(|key| match key.get("name") {
+            Some(Setting::Text(name)) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Adds a pass to `[[resolver.access]]`, to the last block if that says the same.
     pub(crate) fn grant(&mut self, action: &str, from: impl Into<String>) {
+        self.grant_over(action, from, None);
+    }
+
+    /// The same, for questions over one transport alone.
+    pub(crate) fn grant_over(&mut self, action: &str, from: impl Into<String>, proto: Option<&str>) {
         self.resolver.get_or_insert_default();
         let wanted = Setting::Text(action.to_owned());
-        match self.access.last_mut().filter(|last| last.get("action") == Some(&wanted)) {
+        let proto = proto.map(|proto| Setting::Texts(vec![proto.to_owned()]));
+        let same =
+            |last: &&mut Keys| last.get("action") == Some(&wanted) && last.get("proto") == proto.as_ref();
+        match self.access.last_mut().filter(same) {
             Some(last) => last.add("from", from),
             None => {
                 let mut block = Keys::default();
                 block.set("action", wanted);
                 block.add("from", from);
+                proto.into_iter().for_each(|proto| block.set("proto", proto));
                 self.access.push(block);
             }
         }
@@ -220,6 +237,7 @@ pub const BOUNDS: &[Bound] = &[
     ("[resolver]", "serve-stale", Measure::Millis, 0, 30 * DAY),
     ("[resolver]", "stale-answer-ttl", Measure::Millis, 1_000, 3_600_000),
     ("[resolver]", "stale-after", Measure::Millis, 0, 60_000),
+    ("[resolver]", "stale-refresh-time", Measure::Millis, 0, 3_600_000),
     ("[resolver]", "max-rule-chain", Measure::Count, 1, 64),
     ("[resolver]", "udp-size", Measure::Count, 512, 4096),
     ("[resolver]", "budget-queries", Measure::Count, 1, 10_000),

@@ -28,6 +28,13 @@ impl Network {
         [false, true].map(|v6| Self { v6, bits: 0, len: 0 })
     }
 
+    /// All addresses that are in none of these; `None` if these are too many networks.
+    pub(crate) fn complement(networks: &[Self]) -> Option<Vec<Self>> {
+        let left = without(&Self::all(), networks);
+        // More may have been dropped.
+        (left.len() < MAX_PASSES).then_some(left)
+    }
+
     fn width(self) -> u8 {
         if self.v6 { 128 } else { 32 }
     }
@@ -52,6 +59,11 @@ impl Network {
     /// Its address, if it has just one.
     pub(crate) fn single(self) -> Option<IpAddr> {
         (self.len == self.width()).then(|| self.address())
+    }
+
+    /// Whether it is of IPv4 addresses mapped into IPv6, which nomen takes for the IPv4 addresses themselves. The peers do not.
+    pub(crate) fn is_mapped(self) -> bool {
+        self.v6 && self.len >= 96 && self.bits >> 32 == 0xffff
     }
 
     fn address(self) -> IpAddr {
@@ -154,6 +166,8 @@ pub(crate) enum Client {
     Key(String),
     /// Whom a list within the list lets pass; whom it does not, the rest of the outer list decides about.
     List(Vec<Member>),
+    /// At least these; which others depends on the machine.
+    AtLeast(Vec<Network>),
     /// Nobody can say here who that is.
     Unknown,
 }
@@ -197,18 +211,8 @@ fn collect(members: &[Member], denied: &mut Vec<Network>, out: &mut Vec<Pass>) -
     for member in members {
         match (&member.client, member.deny) {
             (Client::Networks(networks), true) => denied.extend(networks),
-            (Client::List(inner), true) => {
-                // Who is refused there goes on here; a key in there would refuse by a key.
-                let refused = passes(inner)?;
-                for pass in refused {
-                    match (pass.network, pass.key) {
-                        (_, Some(_)) => return None,
-                        (Some(network), None) => denied.push(network),
-                        (None, None) => denied.extend(Network::all()),
-                    }
-                }
-            }
-            (Client::Networks(networks), false) => {
+            (Client::List(inner), true) => denied.extend(refusals(inner)?),
+            (Client::Networks(networks) | Client::AtLeast(networks), false) => {
                 let left = without(networks, denied);
                 let whole = Network::all().iter().all(|all| left.contains(all));
                 match whole {
@@ -227,7 +231,7 @@ fn collect(members: &[Member], denied: &mut Vec<Network>, out: &mut Vec<Pass>) -
             }
             (Client::List(inner), false) => collect(inner, &mut denied.clone(), out)?,
             (Client::Unknown, false) => {}
-            (Client::Key(_) | Client::Unknown, true) => return None,
+            (Client::Key(_) | Client::AtLeast(_) | Client::Unknown, true) => return None,
         }
         if out.len() > MAX_PASSES {
             return None;
@@ -236,7 +240,69 @@ fn collect(members: &[Member], denied: &mut Vec<Network>, out: &mut Vec<Pass>) -
     Some(())
 }
 
+/// The networks that a refused list covers. None where a member of it cannot be named exactly, or is a key.
+pub(crate) fn refusals(list: &[Member]) -> Option<Vec<Network>> {
+    fn is_exact(list: &[Member]) -> bool {
+        list.iter().all(|member| match &member.client {
+            Client::Networks(_) => true,
+            Client::List(inner) => is_exact(inner),
+            Client::Key(_) => member.deny,
+            Client::AtLeast(_) | Client::Unknown => false,
+        })
+    }
+    if !is_exact(list) {
+        return None;
+    }
+    let mut out = Vec::new();
+    for pass in passes(list)? {
+        match pass.network {
+            Some(network) => out.push(network),
+            None => out.extend(Network::all()),
+        }
+    }
+    Some(out)
+}
+
+/// Whether a list lets every client pass.
+pub(crate) fn is_for_all(members: &[Member]) -> bool {
+    let Some(found) = passes(members) else { return false };
+    let open: Vec<Option<Network>> =
+        found.iter().filter(|pass| pass.key.is_none()).map(|pass| pass.network).collect();
+    open.contains(&None) || Network::all().iter().all(|all| open.contains(&Some(*all)))
+}
+
+/// The networks of a set in which the longest network that a client is in decides, and of one length the last: those that
+/// pass. `None` is a refusal whose network cannot be read: no client passes.
+pub(crate) fn of_longest_match(members: &[(bool, Option<Network>)]) -> Vec<Network> {
+    let mut set: Vec<(bool, Network)> = Vec::new();
+    for (deny, network) in members {
+        match (deny, network) {
+            (true, None) => return Vec::new(),
+            (false, None) => {}
+            (_, Some(network)) => {
+                set.retain(|(_, other)| other != network);
+                set.push((*deny, *network));
+            }
+        }
+    }
+    let refused = |within: Network| -> Vec<Network> {
+        let inside = set.iter().filter(|(deny, other)| *deny && within.covers(*other));
+        inside.map(|(_, other)| *other).collect()
+    };
+    let allowed = set.iter().filter(|(deny, network)| !deny && !network.is_mapped());
+    let mut out: Vec<Network> = Vec::new();
+    for left in allowed.flat_map(|(_, network)| without(&[*network], &refused(*network))) {
+        if !out.iter().any(|other| other.covers(left)) {
+            out.push(left);
+        }
+    }
+    out
+}
+
 fn push(out: &mut Vec<Pass>, pass: Pass) {
+    if pass.network.is_some_and(Network::is_mapped) {
+        return;
+    }
     // What a wider member says need not be said again.
     let covered = |other: &Pass| match (other.network, pass.network) {
         _ if other.key.is_some() && other.key != pass.key => false,

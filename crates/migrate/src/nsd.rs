@@ -8,6 +8,7 @@ use crate::dnstap;
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
+use crate::narrow::LIMITED;
 use crate::network::{Client, Member, Network, passes};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, last};
@@ -112,7 +113,7 @@ const RULES: &[NamedRule] = &[
     ("tls-service-ocsp", TLS),
     ("tls-port", TLS),
     ("tls-auth-port", TLS),
-    ("tls-auth-xfr-only", TLS),
+    ("tls-auth-xfr-only", Rule::Same(&["no"], "nomen speaks plain UDP and TCP alone")),
     ("tls-cert-bundle", Rule::Unneeded("nomen speaks no TLS")),
     ("store-ixfr", Rule::Unneeded("nomen keeps changes of zones from primaries in `state-dir`")),
     ("notify-retry", TUNING),
@@ -127,7 +128,7 @@ const RULES: &[NamedRule] = &[
     ("verifier", VERIFY),
     ("verifier-feed-zone", VERIFY),
     ("verifier-timeout", VERIFY),
-    ("allow-query", Rule::Missing("nomen answers everybody from its zones")),
+    ("allow-query", Rule::Same(&["0.0.0.0/0", "::/0"], "nomen answers every client from its zones")),
 ];
 
 /// Moves a configuration.
@@ -154,6 +155,12 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     let zonesdir = last(&all, "zonesdir").filter(|found| !found.value().is_empty());
     let zonesdir = zonesdir.map_or(base.to_owned(), |found| join(base, found.value()));
     server_section(work, &all);
+    if let Some(found) =
+        last(&all, "tls-auth-xfr-only").filter(|found| units::switch(found.value()) != Some(false))
+    {
+        work.encrypted_transfers = true;
+        work.ledger.narrower(found, "nomen speaks plain UDP and TCP alone: no client may transfer zones");
+    }
     let patterns = of("pattern");
     for zone in of("zone") {
         one_zone(work, zone, &patterns, &zonesdir);
@@ -192,7 +199,9 @@ fn explain(statement: &Statement) -> (Outcome, String) {
 
 fn server_section(work: &mut Work, all: &[&Statement]) {
     let everywhere = [IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)];
-    listen(work, all, everywhere, |_| true);
+    let of_tls: Vec<u16> =
+        ["tls-port", "tls-auth-port"].iter().filter_map(|key| last(all, key)?.value().parse().ok()).collect();
+    listen(work, all, everywhere, |port: u16| !of_tls.contains(&port));
     for (said, hide, key) in [("identity", "hide-identity", "id"), ("version", "hide-version", "version")] {
         let hidden = last(all, hide).is_some_and(|found| units::switch(found.value()) == Some(true));
         let text = last(all, said).map_or("auto", Statement::value);
@@ -385,6 +394,16 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     };
     let mut all = Vec::new();
     let template = flattened(work, section, patterns, 0, &mut all);
+    let limited = limit(work, &all);
+    if limited.is_some() && last(&all, "catalog").is_some_and(|role| role.value() == "consumer") {
+        // A zone whose members are served answers no queries here.
+        work.serve_as_catalog_alone(&name);
+    } else if let Some(limit) = limited {
+        work.ledger.narrower(limit, LIMITED);
+        all.iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));
+        let why = "it is left out: `allow-query` limits who may query it, and nomen answers every client from its zones";
+        return work.ledger.narrower(section, why);
+    }
     let mut keys = Keys::default();
     let (mut whole, mut primaries) = (true, 0);
     for statement in all.iter().filter(|s| s.key() == "request-xfr") {
@@ -429,10 +448,21 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     work.nomen.zones.push(Zone { name, file, template, keys, span: Some(section.span.clone()) });
 }
 
+/// The first statement that keeps clients from querying a zone, if not every client may.
+fn limit<'t>(work: &mut Work, all: &[&'t Statement]) -> Option<&'t Statement> {
+    let first = all.iter().find(|statement| statement.key() == "allow-query")?;
+    let found = clients(work, all, "allow-query");
+    let open = ["0.0.0.0/0", "::/0"].iter().all(|whole| found.iter().any(|client| client == whole));
+    (!open).then_some(first)
+}
+
 /// Keys that a zone and a template may have, but for primaries.
 fn shared_keys(work: &mut Work, all: &[&Statement], secondary: bool, keys: &mut Keys) {
     for (theirs, ours) in [("provide-xfr", "allow-transfer"), ("allow-notify", "allow-notify")] {
-        let list = clients(work, all, theirs);
+        let mut list = clients(work, all, theirs);
+        if theirs == "provide-xfr" && work.encrypted_transfers {
+            list.clear();
+        }
         if secondary || theirs == "provide-xfr" {
             keys.texts(ours, list);
         }
@@ -494,6 +524,11 @@ fn catalog(
         }
         "consumer" => match last(all, "catalog-member-pattern") {
             Some(found) => match member_template(work, found.value(), patterns, zonesdir) {
+                true if is_limited(work, found.value(), patterns) => {
+                    keys.remove("catalog-template");
+                    let why = "its members are left out: the pattern's `allow-query` limits who may query them, and nomen answers every client from its zones";
+                    work.ledger.narrower(found, why);
+                }
                 true => {
                     keys.text("catalog-template", found.value());
                     work.ledger.translated(role, "`catalog-template` of the zone");
@@ -507,6 +542,16 @@ fn catalog(
         _ => work.not_understood(role),
     }
     false
+}
+
+/// Whether a pattern limits who may query its zones.
+fn is_limited(work: &mut Work, name: &str, patterns: &[&Statement]) -> bool {
+    let named = |pattern: &&&Statement| pattern.find("name").is_some_and(|found| found.value() == name);
+    let mut all = Vec::new();
+    if let Some(pattern) = patterns.iter().find(named) {
+        flattened(work, pattern, patterns, 0, &mut all);
+    }
+    limit(work, &all).is_some()
 }
 
 /// A pattern as a template for members of a catalog zone. Returns whether it is there.
@@ -639,12 +684,16 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
     let (mut blocked, mut allowed) = (Vec::new(), Vec::new());
     for statement in all.iter().filter(|statement| statement.key() == key) {
         let text = statement.value();
+        let blocks = statement.argument(1).is_some_and(|key| key.text == "BLOCKED");
         let network = text.split('@').next().and_then(Network::parse_range);
-        let Some(networks) = network.filter(|_| !text.contains('@')) else {
+        let Some(networks) = network.filter(|_| blocks || !text.contains('@')) else {
             work.ledger.missing(statement, "nomen knows clients by their addresses, not by their ports");
+            if blocks {
+                work.ledger.narrower(statement, "which clients it blocks cannot be said; no client passes");
+                return Vec::new();
+            }
             continue;
         };
-        let blocks = statement.argument(1).is_some_and(|key| key.text == "BLOCKED");
         if statement.argument(2).is_some() && !blocks {
             work.ledger.missing(statement, "nomen has no transfers over TLS; these clients do not pass");
             continue;
@@ -665,7 +714,11 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
         }
         work.ledger.translated(
             statement,
-            format!("`{}` of the zone", if key == "provide-xfr" { "allow-transfer" } else { key }),
+            match key {
+                "provide-xfr" => "`allow-transfer` of the zone",
+                "allow-query" => "a zone that every client may query is served, and another is left out",
+                _ => "`allow-notify` of the zone",
+            },
         );
     }
     let mut out: Vec<String> = Vec::new();
@@ -673,16 +726,19 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
         let mut list = blocked.clone();
         list.push(Member { deny: false, client: Client::Networks(networks) });
         for pass in passes(&list).unwrap_or_default() {
-            let pass = crate::network::Pass { key: key.clone(), ..pass };
-            let text = match (&pass.network, &key) {
-                // A key from anywhere.
-                (Some(network), Some(key)) if network.length() == 0 => format!("key:{key}"),
-                _ => pass.to_string(),
-            };
+            let text = crate::network::Pass { key: key.clone(), ..pass }.to_string();
             if !out.contains(&text) {
                 out.push(text);
             }
         }
+    }
+    // A key from anywhere.
+    let v4 = out.iter().filter_map(|text| text.strip_prefix("0.0.0.0/0 key:"));
+    let keys: Vec<String> =
+        v4.filter(|key| out.contains(&format!("::/0 key:{key}"))).map(str::to_owned).collect();
+    for key in keys {
+        out.retain(|text| !text.ends_with(&format!(" key:{key}")));
+        out.push(format!("key:{key}"));
     }
     out
 }

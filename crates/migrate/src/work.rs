@@ -8,6 +8,7 @@ use wire::name::{Name, NameBuf};
 use crate::anchors::Anchors;
 use crate::ledger::{Ledger, Outcome};
 use crate::model::{Keys, Nomen, Section, Setting, bounded};
+use crate::narrow::Narrow;
 use crate::text::SourceSpan;
 use crate::tree::Statement;
 use crate::units;
@@ -141,6 +142,14 @@ pub(crate) struct Work {
     pub(crate) hints: Vec<(PathBuf, SourceSpan)>,
     /// Trust anchors.
     pub(crate) anchors: Anchors,
+    /// What is refused, because what the source does with it cannot be said.
+    pub(crate) narrow: Narrow,
+    /// Whether the source answers every client from its zones, where it has one list for these and for recursion.
+    pub(crate) answers_all: bool,
+    /// Whether the source sends zones over TLS alone.
+    pub(crate) encrypted_transfers: bool,
+    /// Whether servers at port 853 are asked in the clear.
+    pub(crate) plain_at_853: bool,
 }
 
 impl Work {

@@ -1,6 +1,7 @@
 //! A worker's part of its listener.
 
-use std::sync::Arc;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::ListenerConfig;
 use crate::fault::{Reporter, WorkerId};
@@ -14,6 +15,40 @@ pub(crate) struct Job {
     pub(crate) shutdown: Shutdown,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) reporter: Reporter,
-    /// Its socket was opened by someone else, who passes it to another server afterwards.
+    /// Its socket was opened by another process, which passes it to another server afterwards.
     pub(crate) passed: bool,
+    /// Its socket, for [`crate::Running::sockets`].
+    pub(crate) socket: Arc<SocketSlot>,
+}
+
+impl Job {
+    /// Whether what the worker has not read when it stops stays in its socket, for the next server.
+    pub(crate) fn leaves_unread(&self) -> bool {
+        self.passed || self.shutdown.leaves_unread()
+    }
+}
+
+/// A second descriptor of a worker's socket. It lives as long as the worker, so that a socket is closed where its worker ends.
+#[derive(Default)]
+pub(crate) struct SocketSlot(Mutex<Option<OwnedFd>>);
+
+impl SocketSlot {
+    /// Keeps a second descriptor of this socket in place of the one before. Without one, the socket cannot be handed over.
+    pub(crate) fn set(&self, socket: &impl AsFd) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = socket.as_fd().try_clone_to_owned().ok();
+    }
+
+    /// Closes the descriptor: the worker closes its socket.
+    pub(crate) fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// One more descriptor of the socket; none if there is no socket at present.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a descriptor.
+    pub(crate) fn get(&self) -> std::io::Result<Option<OwnedFd>> {
+        let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().map(OwnedFd::try_clone).transpose()
+    }
 }

@@ -13,8 +13,6 @@ use crate::fault::{WorkerFaultKind, WorkerId};
 use crate::job::Job;
 use crate::refusal::{BindError, BindFault, BindRefusal};
 use crate::running::{Context, Running};
-use crate::shutdown::Shutdown;
-use crate::stats::ListenerStats;
 use crate::xdp::{Front, XdpConfig, XdpMode};
 use crate::{tcp, udp, xdp};
 
@@ -258,13 +256,9 @@ impl Bound {
             Sockets::Xdp(front) => front.len(),
         };
         let factory = Arc::new(factory);
-        let shutdown = Shutdown::new();
-        let stats = ListenerStats::new(workers);
-        // Should a thread fail to start, dropping this stops those that did.
-        let xdp = self.xdp_mode();
         let passed = self.passed;
-        let mut running =
-            Running { local: addr, transport, shutdown, stats, threads: Vec::new(), xdp, passed };
+        // Should a thread fail to start, dropping this stops those that did.
+        let mut running = Running::new(addr, transport, workers, self.xdp_mode(), passed);
         let fail = |cause| ServeError { addr, transport, cause };
         let job = |index: usize, running: &Running| {
             let id = WorkerId { index, transport, local: addr };
@@ -275,6 +269,7 @@ impl Bound {
                 stats: Arc::clone(&running.stats.workers[index]),
                 reporter: context.reporter(id),
                 passed: passed.is_some(),
+                socket: Arc::default(),
             }
         };
         match self.sockets {
@@ -289,12 +284,14 @@ impl Bound {
                 }
                 for (index, socket) in sockets.into_iter().enumerate() {
                     let job = job(index, &running);
+                    running.keep_socket(index, &job.socket, &socket);
                     running.threads.push(udp::spawn(socket, Arc::clone(&factory), job).map_err(fail)?);
                 }
             }
             Sockets::Tcp(sockets) => {
                 for (index, socket) in sockets.into_iter().enumerate() {
                     let job = job(index, &running);
+                    running.keep_socket(index, &job.socket, &socket);
                     let limits = context.tcp.clone();
                     let thread = tcp::spawn(socket, Arc::clone(&factory), job, limits).map_err(fail)?;
                     running.threads.push(thread);

@@ -64,9 +64,7 @@ impl fmt::Display for BindError {
             }
             BindFault::PermissionDenied => f.write_str("permission denied"),
             BindFault::AddressInUse => f.write_str("another socket already listens on this address and port"),
-            BindFault::NoSuchAddress => {
-                f.write_str("no interface has this address (freebind listens all the same)")
-            }
+            BindFault::NoSuchAddress => f.write_str("no interface has this address"),
             BindFault::NoSuchFamily => {
                 write!(f, "this system has no {}", if addr.is_ipv6() { "IPv6" } else { "IPv4" })
             }

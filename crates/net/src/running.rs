@@ -1,12 +1,15 @@
 //! A listener at work: stopping it, waiting for it, and what it shares with others.
 
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use exchange::Transport;
 
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
+use crate::job::SocketSlot;
 use crate::shutdown::Shutdown;
 use crate::stats::ListenerStats;
 use crate::tcp::TcpLimits;
@@ -48,9 +51,31 @@ pub struct Running {
     pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) xdp: Option<XdpMode>,
     pub(crate) passed: Option<usize>,
+    pub(crate) sockets: Vec<Weak<SocketSlot>>,
 }
 
 impl Running {
+    /// A listener that has no workers yet.
+    pub(crate) fn new(
+        local: SocketAddr,
+        transport: Transport,
+        workers: usize,
+        xdp: Option<XdpMode>,
+        passed: Option<usize>,
+    ) -> Self {
+        let (shutdown, stats) = (Shutdown::new(), ListenerStats::new(workers));
+        Self { local, transport, shutdown, stats, threads: Vec::new(), xdp, passed, sockets: Vec::new() }
+    }
+
+    /// Keeps a descriptor of the socket of worker `index` for [`Running::sockets`]. Workers that share a passed socket share the
+    /// descriptor of the first of them.
+    pub(crate) fn keep_socket(&mut self, index: usize, slot: &Arc<SocketSlot>, socket: &impl AsFd) {
+        if self.passed.is_none_or(|apart| index < apart) {
+            slot.set(socket);
+        }
+        self.sockets.push(Arc::downgrade(slot));
+    }
+
     /// The address the listener is bound to, its port known even if port 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
@@ -69,6 +94,26 @@ impl Running {
     /// How many sockets someone else opened for this listener; none if it has sockets of its own.
     pub fn passed(&self) -> Option<usize> {
         self.passed
+    }
+
+    /// Descriptors of the listener's sockets, for another server that goes on with them (see [`Running::leave_unread`]); none of an
+    /// AF_XDP front.
+    ///
+    /// # Errors
+    /// The system's, if it refuses descriptors.
+    pub fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        let slots = self.sockets.iter().filter_map(Weak::upgrade);
+        slots.filter_map(|slot| slot.get().transpose()).collect()
+    }
+
+    /// Has the workers leave in the sockets what they have not read when they stop, as with sockets that were passed.
+    pub fn leave_unread(&self) {
+        self.shutdown.leave_unread();
+    }
+
+    /// Whether what is not read when the listener stops stays in its sockets.
+    pub fn leaves_unread(&self) -> bool {
+        self.passed.is_some() || self.shutdown.leaves_unread()
     }
 
     /// The listener's counters. They remain readable after it stopped.

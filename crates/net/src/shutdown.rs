@@ -18,6 +18,8 @@ struct ShutdownInner {
     watch: watch::Sender<bool>,
     /// Workers that take what arrives.
     taking: AtomicUsize,
+    /// Another server goes on with the sockets.
+    leaves_unread: AtomicBool,
 }
 
 impl Shutdown {
@@ -27,6 +29,7 @@ impl Shutdown {
                 flag: AtomicBool::new(false),
                 watch: watch::Sender::new(false),
                 taking: AtomicUsize::new(0),
+                leaves_unread: AtomicBool::new(false),
             }),
         }
     }
@@ -42,6 +45,16 @@ impl Shutdown {
     #[inline]
     pub fn triggered(&self) -> bool {
         self.inner.flag.load(Ordering::Acquire)
+    }
+
+    /// Has the workers leave in their sockets what they have not read when they stop.
+    pub(crate) fn leave_unread(&self) {
+        self.inner.leaves_unread.store(true, Ordering::Release);
+    }
+
+    /// True once [`Shutdown::leave_unread`] was called.
+    pub(crate) fn leaves_unread(&self) -> bool {
+        self.inner.leaves_unread.load(Ordering::Acquire)
     }
 
     /// A worker begins to take what arrives, until the value returned is dropped.

@@ -89,6 +89,11 @@ impl Memory for Cached {
         on.policy.access.of(&client()) == AccessAction::Allow
     }
 
+    fn resolves(&self, sought: &Sought<'_>) -> bool {
+        let Some(On { policy, .. }) = &self.on else { return false };
+        policy.realms.of(sought.qname, sought.question.qtype).is_some()
+    }
+
     #[inline]
     fn prefetch_find(&self, qname: &HashedName) {
         let Some(On { service, policy }) = &self.on else { return };

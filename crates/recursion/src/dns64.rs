@@ -22,9 +22,11 @@ pub struct Dns64Config {
     pub clients: Vec<Prefix>,
     /// IPv6 addresses that count as none (RFC 6147 §5.1.4).
     pub exclude: Vec<Prefix>,
-    /// IPv4 addresses that are not embedded. With the well-known prefix `64:ff9b::/96` those that are not global are not,
-    /// either (RFC 6052 §3.1).
+    /// IPv4 addresses that are not embedded.
     pub exclude_v4: Vec<Prefix>,
+    /// Whether addresses that are not global are embedded in the well-known prefix `64:ff9b::/96`, too, which RFC 6052 §3.1
+    /// forbids.
+    pub non_global: bool,
 }
 
 impl Dns64Config {
@@ -36,8 +38,20 @@ impl Dns64Config {
             clients: Vec::new(),
             exclude: mapped.into_iter().collect(),
             exclude_v4: Vec::new(),
+            non_global: false,
         }
     }
+}
+
+/// What becomes of an IPv4 address, for a person who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dns64Made {
+    /// It is embedded in this address.
+    Address(Ipv6Addr),
+    /// The operator has excluded it.
+    Excluded,
+    /// It is not global, and the prefix is the well-known one (RFC 6052 §3.1).
+    NotGlobal,
 }
 
 /// Why settings cannot be used.
@@ -106,6 +120,8 @@ pub struct Dns64 {
     clients: Option<PrefixMasks>,
     exclude: PrefixMasks,
     exclude_v4: PrefixMasks,
+    /// Addresses that are not for the prefix.
+    not_global: Option<PrefixMasks>,
 }
 
 impl Dns64 {
@@ -125,14 +141,11 @@ impl Dns64 {
         if let Some(other) = config.exclude.iter().find(|prefix| prefix.address().is_ipv4()) {
             return Err(Dns64Fault::ExcludeFamily(*other));
         }
-        let mut exclude_v4: Vec<Prefix> =
-            config.exclude_v4.iter().map(|prefix| prefix.to_canonical()).collect();
+        let exclude_v4: Vec<Prefix> = config.exclude_v4.iter().map(|prefix| prefix.to_canonical()).collect();
         if let Some(other) = exclude_v4.iter().find(|prefix| prefix.address().is_ipv6()) {
             return Err(Dns64Fault::ExcludeV4Family(*other));
         }
-        if (address, prefix.len()) == (WELL_KNOWN, 96) {
-            exclude_v4.extend(NOT_GLOBAL);
-        }
+        let global_only = (address, prefix.len()) == (WELL_KNOWN, 96) && !config.non_global;
         let clients: Vec<Prefix> = config.clients.iter().map(|prefix| prefix.to_canonical()).collect();
         Ok(Dns64 {
             prefix: address.octets(),
@@ -140,6 +153,7 @@ impl Dns64 {
             clients: Some(PrefixMasks::any(&clients)).filter(|_| !clients.is_empty()),
             exclude: PrefixMasks::any(&config.exclude),
             exclude_v4: PrefixMasks::any(&exclude_v4),
+            not_global: global_only.then(|| PrefixMasks::any(&NOT_GLOBAL)),
         })
     }
 
@@ -192,15 +206,15 @@ impl Dns64 {
         }
         let most = Ttl::from_secs(aaaa_negative_ttl.unwrap_or(TTL_WITHOUT_SOA));
         let mut made = 0;
-        response.records.retain_mut(|record| match record.a().map(|address| self.embed(address)) {
-            Some(Some(address)) => {
+        response.records.retain_mut(|record| match record.a().map(|address| self.made_of(address)) {
+            Some(Dns64Made::Address(address)) => {
                 made += 1;
                 record.rtype = Type::AAAA;
                 record.ttl = record.ttl.min(most);
                 record.rdata = address.octets().into();
                 true
             }
-            Some(None) => false,
+            Some(Dns64Made::Excluded | Dns64Made::NotGlobal) => false,
             None => matches!(record.rtype, Type::CNAME | Type::DNAME),
         });
         response.qtype = Type::AAAA;
@@ -225,16 +239,26 @@ impl Dns64 {
         Some(name.as_name().to_lower())
     }
 
-    /// The address with an IPv4 address embedded behind the prefix, around the octet "u" (RFC 6052 §2.2); `None` for one that
-    /// is not embedded.
-    fn embed(&self, address: Ipv4Addr) -> Option<Ipv6Addr> {
+    /// The IPv4 addresses of a response to a question for A, and what becomes of each. Empty if it cannot be read.
+    pub fn made_of_all(&self, a_response: &[u8]) -> Vec<(Ipv4Addr, Dns64Made)> {
+        let records =
+            Response::read(a_response, Type::A).map(|response| response.records).unwrap_or_default();
+        let addresses = records.iter().filter_map(Record::a);
+        addresses.map(|address| (address, self.made_of(address))).collect()
+    }
+
+    /// What becomes of an IPv4 address: it is embedded behind the prefix, around the octet "u" (RFC 6052 §2.2), if it may be.
+    fn made_of(&self, address: Ipv4Addr) -> Dns64Made {
         if self.exclude_v4.contains(address.into()) {
-            return None;
+            return Dns64Made::Excluded;
+        }
+        if self.not_global.as_ref().is_some_and(|networks| networks.contains(address.into())) {
+            return Dns64Made::NotGlobal;
         }
         let mut bytes = self.prefix;
         let places = bytes.iter_mut().enumerate().skip(self.len).filter(|(at, _)| *at != U);
         places.zip(address.octets()).for_each(|((_, to), byte)| *to = byte);
-        Some(bytes.into())
+        Dns64Made::Address(bytes.into())
     }
 
     /// The IPv4 address embedded in an address that begins with the prefix. What stands behind it is not looked at.
@@ -329,6 +353,35 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    impl Dns64 {
+        fn embed(&self, address: Ipv4Addr) -> Option<Ipv6Addr> {
+            match self.made_of(address) {
+                Dns64Made::Address(made) => Some(made),
+                Dns64Made::Excluded | Dns64Made::NotGlobal => None,
+            }
+        }
+    }
+
+    #[test]
+    fn why_nothing_is_made_of_an_address_is_said_and_the_operator_may_have_it_made() {
+        let prefix = "64:ff9b::/96".parse().expect("a network");
+        let exclude_v4 = vec!["192.0.2.0/24".parse().expect("a network")];
+        let config = Dns64Config { exclude_v4, ..Dns64Config::new(prefix) };
+        let made = |config: &Dns64Config, text: &str| {
+            Dns64::new(config).expect("good").made_of(text.parse().expect("an address"))
+        };
+        let embedded = |text: &str| Dns64Made::Address(text.parse().expect("an address"));
+        assert_eq!(made(&config, "8.8.8.8"), embedded("64:ff9b::808:808"));
+        assert_eq!(made(&config, "10.0.0.1"), Dns64Made::NotGlobal);
+        assert_eq!(made(&config, "192.0.2.1"), Dns64Made::Excluded);
+        let all = Dns64Config { non_global: true, ..config.clone() };
+        assert_eq!(made(&all, "10.0.0.1"), embedded("64:ff9b::a00:1"));
+        assert_eq!(made(&all, "192.0.2.1"), Dns64Made::Excluded);
+        let own = Dns64Config { prefix: "2001:db8:64::/96".parse().expect("a network"), ..config };
+        assert_eq!(made(&own, "10.0.0.1"), embedded("2001:db8:64::a00:1"));
+    }
+
     use crate::private::tests::response;
 
     fn network(text: &str) -> Prefix {

@@ -1,11 +1,14 @@
 //! What recursive service knows about a question, for a person who asks.
 
+use std::net::Ipv4Addr;
+
 use cache::{Freshness, Lookup, Now};
 use dnssec::BogusReason;
 use resolver::{ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, ShedReason, Trace};
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
 
+use crate::dns64::Dns64Made;
 use crate::service::{Service, key};
 use crate::settler::Waiter;
 use crate::validation::Verdict;
@@ -100,15 +103,25 @@ impl Service {
         self.policy().private.as_ref().is_some_and(|private| private.offends(message))
     }
 
+    /// Whether AAAA records are made of A records (DNS64) where this is the response to a question for AAAA.
+    pub fn wants_dns64(&self, aaaa_message: &[u8]) -> bool {
+        self.policy().dns64.as_ref().is_some_and(|dns64| dns64.wants_synthesis(aaaa_message))
+    }
+
+    /// What becomes of the addresses in a response to a question for A where AAAA records are made of them.
+    pub fn dns64_made(&self, a_message: &[u8]) -> Vec<(Ipv4Addr, Dns64Made)> {
+        self.policy().dns64.as_ref().map(|dns64| dns64.made_of_all(a_message)).unwrap_or_default()
+    }
+
     /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to `told`, which is
-    /// dropped if nobody can be asked. With it comes what validating has found, where answers are validated.
+    /// dropped if no server can be asked. With it comes what validating has found, where answers are validated.
     pub fn look_up(
         &self,
         inquiry: Inquiry,
         trace: Option<Trace>,
         told: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static,
     ) {
-        let client = ClientPrefix::of(std::net::Ipv4Addr::UNSPECIFIED.into());
+        let client = ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into());
         let waiter = Waiter::tell(told);
         let request = LookupRequest {
             inquiry,

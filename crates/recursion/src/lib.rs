@@ -23,12 +23,14 @@
 //! | `realms` | says which rule covers a name |
 //! | `message` | answers on their way to a client |
 //! | `inspect` | says to a person what is known |
+//! | `failures` | why clients get SERVFAIL |
 //! | `stats` | counters |
 #![forbid(unsafe_code)]
 
 mod access;
 mod cached;
 mod dns64;
+mod failures;
 mod front;
 mod inspect;
 mod local;
@@ -42,12 +44,14 @@ mod reports;
 mod sentinel;
 mod service;
 mod settler;
+mod stalled;
 mod stats;
 mod validation;
 
 pub use access::{Access, AccessAction, AccessRule, TooManyRules};
 pub use cached::Cached;
-pub use dns64::{Dns64, Dns64Config, Dns64Fault};
+pub use dns64::{Dns64, Dns64Config, Dns64Fault, Dns64Made};
+pub use failures::{FailureCause, FailureCounts};
 pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,

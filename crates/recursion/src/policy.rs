@@ -27,6 +27,9 @@ pub struct PolicyConfig {
     /// Whether answers that have expired are served where no server answers (RFC 8767); after how long a client gets one
     /// while servers are still asked (§5: 1.8 seconds).
     pub stale_after: Option<Duration>,
+    /// Seconds after a failure in which expired answers are served at once and no server is asked (RFC 8767 §5: the failure
+    /// recheck timer). 0: each client waits for servers.
+    pub stale_refresh: u32,
     /// Whether an NXDOMAIN denies all names below (RFC 8020).
     pub nxdomain_cut: bool,
     /// Whether what was proven not to be there denies other names, too (RFC 8198).
@@ -114,6 +117,7 @@ pub(crate) struct Policy {
     pub(crate) dns64: Option<Dns64>,
     pub(crate) realms: Realms,
     pub(crate) stale_after: Option<Duration>,
+    pub(crate) stale_refresh: u32,
     pub(crate) nxdomain_cut: bool,
     pub(crate) aggressive_nsec: bool,
     pub(crate) denials: usize,
@@ -133,6 +137,7 @@ impl Policy {
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
             realms: Realms::new(&config.domains, key, config.validation.anchors.fingerprint()),
             stale_after: config.stale_after,
+            stale_refresh: config.stale_refresh,
             nxdomain_cut: config.nxdomain_cut,
             aggressive_nsec: config.aggressive_nsec,
             denials: config.denials,

@@ -1,19 +1,22 @@
 //! One client's question on its way to an answer: through the cache, through rules that a chain crosses, through DNS64.
 //! Every step is taken the same way whether its answer was in the cache or came from another server.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cache::Now;
 use dnssec::BogusReason;
 use engine::Refusal;
-use resolver::{Budget, ClientPrefix, Inquiry};
+use resolver::{AnsweredBy, Budget, ClientPrefix, Inquiry};
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};
 
+use crate::failures::FailureCause;
 use crate::message::{Message, Reply, Unjoinable, join};
 use crate::policy::Policy;
 use crate::sentinel;
 use crate::service::{Known, Piece, Service};
+use crate::stalled::Refresh;
 use crate::validation::effort::Effort;
 
 /// How far a client's question has got.
@@ -37,6 +40,8 @@ pub(crate) struct Pursuit {
     authentic: bool,
     stale: bool,
     info: Option<ErrorInfo>,
+    /// The server that the newest piece of the answer came from, if one was asked.
+    pub(crate) upstream: Option<SocketAddr>,
     /// What validating takes is paid from this, likewise.
     pub(crate) effort: Effort,
 }
@@ -88,6 +93,7 @@ impl Pursuit {
             authentic: true,
             stale: false,
             info: None,
+            upstream: None,
             effort: Effort::default(),
         }
     }
@@ -135,15 +141,24 @@ impl Service {
                 Known::Failure(Some(stale)) => (stale, None),
                 Known::Failure(None) => {
                     self.stats().remembered_failures.add();
-                    self.failed(&pursuit.next, &"that nobody could say is remembered");
+                    self.failed(&pursuit.next, FailureCause::Remembered);
                     return Step::Refuse(REMEMBERED);
                 }
                 Known::Bogus(reason) => {
                     self.stats().remembered_failures.add();
-                    self.failed(&pursuit.next, &format_args!("remembered as bogus: {reason}"));
+                    self.failed(&pursuit.next, FailureCause::RememberedBogus(reason));
                     return Step::Refuse(refusal_of(reason));
                 }
-                Known::Nothing(stale) => return Step::Ask { stale: stale.is_some() },
+                Known::Nothing(None) => return Step::Ask { stale: false },
+                Known::Nothing(Some(stale)) => match self.refresh(policy, pursuit, now) {
+                    Refresh::Wait => return Step::Ask { stale: true },
+                    Refresh::Behind => {
+                        let Pursuit { next, client, budget, effort, .. } = &*pursuit;
+                        self.fetch(*next, *client, Some(budget.clone()), effort.clone());
+                        (stale, None)
+                    }
+                    Refresh::Later => (stale, None),
+                },
                 Known::NoRule => {
                     let alone = pursuit.links_alone().map(Step::Reply);
                     return alone.unwrap_or(Step::Refuse(Refusal::NOT_AUTHORITATIVE));
@@ -167,6 +182,7 @@ impl Service {
     ) -> Option<Step> {
         pursuit.stale |= piece.stale;
         pursuit.info = piece.info.or(pursuit.info);
+        pursuit.upstream = piece.upstream.or(pursuit.upstream);
         pursuit.authentic &= piece.authentic;
         if let Some(target) = leads_to {
             let led = pursuit.lead_on(&piece, target);
@@ -209,8 +225,13 @@ impl Service {
         Some(self.end(policy, pursuit, piece, now))
     }
 
+    /// What is done for the next question, whose answer has expired.
+    fn refresh(&self, policy: &Policy, pursuit: &Pursuit, now: Now) -> Refresh {
+        self.stalled.refresh(&pursuit.next, now, policy.stale_refresh)
+    }
+
     fn no_chain(&self, pursuit: &Pursuit) -> Step {
-        self.failed(&pursuit.asked, &"its chain of aliases is too long or a loop");
+        self.failed(&pursuit.asked, FailureCause::AliasChain);
         Step::Refuse(CHAIN)
     }
 
@@ -220,6 +241,7 @@ impl Service {
             let validates = self.realm(policy, &pursuit.asked).is_some_and(|realm| realm.validates);
             if validates {
                 self.keep_failure(policy, &pursuit.asked, None, now);
+                self.failed(&pursuit.asked, FailureCause::Sentinel);
                 return Step::Refuse(SENTINEL);
             }
         }
@@ -269,5 +291,6 @@ pub(crate) fn shared(answer: &Arc<resolver::Answer>, trust_ad: bool) -> Piece {
         negative_ttl: answer.negative_ttl,
         stale: false,
         info: None,
+        upstream: answer.by.and_then(AnsweredBy::server),
     }
 }

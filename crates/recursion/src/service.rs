@@ -1,7 +1,7 @@
 //! The parts of recursive service that its two doors, memory and source, share with the threads that ask other servers.
 
 use std::collections::HashSet;
-use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -15,6 +15,7 @@ use wire::hash::HashedName;
 use wire::{Header, LowerName, LowerNameBuf, Rcode, Ttl, Type};
 
 use crate::cached::Cached;
+use crate::failures::FailureCause;
 use crate::front::Front;
 use crate::message::Message;
 use crate::policy::{Policy, PolicyConfig, PolicyFault};
@@ -23,6 +24,7 @@ use crate::realms::Realm;
 use crate::reports::Reports;
 use crate::sentinel;
 use crate::settler::{Settler, Waiter};
+use crate::stalled::StalledRefreshes;
 use crate::stats::RecursionStats;
 use crate::validation::bogus::BogusAnswers;
 use crate::validation::denied;
@@ -59,10 +61,12 @@ pub struct Service {
     pub(crate) made: Repeats,
     /// What was reported a short time ago.
     pub(crate) reports: Reports,
+    /// Questions whose expired answers were served since their servers failed.
+    pub(crate) stalled: StalledRefreshes,
 }
 
 /// Takes note of questions that get SERVFAIL, and why, for an operator who asks. Must not block.
-pub type FailureReport = dyn Fn(&Inquiry, &dyn fmt::Display) + Send + Sync;
+pub type FailureReport = dyn Fn(&Inquiry, FailureCause<'_>) + Send + Sync;
 
 /// A response, or a part of one where a chain leads on.
 #[derive(Clone, Debug)]
@@ -77,6 +81,8 @@ pub(crate) struct Piece {
     pub(crate) stale: bool,
     /// The extended error that goes with it.
     pub(crate) info: Option<ErrorInfo>,
+    /// The server that has given it for this question, if one was asked.
+    pub(crate) upstream: Option<SocketAddr>,
 }
 
 /// What is known about a question without asking anyone.
@@ -117,6 +123,7 @@ impl Service {
             denials,
             made: Repeats::default(),
             reports: Reports::default(),
+            stalled: StalledRefreshes::default(),
         }))
     }
 
@@ -131,9 +138,10 @@ impl Service {
     }
 
     /// A question gets SERVFAIL.
-    pub(crate) fn failed(&self, inquiry: &Inquiry, why: &dyn fmt::Display) {
+    pub(crate) fn failed(&self, inquiry: &Inquiry, cause: FailureCause<'_>) {
+        self.stats.failures.add(cause);
         if let Some(report) = self.report.get() {
-            report(inquiry, why);
+            report(inquiry, cause);
         }
     }
 
@@ -491,6 +499,7 @@ fn fetch_all(
         negative_ttl,
         stale: false,
         info: None,
+        upstream: None,
     };
     Some((piece, hit))
 }

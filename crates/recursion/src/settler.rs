@@ -12,6 +12,7 @@ use resolver::{
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Ttl};
 
+use crate::failures::FailureCause;
 use crate::message::Wishes;
 use crate::policy::Policy;
 use crate::pursuit::{Pursuit, Step, shared};
@@ -155,6 +156,7 @@ impl Outlet for Settler {
         self.judged = None;
         match outcome {
             LookupOutcome::Answered(answer) => {
+                self.service.stalled.answered(inquiry);
                 let instead = self.instead_of(&policy, inquiry, answer);
                 if instead.is_some() {
                     self.service.stats().withheld.add();
@@ -282,14 +284,16 @@ impl Service {
 
     fn tell_failure(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
         if let Some(piece) = self.stale(policy, &waiting.pursuit, now) {
+            if piece.stale && is_of_servers(failure) {
+                self.stalled.failed(&waiting.pursuit.next, now, policy.stale_refresh);
+            }
             return self.resume(policy, waiting, piece, None, now);
         }
         if let LookupFailure::Overspent(_) = failure {
             // The name that comes next may be innocent: others can ask for it. The one that was asked led to all that.
             self.keep_failure(policy, &waiting.pursuit.asked, None, now);
         }
-        self.stats().failures.add();
-        self.failed(&waiting.pursuit.next, &failure);
+        self.failed(&waiting.pursuit.next, FailureCause::Lookup(failure));
         waiting.ticket.refuse(refusal(failure));
     }
 
@@ -305,7 +309,8 @@ impl Service {
         let taken = self.take(policy, &mut waiting.pursuit, piece, leads_to, now);
         match taken.unwrap_or_else(|| self.pursue(policy, &mut waiting.pursuit, now)) {
             Step::Reply(reply) => {
-                let Waiting { ticket, .. } = *waiting;
+                let Waiting { mut ticket, pursuit, .. } = *waiting;
+                ticket.set_upstream(pursuit.upstream);
                 let Some(wishes) = ticket.request().map(Wishes::of) else { return };
                 ticket.resume(move |b| Ok(reply.write(wishes, b)));
             }

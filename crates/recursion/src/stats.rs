@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::failures::FailureCounts;
 use crate::reports::Unreported;
 
 /// A number that any thread adds to.
@@ -38,6 +39,8 @@ pub struct RecursionStats {
     pub denied: SharedCount,
     /// Answered with records of a wildcard that other names have, too (RFC 8198).
     pub expanded: SharedCount,
+    /// Redirected by a DNAME that was known from another name (RFC 6672 §3.4).
+    pub redirected: SharedCount,
     /// Answered with a failure that is remembered (RFC 9520).
     pub remembered_failures: SharedCount,
     /// Answered with what had expired (RFC 8767).
@@ -50,8 +53,8 @@ pub struct RecursionStats {
     pub withheld: SharedCount,
     /// Shed because too many questions waited for whoever asks other servers.
     pub shed: SharedCount,
-    /// Failures to get an answer that clients were told of.
-    pub failures: SharedCount,
+    /// Clients that got SERVFAIL, by cause.
+    pub failures: FailureCounts,
     /// What came of validating.
     pub validation: ValidationStats,
     /// What was reported of failures.

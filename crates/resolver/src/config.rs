@@ -1,11 +1,11 @@
 //! What an operator sets: which upstream servers are asked for which names, and the bounds of that.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use wire::NameBuf;
 
-use crate::copy::LocalCopy;
+use crate::copy::{LocalCopy, OwnZones};
 
 /// How an upstream server is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -207,6 +207,8 @@ pub enum Minimisation {
 pub struct IterateConfig {
     /// Where to begin.
     pub rules: Vec<IterateRule>,
+    /// Zones that are served on this machine: lookups of names that they delegate set out from there. Default: none.
+    pub own_zones: Option<OwnZones>,
     /// What one client's query may cost.
     pub budget: BudgetLimits,
     /// How much of a name each server sees.
@@ -238,6 +240,7 @@ impl Default for IterateConfig {
     fn default() -> Self {
         IterateConfig {
             rules: Vec::new(),
+            own_zones: None,
             budget: BudgetLimits::default(),
             minimisation: Minimisation::default(),
             servers: 13,
@@ -261,6 +264,9 @@ pub struct ForwardConfig {
     pub rules: Vec<ForwardRule>,
     /// What is not forwarded but resolved step by step.
     pub iterate: IterateConfig,
+    /// Domains for which no server is asked, but for those below them that have a rule. They count before a rule for the same
+    /// domain.
+    pub refused: Vec<NameBuf>,
     /// Bounds.
     pub limits: ForwardLimits,
     /// Times.
@@ -273,10 +279,19 @@ pub struct ForwardConfig {
     pub cookies: bool,
     /// The largest datagram that may come back, in bytes (RFC 6891 §6.2.3). Default: 1232.
     pub udp_size: u16,
+    /// The addresses that servers of each family are asked from, the first that fits. Default: the system chooses them.
+    pub sources: Vec<IpAddr>,
     /// The most a positive answer may be kept, in seconds. Default: 1 day.
     pub max_ttl: u32,
     /// The most a negative answer may be kept, in seconds (RFC 2308 §5). Default: 3 hours.
     pub max_negative_ttl: u32,
+}
+
+impl ForwardConfig {
+    /// The address that this server is asked from, if one is configured for its family.
+    pub(crate) fn source_for(&self, to: SocketAddr) -> Option<IpAddr> {
+        self.sources.iter().copied().find(|source| source.is_ipv4() == to.is_ipv4())
+    }
 }
 
 impl Default for ForwardConfig {
@@ -284,12 +299,14 @@ impl Default for ForwardConfig {
         ForwardConfig {
             rules: Vec::new(),
             iterate: IterateConfig::default(),
+            refused: Vec::new(),
             limits: ForwardLimits::default(),
             timing: ForwardTiming::default(),
             explore: 20,
             mixed_case: true,
             cookies: true,
             udp_size: 1232,
+            sources: Vec::new(),
             max_ttl: 86_400,
             max_negative_ttl: 10_800,
         }

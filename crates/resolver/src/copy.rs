@@ -1,7 +1,9 @@
-//! Copies of zones on this machine, which are asked in place of the zones' servers (RFC 8806).
+//! Zones on this machine: copies, which are asked in place of the zones' servers (RFC 8806), and zones that are served to clients.
 
 use std::fmt;
 use std::sync::Arc;
+
+use wire::{LowerName, LowerNameBuf};
 
 use crate::inquiry::Inquiry;
 
@@ -41,3 +43,40 @@ impl PartialEq for LocalCopy {
 }
 
 impl Eq for LocalCopy {}
+
+/// Zones that are served on this machine. Names in them are answered from them before a resolver is asked; those that they
+/// delegate are resolved from the servers that they name, whatever servers elsewhere say of them.
+pub trait ServedZones: Send + Sync {
+    /// Puts into `message` what the closest of these zones says of `name`: a referral, if it delegates that. Returns the zone's
+    /// name, or nothing if no zone holds the name.
+    fn refer(&self, name: LowerName<'_>, message: &mut Vec<u8>) -> Option<LowerNameBuf>;
+}
+
+/// [`ServedZones`] of this machine. Two are equal if they are the same.
+#[derive(Clone)]
+pub struct OwnZones(Arc<dyn ServedZones>);
+
+impl OwnZones {
+    /// These zones.
+    pub fn new(zones: Arc<dyn ServedZones>) -> Self {
+        OwnZones(zones)
+    }
+
+    pub(crate) fn refer(&self, name: LowerName<'_>, message: &mut Vec<u8>) -> Option<LowerNameBuf> {
+        self.0.refer(name, message)
+    }
+}
+
+impl fmt::Debug for OwnZones {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnZones")
+    }
+}
+
+impl PartialEq for OwnZones {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for OwnZones {}

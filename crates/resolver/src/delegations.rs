@@ -26,21 +26,25 @@ const FAILED: Duration = Duration::from_secs(5);
 const FAILED_MOST: Duration = Duration::from_secs(300);
 
 /// A zone and its servers.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) zone: LowerNameBuf,
     pub(crate) servers: Vec<CutServer>,
     /// Until when this holds; `None` for what the operator has said.
     pub(crate) expires: Option<Instant>,
+    /// When the parent's servers were asked for it last; `None` for what the operator has said.
+    pub(crate) checked: Option<Instant>,
 }
 
 /// One server of a zone.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CutServer {
     /// Its name in wire form, in lower case. The operator need not name one.
     name: Option<Box<[u8]>>,
     /// Its addresses as they came with the delegation.
     pub(crate) glue: Vec<SocketAddr>,
+    /// Addresses that came with the delegation from servers that are not authoritative for its name.
+    pub(crate) outside: Vec<SocketAddr>,
 }
 
 impl CutServer {
@@ -56,8 +60,9 @@ impl Cut {
         let server = |server: &StartServer| CutServer {
             name: server.name.map(|name| name.as_name().to_lower().as_lower().as_wire().into()),
             glue: server.addresses.clone(),
+            outside: Vec::new(),
         };
-        Cut { zone, servers: servers.iter().map(server).collect(), expires: None }
+        Cut { zone, servers: servers.iter().map(server).collect(), expires: None, checked: None }
     }
 
     /// What a referral says, for so many seconds and not beyond the end of the parent's own cut.
@@ -66,16 +71,46 @@ impl Cut {
         let server = |(name, glue): &(LowerNameBuf, Vec<IpAddr>)| CutServer {
             name: Some(name.as_lower().as_wire().into()),
             glue: glue.iter().map(|&address| SocketAddr::new(address, 53)).collect(),
+            outside: referral
+                .outside
+                .iter()
+                .filter(|(owner, _)| owner == name)
+                .map(|&(_, address)| SocketAddr::new(address, 53))
+                .collect(),
         };
         let servers = referral.servers.iter().map(server).collect();
-        Cut { zone: referral.zone, servers, expires: Some(parent.map_or(end, |parent| parent.min(end))) }
+        let expires = Some(parent.map_or(end, |parent| parent.min(end)));
+        Cut { zone: referral.zone, servers, expires, checked: Some(now) }
+    }
+
+    /// The same with more glue, or nothing if there is none that is new.
+    pub(crate) fn with_glue(&self, glue: &[(LowerNameBuf, IpAddr)]) -> Option<Self> {
+        let mut cut = self.clone();
+        for (owner, address) in glue {
+            let address = SocketAddr::new(*address, 53);
+            let of_owner = |server: &&mut CutServer| server.name() == Some(owner.as_lower());
+            for server in cut.servers.iter_mut().filter(of_owner) {
+                if !server.glue.contains(&address) {
+                    server.glue.push(address);
+                }
+            }
+        }
+        (cut != *self).then_some(cut)
+    }
+
+    /// Whether all servers and glue of `newer` are in this one.
+    pub(crate) fn covers(&self, newer: &Cut) -> bool {
+        newer.servers.iter().all(|new| {
+            let known = self.servers.iter().find(|old| old.name == new.name);
+            known.is_some_and(|old| new.glue.iter().all(|address| old.glue.contains(address)))
+        })
     }
 
     fn bytes(&self) -> usize {
         let server = |server: &CutServer| {
             size_of::<CutServer>()
                 + server.name.as_ref().map_or(0, |name| name.len())
-                + server.glue.len() * size_of::<SocketAddr>()
+                + (server.glue.len() + server.outside.len()) * size_of::<SocketAddr>()
         };
         size_of::<Cut>() + self.servers.iter().map(server).sum::<usize>()
     }
@@ -216,7 +251,12 @@ mod tests {
     }
 
     fn referral(zone: &str, ttl: u32) -> Referral {
-        Referral { zone: name(zone), ttl, servers: vec![(name("ns.example."), Vec::new())] }
+        Referral {
+            zone: name(zone),
+            ttl,
+            servers: vec![(name("ns.example."), Vec::new())],
+            outside: Vec::new(),
+        }
     }
 
     const MOST: usize = 1 << 20;

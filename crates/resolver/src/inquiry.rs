@@ -67,7 +67,7 @@ pub enum AnsweredBy {
 
 impl AnsweredBy {
     /// The server's address, if it was one.
-    pub(crate) fn server(self) -> Option<SocketAddr> {
+    pub fn server(self) -> Option<SocketAddr> {
         match self {
             AnsweredBy::Server(address) => Some(address),
             AnsweredBy::Copy => None,

@@ -49,7 +49,7 @@ pub use config::{
     BudgetLimits, ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule,
     Minimisation, Reach, StartServer, Upstream,
 };
-pub use copy::{LocalCopy, ZoneCopy};
+pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
 pub use forwarder::Forwarder;
 pub use inquiry::{
     AnsweredBy, ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet,

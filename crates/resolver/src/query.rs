@@ -101,8 +101,12 @@ pub(crate) struct Reply {
     pub(crate) rcode: Rcode,
     /// TC: there is more to be had over a stream.
     pub(crate) truncated: bool,
+    /// RA without AA: the server offers recursion, and its reply is not authoritative.
+    pub(crate) recursive: bool,
     /// It has an OPT record.
     pub(crate) edns: bool,
+    /// It has more than one, which makes the message a format error (RFC 6891 §6.1.1).
+    pub(crate) several_opts: bool,
     /// The server's cookie.
     pub(crate) cookie: Option<Vec<u8>>,
     /// The agent domain that the server names (RFC 9567 §5), unless that is none: nothing, the root, or no name.
@@ -125,7 +129,9 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
     let mut reply = Reply {
         rcode: header.rcode(),
         truncated: header.truncated(),
+        recursive: header.recursion_available() && !header.authoritative(),
         edns: false,
+        several_opts: false,
         cookie: None,
         agent: None,
         question: false,
@@ -148,11 +154,18 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
         _ => return Err(Misfit::Question),
     }
     let records = header.counts()[1..].iter().map(|&n| usize::from(n)).sum();
+    let mut has_opt = false;
     // What cannot be read is the scrubber's to report; a truncated message may end anywhere.
     for _ in 0..records {
         let Ok(record) = parser.record() else { break };
-        let opt = (record.rtype == Type::OPT).then(|| Edns::parse(message, &record));
-        let Some(Ok(edns)) = opt else { continue };
+        if record.rtype != Type::OPT {
+            continue;
+        }
+        if std::mem::replace(&mut has_opt, true) {
+            reply.several_opts = true;
+            break;
+        }
+        let Ok(edns) = Edns::parse(message, &record) else { continue };
         reply.edns = true;
         reply.rcode = Rcode(u16::from(edns.extended_rcode) << 4 | header.rcode().0);
         if let (Some(ours), Some(option)) = (sent.cookie, edns.option(OptionCode::COOKIE)) {
@@ -163,7 +176,6 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
             reply.cookie = SERVER_COOKIE.contains(&server.len()).then(|| server.to_vec());
         }
         reply.agent = edns.option(OptionCode::REPORT_CHANNEL).and_then(agent_domain);
-        break;
     }
     Ok(reply)
 }
@@ -220,6 +232,22 @@ mod tests {
         assert_eq!(read(&echo(message.clone()), &sent), Err(Misfit::Question));
         let sent = Sent { inquiry: &inquiry, cookie: Some([8; 8]), ..sent };
         assert_eq!(read(&echo(message), &sent), Err(Misfit::Cookie));
+    }
+
+    #[test]
+    fn a_second_opt_record_was_not_noticed() {
+        let inquiry = inquiry();
+        let name = inquiry.name.as_name();
+        let opt = Opt { udp_size: 1232, cookie: None };
+        let mut message = echo(build(5, name, &inquiry, true, Some(&opt)));
+        let sent = Sent { id: 5, name, inquiry: &inquiry, cookie: None };
+        let several = |message: &[u8]| read(message, &sent).expect("fits").several_opts;
+        assert!(!several(&message));
+        // The root, OPT, the size, and no flags or options.
+        message.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
+        assert!(!several(&message), "it is behind the records that the header counts");
+        message[11] = 2;
+        assert!(several(&message));
     }
 
     #[test]

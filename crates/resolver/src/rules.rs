@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wire::{Class, LowerNameBuf, NameBuf, Type};
+use wire::{Class, LowerName, LowerNameBuf, NameBuf, Type};
 
 use crate::config::{ForwardConfig, Upstream};
 use crate::copy::LocalCopy;
@@ -36,6 +36,8 @@ pub(crate) enum Way {
         /// A copy of the zone, asked in place of its servers.
         copy: Option<LocalCopy>,
     },
+    /// No server is asked.
+    Refuse,
 }
 
 impl Rule {
@@ -44,11 +46,20 @@ impl Rule {
         matches!(self.way, Way::Iterate { .. })
     }
 
+    /// The zone to begin with, if names are resolved step by step.
+    pub(crate) fn start(&self) -> Option<&Arc<Cut>> {
+        match &self.way {
+            Way::Iterate { start, .. } => Some(start),
+            Way::Forward { .. } | Way::Refuse => None,
+        }
+    }
+
     /// Whether it has servers to ask. Delegations are of class IN.
     fn leads_anywhere(&self, qclass: Class) -> bool {
         match &self.way {
             Way::Forward { servers, .. } => !servers.is_empty(),
             Way::Iterate { start, .. } => qclass == Class::IN && !start.servers.is_empty(),
+            Way::Refuse => false,
         }
     }
 }
@@ -92,6 +103,9 @@ impl Rules {
             let way = Way::Iterate { start, prime: rule.prime, copy: rule.copy.clone() };
             rules.add(Rule { domain: rule.domain, way });
         }
+        for domain in &config.refused {
+            rules.add(Rule { domain: *domain, way: Way::Refuse });
+        }
         (rules, upstreams)
     }
 
@@ -106,16 +120,29 @@ impl Rules {
         self.all.len()
     }
 
+    /// Whether the servers of a rule, by its number, are asked with RD.
+    pub(crate) fn recurse(&self, number: usize) -> bool {
+        let way = self.get(number).map(|rule| &rule.way);
+        matches!(way, Some(Way::Forward { recursion_desired: true, .. }))
+    }
+
     /// One, by its number.
     pub(crate) fn get(&self, number: usize) -> Option<&Rule> {
         self.all.get(number)
     }
 
+    /// Whether there is a rule for just this domain that refuses it.
+    fn refuses(&self, domain: LowerName<'_>) -> bool {
+        let rule = self.domains.get(&domain.to_buf()).and_then(|rule| self.get(*rule));
+        rule.is_some_and(|rule| matches!(rule.way, Way::Refuse))
+    }
+
     /// The number of the rule that covers a question, if that has servers. DS stands in the parent's zone: at the domain
-    /// of a rule it is another's (RFC 4035 §3.1.4.1).
+    /// of a rule it is another's (RFC 4035 §3.1.4.1). Of a domain that is refused, it is refused as well.
     pub(crate) fn covering(&self, inquiry: &Inquiry) -> Option<usize> {
         let lower = inquiry.name.as_lower();
-        let from = if inquiry.qtype == Type::DS { lower.parent().unwrap_or(lower) } else { lower };
+        let of_parent = inquiry.qtype == Type::DS && !self.refuses(lower);
+        let from = if of_parent { lower.parent().unwrap_or(lower) } else { lower };
         let mut labels = from.label_count();
         for name in std::iter::successors(Some(from), |name| name.parent()) {
             if self.depths >> labels & 1 == 1

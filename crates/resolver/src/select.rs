@@ -19,18 +19,25 @@ pub(crate) struct Asked {
     pub(crate) broken: u32,
     /// Its reply could not be used: it is not asked again.
     pub(crate) spent: bool,
+    /// It offers recursion and its reply was not authoritative.
+    pub(crate) recursive: bool,
 }
 
 impl Asked {
     /// The next question follows from the answer to this one. Who was of no use is so for that, too.
     pub(crate) fn goes_on(&mut self) {
-        *self = Asked { server: self.server, spent: self.spent, ..Asked::default() };
+        *self = Asked { tries: 0, silent: 0, broken: 0, ..*self };
     }
 
     /// The same is asked in another way: of all, and of those last that were silent.
     pub(crate) fn begins_again(&mut self) {
         let tries = u32::from(self.silent > 0 && !self.spent);
-        *self = Asked { server: self.server, tries, ..Asked::default() };
+        *self = Asked { server: self.server, tries, recursive: self.recursive, ..Asked::default() };
+    }
+
+    /// Only servers that offer recursion are asked, each as if for the first time.
+    pub(crate) fn is_asked_for_recursion(&mut self) {
+        *self = Asked { spent: !self.recursive, ..Asked { server: self.server, ..Asked::default() } };
     }
 }
 

@@ -11,6 +11,8 @@ use crate::stats::UpstreamStats;
 
 /// So many times in a row of no use, and a server counts as failing.
 const BAD_REPLIES: u32 = 8;
+/// Time that a server counts as dead after a check of our own that it did not answer.
+const DEAD_AFTER_CHECK: Duration = Duration::from_secs(30);
 /// Bytes of a client cookie (RFC 7873 §4).
 pub(crate) const CLIENT_COOKIE: usize = 8;
 
@@ -40,6 +42,12 @@ struct Health {
     bad_replies: u32,
     /// When it was asked last.
     asked: Option<Instant>,
+    /// When a check of our own began last.
+    checked: Option<Instant>,
+    /// A check of our own waits for its reply.
+    is_checked: bool,
+    /// When the last check went without a reply, if nothing has come from the server since.
+    dead_since: Option<Instant>,
 }
 
 /// What a server cannot do, each with the end of its memory.
@@ -86,6 +94,29 @@ impl Server {
         self.health.probe_at.is_some_and(|at| at <= now)
     }
 
+    /// Whether it is failing and has not answered a check of our own a short time ago: no question that it could be slow to
+    /// answer, so that silence shows that it is down.
+    pub(crate) fn is_dead(&self, now: Instant) -> bool {
+        self.is_failing() && self.health.dead_since.is_some_and(|at| now < at + DEAD_AFTER_CHECK)
+    }
+
+    /// Whether a check of our own is due: the server is failing, and none was sent within the time between probes.
+    pub(crate) fn wants_check(&self, now: Instant, timing: &ForwardTiming) -> bool {
+        let is_recent = self.health.checked.is_some_and(|at| now < at + timing.probe);
+        self.is_failing() && !self.health.is_checked && !is_recent
+    }
+
+    /// A check of our own is sent.
+    pub(crate) fn on_check(&mut self, now: Instant) {
+        (self.health.checked, self.health.is_checked) = (Some(now), true);
+    }
+
+    /// A check of our own has ended, unanswered or not.
+    pub(crate) fn on_check_ended(&mut self, is_answered: bool, now: Instant) {
+        self.health.is_checked = false;
+        self.health.dead_since = Some(now).filter(|_| !is_answered);
+    }
+
     /// When it was asked last.
     pub(crate) fn last_asked(&self) -> Option<Instant> {
         self.health.asked
@@ -111,6 +142,7 @@ impl Server {
             self.rtt.measured(after);
             self.stats.replied(after);
         }
+        self.health.dead_since = None;
         if self.health.bad_replies < BAD_REPLIES {
             self.health.probe_at = None;
         }

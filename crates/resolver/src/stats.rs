@@ -122,6 +122,12 @@ pub struct ForwardStats {
     pub address_lookups: Counter,
     /// Lookups that ended since their client's query had cost enough.
     pub overspent: Counter,
+    /// Answers from servers that offer recursion and are not authoritative, since every other server of the zone failed.
+    pub recursive: Counter,
+    /// Questions to the servers of zones above a zone whose servers failed: for its delegation or their addresses.
+    pub parents_asked: Counter,
+    /// Lookups that were not given more than a moment, since all servers of their rule are known not to answer.
+    pub dead: Counter,
     /// Bytes of what is known of delegations.
     pub delegation_bytes: Counter,
     /// What may have been forged.
@@ -143,6 +149,9 @@ impl ForwardStats {
             copied: Counter::default(),
             address_lookups: Counter::default(),
             overspent: Counter::default(),
+            recursive: Counter::default(),
+            parents_asked: Counter::default(),
+            dead: Counter::default(),
             delegation_bytes: Counter::default(),
             suspects: Suspects::default(),
         }

@@ -90,6 +90,21 @@ pub enum TraceEvent {
         /// Addresses by now that can be asked.
         addresses: usize,
     },
+    /// No server of a zone was of use: addresses are used that its parent gave without being authoritative for them.
+    OutsideGlue {
+        /// The zone.
+        zone: Box<NameBuf>,
+    },
+    /// No server of a zone was of use: its parent's servers are asked about it again.
+    ParentAsked {
+        /// The zone.
+        zone: Box<NameBuf>,
+    },
+    /// No server of a zone was of use: those that offer recursion are asked with RD.
+    RecursionAsked {
+        /// The zone.
+        zone: Box<NameBuf>,
+    },
     /// Others wait for the same question: the request shares their lookup, of which only the steps from here on are seen.
     Joined {
         /// How many others.
@@ -150,6 +165,8 @@ pub enum TraceEvent {
         /// Why.
         error: io::ErrorKind,
     },
+    /// All servers of the rule are known not to answer: a reply is waited for 50 ms, or not at all.
+    Dead,
     /// Other settings are in force: what follows is done by them.
     Configured,
     /// The request has its answer.
@@ -263,6 +280,15 @@ impl fmt::Display for TraceEvent {
             TraceEvent::Found { addresses } => {
                 write!(f, "that lookup has ended, {addresses} addresses are known")
             }
+            TraceEvent::OutsideGlue { zone } => {
+                write!(f, "no server of {zone} was of use: addresses from outside its parent's zone are used")
+            }
+            TraceEvent::ParentAsked { zone } => {
+                write!(f, "no server of {zone} was of use: its parent's servers are asked about it again")
+            }
+            TraceEvent::RecursionAsked { zone } => {
+                write!(f, "no server of {zone} was of use: those that offer recursion are asked with RD")
+            }
             TraceEvent::Joined { clients } => write!(f, "joined a lookup that {clients} wait for already"),
             TraceEvent::Asked { server, transport, attempt, mixed_case, edns, probe, wait } => {
                 let what = if *probe { "probed" } else { "asked" };
@@ -289,6 +315,7 @@ impl fmt::Display for TraceEvent {
             TraceEvent::Broke { server, transport, error } => {
                 write!(f, "the {transport} link to {server} failed: {error}")
             }
+            TraceEvent::Dead => f.write_str("no server of the rule has answered for some time"),
             TraceEvent::Configured => f.write_str("other settings are in force"),
             TraceEvent::Answered { rcode, bytes } => write!(f, "answered {rcode}, {bytes} bytes"),
             TraceEvent::Failed(failure) => write!(f, "failed: {failure}"),
@@ -333,6 +360,7 @@ impl fmt::Display for ReplyFault {
             ReplyFault::Lame => f.write_str("the server does not serve the zone"),
             ReplyFault::Chain => f.write_str("its chain of aliases is too long"),
             ReplyFault::Rcode(rcode) => write!(f, "its response code is {rcode}"),
+            ReplyFault::Contradiction(rcode) => write!(f, "its records contradict its response code {rcode}"),
             ReplyFault::Truncated => f.write_str("it is truncated over TCP, too"),
         }
     }

@@ -215,6 +215,11 @@ fn a_million_forged_replies_and_none_is_believed() {
             continue;
         };
         let (_, query) = world.queries.iter().rfind(|(on, _)| *on == link).expect("sent");
+        if query[12] == 0 {
+            // A check of the forwarder's own, for the root: its reply is no answer for a client.
+            world.wait(Duration::from_millis(100));
+            continue;
+        }
         next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let mut forged = answer(query, FORGED);
         match next >> 29 {
@@ -378,11 +383,9 @@ fn after_death_and_return_in_mid_load_all_is_well_within_five_seconds() {
         {
             let answered = before.contains(&(client, true));
             let due = servers.world.now - *at > Duration::from_millis(50);
-            assert!(
-                answered || !due || (count == 1 && *at < returns),
-                "client {client} at {:?}",
-                *at - start
-            );
+            // A server that was down is asked once in a second whether it is back.
+            let back = returns + Duration::from_secs(1);
+            assert!(answered || !due || (count == 1 && *at < back), "client {client} at {:?}", *at - start);
         }
         // The first server has all of the load again.
         let first = servers.world.core.stats().upstreams()[0].udp.get();

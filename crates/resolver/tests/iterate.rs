@@ -29,7 +29,7 @@
 //! waits 1                                it has nothing yet
 //! took 30ms                              from the last question to its outcome
 //! log www.example. A a, NAME TYPE b      exactly these queries were sent since the last question, in this order; behind
-//!                                        a server /tcp, /plain (without EDNS), /do, /v6
+//!                                        a server /tcp, /plain (without EDNS), /do, /rd, /v6
 //! sent 3, sent <=3, sent a 3             so many queries were, to any server or to a
 //! bytes <=N 1                            of replies that client 1's budget has counted
 //! count NAME N                           a counter
@@ -39,10 +39,10 @@
 //! ```
 //!
 //! Ways: `silent`, `closed` (nothing listens there), `slow=MS`, `refused`, `servfail`, `upward` (refers to the root), `empty` (has nothing to say),
-//! `cache` (answers as a cache does), `no-aa`, `tc`, `always-tc`, `no-tcp`,
+//! `cache` (answers as a cache does), `recursor` (refuses what comes without RD, and resolves the rest), `no-aa`, `tc`, `always-tc`, `no-tcp`,
 //! `refuses-tcp`, `formerr`, `notimp` and `badvers` (to queries with OPT), `always-formerr`, `badcookie`,
 //! `refer-to=ZONE`, `adds-authority=ZONE` and `adds-answer=NAME` (lies beside what is true), `always-badcookie`,
-//! `denies-ents`, `refuses-ents` (names in between), `agent=DOMAIN` (names an agent, RFC 9567).
+//! `no-glue` (referrals lack it, unless the name that is asked begins with `ns`), `no-soa` (denials lack it), `own-ns` (denials have the zone's NS in its place), `denies-ents`, `refuses-ents` (names in between), `agent=DOMAIN` (names an agent, RFC 9567).
 
 mod internet;
 #[path = "iterate/play.rs"]
@@ -59,4 +59,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { referrals glue addresses servers minimise budgets attacks aliases changes traces second copies agents }
+scenarios! { referrals glue addresses servers minimise budgets attacks aliases changes traces second copies agents fallbacks }

@@ -46,4 +46,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { basics retry servers forgery downgrade streams answers limits reload trace }
+scenarios! { basics retry servers forgery downgrade streams answers limits reload trace dead }

@@ -105,6 +105,13 @@ pub struct ServeArgs {
     /// Do not start unless every zone loads.
     #[arg(long)]
     pub strict: bool,
+    /// Replace the server that runs with this configuration: take its listening sockets, and start when it has ended. Queries
+    /// wait in the sockets meanwhile.
+    #[arg(long, conflicts_with_all = ["forward", "resolve"], requires = "config")]
+    pub take_over: bool,
+    /// Store the listening sockets with systemd, so that a restart loses no query (FileDescriptorStoreMax= in the unit).
+    #[arg(long)]
+    pub store_sockets: bool,
 }
 
 /// `nomen check`.
@@ -305,19 +312,24 @@ pub struct ZoneCompileArgs {
 #[command(
     after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION. A second NAME is a second\n\
 query: what stands before the first NAME holds for all, what follows a NAME for its query.\n\n\
-Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
-+cookie +expire +zoneversion +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
-+subnet=NET\n  \
-+trace (walk from the root servers down) +chase (validate): as --trace and --chase\n  \
-+all +comments +question +answer +authority +additional +stats, each with `no` in front: parts of the output\n  \
-+multiline: long records over several lines, with comments\n\n\
+Options, as dig has them; the first letters are enough, and most take `no` in front:\n  \
++short +json +yaml: form of the output   +qr: show the query   +cmd: show the command line\n  \
++all +comments +question +answer +authority +additional +stats: parts of the output\n  \
++multiline +noclass +nottlid +ttlunits +nocrypto +split=N +rrcomments +unknownformat +expandaaaa: form of records\n  \
++identify: with +short, the server that sent each record\n  \
++dnssec +norec +cd +ad +aaflag +raflag +tcflag +zflag +opcode=N +qid=N +header-only: header of the query\n  \
++edns=N +noedns +ednsflags=N +ednsopt=CODE:HEX +bufsize=N +padding=N +keepalive +nsid +cookie +expire +zoneversion +subnet=NET\n  \
++tcp +ignore (keep a truncated answer) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
++nofail: ask the next server where one answers SERVFAIL\n  \
++trace (walk from the root servers down) +chase (validate): as --trace and --chase\n\n\
 SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of /etc/resolv.conf.\n\
-A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER: 127.0.0.1, with -6 ::1.\n\n\
+A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER the servers of /etc/resolv.conf are asked, one\n\
+after the other; without these 127.0.0.1, with -6 ::1.\n\n\
 AXFR and IXFR=SERIAL ask for a transfer, over TCP."
 )]
 pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
-    #[arg(required_unless_present_any = ["reverse", "file"], value_name = "WORD")]
+    #[arg(required_unless_present_any = ["reverse", "file", "name"], value_name = "WORD")]
     pub words: Vec<String>,
     /// Read queries from a file, one or more a line; `-` is standard input.
     #[arg(short = 'f', long = "file", value_name = "FILE", conflicts_with = "reverse")]
@@ -328,6 +340,21 @@ pub struct QueryArgs {
     /// The address (PTR) form of an IP address.
     #[arg(short = 'x', value_name = "IP")]
     pub reverse: Option<std::net::IpAddr>,
+    /// The name, also where a word would be taken for something else.
+    #[arg(short = 'q', value_name = "NAME", conflicts_with_all = ["reverse", "file"])]
+    pub name: Option<String>,
+    /// Address of this machine to send from, with a port behind `#`.
+    #[arg(short = 'b', value_name = "ADDRESS[#PORT]")]
+    pub source: Option<String>,
+    /// Accepted for scripts that give it to dig, where it traces the use of memory.
+    #[arg(short = 'm', hide = true)]
+    pub trace_memory: bool,
+    /// Accepted for scripts that give it to dig: no file of options is read.
+    #[arg(short = 'r', hide = true)]
+    pub without_file: bool,
+    /// The version, as `dig -v` prints it.
+    #[arg(short = 'v', action = clap::ArgAction::Version, hide = true)]
+    pub print_version: Option<bool>,
     /// The type, also where a word would be taken for something else.
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub rtype: Option<String>,
@@ -433,7 +460,7 @@ pub enum CtlVerb {
     Stats,
     /// Read the configuration again, and zones whose file changed. Fails if anything in it is bad.
     Reload {
-        /// Remove zones whose files are gone even if they are most of a folder.
+        /// Remove zones even if they are most of a folder, of a catalog zone or of all, or if none is left.
         #[arg(long)]
         force: bool,
     },
@@ -479,20 +506,24 @@ pub enum CtlLog {
         /// error, warn, info, debug or trace.
         level: String,
     },
-    /// Log all queries or none, until the configuration is read again.
+    /// Log all queries, none, or a share of them, until the configuration is read again.
     Queries {
-        /// Whether they are logged.
-        switch: Switch,
+        /// `on`, `off`, or the share of queries that is logged, above 0 and up to 1, such as 0.01.
+        #[arg(value_name = "SHARE", value_parser = query_share)]
+        share: f64,
     },
 }
 
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Switch {
-    /// On.
-    On,
-    /// Off.
-    Off,
+/// The share of queries that `on`, `off` or a number means.
+fn query_share(text: &str) -> Result<f64, String> {
+    match text {
+        "on" => Ok(1.0),
+        "off" => Ok(0.0),
+        _ => match text.parse::<f64>() {
+            Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+            _ => Err("`on`, `off`, or a share above 0 and up to 1 is expected".into()),
+        },
+    }
 }
 
 /// Commands on the cache.
@@ -594,6 +625,20 @@ pub enum CtlZone {
         /// Take what the file says though updates have changed the zone: what differs becomes a change of the zone.
         #[arg(long)]
         force: bool,
+    },
+    /// Serve an older version of a zone whose journal is damaged, on purpose.
+    ///
+    /// The damaged journal is kept beside under another name. Where the version that is accepted is older than what was
+    /// acknowledged, the zone gets the serial number after that, so that secondaries take it.
+    Accept {
+        /// Name of the zone.
+        name: String,
+        /// The zone's file.
+        #[arg(long, required_unless_present = "journal")]
+        file: bool,
+        /// What can be read of the journal.
+        #[arg(long, conflicts_with = "file")]
+        journal: bool,
     },
     /// Take no dynamic updates for a zone until `thaw`, and write what they have made of it to its file, which can be
     /// edited then.
@@ -754,6 +799,14 @@ fn man(out: Option<&std::path::Path>) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_of_queries_was_neither_on_nor_off() {
+        assert_eq!(["on", "off", "0.5", "1"].map(query_share), [Ok(1.0), Ok(0.0), Ok(0.5), Ok(1.0)]);
+        for bad in ["0", "1.5", "-1", "NaN", "yes", ""] {
+            assert!(query_share(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn definition_is_consistent() {

@@ -8,9 +8,12 @@ use arc_swap::ArcSwap;
 use tracing::warn;
 
 use crate::builtin;
+use crate::config::report::{ConfigTexts, Diagnostic};
 use crate::config::{self, Accepted, PendingKey, Rejected, Settings};
 use crate::sync::lock;
+use crate::words::reason;
 use crate::zones::added;
+use crate::zones::keeping::{AcceptZones, ReloadFault};
 use crate::zones::resolve::{WantedZones, resolve};
 
 /// Where the configuration comes from.
@@ -50,6 +53,10 @@ impl ConfigSource {
     pub fn prepare(&self, running: Option<&Settings>) -> Result<Prepared, Rejected> {
         match self {
             Self::File(path) => {
+                if running.is_some() {
+                    // A pipe would keep a reload waiting for ever.
+                    zone::regular::open(path).map_err(|e| unreadable(path, &e))?;
+                }
                 let Accepted { mut config, sources } = config::read_service(path, |read| {
                     let folder = running.unwrap_or(read).server.storage.folder();
                     folder.map(|folder| folder.join(added::FILE))
@@ -67,6 +74,12 @@ impl ConfigSource {
             }
         }
     }
+}
+
+/// The configuration's file cannot be read again.
+fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
+    let fault = Diagnostic::at(None, format!("cannot read {}: {}", path.display(), reason(error)));
+    Rejected { sources: ConfigTexts::default(), faults: vec![fault.outside()] }
 }
 
 /// A configuration that is an option's text.
@@ -112,9 +125,12 @@ impl InForce {
     /// cannot. Returns the zones it asks for.
     ///
     /// # Errors
-    /// Everything that is wrong with it. Nothing has changed.
-    pub fn renew(&self) -> Result<WantedZones, Rejected> {
-        let Prepared { settings: new, zones } = self.source.prepare(Some(&self.settings.load()))?;
+    /// Everything that is wrong with it, or why `accept` does not accept its zones. Nothing has changed.
+    pub fn renew(&self, accept: &AcceptZones<'_>) -> Result<WantedZones, ReloadFault> {
+        let prepared = self.source.prepare(Some(&self.settings.load()));
+        let rejected = |rejected: Rejected| ReloadFault::Configuration(rejected.to_string().into());
+        let Prepared { settings: new, zones } = prepared.map_err(rejected)?;
+        accept(&zones)?;
         let mut settings = Settings::clone(&self.settings.load());
         let pending = settings.adopt(new);
         for key in &pending {

@@ -15,10 +15,14 @@
 //! | [`recursive`] | recursive service: cache and forwarder at work |
 //! | [`in_force`] | the configuration in force, and which parts take over what a reload changes |
 //! | [`control`], [`signals`] | what operators can have a running server do: commands on a socket, signals |
+//! | [`connections`] | connections of administration, and which of them makes room for another |
 //! | [`metrics`], [`logging`], [`querylog`], [`process`] | what operators see: figures, log, query log, the process itself |
 //! | [`dnstap`] | copies of messages for collectors |
 //! | [`worker_queue`] | what workers leave for a thread that writes: lines of the query log, messages for dnstap |
 //! | [`interfaces`] | the addresses of this machine's network interfaces |
+//! | `audit` | log lines of requests that are refused on worker threads |
+//! | `repeated` | log lines that repeat: one, and then their number |
+//! | [`descriptors`] | which part may have how many file descriptors |
 //! | [`privileges`] | giving up root |
 //! | [`message`], [`words`] | making queries and printing messages; words for people |
 //! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
@@ -26,11 +30,14 @@
 // `println!` panics where nobody reads, or the disk is full: `tools::print_out`.
 #![deny(clippy::print_stdout)]
 
+mod audit;
 pub mod builtin;
 pub mod changes;
 pub mod cli;
 pub mod config;
+pub mod connections;
 pub mod control;
+pub mod descriptors;
 pub mod dnstap;
 pub mod frontend;
 pub mod in_force;
@@ -44,6 +51,7 @@ pub mod privileges;
 pub mod process;
 pub mod querylog;
 pub mod recursive;
+mod repeated;
 pub mod secondaries;
 pub mod serve;
 pub mod signals;

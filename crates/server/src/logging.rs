@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use tracing::{Metadata, Subscriber, warn};
@@ -29,6 +29,27 @@ const QUEUE_LINES: usize = 16_384;
 /// Target of the events that are lines of the query log.
 pub const QUERIES: &str = "queries";
 
+/// Target of the events that are lines of the audit trail, and go nowhere else.
+pub const AUDIT: &str = "audit";
+
+/// Whether there is a file for them.
+static HAS_AUDIT_FILE: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is a file for the audit trail: without one its lines are not worth making.
+pub(crate) fn has_audit_file() -> bool {
+    HAS_AUDIT_FILE.load(Relaxed)
+}
+
+/// Logs a line of the audit trail, if it has a file.
+macro_rules! audit {
+    ($($line:tt)*) => {
+        if $crate::logging::has_audit_file() {
+            tracing::info!(target: $crate::logging::AUDIT, $($line)*);
+        }
+    };
+}
+pub(crate) use audit;
+
 /// Bytes of lines of the query log after which they are written, also before a round is over.
 const QUERY_LINES: usize = 64 * 1024;
 
@@ -40,6 +61,8 @@ pub struct Logging {
     file: Option<LogFile>,
     /// The file of the query log, if it has its own.
     queries: Option<QueryFile>,
+    /// The file of the audit trail, if there is one.
+    audit: Option<(PathBuf, LogFile, ErrorCounter)>,
     level: reload::Handle<LevelFilter, tracing_subscriber::Registry>,
 }
 
@@ -47,6 +70,11 @@ impl Logging {
     /// Lines lost because the writer was too slow.
     pub fn dropped(&self) -> usize {
         self.dropped.dropped_lines()
+    }
+
+    /// Lines of the audit trail lost because the writer was too slow.
+    pub fn audit_dropped(&self) -> usize {
+        self.audit.as_ref().map_or(0, |(_, _, dropped)| dropped.dropped_lines())
     }
 
     /// Where lines go, for people.
@@ -63,7 +91,7 @@ impl Logging {
         self.queries.as_ref()
     }
 
-    /// Opens the log file and that of the query log anew, as after they were moved away; does nothing if lines go
+    /// Opens the log file and those of the query log and the audit trail anew, as after they were moved away; does nothing if lines go
     /// elsewhere. Lines that still wait go to the new file.
     ///
     /// # Errors
@@ -74,7 +102,11 @@ impl Logging {
             _ => Ok(()),
         };
         let queries = self.queries.as_ref().map_or(Ok(()), QueryFile::reopen);
-        log.and(queries)
+        let audit = self
+            .audit
+            .as_ref()
+            .map_or(Ok(()), |(path, file, _)| open_file(path).map(|opened| *lock(&file.0) = opened));
+        log.and(queries).and(audit)
     }
 
     /// Changes the least severe level that is logged.
@@ -87,6 +119,7 @@ impl Logging {
 impl Adopt for Logging {
     fn adopt(&self, settings: &Settings) {
         self.set_level(*settings.log.level);
+        crate::repeated::set_interval(settings.log.repeat_interval.0);
     }
 }
 
@@ -207,24 +240,25 @@ impl Write for QueryFile {
     }
 }
 
-/// Installs the log for the whole process. Dropping the guard writes out what still waits; it must be the last
-/// thing to go.
+/// Installs the log for the whole process. Dropping the guards writes out what still waits; they must be the last
+/// things to go.
 ///
 /// # Errors
 /// [`LogFault`].
-pub fn start(config: &Log) -> Result<(Logging, WorkerGuard), LogFault> {
+pub fn start(config: &Log) -> Result<(Logging, Vec<WorkerGuard>), LogFault> {
     let target = config.target.value.clone();
     let file = match &target {
         LogTarget::File(path) => Some(LogFile(Arc::new(Mutex::new(open_file(path)?)))),
         LogTarget::Stderr | LogTarget::Stdout => None,
     };
     let builder =
-        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).thread_name("log");
+        |name| NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).thread_name(name);
     let (writer, guard) = match (&file, &target) {
-        (Some(file), _) => builder.finish(file.clone()),
-        (None, LogTarget::Stdout) => builder.finish(io::stdout()),
-        (None, _) => builder.finish(io::stderr()),
+        (Some(file), _) => builder("log").finish(file.clone()),
+        (None, LogTarget::Stdout) => builder("log").finish(io::stdout()),
+        (None, _) => builder("log").finish(io::stderr()),
     };
+    let mut guards = vec![guard];
     let dropped = writer.error_counter();
     let (level, handle) = reload::Layer::new(filter(*config.level));
     let colour = match config.target.value {
@@ -236,18 +270,39 @@ pub fn start(config: &Log) -> Result<(Logging, WorkerGuard), LogFault> {
         Some(path) => Some(QueryFile::open(path)?),
         None => None,
     };
+    let mut audit = None;
+    let audit_lines = match &config.audit_file.value {
+        Some(path) => {
+            let file = LogFile(Arc::new(Mutex::new(open_file(path)?)));
+            let (writer, guard) = builder("audit-log").finish(file.clone());
+            guards.push(guard);
+            audit = Some((path.clone(), file, writer.error_counter()));
+            let layer = in_form(config, fmt::layer().with_writer(writer).with_ansi(false));
+            Some(layer.with_filter(filter_fn(is_audit).with_max_level_hint(LevelFilter::INFO)))
+        }
+        None => None,
+    };
+    HAS_AUDIT_FILE.store(audit.is_some(), Relaxed);
+    crate::repeated::set_interval(config.repeat_interval.0);
     let apart = queries.is_some();
-    let is_query = |metadata: &Metadata<'_>| metadata.target() == QUERIES;
-    let others = filter_fn(move |metadata| !(apart && is_query(metadata)));
+    let others = filter_fn(move |metadata| !(apart && is_query(metadata) || is_audit(metadata)));
     let lines = in_form(config, fmt::layer().with_writer(writer).with_ansi(colour))
         .with_filter(level.and(others.with_max_level_hint(LevelFilter::TRACE)));
     let query_lines = queries.clone().map(|file| {
         let layer = fmt::layer().with_writer(move || file.clone()).with_ansi(false);
         in_form(config, layer).with_filter(filter_fn(is_query).with_max_level_hint(LevelFilter::INFO))
     });
-    let result = tracing_subscriber::registry().with(lines).with(query_lines).try_init();
+    let result = tracing_subscriber::registry().with(lines).with(query_lines).with(audit_lines).try_init();
     result.map_err(|e| LogFault::Installed(e.to_string()))?;
-    Ok((Logging { dropped, target, file, queries, level: handle }, guard))
+    Ok((Logging { dropped, target, file, queries, audit, level: handle }, guards))
+}
+
+fn is_query(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == QUERIES
+}
+
+fn is_audit(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == AUDIT
 }
 
 /// A layer that writes lines in the form that is configured.

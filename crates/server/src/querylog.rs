@@ -2,6 +2,7 @@
 //! What the queue cannot take is dropped and counted.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
 /// Bytes of records that may wait for the writer, about.
 const QUEUE: usize = 4 << 20;
 
-/// One answered query; QNAME and the name of the zone are its bytes.
+/// One answered query; QNAME and the names of the zone and of the TSIG key are its bytes.
 struct LogRecord {
     client: Client,
     opcode: Opcode,
@@ -27,8 +28,15 @@ struct LogRecord {
     truncated: bool,
     info: Option<ErrorInfo>,
     bytes: usize,
+    recursion_desired: bool,
+    /// The UDP payload that OPT offers; `None` without OPT.
+    edns_size: Option<u16>,
     dnssec_ok: bool,
+    /// From the query's arrival to its reply.
+    took: Duration,
+    upstream: Option<SocketAddr>,
     name_len: usize,
+    zone_len: usize,
 }
 
 /// The queue and the writer.
@@ -101,6 +109,7 @@ impl QueryLog for QueryLogTap {
         let question = query.request.question;
         let name = if question.is_some() { query.qname().as_wire() } else { &[] };
         let zone = query.zone.map_or(&[][..], |zone| zone.as_wire());
+        let key = query.key.map_or(&[][..], |key| key.name().as_wire());
         let record = || LogRecord {
             client: query.client,
             opcode: query.request.header.opcode(),
@@ -110,10 +119,15 @@ impl QueryLog for QueryLogTap {
             truncated: reply.truncated,
             info: reply.info,
             bytes: reply.message.len(),
+            recursion_desired: query.request.header.recursion_desired(),
+            edns_size: query.request.edns.map(|edns| edns.udp_size),
             dnssec_ok: query.request.dnssec_ok(),
+            took: query.received.elapsed(),
+            upstream: reply.upstream,
             name_len: name.len(),
+            zone_len: zone.len(),
         };
-        self.queue.put(record, &[name, zone]);
+        self.queue.put(record, &[name, zone, key]);
     }
 }
 
@@ -122,9 +136,10 @@ struct Lines(Option<QueryFile>);
 
 impl RecordWriter<LogRecord> for Lines {
     fn write(&mut self, record: &LogRecord, bytes: &[u8]) {
-        let (name, zone) = bytes.split_at(record.name_len);
+        let (name, rest) = bytes.split_at(record.name_len);
+        let (zone, key) = rest.split_at(record.zone_len);
         let name = Name::from_wire(name).unwrap_or(Name::ROOT);
-        let zone = Name::from_wire(zone).ok();
+        let (zone, key) = (Name::from_wire(zone).ok(), Name::from_wire(key).ok());
         tracing::info!(
             target: QUERIES,
             client = %record.client.peer,
@@ -139,7 +154,12 @@ impl RecordWriter<LogRecord> for Lines {
             truncated = record.truncated,
             extended_error = record.info.map(|info| info.0),
             bytes = record.bytes,
+            recursion_desired = record.recursion_desired,
+            edns_size = record.edns_size,
             dnssec_ok = record.dnssec_ok,
+            key = key.map(|key| key.to_string()),
+            microseconds = u64::try_from(record.took.as_micros()).unwrap_or(u64::MAX),
+            upstream = record.upstream.map(|upstream| upstream.to_string()),
             "query"
         );
     }

@@ -1,6 +1,7 @@
 //! Signals and the service manager: SIGHUP reloads and opens log files anew, SIGTERM and SIGINT stop, a second one stops
 //! at once; systemd is notified of what goes on (sd_notify).
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use crate::dnstap::Dnstap;
 use crate::frontend::Frontend;
 use crate::logging::Logging;
 use crate::zones::keeping::ZoneKeeping;
+
+/// Descriptors that are sent to the service manager in one message; the kernel allows 253.
+const STORED_AT_ONCE: usize = 64;
 
 /// Signals that are caught instead of ending the process.
 pub struct Signals {
@@ -105,6 +109,23 @@ pub fn notify_reloading() {
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         notify(&[NotifyState::Reloading, now]);
     }
+}
+
+/// Has the service manager store these descriptors under this name in place of all that it has under it. Returns whether there is a
+/// service manager.
+///
+/// # Errors
+/// The system's, if the service manager cannot be reached.
+pub fn store(name: &str, descriptors: &[OwnedFd]) -> std::io::Result<bool> {
+    if std::env::var_os("NOTIFY_SOCKET").is_none() {
+        return Ok(false);
+    }
+    sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(name)])?;
+    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+    for part in descriptors.chunks(STORED_AT_ONCE) {
+        sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(name)], part)?;
+    }
+    Ok(true)
 }
 
 /// Notifies the service manager that zones are being read, before the server answers.

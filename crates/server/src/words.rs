@@ -1,4 +1,7 @@
-//! Words for people: what an I/O error means, and which word was meant where another was written.
+//! Words for people: what an I/O error means, times, and which word was meant where another was written.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
 
 /// An I/O error in words an operator knows, without the number.
 pub fn reason(error: &std::io::Error) -> String {
@@ -10,6 +13,37 @@ pub fn reason(error: &std::io::Error) -> String {
             text.split(" (os error").next().unwrap_or(&text).to_owned()
         }
     }
+}
+
+/// A time in the form of RFC 3339, in UTC, to the millisecond.
+pub fn rfc3339(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    match calendar(since.as_secs()) {
+        Some([date, clock]) => format!("{date}T{clock}.{:03}Z", since.subsec_millis()),
+        None => format!("{}", since.as_secs()),
+    }
+}
+
+/// A time in seconds since 1970, for people: its date and time in UTC.
+pub fn moment(unix_seconds: u64) -> String {
+    match calendar(unix_seconds) {
+        Some([date, clock]) => format!("{date} {clock} UTC"),
+        None => unix_seconds.to_string(),
+    }
+}
+
+/// Date and time of day, in UTC, of a time in seconds since 1970; `None` after the year 2105.
+fn calendar(unix_seconds: u64) -> Option<[String; 2]> {
+    struct Digits(u32);
+    impl fmt::Display for Digits {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            wire::text::write_time(self.0, f)
+        }
+    }
+    let digits = Digits(u32::try_from(unix_seconds).ok()?).to_string();
+    let part = |from, to| digits.get(from..to).unwrap_or_default();
+    let date = format!("{}-{}-{}", part(0, 4), part(4, 6), part(6, 8));
+    Some([date, format!("{}:{}:{}", part(8, 10), part(10, 12), part(12, 14))])
 }
 
 /// Longest list that is shown, in bytes.
@@ -78,6 +112,15 @@ mod tests {
         assert_eq!(edit_distance("worker", "workers"), 1);
         assert_eq!(edit_distance("max_udp_size", "max-udp-size"), 0);
         assert_eq!(edit_distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(moment(1_795_369_660), "2026-11-22 17:47:40 UTC");
+        assert_eq!(moment(u64::MAX), u64::MAX.to_string());
+        let time = SystemTime::UNIX_EPOCH + Duration::new(1_795_369_660, 5_999_999);
+        assert_eq!(rfc3339(time), "2026-11-22T17:47:40.005Z");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! nsec.test.   NSEC                      iter.test.         NSEC3 with 51 iterations
 //!   child.nsec.test.  NSEC               island.test.       signed, without DS
 //!   bare.nsec.test.   not signed         odd.test.          DS of an algorithm that nobody has
+//! slow.test.   NSEC3 with 50 iterations
 //! hash.test.   NSEC3                     digest.test.       DS of a digest type that nobody has
 //!   child.hash.test.  NSEC3              plain.test.        not signed
 //!   bare.hash.test.   not signed           child.plain.test.  signed, DS in a zone that is not
@@ -74,6 +75,7 @@ fn specification() -> Vec<(&'static str, Option<Chain>, Ds)> {
         ("digest.test.", Some(Chain::Nsec), Ds::Digest(3)),
         ("plain.test.", None, Ds::None),
         ("child.plain.test.", Some(Chain::Nsec), Ds::Good),
+        ("slow.test.", nsec3(false, 50, b"\xab\xcd"), Ds::Good),
     ]
 }
 

@@ -37,6 +37,10 @@ pub enum NameRelation {
     SelfName,
     /// The name of the key that signs, and all below it.
     SelfSub,
+    /// Names below the parent of this wildcard, which it covers (RFC 4592); BIND's `wildcard`.
+    Wildcard(NameBuf),
+    /// Names of this form: a label `*` is any one label, and as the last label one label or more.
+    Pattern(NameBuf),
     /// All names of the zone.
     Zone,
 }
@@ -56,12 +60,13 @@ pub enum RuleTypes {
 /// One rule of an [`UpdatePolicy`].
 ///
 /// As text it is `grant` or `deny`, whom it is about (`key:NAME`, a network, both, or `any`), which names (`name NAME`,
-/// `subdomain NAME`, `self`, `selfsub`, `zone`), and types, of which `ANY` stands for all:
+/// `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`), and types, of which `ANY` is all:
 ///
 /// ```text
 /// deny  any                          name     www.example.
 /// grant key:dhcp.example             subdomain dyn.example. A AAAA DHCID
 /// grant 192.0.2.0/24 key:host.example selfsub
+/// grant key:acme.example             pattern  _acme-challenge.* TXT
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
@@ -155,11 +160,26 @@ impl NameRelation {
         match self {
             Self::Name(name) => owner == name.as_name(),
             Self::Subdomain(name) => owner.is_at_or_below(name.as_name()),
+            Self::Wildcard(name) => {
+                name.as_name().parent().is_some_and(|parent| owner.is_at_or_below(parent) && owner != parent)
+            }
+            Self::Pattern(form) => fits(owner, form.as_name()),
             Self::SelfName => key == Some(owner),
             Self::SelfSub => key.is_some_and(|key| owner.is_at_or_below(key)),
             Self::Zone => true,
         }
     }
+}
+
+/// Whether a name has the form of a pattern, label by label.
+fn fits(owner: Name<'_>, form: Name<'_>) -> bool {
+    let (labels, forms) = (owner.label_count(), form.label_count());
+    let is_open = form.labels().last() == Some(b"*");
+    if labels < forms || labels > forms && !is_open {
+        return false;
+    }
+    let same = |(label, form): (&[u8], &[u8])| form == b"*" || label.eq_ignore_ascii_case(form);
+    owner.labels().zip(form.labels()).all(same)
 }
 
 impl RuleTypes {
@@ -200,6 +220,10 @@ pub enum RuleFault {
     Name(String),
     /// It is not a record type.
     Type(String),
+    /// It is not a wildcard: its first label is not `*`.
+    NoWildcard(String),
+    /// It has no label `*`, and so is the form of one name.
+    NoPattern(String),
 }
 
 impl fmt::Display for RuleFault {
@@ -209,14 +233,19 @@ impl fmt::Display for RuleFault {
             Self::Word(word) => write!(
                 f,
                 "`{word}` is neither a client (`key:NAME`, a network, `any`) nor which names are meant (`name NAME`, \
-                 `subdomain NAME`, `self`, `selfsub`, `zone`)"
+                 `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`)"
             ),
             Self::NoClient => f.write_str("the rule does not say for whom: `key:NAME`, a network, or `any`"),
             Self::NoNames => f.write_str(
-                "the rule does not say which names: `name NAME`, `subdomain NAME`, `self`, `selfsub` or `zone`",
+                "the rule does not say which names: `name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, \
+                 `self`, `selfsub` or `zone`",
             ),
             Self::Name(word) => write!(f, "`{word}` is not a domain name"),
             Self::Type(word) => write!(f, "`{word}` is no record type"),
+            Self::NoWildcard(word) => {
+                write!(f, "`{word}` is no wildcard: it begins with `*.`; `pattern` takes a `*` anywhere")
+            }
+            Self::NoPattern(word) => write!(f, "`{word}` has no label `*`: write `name {word}`"),
         }
     }
 }
@@ -239,6 +268,8 @@ impl FromStr for PolicyRule {
             match word {
                 "name" => break NameRelation::Name(named()?),
                 "subdomain" => break NameRelation::Subdomain(named()?),
+                "wildcard" => break NameRelation::Wildcard(starred(words.next(), true)?),
+                "pattern" => break NameRelation::Pattern(starred(words.next(), false)?),
                 "self" => break NameRelation::SelfName,
                 "selfsub" => break NameRelation::SelfSub,
                 "zone" => break NameRelation::Zone,
@@ -265,6 +296,17 @@ impl FromStr for PolicyRule {
 
 fn name(word: &str) -> Result<NameBuf, RuleFault> {
     NameBuf::from_text(word.as_bytes(), Some(Name::ROOT)).map_err(|_| RuleFault::Name(word.to_owned()))
+}
+
+/// A name with a label `*`: the first one, or any.
+fn starred(word: Option<&str>, first: bool) -> Result<NameBuf, RuleFault> {
+    let word = word.ok_or(RuleFault::NoNames)?;
+    let found = name(word)?;
+    match (first, found.as_name().is_wildcard(), found.as_name().labels().any(|label| label == b"*")) {
+        (true, false, _) => Err(RuleFault::NoWildcard(word.to_owned())),
+        (false, _, false) => Err(RuleFault::NoPattern(word.to_owned())),
+        _ => Ok(found),
+    }
 }
 
 fn one_type(word: &str) -> Result<Type, RuleFault> {
@@ -345,6 +387,36 @@ mod tests {
     }
 
     #[test]
+    fn one_key_could_not_have_the_challenges_of_all_names() {
+        let rules = policy(&[
+            "grant key:acme pattern _acme-challenge.* TXT",
+            "grant key:one pattern _acme-challenge.*.example. TXT",
+            "grant key:mid pattern *.dyn.*.example. A",
+            "grant key:wild wildcard *.dyn.example. A",
+        ]);
+        for (key, owner, rtype, permitted) in [
+            ("acme.", "_ACME-challenge.www.example.", Type::TXT, true),
+            ("acme.", "_acme-challenge.example.", Type::TXT, true),
+            ("acme.", "_acme-challenge.a.b.example.", Type::TXT, true),
+            ("acme.", "_acme-challenge.", Type::TXT, false),
+            ("acme.", "www.example.", Type::TXT, false),
+            ("acme.", "x._acme-challenge.example.", Type::TXT, false),
+            ("acme.", "_acme-challenge.www.example.", Type::A, false),
+            ("one.", "_acme-challenge.www.example.", Type::TXT, true),
+            ("one.", "_acme-challenge.example.", Type::TXT, false),
+            ("one.", "_acme-challenge.a.b.example.", Type::TXT, false),
+            ("one.", "_acme-challenge.www.other.", Type::TXT, false),
+            ("mid.", "h.dyn.site.example.", Type::A, true),
+            ("mid.", "h.static.site.example.", Type::A, false),
+            ("wild.", "h.dyn.example.", Type::A, true),
+            ("wild.", "a.b.dyn.example.", Type::A, true),
+            ("wild.", "dyn.example.", Type::A, false),
+        ] {
+            assert_eq!(permits(&rules, Some(key), "::1", owner, rtype), permitted, "{key} {owner} {rtype}");
+        }
+    }
+
+    #[test]
     fn key_and_network_must_both_fit_where_both_are_given() {
         let rules =
             policy(&["grant 192.0.2.0/24 key:a zone", "grant 2001:db8::1 zone TXT", "grant ::/0 zone MX"]);
@@ -382,6 +454,9 @@ mod tests {
             ("grant key:a below x.", RuleFault::Word("below".into())),
             ("grant key:a zone A AXFR", RuleFault::Type("AXFR".into())),
             ("grant key:a zone NOPE", RuleFault::Type("NOPE".into())),
+            ("grant key:a wildcard a.*.b.", RuleFault::NoWildcard("a.*.b.".into())),
+            ("grant key:a pattern a.b.", RuleFault::NoPattern("a.b.".into())),
+            ("grant key:a pattern", RuleFault::NoNames),
         ] {
             assert_eq!(text.parse::<PolicyRule>(), Err(fault), "{text}");
         }

@@ -8,6 +8,7 @@
 //! | [`image`] | snapshots in files, ready to be served |
 //! | [`check`] | what is wrong with a zone as a whole |
 //! | [`zonemd`] | digests of whole zones (RFC 8976) |
+//! | [`regular`] | opening regular files, and nothing else |
 //! | [`prefetch`] | prefetching, and for a test what was prefetched and what was read |
 //! | [`catalog`] | which zones there are, and which is the closest to a name: [`Catalog`] |
 
@@ -16,6 +17,7 @@ pub mod check;
 pub mod image;
 pub mod load;
 pub mod prefetch;
+pub mod regular;
 pub mod scan;
 mod stamp;
 pub mod store;

@@ -40,9 +40,9 @@ const ROOMS: &[Room] = &[
         name: "zone",
         ours: &["wire", "prefetch"],
         // aws-lc-rs: SHA-384 and SHA-512 of a whole zone (ZONEMD).
-        theirs: Only(&["memchr", "arc-swap", "bytes", "memmap2", "xxhash-rust", "aws-lc-rs"]),
+        theirs: Only(&["memchr", "arc-swap", "bytes", "libc", "memmap2", "xxhash-rust", "aws-lc-rs"]),
     },
-    Room { name: "journal", ours: &["wire", "zone"], theirs: Only(&["xxhash-rust"]) },
+    Room { name: "journal", ours: &["wire", "zone"], theirs: Only(&["libc", "xxhash-rust"]) },
     Room { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Room { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
     Room { name: "resolver", ours: &["wire", "exchange", "cache", "dnssec"], theirs: Only(&["chacha20"]) },

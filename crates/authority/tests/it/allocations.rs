@@ -5,8 +5,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::time::Instant;
 
-use authority::{Aim, Ask, PASSES, Scratch, answer};
+use authority::{Aim, Ask, HashingLimit, PASSES, Scratch, answer};
 use testkit::{Chain, everything, key, name, sign};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header};
@@ -119,8 +120,10 @@ fn answering_takes_no_memory() {
                     let mut b = Builder::new(&mut buf, size, Header::query(1).reply(), &mut names);
                     b.question(asked.as_name(), *qtype, Class::IN).expect("fits");
                     let (name, catalog, key) = (asked.as_name(), &catalog, &key);
+                    let hashing = HashingLimit::at(Instant::now());
+                    let (qname, qtype, max_chain, resolves) = (&qname, *qtype, 16, &|| false);
                     let ask =
-                        Ask { name, qname: &qname, qtype: *qtype, dnssec_ok, catalog, key, max_chain: 16 };
+                        Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
                     answer(&ask, &aim, &mut b, &mut scratch).expect("a snapshot");
                     assert!(b.rcode() == *rcode || b.header().truncated() && !dnssec_ok, "{what} of {apex}");
                     b.finish();

@@ -1,7 +1,9 @@
 //! A set of zones that can be asked.
 
+use std::time::Instant;
+
 use authority::explain::{Step, explain};
-use authority::{Aim, Ask, PASSES, Scratch, answer};
+use authority::{Aim, Ask, HashingLimit, PASSES, Scratch, answer};
 use testkit::decode::{Decoded, decode};
 use testkit::key;
 use wire::hash::HashedName;
@@ -23,11 +25,12 @@ pub(crate) struct Query {
     pub(crate) dnssec_ok: bool,
     pub(crate) size: usize,
     pub(crate) max_chain: u8,
+    pub(crate) resolves: bool,
 }
 
 impl Query {
     pub(crate) fn new(name: NameBuf, qtype: Type) -> Self {
-        Query { name, qtype, dnssec_ok: false, size: 65_535, max_chain: 16 }
+        Query { name, qtype, dnssec_ok: false, size: 65_535, max_chain: 16, resolves: false }
     }
 }
 
@@ -58,7 +61,9 @@ impl Server {
             dnssec_ok: query.dnssec_ok,
             catalog: &self.catalog,
             key: &key,
+            resolves: &|| query.resolves,
             max_chain: query.max_chain,
+            hashing: HashingLimit::at(Instant::now()),
         };
         answer(&ask, &aim, &mut b, &mut Scratch::new()).ok()?;
         if b.header().truncated() {

@@ -5,6 +5,8 @@
 mod nsec;
 mod nsec3;
 
+pub(crate) use nsec3::KnownHashes;
+
 use wire::rdata::view::TypeBitmap;
 use wire::{Name, Type};
 
@@ -37,7 +39,7 @@ pub(crate) enum Denied {
     Iterations,
 }
 
-/// Proves a claim about `name` by the records of `zone`, at or above it.
+/// Proves a claim about `name` by the records of `zone`, at or above it. Hashes that are `known` cost nothing.
 ///
 /// # Errors
 /// Why it is not proven.
@@ -48,6 +50,7 @@ pub(crate) fn prove(
     claim: Claim,
     settings: &ValidationSettings,
     budget: &mut ValidationBudget,
+    known: &mut KnownHashes,
 ) -> Result<Denied, BogusReason> {
     if !name.is_at_or_below(zone) {
         return Err(BogusReason::DenialWrong);
@@ -57,7 +60,7 @@ pub(crate) fn prove(
     if by_names.is_ok() {
         return by_names;
     }
-    match nsec3::Hashes::new(zone, sets) {
+    match nsec3::Hashes::new(zone, sets, known) {
         Some(hashes) if hashes.iterations() > settings.max_nsec3_iterations => Ok(Denied::Iterations),
         Some(mut hashes) => hashes.prove(name, claim, budget),
         None if names.is_empty() => Err(BogusReason::DenialMissing),

@@ -5,7 +5,7 @@ use wire::text::Base32Hex;
 use wire::{Name, NameBuf, Type};
 
 use super::{Claim, Denied, hides_below, is_delegation, lacks};
-use crate::budget::ValidationBudget;
+use crate::budget::{ValidationBudget, ValidationLimit};
 use crate::nsec3::{self, HASH_LEN};
 use crate::outcome::BogusReason;
 use crate::response::ReceivedSet;
@@ -17,12 +17,42 @@ const BLOCK: usize = 64;
 const PADDING: usize = 9;
 
 /// The NSEC3 of a zone that a response holds, all of one chain.
-pub(super) struct Hashes<'r> {
+pub(super) struct Hashes<'r, 'k> {
     zone: Name<'r>,
     param: Nsec3Param<'r>,
     spans: Vec<Span<'r>>,
-    /// Names that were hashed.
-    known: Vec<(NameBuf, Hash)>,
+    known: &'k mut KnownHashes,
+}
+
+/// Names and their hashes, so that several proofs about one name hash none twice. All have the same salt and iterations.
+#[derive(Debug, Default)]
+pub(crate) struct KnownHashes {
+    salt: Vec<u8>,
+    iterations: u16,
+    names: Vec<(NameBuf, Hash)>,
+}
+
+impl KnownHashes {
+    /// Returns the hash of a name. One that is not known yet is taken from the budget, in blocks of SHA-1.
+    pub(crate) fn hash(
+        &mut self,
+        name: Name<'_>,
+        salt: &[u8],
+        iterations: u16,
+        budget: &mut ValidationBudget,
+    ) -> Result<Hash, ValidationLimit> {
+        if (self.salt.as_slice(), self.iterations) != (salt, iterations) {
+            *self = KnownHashes { salt: salt.to_vec(), iterations, names: Vec::new() };
+        }
+        if let Some((_, hash)) = self.names.iter().find(|(known, _)| known.as_name() == name) {
+            return Ok(*hash);
+        }
+        let blocks = |len: usize| (len + salt.len() + PADDING).div_ceil(BLOCK) as u32;
+        budget.take_hashes(blocks(name.len()) + u32::from(iterations) * blocks(HASH_LEN))?;
+        let hash = nsec3::hash(name.to_lower().as_lower(), salt, iterations);
+        self.names.push((name.to_buf(), hash));
+        Ok(hash)
+    }
 }
 
 /// An NSEC3 record: a name with its owner's hash is there, and none with a hash between that and the next.
@@ -41,15 +71,15 @@ struct Encloser<'n> {
     opt_out: bool,
 }
 
-impl<'r> Hashes<'r> {
+impl<'r, 'k> Hashes<'r, 'k> {
     /// Takes those that are of the zone, with a hash algorithm and flags that are known (RFC 5155 §8.2); of several chains
     /// the first one's. `None` if there are none.
-    pub(super) fn new(zone: Name<'r>, sets: &[&'r ReceivedSet]) -> Option<Self> {
+    pub(super) fn new(zone: Name<'r>, sets: &[&'r ReceivedSet], known: &'k mut KnownHashes) -> Option<Self> {
         let mut all = sets.iter().filter_map(|set| read(zone, set));
         let (param, first) = all.next()?;
         let same = all.filter(|(other, _)| param.hashes_as(other)).map(|(_, span)| span);
         let spans = std::iter::once(first).chain(same).collect();
-        Some(Hashes { zone, param, spans, known: Vec::new() })
+        Some(Hashes { zone, param, spans, known })
     }
 
     pub(super) fn iterations(&self) -> u16 {
@@ -71,14 +101,7 @@ impl<'r> Hashes<'r> {
 
     /// The hash of a name, at the cost of so many blocks.
     fn hash(&mut self, name: Name<'_>, budget: &mut ValidationBudget) -> Result<Hash, BogusReason> {
-        if let Some((_, hash)) = self.known.iter().find(|(known, _)| known.as_name() == name) {
-            return Ok(*hash);
-        }
-        let blocks = |len: usize| (len + self.param.salt.len() + PADDING).div_ceil(BLOCK) as u32;
-        budget.take_hashes(blocks(name.len()) + self.param.iterations as u32 * blocks(HASH_LEN))?;
-        let hash = nsec3::hash(name.to_lower().as_lower(), self.param.salt, self.param.iterations);
-        self.known.push((name.to_buf(), hash));
-        Ok(hash)
+        Ok(self.known.hash(name, self.param.salt, self.param.iterations, budget)?)
     }
 
     fn matching(&self, hash: Hash) -> Option<Span<'r>> {
@@ -191,4 +214,21 @@ fn read<'r>(zone: Name<'_>, set: &'r ReceivedSet) -> Option<(Nsec3Param<'r>, Spa
     Base32Hex::decode(owner.labels().next()?, &mut hash).ok()?;
     let (owner, next) = (hash.try_into().ok()?, nsec3.next_hash.try_into().ok()?);
     Some((nsec3.param, Span { owner, next, opt_out: nsec3.is_opt_out(), types: nsec3.types }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::ValidationLimits;
+
+    #[test]
+    fn a_name_is_hashed_once_for_all_proofs_about_it() {
+        let mut budget = ValidationBudget::new(ValidationLimits::default());
+        let mut known = KnownHashes::default();
+        let name: NameBuf = "www.example.".parse().expect("a name");
+        let first = known.hash(name.as_name(), &[1], 10, &mut budget);
+        assert_eq!((known.hash(name.as_name(), &[1], 10, &mut budget), budget.nsec3_hashes()), (first, 11));
+        let other = known.hash(name.as_name(), &[2], 10, &mut budget);
+        assert_eq!((other == first, budget.nsec3_hashes()), (false, 22), "another salt");
+    }
 }

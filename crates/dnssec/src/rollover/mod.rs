@@ -190,6 +190,12 @@ impl TrustPoints {
         self.zones.iter().filter(|(_, point)| point.left(now) == 0).map(|(zone, _)| *zone).collect()
     }
 
+    /// The clock was put to another time: the keys of all zones are to be asked for at once, since when that is due was reckoned
+    /// by the time before.
+    pub fn clock_was_put(&mut self) {
+        self.zones.values_mut().for_each(TrustPoint::refresh);
+    }
+
     /// Seconds from `now` until there is one; `None` if no zone is followed.
     pub fn wait(&self, now: u64) -> Option<u64> {
         self.zones.values().map(|point| point.left(now)).min()

@@ -83,6 +83,11 @@ impl TrustPoint {
         if left > LONGEST { 0 } else { left }
     }
 
+    /// The keys are to be asked for at once.
+    pub(super) fn refresh(&mut self) {
+        self.next = 0;
+    }
+
     /// The keys could not be had, or were not good (RFC 5011 §2.3).
     pub(super) fn failed(&mut self, now: u64) {
         self.next = now.saturating_add(self.retry.clamp(HOUR, DAY));

@@ -84,13 +84,19 @@ impl Examined {
             match self.found(name.as_name()) {
                 Found::Dname(at) => match self.dname(at, name, &mut parts, work)? {
                     Some(next) => name = next,
-                    None => return Ok(parts.validated(asked, None)),
+                    None => {
+                        // The name is too long, which has a response code of its own (RFC 6672 §2.2).
+                        if rcode != Rcode::YXDOMAIN {
+                            parts.contradict(work.by.part(BogusReason::Rcode, name));
+                        }
+                        return Ok(parts.validated(asked, None));
+                    }
                 },
                 Found::Sets(sets) => {
                     for at in sets {
                         self.positive(at, &mut parts, work)?;
                     }
-                    if rcode == Rcode::NXDOMAIN {
+                    if rcode != Rcode::NOERROR {
                         parts.contradict(work.by.part(BogusReason::Rcode, name));
                     }
                     return Ok(parts.validated(asked, None));
@@ -106,6 +112,9 @@ impl Examined {
                 }
                 Found::Nothing => {
                     self.negative(name.as_name(), &mut parts, work)?;
+                    if rcode == Rcode::YXDOMAIN {
+                        parts.contradict(work.by.part(BogusReason::Rcode, name));
+                    }
                     return Ok(parts.validated(asked, None));
                 }
             }

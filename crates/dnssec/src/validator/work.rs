@@ -5,7 +5,7 @@ use wire::{Name, NameBuf, Ttl, Type};
 
 use super::{Learned, Validated, Validation};
 use crate::budget::{ValidationBudget, ValidationLimit};
-use crate::denial::{self, Claim, Denied};
+use crate::denial::{self, Claim, Denied, KnownHashes};
 use crate::outcome::{BogusReason, InsecureReason, Security};
 use crate::response::{ReceivedSet, Response};
 use crate::signatures::{Checked, Checker};
@@ -296,7 +296,8 @@ impl Examined {
             }
         }
         let sets: Vec<&ReceivedSet> = proof.iter().filter_map(|at| self.response.sets.get(*at)).collect();
-        let denied = denial::prove(zone.as_name(), &sets, name, claim, work.by.settings, work.budget)
+        let (settings, known) = (work.by.settings, &mut KnownHashes::default());
+        let denied = denial::prove(zone.as_name(), &sets, name, claim, settings, work.budget, known)
             .map_err(|why| reason.or_closer(why))?;
         let security = match denied {
             Denied::Proven | Denied::Delegation => Security::Secure,

@@ -413,6 +413,8 @@ fn class_18_an_soa_that_is_not_above_the_name() {
         let mut forged = reply("nothing.nsec.test.", Type::A);
         forged.authority.iter_mut().filter(|l| l.rtype == Type::SOA).for_each(|l| l.owner = name(owner));
         let ended = validate(&forged);
+        // What denies the name are the NSEC records, and they are true.
+        assert_eq!(ended.validated.security, Security::Secure, "{owner}");
         let sets = forged.response().sets;
         assert!(ended.validated.covers.iter().all(|at| sets[*at].rtype != Type::SOA), "{owner}");
     }

@@ -239,3 +239,62 @@ fn large_sets_of_wildcards_are_not_kept() {
     };
     assert!(of(400) && !of(512));
 }
+
+/// A name was hashed for the search and again for each proof, and 64 blocks of SHA-1 were all that it might cost: with more than
+/// eight iterations no name was denied, and no wildcard expanded.
+#[test]
+fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+    let asked = ["nothing", "x.ent", "x.a.deep.ent", "x.wild", "*.wild", "www", "ent"];
+    learn(&denials, asked.iter().map(|owner| (at(owner, "slow.test."), Type::AAAA)), &table);
+    learn(&denials, std::iter::once((at("x.wild", "slow.test."), Type::A)), &table);
+    let deny = |owner: &str, qtype| {
+        let denial = denials.deny(1, at(owner, "slow.test.").as_name(), qtype, 1000);
+        denial.map(|denial| denial.rcode)
+    };
+    for owner in ["nothing", "a.b.c.d.nothing", "x.a.deep.ent", "y.x.a.deep.ent"] {
+        assert_eq!(deny(owner, Type::TXT), Some(Rcode::NXDOMAIN), "{owner}");
+    }
+    for owner in ["www", "ent", "z.x.wild"] {
+        assert_eq!(deny(owner, Type::MX), Some(Rcode::NOERROR), "{owner}");
+    }
+    let star = denials.expand(1, at("z.x.wild", "slow.test.").as_name(), Type::A, 1000);
+    assert!(star.is_some(), "the wildcard covers it");
+}
+
+#[test]
+fn a_dname_that_is_known_redirects_all_names_below_it() {
+    for zone in ["nsec.test.", "hash.test."] {
+        let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+        learn(&denials, std::iter::once((at("x.moved", zone), Type::A)), &table);
+        for owner in ["y.moved", "a.b.c.moved"] {
+            let asked = at(owner, zone);
+            let made = denials.redirect(1, asked.as_name(), Type::TXT, 1000).expect("it is known");
+            let truth = TREE.reply(asked, Type::TXT).answer;
+            let cname = truth.iter().find(|line| line.rtype == Type::CNAME).expect("a CNAME");
+            assert_eq!((made.cname.owner, &made.cname.rdatas), (cname.owner, &vec![cname.rdata.clone()]));
+            assert_eq!(
+                made.leads_to.map(|name| name.as_name().as_wire().to_vec()),
+                Some(cname.rdata.clone())
+            );
+            assert!(made.dname.owner == at("moved", zone) && !made.dname.signatures.is_empty());
+            let asked_for = denials.redirect(1, asked.as_name(), Type::CNAME, 1000).expect("it is known");
+            assert_eq!(asked_for.leads_to, None);
+        }
+        for (owner, view, now) in
+            [("moved", 1, 1000), ("x.nothing", 1, 1000), ("y.moved", 2, 1000), ("y.moved", 1, 9999)]
+        {
+            assert!(denials.redirect(view, at(owner, zone).as_name(), Type::A, now).is_none(), "{owner}");
+        }
+        let long = name(&format!("{0}.{0}.{0}.{1}.moved.{zone}", "a".repeat(60), "b".repeat(40)));
+        assert!(denials.redirect(1, long.as_name(), Type::A, 1000).is_some(), "it becomes shorter");
+        denials.forget(name(zone).as_name(), false);
+        assert!(denials.redirect(1, at("y.moved", zone).as_name(), Type::A, 1000).is_none());
+    }
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+    learn(&denials, std::iter::once((at("x.moved", "plain.test."), Type::A)), &table);
+    assert!(
+        denials.redirect(1, at("y.moved", "plain.test.").as_name(), Type::A, 1000).is_none(),
+        "not signed"
+    );
+}

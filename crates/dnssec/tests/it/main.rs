@@ -9,6 +9,7 @@ mod hostile;
 mod mutants;
 mod peers;
 mod plain;
+mod rcodes;
 mod recall;
 mod rollover;
 mod support;

@@ -309,6 +309,21 @@ fn a_clock_that_is_far_ahead_ends_no_hold_down() {
     assert!(it.trusts(&[1]));
 }
 
+/// Only a clock put back by more than 15 days had the keys asked for at once.
+#[test]
+fn a_clock_that_is_put_has_the_keys_asked_for_at_once() {
+    let mut it = Follower::new(&[1]);
+    it.sees(&[&key(1)], &[&key(1)]);
+    assert!(it.wait() > HOUR);
+    it.now -= 10 * DAY;
+    it.points.clock_was_put();
+    assert_eq!((it.wait(), it.points.due(it.now)), (0, vec![NameBuf::ROOT]));
+    it.points.failed(Name::ROOT, it.now);
+    assert!((HOUR..=DAY).contains(&it.wait()), "once, and then as after any failure: {}", it.wait());
+    it.sees(&[&key(1)], &[&key(1)]);
+    assert!(it.trusts(&[1]) && it.wait() > HOUR);
+}
+
 #[test]
 fn questions_are_asked_as_often_as_rfc_5011_says() {
     assert_eq!(Follower::new(&[1]).wait(), 0, "at once");

@@ -1,6 +1,7 @@
 //! The query path from outside: batches in, outcomes out.
 
 mod gate;
+mod hashing;
 mod late;
 mod onward;
 mod reference;

@@ -71,6 +71,7 @@ impl World {
         };
         let text = |text: &Option<Vec<u8>>| text.as_deref().map(Into::into);
         let config = Config {
+            rotate_addresses: false,
             max_udp_size: reference.max_udp_size,
             nsid: reference.nsid.as_slice().into(),
             keepalive: reference.keepalive,

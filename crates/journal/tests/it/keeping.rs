@@ -317,6 +317,162 @@ fn a_file_that_is_cut_short_or_of_another_zone_is_refused() {
     assert!(matches!(found, Err(StoreFault::OtherZone(_, zone)) if *zone == apex()));
 }
 
+/// Stores versions 1 to `last`, acknowledges them, and returns the disk.
+fn acknowledged(last: u32) -> SimulatedDisk {
+    let disk = SimulatedDisk::new(1);
+    change(&disk, 1, last);
+    disk
+}
+
+fn marked(disk: &SimulatedDisk) -> ZoneFolder {
+    let (root, marks) = (Path::new("/zones"), Path::new("/marks"));
+    ZoneFolder::open_marked(Arc::new(disk.clone()), root, marks).expect("a folder")
+}
+
+fn change(disk: &SimulatedDisk, from: u32, to: u32) {
+    let (mut store, stored) = marked(disk).zone(apex().as_name()).expect("a store");
+    if stored.is_none() {
+        store.replace(&version(1, 1)).expect("stored");
+    }
+    for n in from..to {
+        store.append(&between(&version(n, n), &version(n + 1, n + 1))).expect("appended");
+        store.sync().expect("synced");
+    }
+}
+
+#[test]
+fn a_store_that_is_gone_or_of_an_earlier_time_is_not_taken_for_the_zone() {
+    let disk = acknowledged(3);
+    let path = path(&disk);
+    let earlier = disk.bytes(&path).expect("a file");
+    change(&disk, 3, 5);
+    let found = |disk: &SimulatedDisk| marked(disk).zone(apex().as_name()).map(|(_, stored)| stored);
+    disk.put(&path, &earlier);
+    let older = found(&disk);
+    assert!(
+        matches!(&older, Err(StoreFault::Damaged { .. })),
+        "the file has more zeros than changes: {older:?}"
+    );
+    disk.put(&path, &earlier[..earlier.len().min(end_of(&earlier))]);
+    let older = found(&disk);
+    assert!(
+        matches!(older, Err(StoreFault::Older { found: Serial(3), acknowledged: Serial(5), .. })),
+        "{older:?}"
+    );
+    disk.remove(&path).expect("removed");
+    let gone = found(&disk);
+    assert!(matches!(gone, Err(StoreFault::Missing { acknowledged: Some(Serial(5)), .. })), "{gone:?}");
+    assert!(marked(&disk).held().expect("a list").0.contains(&apex().as_name().to_lower()));
+    // Without marks, as before there were any, it is what it is.
+    disk.put(&path, &earlier);
+    assert_eq!(folder(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone").serial(), serial(3));
+    // A copy of another file of the zone: an older one is refused, the one after the marked one is not.
+    let other = acknowledged(9);
+    disk.put(&path, &other.bytes(&self::path(&other)).expect("a file"));
+    assert_eq!(found(&disk).expect("a zone").expect("a zone").serial(), serial(9));
+    disk.put(&path, &earlier);
+    assert!(matches!(found(&disk), Err(StoreFault::Older { .. })));
+}
+
+/// Where the zeros at the end of a file begin.
+fn end_of(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
+}
+
+#[test]
+fn a_store_without_a_mark_is_taken_as_it_is_and_marked() {
+    let disk = SimulatedDisk::new(1);
+    {
+        let (mut store, _) = folder(&disk).zone(apex().as_name()).expect("a store");
+        store.replace(&version(1, 1)).expect("stored");
+    }
+    let found = marked(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone");
+    assert!(!found.is_mark_lost(), "it never had one");
+    drop(found);
+    disk.remove(&path(&disk)).expect("removed");
+    assert!(matches!(marked(&disk).zone(apex().as_name()), Err(StoreFault::Missing { .. })));
+    let disk = acknowledged(3);
+    disk.remove(Path::new("/marks")).expect("removed");
+    let found = marked(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone");
+    assert!(found.is_mark_lost() && found.serial() == serial(3));
+}
+
+#[test]
+fn damage_of_the_marks_costs_no_zone_and_is_counted() {
+    let disk = acknowledged(3);
+    let whole = disk.bytes(Path::new("/marks")).expect("a file");
+    assert_eq!(whole.len(), 512);
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        disk.put(Path::new("/marks"), &bytes);
+        let folder = marked(&disk);
+        let is_name = at < 288;
+        assert_eq!(folder.damaged_marks(), u64::from(is_name), "at {at}");
+        let found = folder.zone(apex().as_name()).expect("a store").1.expect("a zone");
+        assert_eq!((found.serial(), found.is_mark_lost()), (serial(3), is_name), "at {at}");
+        drop(folder);
+        assert_eq!(marked(&disk).damaged_marks(), 0);
+    }
+}
+
+#[test]
+fn a_damaged_store_is_read_up_to_its_damage_on_purpose_and_kept_aside() {
+    let disk = acknowledged(6);
+    let path = path(&disk);
+    let whole = disk.bytes(&path).expect("a file");
+    let folder = marked(&disk);
+    let mut bytes = whole.clone();
+    bytes[end_of(&whole) - 30] ^= 1;
+    for (copies, contents) in [&bytes, &bytes[..end_of(&whole) - 30]].into_iter().enumerate() {
+        disk.put(&path, contents);
+        assert!(folder.zone(apex().as_name()).is_err());
+        let rest = folder.salvage(apex().as_name()).expect("the front is whole");
+        assert_eq!((rest.serial(), folder.acknowledged(apex().as_name())), (serial(5), Some(serial(6))));
+        let zone = rest.load(&key()).expect("a zone");
+        assert!(is_same(&zone, &version(5, 5)));
+        let aside = folder.start_over(&version(7, 5)).expect("stored").expect("set aside");
+        let ending = [".damaged", ".damaged-3"][copies];
+        assert!(aside.to_string_lossy().ends_with(ending), "{}", aside.display());
+        assert_eq!(disk.bytes(&aside).expect("a file"), contents);
+        let stored = folder.zone(apex().as_name()).expect("a store").1.expect("a zone");
+        assert!(is_same(&stored.load(&key()).expect("a zone"), &version(7, 5)));
+        drop(stored);
+        // For the next round the marks are of version 6 again.
+        folder.forget(apex().as_name()).expect("forgotten").expect("set aside");
+        assert!(folder.zone(apex().as_name()).expect("a store").1.is_none());
+        disk.put(&path, &whole);
+        assert!(folder.zone(apex().as_name()).expect("a store").1.is_some());
+    }
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (stores, marks) = (root.path().join("zones"), root.path().join("marks"));
+    let open = || ZoneFolder::open_marked(Arc::new(RealDisk), &stores, &marks).expect("a folder");
+    open().zone(apex().as_name()).expect("a store").0.replace(&version(1, 1)).expect("stored");
+    let path = open().path(apex().as_name());
+    for place in ["empty", "folder", "fifo"] {
+        let _ = std::fs::remove_file(&path);
+        match place {
+            "empty" => drop(std::fs::write(&path, "")),
+            "folder" => drop(std::fs::create_dir(&path)),
+            _ => {
+                let made = std::process::Command::new("mkfifo").arg(&path).status();
+                assert!(made.is_ok_and(|status| status.success()));
+            }
+        }
+        let folder = open();
+        assert!(folder.zone(apex().as_name()).is_err(), "{place}");
+        assert!(folder.salvage(apex().as_name()).is_err(), "{place}");
+        assert!(folder.held().expect("a list").0.contains(&apex().as_name().to_lower()), "{place}");
+        let aside = folder.start_over(&version(2, 2)).expect("stored").expect("set aside");
+        assert!(aside.exists(), "{place}");
+        assert_eq!(folder.zone(apex().as_name()).expect("a store").1.expect("a zone").serial(), serial(2));
+    }
+}
+
 proptest! {
     /// Zones of any kind, with any changes: see `testkit::versions`.
     #[test]

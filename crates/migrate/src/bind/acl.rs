@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::ledger::Outcome;
-use crate::network::{Client, Member, Network, passes};
+use crate::network::{Client, Member, Network, is_for_all, passes, refusals};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::work::Work;
 
@@ -48,13 +48,12 @@ fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -
                 Some(key) => Client::Key(key),
                 None => Client::Unknown,
             },
-            // Nobody is in it, and who it refuses is nobody either.
-            ("none", None) => Client::Networks(if deny { Network::all().into() } else { Vec::new() }),
-            ("any", None) => Client::Networks(Network::all().into()),
+            // `none` is `! any`, and `! none` is `any`.
+            ("any" | "none", None) => Client::Networks(Network::all().into()),
             ("localhost", None) => {
                 let how = "here it is 127.0.0.0/8 and ::1, not this machine's other addresses";
                 work.ledger.part(&member.span, text, Outcome::Differs, how);
-                Client::Networks(["127.0.0.0/8", "::1"].iter().filter_map(|n| Network::parse(n)).collect())
+                Client::AtLeast(["127.0.0.0/8", "::1"].iter().filter_map(|n| Network::parse(n)).collect())
             }
             (text, None) => match (Network::parse(text), acls.get(text)) {
                 (Some(network), _) => Client::Networks(vec![network]),
@@ -63,7 +62,7 @@ fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -
             },
             (text, Some(_)) => unknown(work, member, text),
         };
-        let deny = deny && text != "none";
+        let deny = deny != (text == "none" && inner.is_none());
         out.push(Member { deny, client });
     }
     out
@@ -90,8 +89,8 @@ pub(crate) fn grants(
     match passes(&members) {
         Some(passes) => passes.iter().map(ToString::to_string).collect(),
         None => {
-            let why = "it refuses clients in a way that cannot be said here; nobody passes";
-            work.ledger.part(&statement.span, &statement.title(), Outcome::Missing, why);
+            let why = "it refuses clients in a way that cannot be said here; no client passes";
+            work.ledger.part(&statement.span, &statement.title(), Outcome::Narrower, why);
             Vec::new()
         }
     }
@@ -112,47 +111,101 @@ pub(crate) fn networks(work: &mut Work, acls: &Acls<'_>, statement: &Statement) 
     }
 }
 
+/// Whether a list lets every client pass.
+pub(super) fn for_all(acls: &Acls<'_>, list: &[Statement]) -> bool {
+    // Whatever is to be reported of the list is reported where the list is translated.
+    is_for_all(&members(&mut Work::default(), acls, list, 0))
+}
+
+/// The networks that a list lets pass, if they can be named exactly.
+pub(super) fn exact(acls: &Acls<'_>, list: &[Statement]) -> Option<Vec<Network>> {
+    refusals(&members(&mut Work::default(), acls, list, 0))
+}
+
+/// Adds blocks of `[[resolver.access]]` for clients that pass both lists. Returns whether it can be said.
+pub(super) fn access_both(work: &mut Work, acls: &Acls<'_>, lists: [&[Statement]; 2]) -> bool {
+    if for_all(acls, lists[1]) {
+        return access(work, acls, lists[0], 0);
+    }
+    if for_all(acls, lists[0]) {
+        return access(work, acls, lists[1], 0);
+    }
+    for (named, other) in [(lists[0], lists[1]), (lists[1], lists[0])] {
+        // All but the clients of the one are refused first; then the other decides.
+        if let Some(left) = exact(acls, named).and_then(|networks| Network::complement(&networks)) {
+            left.iter().for_each(|network| work.nomen.grant("refuse", network.to_string()));
+            return access(work, acls, other, 0);
+        }
+    }
+    same(lists[0], lists[1]) && access(work, acls, lists[0], 0)
+}
+
+/// Whether two lists have the same words.
+fn same(left: &[Statement], right: &[Statement]) -> bool {
+    left.len() == right.len()
+        && left.iter().zip(right).all(|(left, right)| {
+            let words = left.words().map(|word| &word.text).eq(right.words().map(|word| &word.text));
+            let (mut of_left, mut of_right) = (left.blocks(), right.blocks());
+            words
+                && loop {
+                    match (of_left.next(), of_right.next()) {
+                        (None, None) => break true,
+                        (Some(left), Some(right)) if same(left, right) => {}
+                        _ => break false,
+                    }
+                }
+        })
+}
+
 /// Adds blocks of `[[resolver.access]]`, of which the first that fits decides as here. Returns whether all could be said.
 pub(crate) fn access(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> bool {
     for member in list {
         let (deny, words) = words(member);
         let text = words.first().map_or("", |word| word.text.as_str());
-        let action = if deny { "refuse" } else { "allow" };
         let block = member.blocks().next();
+        let deny = deny != (text == "none" && block.is_none());
+        let action = if deny { "refuse" } else { "allow" };
         let named = acls.get(text).copied();
         let here = HERE.iter().find(|(word, _)| *word == text);
-        if let Some((_, word)) = here {
-            work.nomen.grant(action, *word);
-        } else if text == "any" || text == "none" {
-            // Who is refused by `none` is nobody, and by `!none` nobody either.
-            if text == "any" {
-                work.nomen.grant(action, "any");
+        if let Some((word, here)) = here {
+            // Here `loopback` is less than BIND's `localhost`, so that it can allow and not refuse.
+            if deny && *word == "localhost" {
+                return stop(work, member);
             }
+            work.nomen.grant(action, *here);
+        } else if (text == "any" || text == "none") && block.is_none() {
+            work.nomen.grant(action, "any");
         } else if let Some(network) = Network::parse(text).filter(|_| block.is_none()) {
-            work.nomen.grant(action, network.to_string());
+            match network.is_mapped() {
+                false => work.nomen.grant(action, network.to_string()),
+                // Here it would be the IPv4 addresses themselves, which it is not there.
+                true => unknown_client(work, member),
+            }
         } else if let (false, Some(inner), true) = (deny, named.or(block), depth < MAX_DEPTH) {
             if !access(work, acls, inner, depth + 1) {
                 return false;
             }
         } else if let (true, Some(inner)) = (deny, named.or(block)) {
             let inner = members(work, acls, inner, depth + 1);
-            let Some(refused) = passes(&inner).filter(|all| all.iter().all(|pass| pass.key.is_none())) else {
-                return stop(work, member);
-            };
-            refused.iter().for_each(|pass| work.nomen.grant("refuse", pass.to_string()));
+            let Some(refused) = refusals(&inner) else { return stop(work, member) };
+            refused.iter().for_each(|network| work.nomen.grant("refuse", network.to_string()));
         } else if deny {
             return stop(work, member);
         } else {
-            let why = "clients of recursion are known by their addresses here, and cannot be named otherwise";
-            work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+            unknown_client(work, member);
         }
     }
     true
 }
 
-/// Whom a refusal is for cannot be said: nobody behind it passes.
-fn stop(work: &mut Work, member: &Statement) -> bool {
-    let why = "this refusal cannot be said here; nobody behind it may ask";
+fn unknown_client(work: &mut Work, member: &Statement) {
+    let why = "clients of recursion are known by their addresses here, and cannot be named otherwise";
     work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+}
+
+/// Whom a refusal is for cannot be said: no client behind it passes.
+fn stop(work: &mut Work, member: &Statement) -> bool {
+    let why = "this refusal cannot be said here; no client behind it may ask";
+    work.ledger.part(&member.span, &member.title(), Outcome::Narrower, why);
     false
 }

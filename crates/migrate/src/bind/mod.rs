@@ -1,5 +1,6 @@
 //! named.conf, of BIND 9.16 to 9.20.
 
+mod access;
 mod acl;
 mod options;
 pub(crate) mod parse;
@@ -36,6 +37,20 @@ impl Frame<'_> {
     fn global(&self, key: &str) -> Option<&Statement> {
         self.scopes.iter().rev().find_map(|scope| scope.find(key))
     }
+
+    /// The statement that keeps clients from querying a zone, its own or one for all zones; without a zone, one for all.
+    fn limit<'s>(&'s self, zone: Option<&'s Statement>) -> Option<&'s Statement> {
+        let of_queries = ["allow-query", "allow-query-on"].into_iter().find_map(|key| {
+            let found = zone.and_then(|zone| zone.find(key)).or_else(|| self.global(key))?;
+            Some(found).filter(|found| !acl::for_all(&self.acls, found.block()))
+        });
+        of_queries.or_else(|| self.global("blackhole").filter(|found| !is_none(found)))
+    }
+}
+
+/// Whether a list is `{ none; }`, or empty.
+fn is_none(list: &Statement) -> bool {
+    list.block().first().is_none_or(|first| first.key() == "none")
 }
 
 /// Moves a configuration.

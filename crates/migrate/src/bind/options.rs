@@ -1,6 +1,6 @@
 //! `options` of named.conf, and the statements beside it that are no zones.
 
-use super::{Frame, acl, zones};
+use super::{Frame, access, acl, zones};
 use crate::anchors;
 use crate::dnstap;
 use crate::ledger::Outcome;
@@ -154,8 +154,8 @@ const RULES: &[NamedRule] = &[
     ("sortlist", ORDER),
     ("allow-query", ACCESS),
     ("allow-query-on", ACCESS),
-    ("allow-recursion-on", Rule::Missing("write `interface` into [[resolver.access]]")),
-    ("allow-query-cache-on", Rule::Missing("write `interface` into [[resolver.access]]")),
+    ("allow-recursion-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
+    ("allow-query-cache-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
     ("blackhole", Rule::Missing("nomen answers everybody from its zones; block clients in the firewall")),
     ("minimal-any", Rule::Same(&["yes"], "nomen answers ANY with one RRset")),
     ("auth-nxdomain", Rule::Same(&["no"], "nomen sets AA in answers from its zones alone")),
@@ -211,7 +211,6 @@ const RULES: &[NamedRule] = &[
     ("resolver-nonbackoff-tries", TUNING),
     ("fetch-quota-params", TUNING),
     ("max-rsa-exponent-size", TUNING),
-    ("stale-refresh-time", TUNING),
     ("stale-cache-enable", TUNING),
     ("v6-bias", TUNING),
     ("attach-cache", TUNING),
@@ -353,7 +352,12 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
                 "nomen's cache has a size in bytes, of 256 MiB unless `cache-size` says otherwise",
             );
         }
-        "allow-query-cache-on" | "allow-query" | "blackhole" if for_all(statement, key == "blackhole") => {
+        "allow-query-cache-on" | "allow-recursion-on" | "allow-query" | "allow-query-on"
+            if acl::for_all(&frame.acls, statement.block()) =>
+        {
+            work.ledger.unneeded(statement, "nomen does so anyway");
+        }
+        "blackhole" if super::is_none(statement) => {
             work.ledger.unneeded(statement, "nomen does so anyway");
         }
         _ if in_own_way(work, frame, statement) => {}
@@ -400,6 +404,9 @@ fn in_own_way(work: &mut Work, frame: &Frame<'_>, statement: &Statement) -> bool
         }
         "deny-answer-addresses" if work.nomen.resolver.is_some() => deny_answers(work, frame, statement),
         "min-transfer-rate-in" => transfer_rate(work, statement),
+        "response-policy" if work.nomen.resolver.is_some() => {
+            work.refuse_recursion(statement, "nomen has no policy lists (RPZ)");
+        }
         _ => return false,
     }
     true
@@ -528,26 +535,19 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
     }
     let auto = frame.global("dnssec-validation").is_none_or(|found| found.value() == "auto");
     (work.anchors.public_root, work.anchors.root_followed) = (auto, auto);
-    let access = ["allow-recursion", "allow-query-cache", "allow-query"];
-    match access.iter().find_map(|key| frame.global(key)) {
-        Some(found) => {
-            acl::access(work, &frame.acls, found.block(), 0);
-            work.ledger.translated(found, "[[resolver.access]]");
-            // Nobody at all is not the same as no word about it.
-            if work.nomen.access.is_empty() {
-                work.nomen.grant("refuse", "any");
-            }
-        }
-        None => ["loopback", "attached"].into_iter().for_each(|from| work.nomen.grant("allow", from)),
-    }
-    if let (Some(found), Some(_)) = (frame.global("allow-query-cache"), frame.global("allow-recursion")) {
-        work.ledger.differs(found, "who may recurse may have what is cached, and nobody else");
-    }
+    access::recursion(work, frame);
     if let Some(found) = frame.global("forwarders") {
         let servers = zones::addresses(work, frame, found);
         let mode = frame.global("forward");
         match servers.is_empty() {
-            true => work.ledger.unneeded(found, "it names no servers"),
+            true if found.block().is_empty() => work.ledger.unneeded(found, "it names no servers"),
+            true => {
+                work.ledger.narrower(
+                    found,
+                    "nomen can ask none of these servers, and asks no others in their place",
+                );
+                work.refuse_domain(".");
+            }
             false => {
                 let mut rule = Keys::default();
                 rule.text("domain", ".");
@@ -570,7 +570,8 @@ fn stale(work: &mut Work, frame: &Frame<'_>) {
     }
     if !on {
         work.recurse().text("serve-stale", "0s");
-        for key in ["max-stale-ttl", "stale-answer-client-timeout", "stale-answer-ttl"] {
+        for key in ["max-stale-ttl", "stale-answer-client-timeout", "stale-answer-ttl", "stale-refresh-time"]
+        {
             if let Some(found) = frame.global(key) {
                 work.ledger.unneeded(found, "`stale-answer-enable` is off");
             }
@@ -579,6 +580,9 @@ fn stale(work: &mut Work, frame: &Frame<'_>) {
     }
     if let Some(found) = frame.global("max-stale-ttl") {
         work.apply(found, Rule::Time(Section::Resolver, "serve-stale", SECOND));
+    }
+    if let Some(found) = frame.global("stale-refresh-time") {
+        work.apply(found, Rule::Time(Section::Resolver, "stale-refresh-time", SECOND));
     }
     if let Some(found) = frame.global("stale-answer-client-timeout") {
         match found.value() {

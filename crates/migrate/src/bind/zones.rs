@@ -6,6 +6,7 @@ use super::{Frame, acl};
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Setting, Zone};
+use crate::narrow::LIMITED;
 use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text, server};
@@ -40,8 +41,13 @@ const MASTERFILE: &str = "nomen reads zones as text; write it with named-compile
 
 /// Moves one zone.
 pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
-    work.ledger.open(zone);
     let name = zone.value();
+    if let Some(plain) = domain(name)
+        && is_kept_from_clients(work, frame, zone, &plain)
+    {
+        return work.refuse_domain(&plain);
+    }
+    work.ledger.open(zone);
     let Some(plain) = domain(name) else {
         return work.ledger.missing(zone, "its name is not a domain name; in DNS, letters are ASCII");
     };
@@ -72,7 +78,16 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
         _ => Err("its type is not one that is understood here"),
     };
     match finished {
-        Err(why) => work.ledger.missing(zone, why),
+        Err(why) => {
+            work.ledger.missing(zone, why);
+            // Its names are not asked for where they were not asked for before.
+            let forwarded = zone.find("forwarders").is_some_and(|list| !list.block().is_empty());
+            match kind.as_str() {
+                "forward" if !forwarded => work.iterate_domain(&plain),
+                kind if kind == "forward" || OWN.contains(&kind) => work.refuse_domain(&plain),
+                _ => {}
+            }
+        }
         Ok(()) => {
             for key in ["type", "file"] {
                 if let Some(statement) = zone.find(key) {
@@ -81,6 +96,33 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
             }
         }
     }
+}
+
+/// Types of zones whose names are the server's own, or those of servers that it names.
+const OWN: [&str; 6] = ["master", "primary", "slave", "secondary", "stub", "static-stub"];
+
+/// Leaves a zone out if not every client may query it. A catalog zone answers no queries here.
+fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> bool {
+    let served = ["master", "primary", "slave", "secondary"];
+    let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
+    let Some(limit) = frame.limit(Some(zone)).filter(|_| served.contains(&kind.as_str())) else {
+        return false;
+    };
+    let listed = |catalogs: &Statement| {
+        catalogs.block().iter().any(|entry| domain(entry.value()).as_deref() == Some(name))
+    };
+    if frame.limit(None).is_none() && frame.global("catalog-zones").is_some_and(listed) {
+        work.ledger.unneeded(limit, "nomen answers no queries of the catalog zone itself");
+        work.serve_as_catalog_alone(name);
+        return false;
+    }
+    work.ledger.narrower(limit, LIMITED);
+    let why = format!(
+        "it is left out: `{}` limits who may query it, and nomen answers every client from its zones",
+        limit.key()
+    );
+    work.ledger.narrower(zone, why);
+    true
 }
 
 /// The statement that decides for a zone, its own before that of all.
@@ -317,6 +359,10 @@ fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
 /// A list of servers with ports and keys, lists by name included.
 pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, depth: usize) -> Vec<String> {
     let port = list.word_after("port").map(|word| word.text.as_str());
+    if list.word_after("tls").is_some_and(|tls| tls.text != "none") {
+        work.ledger.missing(list, "nomen speaks plain UDP and TCP alone; these servers are left out");
+        return Vec::new();
+    }
     let block = list.blocks().last().unwrap_or_default();
     let mut out = Vec::new();
     for member in block {
@@ -369,14 +415,15 @@ pub(super) fn addresses(work: &mut Work, frame: &Frame<'_>, list: &Statement) ->
 }
 
 fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> Result<(), &'static str> {
-    let list = zone
-        .find("forwarders")
-        .ok_or("it names no servers: forwarding is off for a domain by a stub rule here")?;
+    const NONE: &str = "it names no servers; write a [[resolver.stub]] with the servers of this domain, to have it asked by itself";
+    let list = zone.find("forwarders").ok_or(NONE)?;
     let servers = addresses(work, frame, list);
     if servers.is_empty() {
-        return Err(
-            "it names no servers; write a [[resolver.stub]] with the servers of this domain, to have it asked by itself",
-        );
+        return Err(if list.block().is_empty() {
+            NONE
+        } else {
+            "nomen can ask none of its servers, and asks no others in their place"
+        });
     }
     if work.nomen.resolver.is_none() {
         return Err("recursion is off");
@@ -480,7 +527,7 @@ fn update_policy(work: &mut Work, policy: &Statement) -> Vec<String> {
     for rule in policy.block() {
         let words: Vec<&SourceWord> = rule.words().collect();
         match policy_rule(work, rule, &words) {
-            Some(text) => out.push(text),
+            Some(texts) => out.extend(texts),
             None => {
                 let why = "nomen has rules for `name`, `subdomain`, `self`, `selfsub` and `zonesub`, of keys, without numbers of records";
                 work.ledger.part(&rule.span, &rule.title(), Outcome::Missing, why);
@@ -494,16 +541,17 @@ fn update_policy(work: &mut Work, policy: &Statement) -> Vec<String> {
     out
 }
 
-fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Option<String> {
+fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Option<Vec<String>> {
     let [action, identity, kind, rest @ ..] = words else { return None };
     if !["grant", "deny"].contains(&action.text.as_str())
         || rule.parts.iter().any(|p| matches!(p, Part::Block(_)))
     {
         return None;
     }
-    let client = match identity.text.as_str() {
-        "*" => "any".to_owned(),
-        name => format!("key:{}", work.known_key(&identity.span, name)?),
+    let clients: Vec<String> = match identity.text.as_str() {
+        // A wildcard is for those who sign, with any key.
+        "*" => work.nomen.key_names().map(|name| format!("key:{name}")).collect(),
+        name => vec![format!("key:{}", work.known_key(&identity.span, name)?)],
     };
     // `zonesub` has no name; `self` and its like have one that only fills the place.
     let (names, types) = match (kind.text.as_str(), rest) {
@@ -511,27 +559,36 @@ fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Opti
         (kind @ ("name" | "subdomain"), [name, types @ ..]) => {
             (format!("{kind} {}.", domain(&name.text)?.trim_end_matches('.')), types)
         }
-        (kind @ ("self" | "selfsub"), [_, types @ ..]) if client != "any" => (kind.to_owned(), types),
-        (kind @ ("self" | "selfsub"), []) if client != "any" => (kind.to_owned(), rest),
+        (kind @ ("self" | "selfsub"), [_, types @ ..]) => (kind.to_owned(), types),
+        (kind @ ("self" | "selfsub"), []) => (kind.to_owned(), rest),
         _ => return None,
     };
-    let mut out = format!("{} {client} {names}", action.text);
+    let mut of_types = String::new();
     for rtype in types {
         let known = rtype.text.parse::<wire::Type>().is_ok_and(|rtype| !rtype.is_meta());
         if !(known || types.len() == 1 && rtype.text.eq_ignore_ascii_case("any")) {
             return None;
         }
-        out = out + " " + &rtype.text.to_ascii_uppercase();
+        of_types = of_types + " " + &rtype.text.to_ascii_uppercase();
     }
-    Some(out)
+    Some(clients.iter().map(|client| format!("{} {client} {names}{of_types}", action.text)).collect())
 }
 
 /// `catalog-zones`, whose zones are there by now.
 pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
     let Some(found) = frame.global("catalog-zones") else { return };
     work.ledger.open(found);
+    let limit = frame.limit(None);
     for entry in found.block() {
         let name = entry.value();
+        if let Some(limit) = limit {
+            let why = format!(
+                "its members are left out: `{}` limits who may query them, and nomen answers every client from its zones",
+                limit.key()
+            );
+            work.ledger.narrower(entry, why);
+            continue;
+        }
         let default = entry.parts.iter().position(|part| {
             matches!(part, Part::Word(word) if word.text == "default-primaries" || word.text == "default-masters")
         });

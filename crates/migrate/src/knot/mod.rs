@@ -3,7 +3,7 @@
 pub(crate) mod yaml;
 mod zones;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::dnstap;
@@ -66,6 +66,8 @@ pub(crate) struct Frame<'t> {
     acls: HashMap<String, &'t Statement>,
     /// Each item of `template`.
     templates: HashMap<String, &'t Statement>,
+    /// Servers that may not, by their ids.
+    without_automatic: HashSet<String>,
     /// Whether the servers of a zone may do what they are there for.
     automatic: Option<&'t Statement>,
     /// The folder that paths start from where no template says so.
@@ -101,6 +103,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         sources: HashMap::new(),
         acls: by_id("acl"),
         templates: by_id("template"),
+        without_automatic: HashSet::new(),
         automatic: items("server").into_iter().find(|entry| entry.key() == "automatic-acl"),
         base: "/var/lib/knot".into(),
     };
@@ -292,7 +295,13 @@ fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
                 usable = false;
                 work.ledger.missing(entry, "nomen speaks plain UDP and TCP alone; the server is left out");
             }
-            "block-notify-after-transfer" | "no-edns" | "quic" | "tls" | "automatic-acl" | "comment" => {
+            "automatic-acl" => {
+                if units::switch(entry.value()) == Some(false) {
+                    frame.without_automatic.insert(id.clone());
+                }
+                work.ledger.translated(entry, "`allow-transfer` of the zones");
+            }
+            "block-notify-after-transfer" | "no-edns" | "quic" | "tls" | "comment" => {
                 work.ledger.unneeded(entry, "nomen decides this by itself");
             }
             _ => {}
@@ -316,8 +325,11 @@ fn remotes<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
     let id = item.find("id").map_or("", Statement::value).to_owned();
     let all = item.find("remote").map(|entry| named_servers(work, frame, entry)).unwrap_or_default();
     item.block().iter().for_each(|entry| work.ledger.translated(entry, "wherever the servers are named"));
-    let members = item.find("remote").into_iter().flat_map(Statement::values);
-    let found: Option<Vec<_>> = members.map(|word| frame.sources.get(&word.text).cloned()).collect();
+    let members = || item.find("remote").into_iter().flat_map(Statement::values);
+    if members().any(|word| frame.without_automatic.contains(&word.text)) {
+        frame.without_automatic.insert(id.clone());
+    }
+    let found: Option<Vec<_>> = members().map(|word| frame.sources.get(&word.text).cloned()).collect();
     if let Some([first, rest @ ..]) = found.as_deref()
         && rest.iter().all(|other| other.0 == first.0)
     {
@@ -339,22 +351,27 @@ fn named_servers(work: &mut Work, frame: &Frame<'_>, entry: &Statement) -> Vec<S
             }
         }
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     out.retain(|server| seen.insert(server.clone()));
     out
 }
 
-/// The members of a list for what one `acl` item lets do.
-fn members(
-    work: &mut Work,
-    frame: &Frame<'_>,
-    item: &Statement,
-) -> Vec<(Option<Vec<Network>>, Option<String>)> {
+/// A client of an `acl` item: its networks, all of them without, and its key.
+type AclClient = (Option<Vec<Network>>, Option<String>);
+
+/// The members of a list for what one `acl` item lets do, and whether these are all of its clients.
+fn members(work: &mut Work, frame: &Frame<'_>, item: &Statement) -> (Vec<AclClient>, bool) {
+    let mut whole = true;
     let mut networks: Option<Vec<Network>> = None;
     for value in item.find("address").into_iter().flat_map(Statement::values) {
         match Network::parse_range(&value.text) {
             Some(found) => networks.get_or_insert_default().extend(found),
-            None => work.ledger.part(&value.span, &value.text, Outcome::Missing, "it is no network"),
+            None => {
+                // What cannot be read is no word about all clients.
+                networks.get_or_insert_default();
+                whole = false;
+                work.ledger.part(&value.span, &value.text, Outcome::Missing, "it is no network");
+            }
         }
     }
     let mut out = Vec::new();
@@ -365,22 +382,26 @@ fn members(
             "" => out.push((networks.clone(), None)),
             name => {
                 let key = work.known_key(&value.span, name);
+                whole &= key.is_some();
                 out.extend(key.map(|key| (networks.clone(), Some(key))));
             }
         }
     }
+    for value in item.find("remote").into_iter().flat_map(Statement::values) {
+        any_key |= !value.text.is_empty();
+        whole &= value.text.is_empty() || frame.remotes.get(&value.text).is_some_and(|all| !all.is_empty());
+    }
     for server in item.find("remote").map(|entry| named_servers(work, frame, entry)).unwrap_or_default() {
-        any_key = true;
         out.push(client_of(&server));
     }
     if !any_key {
         out.push((networks, None));
     }
-    out
+    (out, whole)
 }
 
 /// A server as a client: its address without the port, and its key.
-fn client_of(server: &str) -> (Option<Vec<Network>>, Option<String>) {
+fn client_of(server: &str) -> AclClient {
     let (address, key) =
         server.split_once(" key:").map_or((server, None), |(a, key)| (a, Some(key.to_owned())));
     let ip = address.split('@').next().unwrap_or_default().trim_matches(['[', ']']);

@@ -6,8 +6,9 @@ use super::{Frame, client_of, members, named_servers, refused};
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Setting, Zone};
+use crate::narrow::LIMITED;
 use crate::network::{Client, Member, Network, passes};
-use crate::tree::Statement;
+use crate::tree::{SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text};
 
@@ -90,11 +91,13 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
 struct Entries<'t> {
     own: &'t [Statement],
     template: Option<&'t Statement>,
+    /// The zone's name; none of a template.
+    zone: Option<String>,
 }
 
 impl<'t> Entries<'t> {
     fn of(frame: &Frame<'t>, own: &'t [Statement], named: Option<&str>) -> Self {
-        Self { own, template: frame.templates.get(named.unwrap_or("default")).copied() }
+        Self { own, template: frame.templates.get(named.unwrap_or("default")).copied(), zone: None }
     }
 
     fn get(&self, key: &str) -> Option<&'t Statement> {
@@ -125,7 +128,7 @@ pub(super) fn templates(work: &mut Work, frame: &Frame<'_>, zones: &[&Statement]
     }
     for name in wanted {
         let Some(template) = frame.templates.get(&name) else { continue };
-        let entries = Entries { own: template.block(), template: None };
+        let entries = Entries { own: template.block(), template: None, zone: None };
         let mut keys = Keys::default();
         zone_keys(work, frame, &entries, &mut keys);
         if keys.get("primaries").is_none() {
@@ -159,6 +162,10 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, item: &Statement) {
     }
     let template = item.find("template");
     let entries = Entries::of(frame, item.block(), template.map(Statement::value));
+    let entries = Entries { zone: Some(name.clone()), ..entries };
+    if is_kept_from_clients(work, frame, item, &entries) {
+        return;
+    }
     if let Some(template) = template {
         match entries.template {
             Some(_) => work.ledger.translated(template, "the template's keys, with the zone's"),
@@ -220,22 +227,13 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
         work.ledger.translated(found, "`primaries` of the zone");
     }
     let secondary = keys.get("primaries").is_some();
-    let mut notified = Vec::new();
     if let Some(found) = entries.get("notify") {
-        notified = named_servers(work, frame, found);
-        keys.texts("notify", notified.clone());
+        let notified = named_servers(work, frame, found);
+        keys.texts("notify", notified);
         work.ledger.translated(found, "`notify` of the zone");
     }
     source(work, frame, entries, keys);
     access(work, frame, entries, secondary, keys);
-    if frame.automatic.is_some_and(|found| units::switch(found.value()) == Some(true)) {
-        for server in notified {
-            let (networks, key) = client_of(&server);
-            let client =
-                networks.into_iter().flatten().map(|network| network.to_string()).collect::<String>();
-            keys.add("allow-transfer", key.map_or(client.clone(), |key| format!("{client} key:{key}")));
-        }
-    }
     for (theirs, ours) in [
         ("refresh-min-interval", "min-refresh"),
         ("refresh-max-interval", "max-refresh"),
@@ -352,12 +350,14 @@ fn contents(work: &mut Work, entries: &Entries<'_>, secondary: bool, keys: &mut 
     }
 }
 
-/// What `acl` lets do, action by action; of several items the first that fits decides.
-fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: bool, keys: &mut Keys) {
-    let Some(found) = entries.get("acl") else { return };
-    work.ledger.translated(found, "`allow-transfer`, `allow-notify` and `allow-update` of the zone");
+/// The items of `acl` that a zone names, in their order.
+fn acl_items<'t>(work: &mut Work, frame: &Frame<'t>, entries: &Entries<'_>) -> Vec<&'t Statement> {
     let mut items = Vec::new();
-    for value in found.values().filter(|value| !value.text.is_empty()) {
+    let named = entries.get("acl");
+    if let Some(found) = named {
+        work.ledger.translated(found, "`allow-transfer`, `allow-notify` and `allow-update` of the zone");
+    }
+    for value in named.into_iter().flat_map(Statement::values).filter(|value| !value.text.is_empty()) {
         match frame.acls.get(&value.text) {
             Some(item) => items.push(*item),
             None => {
@@ -365,6 +365,12 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
             }
         }
     }
+    items
+}
+
+/// What `acl` lets do, action by action; of several items the first that fits decides.
+fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: bool, keys: &mut Keys) {
+    let items = acl_items(work, frame, entries);
     for item in &items {
         item.block()
             .iter()
@@ -384,7 +390,13 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
                 continue;
             }
             let deny = is_deny(item);
-            for (networks, key) in members(work, frame, item) {
+            let (clients, whole) = members(work, frame, item);
+            if deny && !whole {
+                let why = "which clients it refuses cannot be said; no client passes behind it";
+                work.ledger.part(&item.span, &item.title(), Outcome::Narrower, why);
+                denied.push(refused(None, None));
+            }
+            for (networks, key) in clients {
                 if deny {
                     denied.push(refused(networks, key));
                     continue;
@@ -393,8 +405,8 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
                 let mut one = denied.clone();
                 one.push(Member { deny: false, client: Client::Networks(all) });
                 let Some(found) = passes(&one) else {
-                    let why = "a key is refused before; nobody passes";
-                    work.ledger.part(&item.span, &item.title(), Outcome::Missing, why);
+                    let why = "a key is refused before; no client passes";
+                    work.ledger.part(&item.span, &item.title(), Outcome::Narrower, why);
                     continue;
                 };
                 for mut pass in found {
@@ -404,12 +416,15 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
                             "updates are passed on from a client or not, whatever they change; its are not";
                         work.ledger.part(&item.span, &item.title(), Outcome::Missing, why);
                     } else if action == "update" && limited(item) {
-                        policy(work, item, &pass.to_string(), keys);
+                        policy(work, item, &pass.to_string(), entries.zone.as_deref(), keys);
                     } else if !list.contains(&pass.to_string()) {
                         list.push(pass.to_string());
                     }
                 }
             }
+        }
+        if action == "transfer" {
+            automatic(work, frame, entries, &denied, &mut list);
         }
         match (action, secondary) {
             ("update", true) => keys.texts("forward-updates", list),
@@ -417,19 +432,66 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
             _ => keys.texts(ours, list),
         }
     }
-    queries(work, found, &items);
 }
 
-/// Who may ask is not limited here.
-fn queries(work: &mut Work, found: &Statement, items: &[&Statement]) {
-    if items.iter().any(|item| has_action(item, "query")) {
-        work.ledger.part(
-            &found.span,
-            &found.title(),
-            Outcome::Missing,
-            "nomen answers everybody from its zones",
-        );
+/// With `automatic-acl`, the servers that are notified may transfer the zone, unless an item of `acl` refuses them.
+fn automatic(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    entries: &Entries<'_>,
+    denied: &[Member],
+    list: &mut Vec<String>,
+) {
+    let on = frame.automatic.is_some_and(|found| units::switch(found.value()) == Some(true));
+    let Some(entry) = entries.get("notify").filter(|_| on) else { return };
+    for value in entry.values().filter(|value| !frame.without_automatic.contains(&value.text)) {
+        for server in frame.remotes.get(&value.text).into_iter().flatten() {
+            let (networks, key) = client_of(server);
+            let mut one = denied.to_vec();
+            one.push(Member { deny: false, client: Client::Networks(networks.unwrap_or_default()) });
+            let Some(found) = passes(&one) else {
+                let why = "a key is refused before; it may not transfer the zone";
+                work.ledger.part(&value.span, &value.text, Outcome::Narrower, why);
+                continue;
+            };
+            for mut pass in found {
+                pass.key.clone_from(&key);
+                if !list.contains(&pass.to_string()) {
+                    list.push(pass.to_string());
+                }
+            }
+        }
     }
+}
+
+/// The entry that keeps clients from querying a zone: an item of `acl` that refuses queries, or a module.
+fn limit<'t>(frame: &Frame<'t>, entries: &Entries<'t>) -> Option<&'t Statement> {
+    let refuses = |word: &SourceWord| {
+        let item = frame.acls.get(&word.text);
+        item.is_some_and(|item| is_deny(item) && item.find("action").is_some() && has_action(item, "query"))
+    };
+    let of_acl = entries.get("acl").filter(|found| found.values().any(refuses));
+    // A global module is for all zones, and stands in the default template.
+    let default = frame.templates.get("default").and_then(|default| default.find("global-module"));
+    let modules = [entries.get("module"), entries.get("global-module"), default].into_iter().flatten();
+    let mut of_module = modules
+        .filter(|found| found.values().any(|word| word.text.split('/').next() == Some("mod-queryacl")));
+    of_acl.or_else(|| of_module.next())
+}
+
+/// Leaves a zone out if not every client may query it. A catalog zone answers no queries here.
+fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, item: &Statement, entries: &Entries<'_>) -> bool {
+    let interprets = entries.get("catalog-role").is_some_and(|role| role.value() == "interpret");
+    let Some(limit) = limit(frame, entries) else { return false };
+    if interprets {
+        entries.zone.iter().for_each(|zone| work.serve_as_catalog_alone(zone));
+        return false;
+    }
+    work.ledger.narrower(limit, LIMITED);
+    item.block().iter().for_each(|entry| work.ledger.unneeded(entry, "the zone is left out"));
+    let why = "it is left out: not every client may query it, and nomen answers every client from its zones";
+    work.ledger.narrower(item.find("domain").unwrap_or(item), why);
+    true
 }
 
 /// Whether an item of `acl` is about an action; one that refuses and names none is about all.
@@ -465,7 +527,7 @@ fn limited(item: &Statement) -> bool {
 }
 
 /// Rules of `update-policy` for one client.
-fn policy(work: &mut Work, item: &Statement, client: &str, keys: &mut Keys) {
+fn policy(work: &mut Work, item: &Statement, client: &str, zone: Option<&str>, keys: &mut Keys) {
     let matching = item.find("update-owner-match").map_or("sub-or-equal", Statement::value);
     let types: Vec<String> = item
         .find("update-type")
@@ -482,8 +544,14 @@ fn policy(work: &mut Work, item: &Statement, client: &str, keys: &mut Keys) {
         (Some("name"), "sub-or-equal" | "equal") => {
             let word = if matching == "equal" { "name" } else { "subdomain" };
             let names = item.find("update-owner-name").into_iter().flat_map(Statement::values);
-            // A name without a final dot is one below the zone, which differs from zone to zone.
-            let whole = |text: &str| text.ends_with('.').then(|| domain(text)).flatten();
+            // A name without a final dot is one below the zone; members of a catalog zone have no name here.
+            let whole = |text: &str| match (text, zone) {
+                (text, _) if text.ends_with('.') => domain(text),
+                ("@", Some(zone)) => Some(zone.to_owned()),
+                (text, Some(".")) => domain(text),
+                (text, Some(zone)) => domain(&format!("{text}.{zone}.")),
+                (_, None) => None,
+            };
             names
                 .map(|name| whole(&name.text).map(|name| format!("{word} {}.", name.trim_end_matches('.'))))
                 .collect()
@@ -491,8 +559,8 @@ fn policy(work: &mut Work, item: &Statement, client: &str, keys: &mut Keys) {
         _ => None,
     };
     let Some(names) = names.filter(|names| good && !names.is_empty()) else {
-        let why = "nomen has rules for whole names and what is below them, and for names of keys; write `update-policy`";
-        return work.ledger.part(&item.span, &item.title(), Outcome::Missing, why);
+        let why = "nomen has rules for whole names and what is below them, and for names of keys; these clients may not update: write `update-policy`";
+        return work.ledger.part(&item.span, &item.title(), Outcome::Narrower, why);
     };
     for name in names {
         let rule = format!("grant {client} {name} {}", types.join(" "));
@@ -500,6 +568,7 @@ fn policy(work: &mut Work, item: &Statement, client: &str, keys: &mut Keys) {
     }
 }
 
+/// What a zone is to catalog zones.
 fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
     let Some(role) = entries.get("catalog-role") else { return };
     match role.value() {
@@ -527,6 +596,15 @@ fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut
             let Some(found) = entries.get("catalog-template") else {
                 return work.ledger.missing(role, "it has no `catalog-template`");
             };
+            let of_template = |id: &str| {
+                let template = frame.templates.get(id)?;
+                limit(frame, &Entries { own: template.block(), template: None, zone: None })
+            };
+            if let Some(limit) = found.values().find_map(|word| of_template(&word.text)) {
+                work.ledger.narrower(limit, LIMITED);
+                let why = "its members are left out: not every client may query them, and nomen answers every client from its zones";
+                return work.ledger.narrower(found, why);
+            }
             let known: Vec<&str> = found
                 .values()
                 .map(|word| word.text.as_str())

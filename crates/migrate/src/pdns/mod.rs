@@ -11,7 +11,7 @@ use crate::bind::parse;
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
-use crate::network::Network;
+use crate::network::{Network, of_longest_match};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Part, Statement};
 use crate::units;
@@ -496,7 +496,17 @@ fn shared(work: &mut Work, all: &[Statement]) -> Keys {
         }
     }
     source(work, all, &mut keys);
+    let limit = of(all, "allow-notify-from").last();
+    let limited = limit.is_some_and(|found| {
+        let from = networks(work, None, found.value());
+        !["0.0.0.0/0", "::/0"].iter().all(|whole| from.iter().any(|network| network == whole))
+    });
     for found in of(all, "trusted-notification-proxy") {
+        if limited {
+            work.ledger
+                .narrower(found, "`allow-notify-from` limits it; NOTIFY is taken from primaries alone");
+            continue;
+        }
         let clients = networks(work, Some(found), found.value());
         clients.into_iter().for_each(|client| keys.add("allow-notify", client));
         work.ledger.translated(found, "`allow-notify` of zones with primaries");
@@ -522,7 +532,12 @@ fn updates(work: &mut Work, all: &[Statement], keys: &mut Keys) {
     }
     let forward = of(all, "forward-dnsupdate").last();
     let from = of(all, "allow-dnsupdate-from").last();
-    if on && forward.is_none_or(|found| units::switch(found.value()) == Some(true)) {
+    let scripted = ["lua-dnsupdate-policy-script", "dnsupdate-require-tsig"].into_iter().find_map(|key| {
+        of(all, key).last().filter(|found| !found.value().is_empty() && found.value() != "no")
+    });
+    if let Some(found) = scripted.filter(|_| on) {
+        work.ledger.narrower(found, "nomen cannot look at it before an update is passed on: none is");
+    } else if on && forward.is_none_or(|found| units::switch(found.value()) == Some(true)) {
         let clients = networks(work, from, from.map_or("127.0.0.0/8,::1", Statement::value));
         keys.texts("forward-updates", clients);
     }
@@ -556,21 +571,35 @@ fn source(work: &mut Work, all: &[Statement], keys: &mut Keys) {
     keys.texts("source", taken.iter().map(ToString::to_string).collect());
 }
 
-/// The networks of a list; what is none is reported.
+/// The networks that a list lets pass: `!` refuses, and the longest network that a client is in decides. What is no network is
+/// reported.
 fn networks(work: &mut Work, found: Option<&Statement>, text: &str) -> Vec<String> {
-    let mut out = Vec::new();
+    let mut members = Vec::new();
     for word in list(text) {
-        match Network::parse(word) {
-            Some(network) if network.length() == 0 && out.contains(&"any".to_owned()) => {}
-            Some(network) => out.push(network.to_string()),
-            None => {
-                if let Some(found) = found {
-                    work.ledger.part(&found.span, word, Outcome::Missing, "it is no network");
+        let (deny, plain) = match word.strip_prefix('!') {
+            Some(plain) => (true, plain.trim()),
+            None => (false, word),
+        };
+        let network = Network::parse(plain);
+        if let (None, Some(found)) = (network, found) {
+            match deny {
+                true => {
+                    let why = "what it refuses is no network that can be read; no client passes";
+                    work.ledger.part(&found.span, word, Outcome::Narrower, why);
                 }
+                false => work.ledger.part(&found.span, word, Outcome::Missing, "it is no network"),
             }
         }
+        if network.is_some_and(Network::is_mapped) {
+            if let Some(found) = found.filter(|_| !deny) {
+                let why = "nomen takes IPv4 addresses mapped into IPv6 for the IPv4 addresses themselves; these clients do not pass";
+                work.ledger.part(&found.span, word, Outcome::Narrower, why);
+            }
+            continue;
+        }
+        members.push((deny, network));
     }
-    out
+    of_longest_match(&members).iter().map(ToString::to_string).collect()
 }
 
 /// The zones of the bind backend: PowerDNS takes their names, types, files and masters from named.conf.

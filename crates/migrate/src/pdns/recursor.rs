@@ -10,6 +10,7 @@ use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::Statement;
+use crate::units;
 use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule};
 
 /// Settings that the Authoritative Server does not have.
@@ -44,7 +45,6 @@ const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const VALIDATES: Rule = Rule::Missing(
     "nomen bounds what validating takes in its own way: see `validate-…` and others of [resolver]",
 );
-const SCRIPTS: Rule = Rule::Missing("nomen runs no scripts");
 const SUBNETS: Rule = Rule::Missing("nomen passes no addresses of clients on to other servers");
 
 const RULES: &[NamedRule] = &[
@@ -85,7 +85,6 @@ const RULES: &[NamedRule] = &[
     ("statistics-interval", Rule::Unneeded("[metrics] has figures at any time")),
     ("stats-ringbuffer-entries", TUNING),
     ("trace", TUNING),
-    ("lua-dns-script", SCRIPTS),
     ("lua-maintenance-interval", TUNING),
     ("dnssec-log-bogus", Rule::Same(&["no"], "nomen's log has queries, and lines up to a level; see [log]")),
     ("aggressive-cache-min-nsec3-hit-ratio", TUNING),
@@ -222,6 +221,8 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     work.nomen.listens.extend(addresses);
     identity(work, &all);
     access(work, texts, &all, &base);
+    work.plain_at_853 =
+        of(&all, "dot-to-port-853").last().is_some_and(|found| units::switch(found.value()) == Some(false));
     for (key, recursive) in [("forward-zones", false), ("forward-zones-recurse", true)] {
         for found in of(&all, key) {
             // Zones are parted by commas and lines, servers of one by semicolons.
@@ -256,7 +257,9 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         anchors::of_file(work, texts, found, &join(&base, found.value()));
     }
     if let Some(found) = last("lua-config-file") {
-        anchors::of_lua(work, texts, found, &join(&base, found.value()), off);
+        let path = join(&base, found.value());
+        anchors::of_lua(work, texts, found, &path, off);
+        policies(work, texts, found, &path);
     }
     for statement in &all {
         simple(work, &all, statement);
@@ -267,6 +270,17 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     #[cfg(test)]
     assert_eq!(work.ledger.unaccounted(&all), 0);
     Ok(())
+}
+
+/// Policy lists (RPZ) of a Lua file deny names. So may one that cannot be read.
+fn policies(work: &mut Work, texts: &mut Texts<'_>, found: &Statement, path: &Path) {
+    match texts.files.read(path) {
+        Ok(bytes) if String::from_utf8_lossy(&bytes).to_ascii_lowercase().contains("rpz") => {
+            work.refuse_recursion(found, "it has policy lists (RPZ), which nomen has not");
+        }
+        Ok(_) => {}
+        Err(_) => work.refuse_recursion(found, "it cannot be read, and may have policy lists (RPZ)"),
+    }
 }
 
 fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
@@ -322,6 +336,7 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
         },
         _ if statement.value().is_empty() => {}
         "trustanchorfile" | "lua-config-file" => {}
+        "lua-dns-script" => work.refuse_recursion(statement, "nomen runs no scripts"),
         key => {
             if let Some(rule) = rule(RULES, key).or_else(|| rule(PROCESS, key)) {
                 work.apply(statement, rule);
@@ -388,6 +403,7 @@ fn access(work: &mut Work, texts: &mut Texts<'_>, all: &[Statement], base: &Path
             Some(_) => work.ledger.unneeded(found, "`allow-from-file` counts"),
         }
     }
+    work.answers_all = ["0.0.0.0/0", "::/0"].iter().all(|all| clients.iter().any(|client| client == all));
     match clients.is_empty() {
         true => work.nomen.grant("refuse", "any"),
         false => clients.into_iter().for_each(|client| work.nomen.grant("allow", client)),
@@ -399,6 +415,8 @@ fn forward(work: &mut Work, found: &Statement, text: &str, recursive: bool) {
     let (recursive, text) = (recursive || text.starts_with('+'), text.trim_start_matches(['+', '^']));
     let (name, servers) = text.split_once('=').unwrap_or((text, ""));
     let servers: Vec<String> = list(servers).filter_map(upstream).collect();
+    let encrypted = |server: &String| !work.plain_at_853 && server.ends_with("@853");
+    let servers: Vec<String> = servers.into_iter().filter(|server| !encrypted(server)).collect();
     let name = domain(name.trim());
     let taken = |rules: &[Keys], name: &str| {
         rules
@@ -407,7 +425,7 @@ fn forward(work: &mut Work, found: &Statement, text: &str, recursive: bool) {
     };
     let fault = match (&name, servers.is_empty()) {
         (None, _) => Some("its name is not a domain name"),
-        (Some(_), true) => Some("it names no server by its address"),
+        (Some(_), true) => Some("it names no server by its address that is asked in the clear"),
         (Some(name), false) if taken(&work.nomen.forwards, name) || taken(&work.nomen.stubs, name) => {
             Some("there is another rule for this domain")
         }
@@ -417,7 +435,17 @@ fn forward(work: &mut Work, found: &Statement, text: &str, recursive: bool) {
         _ => None,
     };
     if let Some(why) = fault {
-        return work.ledger.part(&found.span, text, Outcome::Missing, why);
+        match name {
+            // Of two rules for a domain, the first one counts.
+            Some(name) if !taken(&work.nomen.forwards, &name) && !taken(&work.nomen.stubs, &name) => {
+                work.refuse_domain(&name);
+                let why = format!("{why}; its names are refused");
+                work.ledger.part(&found.span, text, Outcome::Narrower, why);
+            }
+            Some(_) => work.ledger.part(&found.span, text, Outcome::Missing, why),
+            None => work.refuse_recursion(found, why),
+        }
+        return;
     }
     let mut rule = Keys::default();
     rule.text("domain", name.unwrap_or_default());
@@ -430,7 +458,7 @@ fn forward(work: &mut Work, found: &Statement, text: &str, recursive: bool) {
 
 fn forward_file(work: &mut Work, texts: &mut Texts<'_>, found: &Statement, path: &Path) {
     let Ok(bytes) = texts.files.read(path) else {
-        return work.ledger.missing(found, format!("cannot read {}", path.display()));
+        return work.refuse_recursion(found, &format!("cannot read {}", path.display()));
     };
     let text = String::from_utf8_lossy(&bytes).into_owned();
     for line in text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()) {
@@ -443,8 +471,10 @@ fn forward_file(work: &mut Work, texts: &mut Texts<'_>, found: &Statement, path:
 
 fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
     let (name, file) = text.split_once('=').unwrap_or((text, ""));
-    let name = domain(name.trim()).filter(|name| !work.nomen.zones.iter().any(|zone| zone.name == *name));
-    let Some(name) = name.filter(|_| !file.trim().is_empty()) else {
+    let name = domain(name.trim());
+    let new = name.clone().filter(|name| !work.nomen.zones.iter().any(|zone| zone.name == *name));
+    let Some(name) = new.filter(|_| !file.trim().is_empty()) else {
+        name.iter().for_each(|name| work.refuse_domain(name));
         return work.ledger.part(
             &found.span,
             text,
@@ -452,6 +482,11 @@ fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
             "it is no zone and a file, or the zone is there twice",
         );
     };
+    if !work.answers_all {
+        work.refuse_domain(&name);
+        let why = "`allow-from` limits who may query it, and nomen answers every client from its zones: it is left out, and its names are refused";
+        return work.ledger.part(&found.span, text, Outcome::Narrower, why);
+    }
     let path = join(base, file.trim());
     work.zone_files.push((path.clone(), None));
     let (file, span) = (Some(path_text(&path)), Some(found.span.clone()));

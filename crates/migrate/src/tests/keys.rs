@@ -72,8 +72,9 @@ fn statements_of_unbound_have_their_keys() {
         let key = other.split(':').next().expect("a key");
         assert_eq!(outcomes(&anchored(other), key), [Outcome::Missing], "{other}");
     }
-    let zone =
-        unbound("auth-zone:\n  name: z\n  zonefile: /z\n  zonemd-check: yes\n  zonemd-reject-absence: yes\n");
+    let zone = unbound(
+        "  access-control: 0.0.0.0/0 allow\n  access-control: ::/0 allow\nauth-zone:\n  name: z\n  zonefile: /z\n  zonemd-check: yes\n  zonemd-reject-absence: yes\n",
+    );
     has(&zone, &["file = \"/z\"\nzonemd = \"require\""]);
 }
 

@@ -12,7 +12,8 @@ use crate::dnstap;
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Setting};
-use crate::network::Network;
+use crate::narrow::is_below;
+use crate::network::{Network, of_longest_match};
 use crate::nsd;
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find, last};
@@ -63,7 +64,10 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             "auth-zone" => zones::auth_zone(work, section, &directory),
             "remote-control" => remote_control(work, section),
             "server" => {}
-            "rpz" => work.ledger.missing(section, "nomen has no policy lists (RPZ)"),
+            "rpz" => work.refuse_recursion(section, "nomen has no policy lists (RPZ)"),
+            "python" | "dynlib" | "ipset" => {
+                work.ledger.missing(section, "nomen loads no modules");
+            }
             "view" => work.ledger.missing(section, "nomen has no views; run an instance for each view"),
             "dnstap" => dnstap::of_section(work, section, &directory),
             key => {
@@ -73,6 +77,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         }
     }
     over_tcp(work, &all);
+    over_tls(work, &all);
     if find(sections, "server").is_none_or(|_| last(&all, "username").is_none()) {
         work.nomen.server.text("user", "unbound");
     }
@@ -125,6 +130,7 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
             "qname-minimisation" => minimisation(work, all, statement),
             "root-hints" => work.hints.push((join(directory, statement.value()), statement.span.clone())),
             "module-config" => modules(work, statement),
+            "response-ip" => work.refuse_recursion(statement, "nomen has no policy for addresses in answers"),
             "dns64-prefix" => match Network::parse(statement.value()) {
                 Some(network) if last(all, "module-config").is_some_and(|m| m.value().contains("dns64")) => {
                     work.recurse().text("dns64-prefix", network.to_string());
@@ -180,6 +186,13 @@ const HANDLED: &[&str] = &[
     "auto-trust-anchor-file",
     "trusted-keys-file",
     "domain-insecure",
+    "tls-upstream",
+    "ssl-upstream",
+    "access-control-view",
+    "interface-view",
+    "interface-action",
+    "response-ip",
+    "local-zone-tag",
 ];
 
 /// The level of the log for a verbosity.
@@ -317,48 +330,126 @@ fn over_tcp(work: &mut Work, all: &[&Statement]) {
     }
 }
 
+/// What becomes of a client's questions in Unbound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Passage {
+    Refused,
+    /// Over TCP alone: over UDP, a client needs a cookie, which nomen does not look at.
+    OverTcp,
+    Allowed,
+}
+
+/// What is asked over TLS alone is not asked in the clear.
+fn over_tls(work: &mut Work, all: &[&Statement]) {
+    for found in ["tls-upstream", "ssl-upstream"].into_iter().filter_map(|key| last(all, key)) {
+        if units::switch(found.value()) == Some(false) {
+            continue;
+        }
+        work.ledger.narrower(
+            found,
+            "nomen speaks plain UDP and TCP alone, and asks no server in the clear in its place",
+        );
+        work.nomen.forwards.clear();
+        work.nomen.stubs.clear();
+        work.refuse_domain(".");
+    }
+}
+
 /// The longest network that a client is in decides there; here the first, so they are sorted.
 fn access(work: &mut Work, all: &[&Statement]) {
-    let mut rules: Vec<(u8, bool, Network)> = Vec::new();
+    let mut rules: Vec<(u8, Passage, Network)> = Vec::new();
     for statement in all.iter().filter(|s| s.key() == "access-control") {
+        let action = statement.argument(1).map_or("", |action| &action.text);
+        let passage = match action {
+            "allow" | "allow_snoop" | "allow_setrd" => Passage::Allowed,
+            "allow_cookie" => Passage::OverTcp,
+            _ => Passage::Refused,
+        };
         let Some(network) = Network::parse(statement.value()) else {
-            work.not_understood(statement);
+            match passage {
+                Passage::Refused => work.refuse_recursion(statement, "its network is not understood here"),
+                _ => work.not_understood(statement),
+            }
             continue;
         };
-        let action = statement.argument(1).map_or("", |action| &action.text);
-        let allow = match action {
-            "allow" | "allow_snoop" | "allow_setrd" | "allow_cookie" => true,
-            "deny" | "deny_non_local" | "refuse" | "refuse_non_local" => false,
-            _ => {
-                work.not_understood(statement);
-                continue;
-            }
-        };
+        let mapped = network.is_mapped();
         rules.retain(|(_, _, other)| *other != network);
-        rules.push((network.length(), allow, network));
+        if !mapped {
+            rules.push((network.length(), passage, network));
+        }
         match action {
+            "allow" | "allow_snoop" | "allow_setrd" | "allow_cookie" if mapped => {
+                let how = "nomen takes IPv4 addresses mapped into IPv6 for the IPv4 addresses themselves, so these clients are not named";
+                work.ledger.narrower(statement, how);
+            }
             "allow" | "refuse_non_local" => work.ledger.translated(statement, "[[resolver.access]]"),
-            "allow_snoop" | "allow_setrd" | "allow_cookie" => {
+            "allow_snoop" | "allow_setrd" => {
                 work.ledger.differs(statement, "these clients may recurse, as with `allow`");
             }
+            "allow_cookie" => work.ledger.narrower(
+                statement,
+                "nomen looks at no cookies of clients: these may recurse over TCP alone",
+            ),
             "deny" | "deny_non_local" => {
                 work.ledger.differs(statement, "nomen answers REFUSED, it does not stay silent")
             }
-            _ => work.ledger.differs(
-                statement,
-                "nomen refuses recursion; names of its own zones are answered to everybody",
-            ),
+            "refuse" => work.ledger.translated(statement, "[[resolver.access]]"),
+            _ => work.ledger.narrower(statement, "this action is not known here: these clients are refused"),
         }
     }
+    let viewed = views(work, all, &mut rules);
     for text in ["127.0.0.0/8", "::1"] {
-        let network =
-            Network::parse(text).filter(|network| !rules.iter().any(|(_, _, other)| other == network));
-        rules.extend(network.map(|network| (network.length(), true, network)));
+        let unnamed = |network: &Network| {
+            !viewed.iter().any(|view| view.covers(*network))
+                && !rules.iter().any(|(_, _, other)| other == network)
+        };
+        let network = Network::parse(text).filter(unnamed);
+        rules.extend(network.map(|network| (network.length(), Passage::Allowed, network)));
     }
-    rules.sort_by_key(|(length, allow, network)| (std::cmp::Reverse(*length), !*allow, *network));
-    for (_, allow, network) in rules {
-        work.nomen.grant(if allow { "allow" } else { "refuse" }, network.to_string());
+    rules.sort_by_key(|(length, passage, network)| (std::cmp::Reverse(*length), *passage, *network));
+    let set: Vec<(bool, Option<Network>)> =
+        rules.iter().map(|(_, passage, network)| (*passage != Passage::Allowed, Some(*network))).collect();
+    let passing = of_longest_match(&set);
+    work.answers_all = Network::complement(&passing).is_some_and(|left| left.is_empty());
+    for (_, passage, network) in rules {
+        match passage {
+            Passage::Refused => work.nomen.grant("refuse", network.to_string()),
+            Passage::Allowed => work.nomen.grant("allow", network.to_string()),
+            Passage::OverTcp => {
+                work.nomen.grant_over("allow", network.to_string(), Some("tcp"));
+                work.nomen.grant("refuse", network.to_string());
+            }
+        }
     }
+    if work.nomen.access.is_empty() {
+        work.nomen.grant("refuse", "any");
+    }
+}
+
+/// Refuses clients with a view of their own. Returns the networks about which more than `access-control` decides.
+fn views(work: &mut Work, all: &[&Statement], rules: &mut Vec<(u8, Passage, Network)>) -> Vec<Network> {
+    const VIEW: &str = "nomen has no views: these clients are refused";
+    let mut viewed = Vec::new();
+    for statement in all {
+        match statement.key() {
+            "access-control-view" => match Network::parse(statement.value()) {
+                Some(network) => {
+                    // Longer networks of `access-control` do not take the view away.
+                    rules.retain(|(_, _, other)| !network.covers(*other));
+                    rules.push((network.length(), Passage::Refused, network));
+                    viewed.push(network);
+                    work.ledger.narrower(statement, VIEW);
+                }
+                None => work.refuse_recursion(statement, "its network is not understood here"),
+            },
+            "interface-view" | "interface-action" => {
+                viewed.extend(Network::all());
+                work.ledger.narrower(statement, "clients that `access-control` does not name are refused; write `interface` into [[resolver.access]]");
+            }
+            _ => {}
+        }
+    }
+    viewed
 }
 
 fn cache(work: &mut Work, all: &[&Statement]) {
@@ -451,17 +542,27 @@ pub(crate) fn nsid(work: &mut Work, found: &Statement) {
 
 fn local_names(work: &mut Work, all: &[&Statement]) {
     let mut wildcards = Vec::new();
+    let tagged = tagged(work, all);
     for statement in all.iter().filter(|s| s.key() == "local-zone") {
         let Some(name) = domain(statement.value()) else {
-            work.not_understood(statement);
+            work.refuse_recursion(statement, "its name is not understood here");
             continue;
         };
+        if tagged.contains(&name) {
+            work.ledger.narrower(
+                statement,
+                "nomen has no tags: its `local-data` is left out, and its names are refused",
+            );
+            continue;
+        }
         let kind = statement.argument(1).map_or("", |kind| &kind.text);
         match kind {
             "transparent" => {
                 work.ledger.unneeded(statement, "names without `local-data` are resolved as any other")
             }
             "redirect" => {
+                // A name of the zone that has no data of its own is not asked for.
+                work.refuse_all_below(&name);
                 wildcards.push(name);
                 work.ledger.translated(statement, "`local-data` of [resolver], with a `*` in front as well");
             }
@@ -471,15 +572,23 @@ fn local_names(work: &mut Work, all: &[&Statement]) {
             }
             "nodefault" => work.ledger.unneeded(statement, "nomen answers nothing for it by itself"),
             "static" if is_special(&name) => work.ledger.unneeded(statement, "nomen does so anyway"),
-            "typetransparent" | "inform" | "static" => {
+            "typetransparent" | "inform" => {
                 work.ledger.differs(statement, "its `local-data` is answered; all other names in it are resolved, and other types of a name with data do not exist");
             }
-            _ => work.ledger.missing(
-                statement,
-                "nomen has no policy for names; records can be put into `local-data` of [resolver]",
-            ),
+            _ => {
+                work.refuse_all_below(&name);
+                work.ledger.narrower(
+                    statement,
+                    "its `local-data` is answered, and all other names in it are refused (`refused-domains`)",
+                );
+            }
         }
     }
+    local_data(work, all, &tagged, &wildcards);
+}
+
+/// Records of `local-data`. Those of a zone of type `redirect` answer for all names below it as well.
+fn local_data(work: &mut Work, all: &[&Statement], tagged: &[String], wildcards: &[String]) {
     for statement in all {
         let text = match statement.key() {
             "local-data" => statement.value().to_owned(),
@@ -497,6 +606,13 @@ fn local_names(work: &mut Work, all: &[&Statement]) {
             work.not_understood(statement);
             continue;
         };
+        if tagged.iter().any(|zone| is_below(&owner, zone)) {
+            work.ledger.narrower(
+                statement,
+                "nomen has no tags: it would be answered to every client, and is left out",
+            );
+            continue;
+        }
         if wildcards.contains(&owner) {
             let rest = text.split_once(char::is_whitespace).map_or("", |(_, rest)| rest);
             work.recurse().add("local-data", format!("*.{owner}. {rest}"));
@@ -504,6 +620,25 @@ fn local_names(work: &mut Work, all: &[&Statement]) {
         work.recurse().add("local-data", text);
         work.in_key(statement, Section::Resolver, "local-data");
     }
+}
+
+/// The local zones that are for some clients alone. Their names are refused.
+fn tagged(work: &mut Work, all: &[&Statement]) -> Vec<String> {
+    let mut out = Vec::new();
+    for statement in all.iter().filter(|s| s.key() == "local-zone-tag") {
+        match domain(statement.value()) {
+            Some(name) => {
+                work.refuse_all_below(&name);
+                work.ledger.narrower(
+                    statement,
+                    "nomen has no tags: the names of this zone are refused (`refused-domains`)",
+                );
+                out.push(name);
+            }
+            None => work.refuse_recursion(statement, "its name is not understood here"),
+        }
+    }
+    out
 }
 
 /// `ADDRESS [TTL] NAME` as a PTR record.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::local_root;
-use crate::model::{Keys, Zone};
+use crate::model::{Keys, Setting, Zone};
 use crate::network::Network;
 use crate::tree::Statement;
 use crate::units;
@@ -43,8 +43,10 @@ fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys>
             }
         } else if found == key("host") {
             work.ledger.missing(statement, "nomen takes servers by their addresses");
-        } else if [key("tls-upstream"), key("ssl-upstream")].iter().any(|key| key == found) && on {
-            work.ledger.missing(statement, "nomen asks over plain UDP and TCP alone; the rule is left out, so that nothing goes in the clear");
+        } else if [key("tls-upstream"), key("ssl-upstream")].iter().any(|key| key == found)
+            && units::switch(statement.value()) != Some(false)
+        {
+            work.ledger.narrower(statement, "nomen asks over plain UDP and TCP alone; the rule is left out and its names are refused, so that nothing goes in the clear");
             encrypted = true;
         } else if found == key("tcp-upstream") && on {
             rule.switch("tcp-only", true);
@@ -65,6 +67,11 @@ fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys>
     let servers = !rule.members("servers").is_empty();
     if !servers && !encrypted {
         work.ledger.missing(section, "it names no server by its address");
+    }
+    if (!servers || encrypted)
+        && let Some(Setting::Text(name)) = rule.get("domain")
+    {
+        work.refuse_domain(name);
     }
     (servers && !encrypted).then_some(rule)
 }
@@ -90,6 +97,14 @@ pub(super) fn stub(work: &mut Work, section: &Statement) {
     work.nomen.stubs.push(rule);
 }
 
+/// Leaves a zone out that not every client may query.
+fn kept_from_clients(work: &mut Work, section: &Statement, name: &str) {
+    work.refuse_all_below(name);
+    let why = "`access-control` limits who may query it, and nomen answers every client from its zones: it is left out, and its names are refused. Write a [[resolver.stub]] for its servers, or [[zone]] once a firewall limits the clients";
+    section.block().iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));
+    work.ledger.narrower(section, why);
+}
+
 pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) {
     let get = |key| section.find(key).map(Statement::value);
     let name = get("name").and_then(domain);
@@ -98,6 +113,9 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
     };
     if get("for-downstream").and_then(units::switch) == Some(false) {
         return local_root::of_unbound(work, section, &name, directory);
+    }
+    if !work.answers_all {
+        return kept_from_clients(work, section, &name);
     }
     let mut keys = Keys::default();
     let mut file: Option<PathBuf> = None;
@@ -127,12 +145,11 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
             _ => {}
         }
     }
-    let secondary = keys.get("primaries").is_some();
+    digest(work, section, &mut keys);
+    let (secondary, zonefile) = (keys.get("primaries").is_some(), section.find("zonefile"));
     if !secondary {
         keys.remove("allow-notify");
     }
-    digest(work, section, &mut keys);
-    let zonefile = section.find("zonefile");
     match (&file, secondary) {
         (_, true) => {
             work.keep_state();
@@ -149,7 +166,10 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
                 work.ledger.translated(found, "`file` of the zone");
             }
         }
-        (None, false) => return work.ledger.missing(section, "it has no file and no primaries"),
+        (None, false) => {
+            work.refuse_domain(&name);
+            return work.ledger.missing(section, "it has no file and no primaries");
+        }
     }
     let file = file.filter(|_| !secondary).as_deref().map(path_text);
     let span = Some(section.span.clone());

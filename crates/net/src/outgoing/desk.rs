@@ -98,6 +98,7 @@ pub(super) trait Desk: Send {
 pub(super) struct Counts {
     pub(super) opened: Counter,
     pub(super) refused: Counter,
+    pub(super) exhausted: Counter,
     pub(super) ended: Counter,
     pub(super) open: Counter,
     pub(super) sent: Counter,

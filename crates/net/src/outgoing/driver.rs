@@ -16,7 +16,7 @@ use super::desk::{Counts, Desk, Queue, Shared, Sleep, Turned};
 use super::lanes::{Lane, Lanes, Waiting};
 use super::links::{Heard, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
-use super::socket::{BUFFER, LinkProgress, LinkSocket};
+use super::socket::{BUFFER, LinkProgress, LinkSocket, is_exhausted};
 
 /// The token of the waker; links have the others.
 const WAKE: Token = Token(0);
@@ -57,6 +57,8 @@ pub struct OutgoingTotals {
     pub opened: u64,
     /// Links that could not be opened, those beyond the limit among them.
     pub refused: u64,
+    /// Those of them for which no file descriptor was left.
+    pub exhausted: u64,
     /// Links that ended by an error or by the other end.
     pub ended: u64,
     /// Links open now.
@@ -157,10 +159,11 @@ impl<R: Send + 'static> Outgoing<R> {
 
     /// What has been done so far.
     pub fn totals(&self) -> OutgoingTotals {
-        let Counts { opened, refused, ended, open, sent, received } = &*self.shared.counts;
+        let Counts { opened, refused, exhausted, ended, open, sent, received } = &*self.shared.counts;
         OutgoingTotals {
             opened: opened.get(),
             refused: refused.get(),
+            exhausted: exhausted.get(),
             ended: ended.get(),
             open: open.get(),
             sent: sent.get(),
@@ -322,9 +325,10 @@ impl<C: Core> Driver<C> {
             self.workers.push((worker.place(), Arc::clone(worker.mailbox())));
         }
         worker.take_mail();
-        let Tally { opened, refused, sent } = worker.take_tally();
+        let Tally { opened, refused, exhausted, sent } = worker.take_tally();
         self.counts.opened.add(opened);
         self.counts.refused.add(refused);
+        self.counts.exhausted.add(exhausted);
         self.counts.sent.add(sent);
     }
 
@@ -519,9 +523,12 @@ impl<C: Core> Driver<C> {
         }
         let opened = LinkSocket::open(transport, to, from, &mut self.ports);
         let taken = opened.and_then(|socket| self.adopt(link, socket));
-        match taken {
+        match &taken {
             Ok(()) => self.counts.opened.add(1),
-            Err(_) => self.counts.refused.add(1),
+            Err(error) => {
+                self.counts.refused.add(1);
+                self.counts.exhausted.add(is_exhausted(error).into());
+            }
         }
         taken
     }

@@ -16,7 +16,7 @@ use mio::{Events, Poll, Token, Waker};
 
 use super::port::Ports;
 use super::promptness::Promptness;
-use super::socket::{BUFFER, DatagramLink};
+use super::socket::{BUFFER, DatagramLink, is_exhausted};
 
 /// The token of the mailbox; links have the others.
 const MAIL: Token = Token(usize::MAX);
@@ -88,6 +88,8 @@ struct WorkerLink {
 pub(super) struct Tally {
     pub(super) opened: u64,
     pub(super) refused: u64,
+    /// Of those refused: no file descriptor was left.
+    pub(super) exhausted: u64,
     pub(super) sent: u64,
 }
 
@@ -277,6 +279,7 @@ impl WorkerLinks {
                     Ok(socket) => self.take_in(link, socket),
                     Err(error) => {
                         self.tally.refused += 1;
+                        self.tally.exhausted += u64::from(is_exhausted(&error));
                         self.heard.push_back((link, Heard::Refused(error.kind())));
                     }
                 },

@@ -18,6 +18,11 @@ const MOST_UNSENT: usize = 1 << 20;
 /// Reads of one link before the others get their turn.
 const READS: usize = 16;
 
+/// Whether a link could not be opened because no file descriptor was left, of the process or of the system.
+pub(super) fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// How far a link has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkProgress {

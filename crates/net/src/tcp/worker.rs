@@ -287,7 +287,7 @@ impl<F: HandlerFactory> Acceptor<F> {
 
     /// Takes in the connections the kernel still holds. Those of a passed socket wait there for the next server.
     fn take_last(&mut self, socket: TcpListener) {
-        let last = if self.job.passed { 0 } else { LAST_ACCEPTS };
+        let last = if self.job.leaves_unread() { 0 } else { LAST_ACCEPTS };
         for _ in 0..last {
             let Ok((stream, peer)) = sys::accept(&socket) else { break };
             self.take_in(stream, peer);
@@ -306,10 +306,12 @@ impl<F: HandlerFactory> Acceptor<F> {
     async fn rebind(&self, stop: &mut watch::Receiver<bool>) -> Option<TcpListener> {
         let (mut pause, longest) = PAUSE;
         let mut reported = false;
+        self.job.socket.clear();
         loop {
             match open(self.job.id.local, &self.config, true) {
                 Ok(new) => {
                     self.stats.rebinds.add(1);
+                    self.job.socket.set(&new);
                     self.job.reporter.report(WorkerFaultKind::Recovered);
                     return Some(new);
                 }

@@ -104,7 +104,7 @@ impl<F: HandlerFactory> DatagramService<F> {
             self.take_turn(datagrams);
         }
         let deadline = Instant::now() + self.job.config.drain;
-        if !self.job.passed {
+        if !self.job.leaves_unread() {
             self.empty(datagrams, deadline);
         }
         drop(taking);

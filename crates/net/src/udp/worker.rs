@@ -81,6 +81,7 @@ fn again(kept: &UdpSocket, job: &Job, error: io::Error) -> Option<UdpSocket> {
 fn rebind(job: &Job) -> Option<UdpSocket> {
     let (mut pause, longest) = REBIND_PAUSE;
     let mut reported = false;
+    job.socket.clear();
     while !job.shutdown.triggered() {
         let made = open(job.id.local, &job.config, true).map_err(|refusal| refusal.cause).and_then(|new| {
             new.set_read_timeout(Some(job.config.udp.idle_wake))?;
@@ -89,6 +90,7 @@ fn rebind(job: &Job) -> Option<UdpSocket> {
         match made {
             Ok(new) => {
                 job.stats.rebinds.add(1);
+                job.socket.set(&new);
                 job.reporter.report(WorkerFaultKind::Recovered);
                 return Some(new);
             }

@@ -1,5 +1,5 @@
 //! Answers made of what was proven before (RFC 8198): nobody is asked for a name that is known not to be there, nor for one
-//! that a wildcard is known to stand for.
+//! that a wildcard is known to stand for, or that a DNAME is known to redirect (RFC 6672 §3.4).
 
 use cache::Now;
 use dnssec::{ProvenDenials, ReceivedSet, Response, Validated};
@@ -49,7 +49,7 @@ impl Service {
         }
     }
 
-    /// Takes the wildcards that an answer was made of, which was found secure.
+    /// Takes the wildcards that an answer was made of, which was found secure, and its DNAME.
     pub(crate) fn learn_wildcards(
         &self,
         policy: &Policy,
@@ -76,8 +76,8 @@ impl Service {
         Some(Piece { negative_ttl: Some(denial.ttl), ..piece(message, denial.rcode, realm) })
     }
 
-    /// The answer to a question, if it is known that a wildcard stands for the name; and where it leads, if that is not its
-    /// end.
+    /// The answer to a question, if it is known that a DNAME redirects the name or that a wildcard covers it; and where it
+    /// leads, if that is not its end.
     pub(crate) fn expanded(
         &self,
         policy: &Policy,
@@ -89,6 +89,12 @@ impl Service {
             return None;
         }
         let name = inquiry.name.as_name();
+        if let Some(made) = self.denials.redirect(realm.number, name, inquiry.qtype, seconds(now)) {
+            let message = write(inquiry, Rcode::NOERROR, made.ttl, [&*made.dname, &made.cname]).ok()?;
+            self.stats().redirected.add();
+            let leads_to = made.leads_to.map(|name| name.as_name().to_lower());
+            return Some((piece(message, Rcode::NOERROR, realm), leads_to));
+        }
         let made = self.denials.expand(realm.number, name, inquiry.qtype, seconds(now))?;
         let message = write(inquiry, Rcode::NOERROR, made.ttl, [&made.set, &*made.proof]).ok()?;
         // Another name may have addresses that this one may not.
@@ -120,6 +126,7 @@ fn piece(message: Vec<u8>, rcode: Rcode, realm: Realm) -> Piece {
         negative_ttl: None,
         stale: false,
         info: None,
+        upstream: None,
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use dnssec::{BogusReason, Need, Progress, Response, Validated, Validator};
+use dnssec::{BogusReason, Need, Progress, Response, Security, Validated, Validator};
 use resolver::{Answer, AnsweredBy, Budget, Inquiry, LookupFailure, ReplyFault};
 use wire::Rcode;
 
 use super::effort::{Effort, Spent};
+use super::link::first_link;
 use super::queue::Candidate;
 use super::{Basis, Turn};
 
@@ -31,6 +32,8 @@ pub(super) struct Job {
     pub(super) first: Option<Validated>,
     /// Why the first answer is bogus, if it is.
     pub(super) fault: Option<BogusReason>,
+    /// The answer is the first link of the chain that came.
+    is_cut: bool,
     /// What referrals brought and was not looked at: an answer, and which of its referrals.
     referrals: Vec<(Arc<Answer>, usize)>,
 }
@@ -64,6 +67,7 @@ impl Unread {
             heard: Vec::new(),
             first: None,
             fault: None,
+            is_cut: false,
             referrals: Vec::new(),
         };
         job.note_referrals(&answer);
@@ -107,6 +111,21 @@ impl Job {
         self.note_referrals(&answer);
         self.answer = answer;
         true
+    }
+
+    /// Begins again with the first link of the chain, if there is more behind it and that is not too much work. The answer was found
+    /// to be `bogus`, which stands if this link is bogus, too.
+    pub(super) fn begin_with_first_link(&mut self, bogus: &Validated) -> bool {
+        let Security::Bogus(reason) = bogus.security else { return false };
+        if self.is_cut || matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable) {
+            return false;
+        }
+        let Some(link) = first_link(&self.answer) else { return false };
+        self.is_cut = self.begin_again(Arc::new(link));
+        if self.is_cut {
+            self.first = Some(bogus.clone());
+        }
+        self.is_cut
     }
 
     /// Takes note of who had what was needed, and of what came with it.

@@ -20,6 +20,9 @@
 //! is asked for once more, of another server of the zone; only if there is none, or what that says is bogus too, the first verdict stands. It is paid
 //! from the same budgets.
 //!
+//! Where an answer is bogus at every server and begins with an alias, that alias is validated by itself, and what it leads to is
+//! looked up by itself: a server may know the names behind an alias only from a copy.
+//!
 //! Any number of threads share one [`State`], which is locked while somebody takes a job out of it or puts it back, and not
 //! while anything is verified. A job is at work on one thread at a time, or it rests and waits for something.
 
@@ -28,6 +31,7 @@ pub(crate) mod denied;
 pub(crate) mod effort;
 mod form;
 mod job;
+mod link;
 mod outcome;
 pub(crate) mod queue;
 pub(crate) mod repeats;

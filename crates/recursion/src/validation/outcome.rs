@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use cache::Now;
 use dnssec::{BogusReason, Need, Security, Validated};
-use resolver::{Answer, Inquiry, LookupFailure, LookupOutcome, ReplyFault, ReportAgent};
+use resolver::{Answer, AnsweredBy, Inquiry, LookupFailure, LookupOutcome, ReplyFault, ReportAgent};
 use wire::{NameBuf, Ttl};
 
 use super::form::Form;
@@ -12,6 +12,7 @@ use super::job::Job;
 use super::queue::Candidate;
 use super::state::{Finished, RECENT, State};
 use super::{Turn, Verdict, lock};
+use crate::failures::FailureCause;
 use crate::message::Message;
 use crate::policy::Policy;
 use crate::pursuit::refusal_of;
@@ -131,8 +132,7 @@ impl Service {
 
     /// The answer to a client's question is bogus.
     pub(super) fn refuse_bogus(&self, waiting: Box<Waiting>, reason: BogusReason, at: &NameBuf) {
-        self.stats().failures.add();
-        self.failed(&waiting.pursuit.next, &format_args!("bogus at {at}: {reason}"));
+        self.failed(&waiting.pursuit.next, FailureCause::Bogus { at, reason });
         waiting.ticket.refuse(refusal_of(reason));
     }
 }
@@ -172,6 +172,7 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
                 negative_ttl,
                 stale: false,
                 info,
+                upstream: answer.by.and_then(AnsweredBy::server),
             };
             service.resume(policy, waiting, piece, leads_to, now);
         }

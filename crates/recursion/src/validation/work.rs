@@ -347,8 +347,8 @@ impl Validations {
         self.stats().failed_signatures.add_many(spent.failures().into());
     }
 
-    /// It is known what an answer is. If it is bogus, another server may have a better one. Returns the job of whoever pays next, where
-    /// the one that paid could not.
+    /// It is known what an answer is. If it is bogus, another server may have a better one, or the beginning of its chain may be good.
+    /// Returns a job to go on with: this one, or that of the client that pays next where the first could not.
     fn done(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, validated: Validated) -> Option<Box<Job>> {
         if let Security::Bogus(reason) = validated.security {
             if job.is_spent_elsewhere(reason) {
@@ -357,11 +357,17 @@ impl Validations {
             job.fault.get_or_insert(reason);
         }
         match (validated.security, job.first.take()) {
-            (Security::Bogus(_), Some(first)) => self.finish(turn, id, job, first),
+            (Security::Bogus(_), Some(first)) => {
+                if job.begin_with_first_link(&first) {
+                    return Some(job);
+                }
+                self.finish(turn, id, job, first);
+            }
             (Security::Bogus(reason), None) if job.is_at_fault(reason, &validated, turn) => {
                 job.first = Some(validated);
                 self.ask_again(id, job);
             }
+            (Security::Bogus(_), None) if job.begin_with_first_link(&validated) => return Some(job),
             (_, first) => {
                 if first.is_some() {
                     self.stats().mended.add();
@@ -432,6 +438,7 @@ impl Validations {
             return self.go_on(turn, id, job);
         }
         match job.first.take() {
+            Some(first) if job.begin_with_first_link(&first) => self.go_on(turn, id, job),
             Some(first) => self.finish(turn, id, job, first),
             None => self.go_on(turn, id, job),
         }

@@ -179,6 +179,42 @@ fn an_alias_that_a_wildcard_stands_for_is_followed() {
     assert_eq!(with.asked[asked..], ["www.nsec.test. TXT do cd"]);
 }
 
+/// Other servers were asked for every name below a DNAME that was known (RFC 6672 §3.4).
+#[test]
+fn each_name_below_a_dname_was_asked_for_though_the_dname_was_known() {
+    let mut with = with_denials(|_| {});
+    assert_eq!(with.says("x.moved.nsec.test. A do"), "NOERROR rd ra ad");
+    let asked = with.asked.len();
+    let known = with.world.hit(&ask("y.moved.nsec.test. A do"));
+    assert_eq!(known.says(), "NOERROR rd ra ad");
+    let answers = known.answers();
+    assert!(
+        answers[0].contains(" DNAME wild.nsec.test.") && answers[1].contains(" RRSIG DNAME"),
+        "{answers:?}"
+    );
+    assert!(
+        answers[2].starts_with("y.moved.nsec.test.") && answers[2].ends_with(" CNAME y.wild.nsec.test."),
+        "{answers:?}"
+    );
+    assert!(
+        answers[3].starts_with("y.wild.nsec.test.") && answers[3].contains(" A 192.0.2.4"),
+        "{answers:?}"
+    );
+    assert_eq!(
+        (with.asked.len(), with.world.service.stats().redirected.get()),
+        (asked, 1),
+        "no server was asked"
+    );
+    // Where it leads is asked for by itself.
+    assert_eq!(with.says("z.moved.nsec.test. TXT do"), "NOERROR rd ra ad");
+    assert_eq!(with.asked[asked..], ["z.wild.nsec.test. TXT do cd"]);
+    // A client that sets CD gets the answer of the servers, and an unsigned DNAME redirects nothing.
+    with.world.miss(&ask("w.moved.nsec.test. A do cd"));
+    let mut with = with_denials(|_| {});
+    with.says("x.moved.plain.test. A do");
+    with.world.miss(&ask("y.moved.plain.test. A do"));
+}
+
 #[test]
 fn what_a_wildcard_has_is_used_no_longer_than_all_of_it_may_be_kept() {
     let mut with = with_denials(|_| {});

@@ -1,11 +1,15 @@
 //! Servers of one zone that do not say the same, and DS that come with referrals.
 
+use std::sync::Mutex;
+
 use resolver::Inquiry;
+use testkit::answers::Line;
+use testkit::name;
 use testkit::tree::{Reply as TreeReply, covered};
-use wire::Type;
+use wire::{Rcode, Type};
 
 use crate::support::ask;
-use crate::validation::{Server, Validated, forged};
+use crate::validation::{Server, TREE, Validated, forged};
 
 /// The signatures over one type are not good.
 fn badly_signed(inquiry: &Inquiry, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
@@ -57,6 +61,98 @@ fn neither_do_its_keys_or_those_that_lead_there() {
         assert_eq!(with.counts(), [1, 0, 0, 0]);
         assert!(again_and_mended(&with)[0] >= 2, "for test. and nsec.test.");
     }
+}
+
+#[test]
+fn a_server_that_fails_for_keys_or_ds_does_not_end_the_answer() {
+    type Change = fn(TreeReply) -> Option<TreeReply>;
+    let bad: [(&str, Change); 8] = [
+        ("empty", |reply| Some(reply.without(|_| true))),
+        ("unsigned", |reply| Some(reply.without(|line| line.rtype == Type::RRSIG))),
+        ("NXDOMAIN", |reply| Some(TreeReply { rcode: Rcode::NXDOMAIN, ..reply.without(|_| true) })),
+        ("NXDOMAIN with it", |reply| Some(TreeReply { rcode: Rcode::NXDOMAIN, ..reply })),
+        ("YXDOMAIN", |reply| Some(TreeReply { rcode: Rcode::YXDOMAIN, ..reply.without(|_| true) })),
+        ("no RRset", |reply| Some(reply.without(|line| line.rtype != Type::RRSIG))),
+        ("forged", |mut reply| {
+            reply.answer.iter_mut().for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
+            Some(reply)
+        }),
+        ("the zone's own denial", |_| Some(TREE.reply(name("nsec.test."), Type::TXT))),
+    ];
+    static CHANGE: Mutex<Option<(Type, Change)>> = Mutex::new(None);
+    let mut wrong = Vec::new();
+    for rtype in [Type::DNSKEY, Type::DS] {
+        for (what, change) in bad {
+            *CHANGE.lock().expect("one thread") = Some((rtype, change));
+            let server: Server = |inquiry, reply| {
+                let (rtype, change) = CHANGE.lock().expect("one thread").expect("a change");
+                if inquiry.qtype == rtype { change(reply) } else { Some(reply) }
+            };
+            let mut with = Validated { second: Some(|_, reply| Some(reply)), ..Validated::of(server) };
+            let says = with.says("www.nsec.test. A do");
+            if says != "NOERROR rd ra ad" {
+                wrong.push(format!("{rtype} {what}: {says}, asked {:?}", with.asked));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_bad_tail_of_an_alias_chain_is_looked_up_by_itself() {
+    fn is_tail(line: &Line) -> bool {
+        line.owner.as_name() == name("www.nsec.test.").as_name() || line.rtype == Type::SOA
+    }
+    let bad: [Server; 3] = [
+        |inquiry, mut reply| {
+            if inquiry.name.to_string().starts_with("alias") {
+                let tail = reply.lines_mut().filter(|line| is_tail(line));
+                tail.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
+            }
+            Some(reply)
+        },
+        |inquiry, reply| match inquiry.name.to_string().starts_with("alias") {
+            true => Some(reply.without(|line| is_tail(line) && line.rtype == Type::RRSIG)),
+            false => Some(reply),
+        },
+        |inquiry, reply| match inquiry.name.to_string().starts_with("alias") {
+            true => Some(reply.without(|line| is_tail(line) && line.rtype != Type::RRSIG)),
+            false => Some(reply),
+        },
+    ];
+    for (n, server) in bad.into_iter().enumerate() {
+        for second in [None, Some(server)] {
+            let mut with = Validated { second, ..Validated::of(server) };
+            let reply = with.resolve("alias.nsec.test. A do");
+            assert_eq!(reply.says(), "NOERROR rd ra ad", "{n}: {:?}", with.asked);
+            let owners = ["alias.nsec.test.", "www.nsec.test."];
+            let has = |owner: &str| reply.answers().iter().any(|line| line.starts_with(owner));
+            assert!(owners.into_iter().all(has), "{n}: {reply:?}");
+            assert_eq!(
+                with.world.hit(&ask("alias.nsec.test. A do")).says(),
+                "NOERROR rd ra ad",
+                "it is kept"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_chain_whose_first_link_is_bad_is_bogus() {
+    let bad: Server = |inquiry, mut reply| {
+        if inquiry.name.to_string().starts_with("alias") {
+            let link = reply.lines_mut().filter(|line| covered(line) == Some(Type::CNAME));
+            link.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
+        }
+        Some(reply)
+    };
+    let mut with = Validated::of(bad);
+    assert_eq!(with.says("alias.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    assert!(!with.asked.iter().any(|asked| asked.starts_with("www")), "{:?}", with.asked);
+    // So it is where what it leads to is bogus by itself.
+    let bad: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    let mut with = Validated::of(bad);
+    assert_eq!(with.says("alias.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
 }
 
 #[test]

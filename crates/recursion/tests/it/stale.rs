@@ -65,8 +65,57 @@ fn after_a_failure_an_old_answer_comes_at_once() {
         }
     }
     assert_eq!(world.asked(), Vec::<String>::new());
-    assert_eq!(world.service.stats().failures.get(), 0);
-    world.after(2);
+    assert_eq!(world.service.stats().failures.total(), 0);
+}
+
+#[test]
+fn a_dead_upstream_costs_one_wait_and_then_old_answers_come_at_once() {
+    let mut world = world();
+    world.learn("www.example. A", &data(&WWW));
+    world.after(700);
+    world.miss(&ask("www.example. A"));
+    world.failed("www.example. A", LookupFailure::NoReply);
+    assert_eq!(world.later().says(), "NOERROR rd ra EDE 3");
+    // For half a minute no server is asked.
+    for _ in 0..9 {
+        world.after(3);
+        assert_eq!(world.hit(&ask("www.example. A")).says(), "NOERROR rd ra EDE 3");
+    }
+    assert_eq!(world.asked(), Vec::<String>::new());
+    // Then they are asked behind the client, once in half a minute.
+    for _ in 0..3 {
+        world.after(4);
+        for _ in 0..3 {
+            assert_eq!(world.hit(&ask("www.example. A")).says(), "NOERROR rd ra EDE 3");
+        }
+        assert_eq!(world.asked(), ["www.example. A"]);
+        world.failed("www.example. A", LookupFailure::NoReply);
+        world.after(26);
+    }
+    world.after(4);
+    assert_eq!(world.hit(&ask("www.example. A")).says(), "NOERROR rd ra EDE 3");
+    world.answered("www.example. A", &data(&["www.example. 10 A 192.0.2.81"]));
+    assert_eq!(world.hit(&ask("www.example. A")).answers(), ["www.example. 10 A 192.0.2.81"]);
+    // The servers are back: the next client waits for them, as ever.
+    world.after(11);
+    world.miss(&ask("www.example. A"));
+    assert_eq!(world.asked(), ["www.example. A", "www.example. A within 1800 ms"]);
+}
+
+#[test]
+fn servers_that_failed_long_ago_are_waited_for() {
+    let mut world = world();
+    world.learn("www.example. A", &data(&WWW));
+    world.after(700);
+    world.miss(&ask("www.example. A"));
+    world.run_out();
+    assert_eq!(world.later().says(), "NOERROR rd ra EDE 3");
+    world.after(60);
+    world.miss(&ask("www.example. A"));
+    world.failed("www.example. A", LookupFailure::NoReply);
+    assert_eq!(world.later().says(), "NOERROR rd ra EDE 3");
+    world.change_policy(|policy| policy.stale_refresh = 0);
+    world.after(3);
     world.miss(&ask("www.example. A"));
 }
 

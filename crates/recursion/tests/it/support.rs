@@ -79,6 +79,7 @@ pub(crate) fn policy() -> PolicyConfig {
         dns64: None,
         domains: vec![domain(".")],
         stale_after: None,
+        stale_refresh: 30,
         nxdomain_cut: true,
         aggressive_nsec: false,
         denials: 1 << 20,

@@ -105,6 +105,10 @@ impl Validated {
                 let (agent, referrals) = (self.agent(), self.referrals(inquiry));
                 LookupOutcome::Answered(Arc::new(resolver::Answer { by, agent, referrals, ..answer }))
             }
+            // A reply of no use has the forwarder ask the next server in the same lookup.
+            Err(_) if other_than.is_none() && self.second.is_some() => {
+                self.outcome_of(inquiry, Some(AnsweredBy::Server(([192, 0, 2, 1], 53).into())))
+            }
             Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
         }
     }
@@ -244,6 +248,20 @@ fn denials_and_wildcards_are_secure_with_what_proves_them() {
             assert!(!denied || proofs(&signed), "{question}: {signed:?}");
         }
         assert_eq!(with.counts()[1..], [0; 3]);
+    }
+}
+
+#[test]
+fn a_signed_denial_without_an_soa_is_secure() {
+    for zone in ["nsec.test.", "hash.test."] {
+        let mut with = Validated::of(|inquiry, reply| {
+            if inquiry.qtype == Type::DS {
+                return Some(reply);
+            }
+            Some(reply.without(|line| line.rtype == Type::SOA || covered(line) == Some(Type::SOA)))
+        });
+        assert_eq!(with.says(&format!("nothing.{zone} A do")), "NXDOMAIN rd ra ad");
+        assert_eq!(with.says(&format!("www.{zone} AAAA do")), "NOERROR rd ra ad");
     }
 }
 

@@ -21,7 +21,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Whether the addresses of a zone's servers are known, and none of them answers.
     pub(super) fn is_dead(&mut self, cut: &Cut, now: Instant) -> bool {
         let mut known = Vec::new();
-        self.addresses_of(cut, now, &mut known);
+        self.addresses_of(cut, false, now, &mut known);
         let failing = |address: &SocketAddr| {
             let server = self.servers.id_of(&Upstream::new(*address));
             server.and_then(|id| self.servers.get(id)).is_some_and(|server| server.is_failing())
@@ -30,14 +30,16 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// The addresses of a zone's servers that are known and can be reached, each once; where there are none, those that could
-    /// not be reached a moment ago: to one of them there may be a way all the same.
-    fn addresses_of(&mut self, cut: &Cut, now: Instant, into: &mut Vec<SocketAddr>) {
+    /// not be reached a moment ago: to one of them there may be a way all the same. With `outside` also those that the parent gave
+    /// without being authoritative for them.
+    fn addresses_of(&mut self, cut: &Cut, outside: bool, now: Instant, into: &mut Vec<SocketAddr>) {
         let iterate = &self.config.iterate;
         let (most, wanted) = (iterate.addresses, [iterate.ipv4, iterate.ipv6]);
         let open = [false, true].map(|v6| self.is_open(v6, now));
         for families in [open, wanted] {
             for server in &cut.servers {
                 let mut own = self.own_addresses(server, now);
+                own.extend(server.outside.iter().filter(|_| outside));
                 own.retain(|address| families[usize::from(address.is_ipv6())]);
                 own.dedup();
                 own.truncate(most);
@@ -51,7 +53,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// The addresses of one server that are known.
-    fn own_addresses(&mut self, server: &CutServer, now: Instant) -> Vec<SocketAddr> {
+    pub(super) fn own_addresses(&mut self, server: &CutServer, now: Instant) -> Vec<SocketAddr> {
         let mut own: Vec<SocketAddr> = server.glue.clone();
         for qtype in [Type::A, Type::AAAA] {
             let found = server.name().and_then(|name| self.delegations.host(name, qtype));
@@ -74,9 +76,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Has the addresses that are known by now asked, in any order. Whether there are new ones.
     pub(super) fn add_addresses(&mut self, id: LookupId, now: Instant) -> bool {
         let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
-        let Some(cut) = walk.map(|walk| Arc::clone(&walk.cut)) else { return false };
+        let Some((cut, outside)) = walk.map(|walk| (Arc::clone(&walk.cut), walk.outside)) else {
+            return false;
+        };
         let mut addresses = Vec::new();
-        self.addresses_of(&cut, now, &mut addresses);
+        self.addresses_of(&cut, outside, now, &mut addresses);
         for last in (1..addresses.len()).rev() {
             addresses.swap(last, self.random.below(last as u32 + 1) as usize);
         }

@@ -7,11 +7,14 @@
 //!
 //! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after the other,
 //! asked each time for as much of the name as they need. `walk` takes these steps, `addresses` knows where the servers are. Where
-//! none has a known address, a lookup without clients finds it, on which the first one depends: `seek` begins these. Where there is a copy of the zone that a rule begins with, it
+//! none has a known address, a lookup without clients finds it, on which the first one depends: `seek` begins these. What is tried
+//! where no server of a zone is of use is in `fallback`, and what is done where all servers of a rule are down in `dead`. Where there is a copy of the zone that a rule begins with, it
 //! is asked in place of the zone's servers.
 
 mod addresses;
 mod configure;
+mod dead;
+mod fallback;
 mod minimise;
 mod payers;
 mod replies;
@@ -269,6 +272,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if walks {
             return self.set_out(id, now, actions);
         }
+        if self.ends_at_dead_servers(id, now, actions) {
+            return;
+        }
         self.ask_next(id, now, actions);
         self.ask_failing(id, now, actions);
     }
@@ -317,6 +323,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if says_something {
             self.outlet.ended(&lookup.inquiry, &outcome, now);
         }
+        if let LookupOutcome::Failed(failure) = &outcome
+            && matches!(failure, LookupFailure::NoReply | LookupFailure::TimedOut | LookupFailure::Network)
+        {
+            self.check_servers(lookup.rule, now, actions);
+        }
         if !lookup.dependents.is_empty() {
             self.found(&lookup, id, &outcome, now);
         }
@@ -336,6 +347,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.stats.in_flight.set(self.load.lookups() as u64);
         self.drop_timer(lookup.first_deadline, Timer::Client(id));
         self.drop_timer(lookup.resume, Timer::Resume(id));
+        self.drop_timer(lookup.hopeless_at, Timer::Hopeless(id));
         for id in std::mem::take(&mut lookup.tries) {
             self.leave(id, now, actions);
         }
@@ -459,6 +471,7 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
                 Timer::Client(id) => self.client_timer(id, now, actions),
                 Timer::Resume(id) => self.resume(id, now, actions),
                 Timer::Seek(id) => self.seek_longer(id, now, actions),
+                Timer::Hopeless(id) => self.hopeless(id, now, actions),
                 Timer::Try(id) => self.unanswered(id, now, actions),
                 Timer::Idle(link) => self.close_stream(link, now, actions),
                 Timer::Held(id) => {

@@ -52,7 +52,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let cookie = one.opt.as_ref().and_then(|opt| opt.cookie.as_ref()).map(|(ours, _)| *ours);
         let sent = Sent { id: one.id, name: one.name.as_name(), inquiry: &one.inquiry, cookie };
         let read = query::read(message, &sent);
-        let (stream, steps) = (one.stream, one.steps);
+        let (stream, steps, check) = (one.stream, one.steps, one.check);
         let misfit = match &read {
             Ok(reply) => self.distrusted(one, reply, cookie.is_some()),
             Err(misfit) => Some(*misfit),
@@ -70,7 +70,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                     transport,
                     misfit,
                 });
-                if !stream && (read.is_ok() || misfit == Misfit::Id) {
+                if !stream && !check && (read.is_ok() || misfit == Misfit::Id) {
                     self.replace(id, steps.and(TryChange::OverTcp), now, actions);
                 }
             }
@@ -127,11 +127,20 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(server) = self.servers.get_mut(server) {
             server.on_reply(after);
         }
+        if self.tries.get(&id).is_some_and(|one| one.check) {
+            if let Some(one) = self.forget(id, actions) {
+                self.check_ended(&one, true, now);
+            }
+            return;
+        }
         if self.is_too_much(id, message, now, actions) {
             return;
         }
         if let Some(domain) = reply.agent.take() {
             self.hear_of_agent(id, *domain);
+        }
+        if reply.recursive {
+            self.offers_recursion(id);
         }
         let verdict = self.verdict(id, &reply);
         match verdict {
@@ -144,6 +153,15 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             Some(Verdict::Records) => self.take_records(id, message, reply.rcode, now, actions),
             Some(Verdict::Useless(fault)) => self.useless(id, reply.rcode, fault, now, actions),
             None => {}
+        }
+    }
+
+    /// A server offers recursion, and its reply is not authoritative.
+    fn offers_recursion(&mut self, id: TryId) {
+        let Some(one) = self.tries.get(&id) else { return };
+        let lookup = one.lookup.and_then(|id| self.lookups.get_mut(&id));
+        if let Some(asked) = lookup.and_then(|lookup| lookup.asked.get_mut(one.place)) {
+            asked.recursive = true;
         }
     }
 
@@ -212,6 +230,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     fn verdict(&self, id: TryId, reply: &Reply) -> Option<Verdict> {
         let one = self.tries.get(&id)?;
         let steps = one.steps;
+        if reply.several_opts {
+            return Some(Verdict::Useless(ReplyFault::Malformed));
+        }
         let cookie_sent = one.opt.as_ref().is_some_and(|opt| opt.cookie.is_some());
         if reply.rcode == Rcode::BADCOOKIE && cookie_sent {
             if !steps.cookie_again && reply.cookie.is_some() {

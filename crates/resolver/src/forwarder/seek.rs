@@ -353,7 +353,7 @@ pub(super) fn plain(name: LowerName<'_>, qtype: Type) -> Inquiry {
 
 /// The addresses in the answer to a question for them, and how long that holds. A server's name is no alias (RFC 2181
 /// §10.3).
-fn addresses_in(answer: &Answer, qtype: Type) -> (Vec<IpAddr>, Option<Duration>) {
+pub(super) fn addresses_in(answer: &Answer, qtype: Type) -> (Vec<IpAddr>, Option<Duration>) {
     let seconds = |ttl: u32| Some(Duration::from_secs(ttl.clamp(1, HOST_TTL).into()));
     let mut found = (Vec::new(), answer.negative_ttl.map_or(Some(NO_HOST), |ttl| seconds(ttl.as_secs())));
     let Ok((header, mut parser)) = Parser::new(&answer.message) else { return found };

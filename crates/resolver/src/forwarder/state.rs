@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use exchange::{Link, Transport};
-use wire::{NameBuf, Type};
+use wire::{LowerNameBuf, NameBuf, Type};
 
 use crate::budget::{Budget, Overspent, Seeking};
 use crate::delegations::Cut;
@@ -38,6 +38,8 @@ pub(super) enum Timer {
     Resume(LookupId),
     /// The address of a server that a lookup waits for has been long in coming.
     Seek(LookupId),
+    /// No server of a lookup has replied, and all of them were dead when it began.
+    Hopeless(LookupId),
     /// A try has not been answered.
     Try(TryId),
     /// A connection has been without traffic.
@@ -84,6 +86,10 @@ pub(super) struct Lookup<W> {
     pub(super) referrals: Vec<ReferralProof>,
     /// How far it has come, if it goes step by step.
     pub(super) walk: Option<Box<Walk>>,
+    /// The zone whose parent's servers are asked again at the moment.
+    pub(super) recheck: Option<Box<Recheck>>,
+    /// Questions so far to parents' servers for zones whose servers failed.
+    pub(super) parent_questions: u8,
     /// The servers of its rule, or of the zone that it has come to.
     pub(super) asked: Vec<Asked>,
     pub(super) tries_left: u8,
@@ -94,6 +100,8 @@ pub(super) struct Lookup<W> {
     pub(super) tries: Vec<TryId>,
     /// When [`Timer::Resume`] is set to.
     pub(super) resume: Option<Instant>,
+    /// When [`Timer::Hopeless`] is set to.
+    pub(super) hopeless_at: Option<Instant>,
     /// Why the last reply could not be used.
     pub(super) fault: Option<ReplyFault>,
     /// What kept an address that it needs from being found, and says nothing of servers: a limit.
@@ -119,11 +127,14 @@ impl<W> Lookup<W> {
             other_than: None,
             referrals: Vec::new(),
             walk: None,
+            recheck: None,
+            parent_questions: 0,
             asked: Vec::new(),
             tries_left: 0,
             round: 1,
             tries: Vec::new(),
             resume: None,
+            hopeless_at: None,
             fault: None,
             hindered: None,
             agent: None,
@@ -133,6 +144,21 @@ impl<W> Lookup<W> {
     /// What the servers are asked at the moment.
     pub(super) fn question(&self) -> &Inquiry {
         self.walk.as_ref().map_or(&self.inquiry, |walk| &walk.question)
+    }
+
+    /// The question for a server's address that the servers of its zone's parent are asked at the moment.
+    pub(super) fn glue_question(&self) -> Option<Inquiry> {
+        self.recheck.as_ref().and_then(|recheck| recheck.question)
+    }
+
+    /// Why no server that was asked was of use, limits of the query aside.
+    pub(super) fn failure(&self) -> LookupFailure {
+        match self.fault {
+            Some(fault) => LookupFailure::BadReply(fault),
+            None if self.asked.is_empty() => self.hindered.unwrap_or(LookupFailure::NoServers),
+            None if cannot_be_reached(self) => LookupFailure::Network,
+            None => LookupFailure::NoReply,
+        }
     }
 
     /// The server whose answer is not wanted, if it is one's.
@@ -189,6 +215,32 @@ pub(super) struct Walk {
     pub(super) sought: Vec<(usize, Type)>,
     /// Which of the zone's servers is the first whose address is looked up.
     pub(super) turn: usize,
+    /// Addresses are used that the parent gave without being authoritative for them.
+    pub(super) outside: bool,
+    /// Servers that offer recursion are asked with RD, and need not be authoritative.
+    pub(super) recursion: bool,
+}
+
+/// A zone whose servers failed, while its parent's servers are asked about it again.
+pub(super) struct Recheck {
+    /// The zone as it was known.
+    pub(super) child: Arc<Cut>,
+    /// Its servers, as the lookup has asked them.
+    pub(super) asked: Vec<Asked>,
+    /// Why they were of no use.
+    pub(super) failure: LookupFailure,
+    /// Its servers whose addresses the parent's servers were asked for.
+    pub(super) sought: Vec<LowerNameBuf>,
+    /// The delegation was learned some time ago, and the parent's servers were not asked for it since.
+    pub(super) due: bool,
+    /// The question for a server's address, if it is not the delegation that is asked for.
+    pub(super) question: Option<Inquiry>,
+}
+
+/// Whether links led nowhere, and no server was silent otherwise.
+fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
+    let all = &lookup.asked;
+    all.iter().any(|asked| asked.broken > 0) && all.iter().all(|asked| asked.broken == asked.silent)
 }
 
 /// A lookup of a server's address that is waited for.
@@ -251,6 +303,8 @@ pub(super) struct Try {
     pub(super) timer: Option<Instant>,
     /// Only to see whether a failing server answers again.
     pub(super) probe: bool,
+    /// A question of our own, for that alone.
+    pub(super) check: bool,
 }
 
 impl Try {

@@ -50,7 +50,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let server = self.servers.get_mut(server).filter(|server| server.connections.len() < most)?;
         server.connections.push(link);
         let to = server.upstream.address;
-        actions.push(Action::Open { link, transport: Transport::Tcp, to, from: None });
+        let from = self.config.source_for(to);
+        actions.push(Action::Open { link, transport: Transport::Tcp, to, from });
         let idle_at = now + self.config.timing.tcp_idle;
         let connection = Connection {
             server: place,

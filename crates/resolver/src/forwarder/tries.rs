@@ -12,7 +12,6 @@ use crate::config::{BudgetLimits, Reach};
 use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::query::{self, Opt};
 use crate::random::Random;
-use crate::rules::Way;
 use crate::select;
 use crate::server::{Ability, Server};
 use crate::servers::ServerId;
@@ -60,9 +59,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     ) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let (inquiry, last) = (*lookup.question(), lookup.tries_left <= 1);
-        let rule = self.rules.get(lookup.rule);
-        let recursion_desired =
-            rule.is_some_and(|rule| matches!(rule.way, Way::Forward { recursion_desired: true, .. }));
+        let walk_recurses = lookup.walk.as_ref().is_some_and(|walk| walk.recursion);
+        let recursion_desired = walk_recurses || self.rules.recurse(lookup.rule);
         pay(lookup, &self.config.iterate.budget, now);
         let Some(asked) = lookup.asked.get_mut(place).filter(|_| lookup.tries_left > 0) else {
             return self.go_on(id, now, actions);
@@ -109,6 +107,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             measurable,
             timer,
             probe,
+            check: false,
         };
         self.set_timer(now + wait, Timer::Try(try_id));
         self.tries.insert(try_id, one);
@@ -132,7 +131,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         });
     }
 
-    fn count_sent(&self, server: ServerId, stream: bool, probe: bool) {
+    pub(super) fn count_sent(&self, server: ServerId, stream: bool, probe: bool) {
         let Some(Server { stats, .. }) = self.servers.get(server) else { return };
         let sent = if stream { &stats.tcp } else { &stats.udp };
         sent.add(1);
@@ -142,7 +141,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// Opens a link for one datagram exchange.
-    fn datagram_to(
+    pub(super) fn datagram_to(
         &mut self,
         server: ServerId,
         id: TryId,
@@ -150,13 +149,14 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     ) -> Option<(Link, u16, bool)> {
         let link = Link(self.number());
         let to = self.servers.get(server)?.upstream.address;
-        actions.push(Action::Open { link, transport: Transport::Udp, to, from: None });
+        let from = self.config.source_for(to);
+        actions.push(Action::Open { link, transport: Transport::Udp, to, from });
         self.links.insert(link, LinkUse::Datagram(id));
         Some((link, self.random.next_u32() as u16, true))
     }
 
     /// The name as this server is asked it, and whether its letters are in random case.
-    fn name_for(&mut self, server: ServerId, name: &NameBuf, now: Instant) -> (NameBuf, bool) {
+    pub(super) fn name_for(&mut self, server: ServerId, name: &NameBuf, now: Instant) -> (NameBuf, bool) {
         let server = self.servers.get(server);
         match server.is_some_and(|server| server.can(Ability::LetterCase, &self.config, now)) {
             true => (query::mix_case(name.as_name(), &mut self.random), true),
@@ -164,7 +164,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    fn opt_for(&self, server: ServerId, steps: Steps, now: Instant) -> Option<Opt> {
+    pub(super) fn opt_for(&self, server: ServerId, steps: Steps, now: Instant) -> Option<Opt> {
         let server = self.servers.get(server)?;
         let can = |ability| server.can(ability, &self.config, now);
         let cookie = || (server.client_cookie, server.server_cookie.clone().unwrap_or_default());
@@ -198,7 +198,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             self.suspect(link, sent);
         }
         let Some(lookup_id) = lookup else {
-            self.forget(id, actions);
+            if let Some(one) = self.forget(id, actions) {
+                self.check_ended(&one, false, now);
+            }
             return;
         };
         if let Some(asked) = self.lookups.get_mut(&lookup_id).and_then(|l| l.asked.get_mut(place)) {
@@ -224,6 +226,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     ) {
         self.note_of(id, now, |server, transport, _| TraceEvent::Broke { server, transport, error });
         let Some(one) = self.forget(id, actions) else { return };
+        self.check_ended(&one, error == io::ErrorKind::QuotaExceeded, now);
         // Too many links are our own fault.
         if error != io::ErrorKind::QuotaExceeded {
             self.went_silent(one.server, one.stream, now);
@@ -324,17 +327,14 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             return;
         }
         let Some(lookup) = self.lookups.get(&id) else { return };
-        let failure = match (lookup.overspent, lookup.fault) {
+        let failure = match lookup.overspent {
             _ if lookup.other_than.is_some() => LookupFailure::NoOtherServer,
-            (Some(overspent), _) => return self.spent(id, overspent, now, actions),
-            (None, Some(fault)) => LookupFailure::BadReply(fault),
-            (None, None) if lookup.asked.is_empty() => match lookup.hindered {
-                Some(LookupFailure::Overspent(overspent)) => return self.spent(id, overspent, now, actions),
-                hindered => hindered.unwrap_or(LookupFailure::NoServers),
-            },
-            (None, None) if cannot_be_reached(lookup) => LookupFailure::Network,
-            (None, None) => LookupFailure::NoReply,
+            Some(overspent) => return self.spent(id, overspent, now, actions),
+            None => lookup.failure(),
         };
+        if let LookupFailure::Overspent(overspent) = failure {
+            return self.spent(id, overspent, now, actions);
+        }
         self.end(id, LookupOutcome::Failed(failure), now, actions);
     }
 
@@ -366,12 +366,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         Some(one)
     }
-}
-
-/// Whether links led nowhere, and no server was silent otherwise.
-fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
-    let all = &lookup.asked;
-    all.iter().any(|asked| asked.broken > 0) && all.iter().all(|asked| asked.broken == asked.silent)
 }
 
 /// Whether there is a server that this lookup has not asked.

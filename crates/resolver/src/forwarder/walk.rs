@@ -5,12 +5,13 @@
 //! asked gets the beginning of the chain and asks for its target, through its own cache and rules and from the same
 //! [`Budget`](crate::Budget).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exchange::Action;
 use wire::message::Header;
-use wire::{LowerName, Name, Rcode, Type};
+use wire::{LowerName, LowerNameBuf, Name, Rcode, Type};
 
 use super::Forwarder;
 use super::minimise::lifetime;
@@ -33,7 +34,7 @@ const PRIME_AGAIN: Duration = Duration::from_secs(60);
 const PROOFS: usize = 16;
 
 /// What a reply at one step leads to.
-enum Next {
+pub(super) enum Next {
     /// The servers of a zone below are asked. The referral may say something of its DS.
     Down(Referral, Option<Box<ReferralProof>>),
     /// More of the name is asked. That no zone begins at what was asked holds for so long.
@@ -42,6 +43,8 @@ enum Next {
     Whole,
     /// It is the answer.
     Answer(Answer),
+    /// The parent's servers know these addresses of a zone's servers.
+    Glue(Vec<(LowerNameBuf, IpAddr)>),
 }
 
 /// A response that is followed.
@@ -59,17 +62,33 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let (inquiry, rule) = (lookup.inquiry, lookup.rule);
         lookup.asked.clear();
+        lookup.recheck = None;
         let way = self.rules.get(rule).map(|rule| &rule.way);
         let Some(Way::Iterate { start, prime, .. }) = way else { return };
         let (start, prime) = (Arc::clone(start), *prime);
         let name = inquiry.name.as_lower();
         let from = if inquiry.qtype == Type::DS { name.parent().unwrap_or(name) } else { name };
         let known = self.delegations.closest(from, start.zone.as_lower(), now);
+        let own = self.own_cut(&inquiry, from, now).filter(|own| {
+            let is_below = |cut: &Arc<Cut>| cut.zone.as_lower().is_at_or_below(own.zone.as_lower());
+            own.zone.as_lower().is_at_or_below(start.zone.as_lower()) && !known.as_ref().is_some_and(is_below)
+        });
+        let known = own.or(known);
         let primes = prime && known.is_none();
         self.come_to(id, known.unwrap_or_else(|| Arc::clone(&start)), now, actions);
         if primes {
             self.prime(rule, start.zone.as_lower(), now, actions);
         }
+    }
+
+    /// The cut at which a zone that is served here delegates a name.
+    fn own_cut(&self, inquiry: &Inquiry, name: LowerName<'_>, now: Instant) -> Option<Arc<Cut>> {
+        let mut message = Vec::new();
+        let zone = self.config.iterate.own_zones.as_ref()?.refer(name, &mut message)?;
+        let question = Inquiry { name: name.to_buf(), qtype: Type::A, ..*inquiry };
+        let above = Cut::start(zone, &[]);
+        let referral = referral(&message, &self.referral_scope(&above, &question)).ok()??;
+        Some(Arc::new(Cut::of(&referral, None, now)))
     }
 
     /// Asks the servers of a rule who they are, unless that is under way or was in vain a short time ago.
@@ -85,9 +104,22 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// The servers of a zone are asked next.
-    fn come_to(&mut self, id: LookupId, cut: Arc<Cut>, now: Instant, actions: &mut Vec<Action>) {
+    pub(super) fn come_to(&mut self, id: LookupId, cut: Arc<Cut>, now: Instant, actions: &mut Vec<Action>) {
+        if self.move_to(id, cut, now, actions) && !self.ask_copy(id, now, actions) {
+            self.ask_zone(id, now, actions);
+        }
+    }
+
+    /// Moves a lookup to a zone, whose servers are not asked yet. Returns whether it may; if not, it has ended.
+    pub(super) fn move_to(
+        &mut self,
+        id: LookupId,
+        cut: Arc<Cut>,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) -> bool {
         let turn = self.random.below(cut.servers.len() as u32) as usize;
-        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let Some(lookup) = self.lookups.get_mut(&id) else { return false };
         lookup.asked.clear();
         (lookup.fault, lookup.hindered, lookup.agent) = (None, None, None);
         let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
@@ -99,16 +131,17 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             if let Some(count) = self.stats.shed(reason) {
                 count.add(1);
             }
-            return self.end(id, LookupOutcome::Failed(LookupFailure::Shed(reason)), now, actions);
+            self.end(id, LookupOutcome::Failed(LookupFailure::Shed(reason)), now, actions);
+            return false;
         }
-        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let Some(lookup) = self.lookups.get_mut(&id) else { return false };
         let shown = cut.zone.as_lower().label_count();
-        let (question, waits, sought) = (lookup.inquiry, Vec::new(), Vec::new());
-        let seek_at = None;
-        lookup.walk = Some(Box::new(Walk { cut, question, shown, whole, waits, seek_at, sought, turn }));
-        if !self.ask_copy(id, now, actions) {
-            self.ask_zone(id, now, actions);
-        }
+        let (waits, sought, seek_at) = (Vec::new(), Vec::new(), None);
+        let question = lookup.glue_question().unwrap_or(lookup.inquiry);
+        let (outside, recursion) = (false, false);
+        let walk = Walk { cut, question, shown, whole, waits, seek_at, sought, turn, outside, recursion };
+        lookup.walk = Some(Box::new(walk));
+        true
     }
 
     /// Asks the copy of the zone that a lookup has come to, if there is one: for the whole name, which nobody else sees, and at
@@ -153,14 +186,15 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// Asks the servers of the zone that a lookup has come to for as much of the name as they need.
-    fn ask_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+    pub(super) fn ask_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let uncut = self.uncut(id, now);
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         lookup.tries_left = self.config.limits.tries;
         lookup.round = 1;
         let resume = lookup.resume.take();
         let tries = std::mem::take(&mut lookup.tries);
-        if let Some(walk) = &mut lookup.walk {
+        let for_glue = lookup.glue_question().is_some();
+        if let Some(walk) = lookup.walk.as_mut().filter(|_| !for_glue) {
             let budget = lookup.budget.as_ref();
             let config = &self.config.iterate;
             let taken = || budget.and_then(|budget| budget.take_minimised(&config.budget));
@@ -250,8 +284,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 self.ask_zone(id, now, actions);
             }
             Next::Whole => self.ask_whole(id, now, actions),
+            Next::Glue(glue) => self.take_glue(id, &glue, now, actions),
             Next::Answer(answer) => {
                 let lookup = self.lookups.get_mut(&id);
+                let recursion = lookup.as_ref().and_then(|lookup| Some(lookup.walk.as_ref()?.recursion));
+                self.stats.recursive.add(u64::from(recursion == Some(true) && !answer.authoritative));
                 let referrals = lookup.map(|lookup| std::mem::take(&mut lookup.referrals));
                 let answer = Answer { by, agent, referrals: referrals.unwrap_or_default(), ..answer };
                 self.learn_start(id, cut, message, &answer, now);
@@ -279,8 +316,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             max_ttl: self.config.max_ttl,
             max_negative_ttl: self.config.max_negative_ttl,
         };
+        let referral_scope = self.referral_scope(&walk.cut, question);
+        if let Some(recheck) = lookup.recheck.as_ref().filter(|recheck| recheck.question.is_some()) {
+            return self.weigh_glue(recheck, question, message, rcode, &scope, &referral_scope);
+        }
         if rcode == Rcode::NOERROR
-            && let Some(referral) = referral(message, &self.referral_scope(&walk.cut, question))?
+            && let Some(referral) = referral(message, &referral_scope)?
         {
             // Who serves the zone above answers for DS itself.
             if question.qtype == Type::DS && referral.zone == question.name {
@@ -302,7 +343,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         };
         let positive = Header::of(&answer.message).is_some_and(|header| header.counts()[1] > 0);
         let recursive = Header::of(message).is_some_and(|header| header.recursion_available());
-        if !answer.authoritative && (recursive || !positive && answer.negative_ttl.is_none()) {
+        let lame = recursive && !walk.recursion || !positive && answer.negative_ttl.is_none();
+        if !answer.authoritative && lame {
             return Err(ReplyFault::Lame);
         }
         if !part {
@@ -351,7 +393,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             self.delegations.keep(&cut, self.config.iterate.delegation_bytes);
             self.stats.delegation_bytes.set(self.delegations.bytes() as u64);
         }
-        self.come_to(id, cut, now, actions);
+        if !self.is_unchanged(id, &cut, now, actions) {
+            self.come_to(id, cut, now, actions);
+        }
     }
 
     /// The answer to who serves the zone that a rule begins with is believed as long as it says, if that is wanted.
@@ -384,7 +428,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Some servers have no use for a name in between (RFC 9156 §2.3). Those that are silent would be so again.
     fn may_be_misunderstood(&self, lookup: &Lookup<O::Waiter>) -> bool {
         let part = lookup.walk.as_ref().is_some_and(|walk| walk.question != lookup.inquiry);
-        part && lookup.fault.is_some() && self.config.iterate.minimisation == Minimisation::Relaxed
+        part && lookup.glue_question().is_none()
+            && lookup.fault.is_some()
+            && self.config.iterate.minimisation == Minimisation::Relaxed
     }
 
     /// Asks for the whole name, first those whose reply to a part of it was of no use.
@@ -411,15 +457,16 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let again = self.lookups.get(&id).is_none_or(|lookup| self.may_be_misunderstood(lookup));
         if again {
             self.ask_whole(id, now, actions);
+            return true;
         }
-        again
+        self.fall_back(id, now, actions)
     }
 }
 
 impl Next {
     fn verdict(&self) -> TraceVerdict {
         match self {
-            Next::Down(..) => TraceVerdict::Referral,
+            Next::Down(..) | Next::Glue(_) => TraceVerdict::Referral,
             Next::Deeper(_) => TraceVerdict::Deeper,
             Next::Whole => TraceVerdict::Whole,
             Next::Answer(_) => TraceVerdict::Answer,

@@ -15,7 +15,7 @@ use wire::rdata::view::Soa;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::inquiry::{AnsweredBy, Inquiry, ReportAgent};
-use chain::Chain;
+use chain::{Chain, End};
 use records::{Kept, Records};
 
 pub use referral::{Referral, ReferralScope, priming, referral};
@@ -76,6 +76,8 @@ pub enum ReplyFault {
     Chain,
     /// Its response code is an error: this one.
     Rcode(Rcode),
+    /// Its response code, this one, and its records cannot be true together.
+    Contradiction(Rcode),
     /// Truncated over a stream, too.
     Truncated,
 }
@@ -113,8 +115,8 @@ pub fn scrub(
         let end = chain.end.as_name();
         chain.leads_to = records.soa(end, scope.domain).is_none().then(|| end.to_lower());
     }
-    // Of a name that a wildcard's DNAME was expanded to some servers say both what it has and that its target is not there.
-    let negative = chain.leads_to.is_none() && (!chain.found || rcode == Rcode::NXDOMAIN);
+    let rcode = chain.rcode(rcode)?;
+    let negative = chain.leads_to.is_none() && matches!(chain.ends, End::Nothing | End::TooLong);
     let mut negative_ttl = None;
     if negative {
         kept.lower_max_ttl(scope.max_negative_ttl);
@@ -125,17 +127,24 @@ pub fn scrub(
                 kept.lower_max_ttl(minimum);
                 negative_ttl = Some(kept.set(&mut records, at)?);
             }
-            None if rcode == Rcode::NOERROR && records.is_referral() => return Err(ReplyFault::Referral),
+            None if rcode == Rcode::NOERROR && records.is_referral(own_zone(message, scope)) => {
+                return Err(ReplyFault::Referral);
+            }
             None => {}
         }
     }
     if inquiry.dnssec_ok {
         kept.proofs(&mut records)?;
     }
-    let rcode = if chain.leads_to.is_some() { Rcode::NOERROR } else { rcode };
     write(inquiry, message, rcode, &kept, negative_ttl)
         .map(|answer| Answer { leads_to: chain.leads_to, ..answer })
         .map_err(|Full| ReplyFault::Malformed)
+}
+
+/// The domain that the servers were asked for, if the reply is authoritative: its NS records beside an empty answer are those
+/// of the zone itself. Such a reply means that there is no data, though it lacks the SOA (RFC 2308 §2.2).
+fn own_zone<'a>(message: &[u8], scope: &Scope<'a>) -> Option<Name<'a>> {
+    Header::of(message).is_some_and(|header| header.authoritative()).then_some(scope.domain)
 }
 
 /// What a referral to the servers of `zone` says of its DS, if it says anything. `inquiry` is what was asked, and the domain

@@ -112,10 +112,12 @@ impl<'m> Records<'m> {
         self.all.iter().any(here) || self.soa(name, domain).is_some()
     }
 
-    /// Whether the authority section has nothing but other servers to offer.
-    pub(super) fn is_referral(&self) -> bool {
+    /// Whether the authority section has nothing but other servers to offer. NS records of `own`, the zone that the server
+    /// is authoritative for, refer to no other zone.
+    pub(super) fn is_referral(&self, own: Option<Name<'_>>) -> bool {
         let authority = || self.all.iter().filter(|found| found.section == Section::Authority);
-        authority().any(|found| found.rtype == Type::NS) && authority().all(|found| found.rtype != Type::SOA)
+        let refers = |found: &Found| found.rtype == Type::NS && own != Some(found.owner.as_name());
+        authority().any(refers) && authority().all(|found| found.rtype != Type::SOA)
     }
 
     /// The data of a record, decompressed and well formed.
@@ -322,6 +324,7 @@ impl Kept {
 
     /// Keeps the NSEC and NSEC3 records of the zones that the chain passes through (RFC 4035 §3.1.3, RFC 5155 §7.2).
     pub(super) fn proofs(&mut self, records: &mut Records<'_>) -> Result<(), ReplyFault> {
+        self.zones_of_proofs(records);
         let zones = self.zones.clone();
         let proves = |found: &Found| {
             let owner = found.owner.as_name();
@@ -334,6 +337,25 @@ impl Kept {
         };
         let all = records.pick(proves);
         self.sets(records, &all)
+    }
+
+    /// Notes the zones that have signed NSEC and NSEC3 records: of a denial without an SOA nothing else names the zone.
+    fn zones_of_proofs(&mut self, records: &mut Records<'_>) {
+        let signs = |found: &Found| (found.section, found.rtype) == (Section::Authority, Type::RRSIG);
+        for at in records.pick(signs) {
+            let owner = records.all.get(at).map(|found| found.owner);
+            let rdata = records.rdata(at).unwrap_or_default();
+            let (Some(owner), Ok(rrsig)) = (owner, Rrsig::read(&rdata)) else { continue };
+            let (owner, signer) = (owner.as_name(), rrsig.signer);
+            let belongs = match rrsig.type_covered {
+                Type::NSEC => owner.is_at_or_below(signer),
+                Type::NSEC3 => owner.parent() == Some(signer),
+                _ => false,
+            };
+            if belongs && records.authority(owner, rrsig.type_covered).is_some() {
+                self.in_zone(signer);
+            }
+        }
     }
 
     /// Keeps the RRsets that these records belong to.

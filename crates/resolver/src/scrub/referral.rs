@@ -19,6 +19,8 @@ pub struct Referral {
     pub ttl: u32,
     /// The servers, each with its glue. Those with glue come first.
     pub servers: Vec<(LowerNameBuf, Vec<IpAddr>)>,
+    /// Addresses of servers whose names are outside the zone that was asked, which is not authoritative for them.
+    pub outside: Vec<(LowerNameBuf, IpAddr)>,
 }
 
 /// What may be taken of a referral.
@@ -95,7 +97,8 @@ fn servers_in(
                 Name::from_wire(&data(&mut parser, &record)?).map_err(|_| ReplyFault::Malformed)?.to_lower();
             let zone = owner.as_name().to_lower();
             let ttl = record.ttl().as_secs().min(scope.max_ttl);
-            let referral = found.get_or_insert(Referral { zone, ttl, servers: Vec::new() });
+            let referral =
+                found.get_or_insert(Referral { zone, ttl, servers: Vec::new(), outside: Vec::new() });
             if referral.zone != zone {
                 continue;
             }
@@ -111,11 +114,13 @@ fn servers_in(
         // What cannot be read is no glue; the delegation stands without.
         let Ok(record) = parser.record() else { break };
         if record.class == scope.class && matches!(record.rtype, Type::A | Type::AAAA) {
-            add_glue(&mut parser, &record, scope, &mut referral.servers);
+            add_glue(&mut parser, &record, scope, &mut referral);
         }
     }
     referral.servers.sort_by_key(|(_, glue)| glue.is_empty());
     referral.servers.truncate(scope.servers);
+    let kept = |name: &LowerNameBuf| referral.servers.iter().any(|(server, _)| server == name);
+    referral.outside.retain(|(name, _)| kept(name));
     Ok(Some(referral))
 }
 
@@ -127,26 +132,25 @@ fn data(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Vec<u8>, ReplyFau
     Ok(data)
 }
 
-/// Takes an address for the server that it belongs to, if the zone asked may say it.
-fn add_glue(
-    parser: &mut Parser<'_>,
-    record: &RawRecord,
-    scope: &ReferralScope<'_>,
-    servers: &mut [(LowerNameBuf, Vec<IpAddr>)],
-) {
+/// Adds an address to the server that it belongs to: as glue only if the zone asked is authoritative for the name or for a
+/// zone above it.
+fn add_glue(parser: &mut Parser<'_>, record: &RawRecord, scope: &ReferralScope<'_>, referral: &mut Referral) {
     let Ok(owner) = parser.name_at(record.owner_at) else { return };
-    if !owner.as_name().is_at_or_below(scope.zone) {
+    let mut servers = referral.servers.iter_mut();
+    let Some((name, glue)) = servers.find(|(name, _)| name.as_name() == owner.as_name()) else { return };
+    let Ok(data) = data(parser, record) else { return };
+    let usable = address(&data).filter(|address| may_be_asked(*address, scope.loopback));
+    let Some(address) = usable else { return };
+    if owner.as_name().is_at_or_below(scope.zone) {
+        if glue.len() < scope.addresses && !glue.contains(&address) {
+            glue.push(address);
+        }
         return;
     }
-    let Some((_, glue)) = servers.iter_mut().find(|(name, _)| name.as_name() == owner.as_name()) else {
-        return;
-    };
-    let Ok(data) = data(parser, record) else { return };
-    if let Some(address) = address(&data).filter(|address| may_be_asked(*address, scope.loopback))
-        && glue.len() < scope.addresses
-        && !glue.contains(&address)
-    {
-        glue.push(address);
+    let outside = &mut referral.outside;
+    let of_server = outside.iter().filter(|(known, _)| known == name).count();
+    if of_server < scope.addresses && !outside.contains(&(*name, address)) {
+        outside.push((*name, address));
     }
 }
 

@@ -160,6 +160,8 @@ pub(crate) struct Host {
     pub(crate) zones: Vec<usize>,
     /// What is wrong with it: see `tests/iterate.rs`.
     pub(crate) ways: BTreeSet<String>,
+    /// It has offered recursion at some time.
+    pub(crate) offered: bool,
 }
 
 impl Host {
@@ -229,6 +231,7 @@ pub(crate) struct Asked {
     pub(crate) transport: Transport,
     pub(crate) edns: bool,
     pub(crate) dnssec_ok: bool,
+    pub(crate) recursion_desired: bool,
     pub(crate) to: SocketAddr,
     pub(crate) at: Instant,
 }
@@ -320,6 +323,12 @@ impl Internet {
         }));
     }
 
+    /// Whether a server offers recursion.
+    #[allow(dead_code, reason = "one of the tests that share this does not ask")]
+    pub(crate) fn offers_recursion(&self, host: &str) -> bool {
+        self.hosts.get(host).is_some_and(|host| host.offered)
+    }
+
     pub(crate) fn is_settled(&self, client: u32) -> bool {
         self.outcomes.settled.lock().expect("one thread").iter().any(|(settled, _)| *settled == client)
     }
@@ -365,7 +374,7 @@ impl Internet {
         let question = parser.question().expect("a question");
         let opt = parser.record().ok();
         let edns = opt.as_ref().map(|opt| Edns::parse(query, opt).expect("OPT"));
-        assert!(!header.recursion_desired(), "servers of zones are asked without RD");
+        let recursion_desired = header.recursion_desired();
         let (name, host) = self
             .host_at(to)
             .map_or(("nobody".into(), Host::default()), |(name, host)| (name.clone(), host.clone()));
@@ -376,6 +385,7 @@ impl Internet {
             transport,
             edns: edns.is_some(),
             dnssec_ok: edns.as_ref().is_some_and(|edns| edns.dnssec_ok),
+            recursion_desired,
             to,
             at: self.now,
         });
@@ -403,7 +413,10 @@ impl Internet {
         let opt = parser.record().ok();
         let edns = opt.as_ref().map(|opt| Edns::parse(query, opt).expect("OPT"));
         let cookie = edns.as_ref().and_then(|edns| edns.option(OptionCode::COOKIE)).map(<[u8]>::to_vec);
-        let mut said = self.said(host, question.name, question.qtype);
+        let mut said = match host.is("recursor") && asked.recursion_desired() {
+            true => self.resolved(question.name, question.qtype),
+            false => self.said(host, question.name, question.qtype),
+        };
         let (mut with_opt, mut truncated) = (edns.is_some(), false);
         let udp = !transport.is_stream();
         if edns.is_some() && (host.is("formerr") || host.is("notimp")) {
@@ -427,8 +440,9 @@ impl Internet {
         }
         let mut header = asked.reply();
         header.set_rcode(Rcode(said.rcode & 0xf));
-        header.set_authoritative(said.authoritative && !host.is("no-aa") && !host.is("cache"));
-        header.set_recursion_available(host.is("cache"));
+        let recursive = ["cache", "recursor"].iter().any(|way| host.is(way));
+        header.set_authoritative(said.authoritative && !host.is("no-aa") && !recursive);
+        header.set_recursion_available(recursive);
         header.set_truncated(truncated);
         written(header, &question, &said, |b| {
             if with_opt {
@@ -444,6 +458,13 @@ impl Internet {
         })
     }
 
+    /// What the zone of a name says, at any server.
+    fn resolved(&self, qname: Name<'_>, qtype: Type) -> Said {
+        let zones = self.zones.iter().filter(|zone| qname.is_at_or_below(zone.apex.as_name()));
+        let zone = zones.max_by_key(|zone| zone.apex.as_name().label_count()).expect("the root at least");
+        zone.say(qname, qtype)
+    }
+
     /// What a host says, by its zones and its ways.
     fn said(&self, host: &Host, qname: Name<'_>, qtype: Type) -> Said {
         let error = |rcode| Said { rcode, ..Said::default() };
@@ -453,7 +474,7 @@ impl Internet {
             qname.is_at_or_below(zone.apex.as_name()) && !parents
         });
         let zone = covering.max_by_key(|zone| zone.apex.as_name().label_count());
-        if host.is("refused") {
+        if host.is("refused") || host.is("recursor") {
             return error(5);
         }
         if host.is("servfail") {
@@ -481,6 +502,15 @@ impl Internet {
         }
         if host.is("refuses-ents") && said.rcode == 0 && nothing_here {
             return error(5);
+        }
+        let glueless = host.is("no-glue") && !qname.to_string().starts_with("ns");
+        said.records.retain(|(section, _)| *section != ADDITIONAL || !glueless);
+        if host.is("no-soa") || host.is("own-ns") {
+            said.records.retain(|(section, rr)| (*section, rr.rtype) != (AUTHORITY, Type::SOA));
+        }
+        if host.is("own-ns") && !said.records.iter().any(|(_, rr)| rr.rtype == Type::NS) {
+            let own = zone.at(zone.apex.as_name(), Type::NS);
+            said.records.extend(own.into_iter().map(|rr| (AUTHORITY, rr)));
         }
         for (key, section, rtype) in
             [("adds-authority=", AUTHORITY, Type::NS), ("adds-answer=", ANSWER, Type::A)]

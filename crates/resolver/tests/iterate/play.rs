@@ -79,6 +79,14 @@ impl Play {
         self.at = format!("{} (line {number}: {line})", self.title);
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<&str> = rest.split_whitespace().collect();
+        assert!(
+            self.net
+                .log
+                .iter()
+                .all(|asked| !asked.recursion_desired || self.net.offers_recursion(&asked.host)),
+            "{}: servers of zones are asked without RD unless they offer recursion",
+            self.at
+        );
         match verb {
             "server" => {
                 let addresses = words[1..].iter().map(|a| a.parse().expect("an address")).collect();
@@ -96,7 +104,11 @@ impl Play {
                 let at = self.net.zones.iter().position(|zone| zone.apex == apex).expect("a zone");
                 self.host(words[1]).zones.retain(|zone| *zone != at);
             }
-            "is" => self.host(words[0]).ways = words[1..].iter().map(ToString::to_string).collect(),
+            "is" => {
+                let host = self.host(words[0]);
+                host.ways = words[1..].iter().map(ToString::to_string).collect();
+                host.offered |= ["cache", "recursor"].iter().any(|way| host.ways.contains(*way));
+            }
             "no-way" => {
                 self.net.no_way = [words.contains(&"ipv4"), words.contains(&"ipv6")];
             }
@@ -171,6 +183,8 @@ impl Play {
                     "copied" => &stats.copied,
                     "address-lookups" => &stats.address_lookups,
                     "overspent" => &stats.overspent,
+                    "recursive" => &stats.recursive,
+                    "parents-asked" => &stats.parents_asked,
                     "joined" => &stats.joined,
                     "shed.zone" => &stats.shed[4],
                     _ => panic!("{}: no such counter", self.at),
@@ -392,6 +406,9 @@ fn show_asked(asked: &Asked) -> String {
     }
     if asked.dnssec_ok {
         out += "/do";
+    }
+    if asked.recursion_desired {
+        out += "/rd";
     }
     if asked.to.is_ipv6() {
         out += "/v6";

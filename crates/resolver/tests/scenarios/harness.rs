@@ -598,6 +598,7 @@ fn count(stats: &ForwardStats, servers: &[(String, Upstream)], name: &str) -> u6
         "answered" => &stats.answered,
         "failed" => &stats.failed,
         "timed-out" => &stats.timed_out,
+        "dead" => &stats.dead,
         "shed.prefix" => &stats.shed[0],
         "shed.clients" => &stats.shed[1],
         "shed.rule" => &stats.shed[2],

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use zone::{Stamp, Zone};
 use super::notes::KnownFile;
 use super::worker::Order;
 use super::{PATIENCE, Shared};
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::words::reason;
 use crate::zones::written::{self, WriteFault};
@@ -53,6 +54,8 @@ pub enum FileFault {
     Notes(io::Error),
     /// The thread that changes zones does not answer.
     Busy,
+    /// The server is stopping.
+    Stopping,
 }
 
 impl fmt::Display for FileFault {
@@ -69,6 +72,7 @@ impl fmt::Display for FileFault {
             Self::Write(fault) => write!(f, "the zone's file is not written: {fault}"),
             Self::Notes(error) => write!(f, "the state folder cannot be written: {}", reason(error)),
             Self::Busy => f.write_str("the thread that changes zones does not answer"),
+            Self::Stopping => f.write_str("the server is stopping"),
         }
     }
 }
@@ -186,6 +190,9 @@ impl ZoneFiles {
     pub(super) fn write(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
         let _one_at_a_time = lock(&self.shared.writing);
         let written = self.write_now(apex, force);
+        if matches!(written, Err(FileFault::Stopping)) {
+            return written;
+        }
         let fault = written.as_ref().err().map(ToString::to_string);
         match (&written, &fault) {
             (Ok(CurrentFile { path, serial, records, written: true }), _) => {
@@ -194,7 +201,8 @@ impl ZoneFiles {
             }
             (_, Some(fault)) => {
                 self.shared.counts.files_failed.fetch_add(1, Relaxed);
-                error!("zone {}: {fault}", name(apex));
+                let about = ("file", &*name(apex).to_string());
+                log_repeated!(error, ERROR, about, "zone {}: {fault}", name(apex));
             }
             _ => {}
         }
@@ -248,7 +256,11 @@ impl ZoneFiles {
     fn newest(&self, apex: &Apex) -> Result<Option<Arc<Zone>>, FileFault> {
         let (reply, replied) = sync_channel(1);
         let _ = self.orders.send(Order::Newest(apex.clone(), reply));
-        replied.recv_timeout(PATIENCE).map_err(|_| FileFault::Busy)
+        replied.recv_timeout(PATIENCE).map_err(|fault| match fault {
+            RecvTimeoutError::Timeout => FileFault::Busy,
+            // The thread has ended. What updates have made of the zone is on the disk.
+            RecvTimeoutError::Disconnected => FileFault::Stopping,
+        })
     }
 
     /// What is known of the file of a zone that is stored.
@@ -312,6 +324,17 @@ fn name(apex: &Apex) -> Name<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_stops_was_taken_for_a_thread_that_does_not_answer() {
+        let state = tempfile::tempdir().expect("a folder");
+        let notes = super::super::notes::Notes::open(state.path()).expect("notes");
+        let (orders, taken) = std::sync::mpsc::channel();
+        drop(taken);
+        let files = ZoneFiles { shared: Arc::new(Shared::new(notes, HashSet::new())), orders };
+        let newest = files.newest(&Apex::from(&b"\x01a\0"[..]));
+        assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");
+    }
 
     #[test]
     fn zones_are_due_in_the_order_of_their_times_and_each_once() {

@@ -14,11 +14,13 @@
 //! | `line` | one zone that changes |
 //! | `worker` | the thread |
 //! | `transactions` | what operators change step by step and commit as one |
+//! | `damage` | journals that cannot be used, and what operators accept in their place |
 //! | `files` | writing the master files of zones that change |
 //! | `notes` | what is remembered of zones from one run to the next |
 //! | `counts` | what operators see |
 
 mod counts;
+mod damage;
 mod files;
 mod line;
 mod notes;
@@ -26,6 +28,7 @@ mod plan;
 mod transactions;
 mod worker;
 
+use crate::audit::RefusalLog;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
@@ -40,7 +43,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use engine::{Asked, Engine, Refusal, Source, Sourced, Ticket, TicketOffice};
 use journal::{History, RealDisk, StoreFault, ZoneFolder};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
@@ -57,6 +60,8 @@ use crate::words::reason;
 use crate::zones::keeping::{Kept, ZoneKeeping};
 use crate::zones::{Apex, FileStamp};
 pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
+use damage::UnclearFiles;
+pub use damage::{AcceptFault, Accepted, Damage};
 pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};
 use notes::Notes;
@@ -64,14 +69,18 @@ pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
 use transactions::{CommitOrder, TransactionBounds, Transactions};
 pub use transactions::{OpenTransaction, SetRecord, TransactionFault, UnsetRecords};
 use worker::{Order, Worker};
-pub use worker::{TakeEnd, TakenStep};
+pub use worker::{TakeEnd, TakenFile, TakenStep};
 
 /// The folder of the files in the state folder.
 pub const FOLDER: &str = "changes";
+/// The file in the state folder that has how far each zone's changes were acknowledged.
+pub const MARKS: &str = "zone-marks";
 /// Longest wait for the thread.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What could not be kept has not happened.
+/// Updates that are refused before the zone is looked at.
+static REFUSED: RefusalLog = RefusalLog::new("update");
 const NOT_KEPT: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 
 /// Why there are no dynamic updates.
@@ -124,6 +133,8 @@ pub struct Changes {
     files: ZoneFiles,
     transactions: Arc<Transactions>,
     bounds: ArcSwap<TransactionBounds>,
+    /// Journals that do not say of which zone they are.
+    unclear: UnclearFiles,
     shared: Arc<Shared>,
 }
 
@@ -135,6 +146,8 @@ struct Shared {
     counts: UpdateCounts,
     /// Zones that are kept on disk.
     stored: Mutex<HashSet<Apex>>,
+    /// Zones whose journals cannot be used.
+    damaged: Mutex<HashMap<Apex, Damage>>,
     /// Zones that have changed since the start.
     zones: Mutex<HashMap<Apex, ZoneChanges>>,
     /// Zones that take no updates for the time being. Workers look here; the notes wait for the disk.
@@ -146,10 +159,28 @@ struct Shared {
     writing: Mutex<()>,
 }
 
+impl Shared {
+    fn new(notes: Notes, stored: HashSet<Apex>) -> Shared {
+        Shared {
+            rules: ArcSwap::default(),
+            keeping: OnceLock::new(),
+            kept: OnceLock::new(),
+            counts: UpdateCounts::default(),
+            stored: Mutex::new(stored),
+            damaged: Mutex::default(),
+            zones: Mutex::default(),
+            frozen: Mutex::new(notes.frozen().cloned().collect()),
+            notes: Mutex::new(notes),
+            schedule: Schedule::default(),
+            writing: Mutex::default(),
+        }
+    }
+}
+
 impl Changes {
     /// Whether a state folder has what updates have made of zones.
     pub fn are_in(state: &Path) -> bool {
-        state.join(FOLDER).exists()
+        state.join(FOLDER).exists() || state.join(MARKS).exists()
     }
 
     /// Starts the thread. From the next batch on the engine takes UPDATE, for the zones of [`allow`](Self::allow).
@@ -163,28 +194,11 @@ impl Changes {
     ) -> Result<Arc<Changes>, ChangesFault> {
         // Whoever opens the folder says what is wrong if it cannot be made.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
-        let folder =
-            ZoneFolder::open(Arc::new(RealDisk), &state.join(FOLDER)).map_err(ChangesFault::Folder)?;
-        let mut stored = HashSet::new();
-        for zone in folder.zones().map_err(ChangesFault::Folder)? {
-            match zone {
-                Ok(apex) => drop(stored.insert(Apex::from(apex.as_name().as_wire()))),
-                Err(fault) => warn!("a file in the folder of changes is not used: {fault}"),
-            }
-        }
+        let (folder, held) = open_folder(state).map_err(ChangesFault::Folder)?;
+        let (zones, unclear) = held;
+        let stored = zones.iter().map(|apex| Apex::from(apex.as_name().as_wire())).collect();
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
-        let shared = Arc::new(Shared {
-            rules: ArcSwap::default(),
-            keeping: OnceLock::new(),
-            kept: OnceLock::new(),
-            counts: UpdateCounts::default(),
-            stored: Mutex::new(stored),
-            zones: Mutex::default(),
-            frozen: Mutex::new(notes.frozen().cloned().collect()),
-            notes: Mutex::new(notes),
-            schedule: Schedule::default(),
-            writing: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(notes, stored));
         let (orders, taken) = channel();
         let worker = Worker::new(folder.clone(), taken, orders.clone(), Arc::clone(&shared));
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
@@ -201,6 +215,7 @@ impl Changes {
             files,
             transactions: Arc::default(),
             bounds: ArcSwap::from_pointee(bounds_of(settings)),
+            unclear,
             shared,
         });
         changes.adopt(settings);
@@ -245,21 +260,27 @@ impl Changes {
     /// The version of a zone that is kept on disk, if one is.
     ///
     /// # Errors
-    /// Why it cannot be read.
-    pub fn load(&self, apex: &Apex, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, StoreFault>> {
+    /// Why it cannot be used, and what to do about it.
+    pub fn load(&self, apex: &Apex, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, String>> {
+        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
         if !self.is_stored(apex) {
-            return None;
+            if !self.unclear.contains(&self.folder, name) {
+                return None;
+            }
+            lock(&self.shared.stored).insert(apex.clone());
         }
-        let (reply, replied) = sync_channel(1);
-        self.order(Order::Release(apex.clone(), reply));
-        // A thread that does not answer has ended, and has let go of the file.
-        let _ = replied.recv_timeout(PATIENCE);
-        let (begun, name) = (Instant::now(), Name::from_wire(apex).unwrap_or(Name::ROOT));
+        self.release(apex);
+        let begun = Instant::now();
         let loaded = self.folder.zone(name).and_then(|(_store, stored)| {
             let Some(stored) = stored else { return Ok(None) };
             let shown = stored.path().display();
             if let Some(torn) = stored.torn_tail() {
                 info!("zone {name}: {} bytes that a crash left in {shown} are left out", torn.bytes);
+            }
+            if stored.is_mark_lost() {
+                warn!(
+                    "zone {name}: the state file {MARKS} does not say how far {shown} was acknowledged, it is taken as it is"
+                );
             }
             let zone = Arc::new(stored.load(key)?);
             let (serial, milliseconds) = (zone.serial(), begun.elapsed().as_millis() as u64);
@@ -274,7 +295,19 @@ impl Changes {
             }
             Ok(Some(zone))
         });
-        loaded.transpose()
+        match &loaded {
+            Ok(_) => drop(lock(&self.shared.damaged).remove(apex)),
+            Err(fault) => return Some(Err(self.note_damage(apex, fault))),
+        }
+        loaded.ok().flatten().map(Ok)
+    }
+
+    /// Has the thread let go of a zone and its file.
+    fn release(&self, apex: &Apex) {
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::Release(apex.clone(), reply));
+        // A thread that does not answer has ended, and has let go of the file.
+        let _ = replied.recv_timeout(PATIENCE);
     }
 
     /// Whether versions of a zone are kept here.
@@ -469,19 +502,27 @@ impl Changes {
         let (apex, client) = (asked.qname.as_lower(), asked.client.peer.ip());
         let limits = UpdateLimits { records: self.records.load(Relaxed) };
         let request = UpdateRequest::read(asked.packet, limits).map_err(|fault| {
-            debug!(zone = %apex.as_name(), peer = %client, "update refused: {fault}");
+            REFUSED.refused(asked, &fault.to_string());
             refusal(&fault)
         })?;
         let rules = self.shared.rules.load();
         let Some(rules) = rules.get(apex.as_wire()) else {
             let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
             let is_here = engine.catalog().get(apex.as_name()).is_some();
+            REFUSED.refused(
+                asked,
+                if is_here { "the zone takes no updates" } else { "the zone is not served here" },
+            );
             return Err(if is_here { Refusal::PROHIBITED } else { Refusal::NOT_AUTH });
         };
         let key = asked.verified.map(|verified| verified.key().name().to_buf());
         let requester = Requester { key: key.as_ref().map(|key| key.as_lower()), address: client };
-        if rules.policy.permission(requester).is_none() || self.is_frozen(apex.as_wire()) {
-            debug!(zone = %apex.as_name(), peer = %client, "update refused");
+        if rules.policy.permission(requester).is_none() {
+            REFUSED.refused(asked, "no rule of `allow-update` or `update-policy` names the client");
+            return Err(Refusal::PROHIBITED);
+        }
+        if self.is_frozen(apex.as_wire()) {
+            REFUSED.refused(asked, "the zone is frozen: `nomen ctl zone thaw`");
             return Err(Refusal::PROHIBITED);
         }
         let counts = &self.shared.counts;
@@ -495,6 +536,25 @@ impl Changes {
         self.order(Order::Update(Box::new(Job { apex, request, rules, key, client, ticket })));
         Ok(Sourced::Pending(promise))
     }
+}
+
+/// Opens the folder of changes. Returns the zones that it holds, as far as their files say which.
+fn open_folder(state: &Path) -> Result<(ZoneFolder, (HashSet<LowerNameBuf>, UnclearFiles)), StoreFault> {
+    let (root, marks) = (state.join(FOLDER), state.join(MARKS));
+    let folder = ZoneFolder::open_marked(Arc::new(RealDisk), &root, &marks)?;
+    let (zones, unclear) = folder.held()?;
+    for path in &unclear {
+        warn!(file = %path.display(), "the file does not say which zone's changes it has, it may be damaged");
+    }
+    let damaged = folder.damaged_marks();
+    if damaged > 0 {
+        warn!(
+            file = %marks.display(),
+            "{damaged} entries are damaged: if changes of their zones are missing in {}, that goes unnoticed",
+            root.display()
+        );
+    }
+    Ok((folder, (zones, UnclearFiles(unclear))))
 }
 
 /// How a request with a fault is answered.

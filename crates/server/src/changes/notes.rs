@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use wire::{Name, NameBuf};
-use zone::Stamp;
+use zone::{Stamp, regular};
 
 use crate::zones::Apex;
 use crate::zones::added::replace;
@@ -86,7 +86,7 @@ impl Notes {
     /// The system's.
     pub(super) fn open(state: &Path) -> io::Result<Notes> {
         let path = state.join(FILE);
-        let bytes = match std::fs::read(&path) {
+        let bytes = match regular::read(&path, u64::MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read?,
         };
@@ -125,7 +125,9 @@ impl Notes {
         if self.zones.get(apex) == Some(&note) {
             return Ok(());
         }
-        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        let mut file = regular::open_with(&mut options, &self.path)?;
         let before = file.metadata()?.len();
         let appended = file.write_all(&line(apex, &note)?).and_then(|()| file.sync_data());
         if let Err(error) = appended {

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, Sender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, sync_channel};
+use std::time::{Duration, Instant};
 
 use engine::{Refusal, Ticket};
 use exchange::{unix_seconds, wake_together};
@@ -18,17 +19,24 @@ use wire::{Name, Rcode, Serial, Type};
 use zone::Zone;
 use zone::store::{ChangeSet, ChangedRecords, diff};
 
+use super::damage::heal;
 use super::files::ZoneFiles;
-use super::line::{Decided, Demand, Group, Line};
+use super::line::{Decided, Demand, Group, KeepFault, Line};
 use super::plan::ZoneUpdates;
 use super::transactions::{CommitEnd, CommitOrder, TransactionFault};
 use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
+use crate::logging::audit;
+use crate::repeated::log_repeated;
 use crate::spare::{Share, spare};
 use crate::zones::keeping::ClaimedZone;
+use crate::zones::shown_change::ShownRecord;
 use crate::zones::{Apex, FileStamp};
 
 /// Most requests that are taken together.
 const TOGETHER: usize = 4096;
+
+/// Shortest time between two syncs of the marks.
+const MARKS_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the thread is asked for.
 pub(super) enum Order {
@@ -57,7 +65,29 @@ pub(super) enum Order {
 }
 
 /// What came of taking a zone from its file: what changed, if anything did, or why it was not taken.
-pub type TakeEnd = Result<Option<TakenStep>, String>;
+pub type TakeEnd = Result<Option<TakenFile>, String>;
+
+/// Records that are listed of those that a zone's file drops; of more, only the number is reported.
+const LISTED: usize = 1000;
+
+/// What a zone's file made of a zone that updates had changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenFile {
+    /// What changed.
+    pub step: TakenStep,
+    /// Records that were served and that the file does not have, one a line; without SOA.
+    pub dropped: Vec<String>,
+    /// Such records beyond those.
+    pub more_dropped: usize,
+}
+
+impl TakenFile {
+    fn of(step: TakenStep, change: &ChangeSet) -> Self {
+        let mut gone = change.removed.iter().filter(|record| record.rtype != Type::SOA);
+        let dropped = gone.by_ref().take(LISTED).map(|record| ShownRecord(record).to_string()).collect();
+        TakenFile { step, dropped, more_dropped: gone.count() }
+    }
+}
 
 /// What changed in a zone that was taken from its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +116,8 @@ pub(super) struct Worker {
     takes: HashMap<Apex, TakeEnd>,
     /// The number of the last line.
     number: u64,
+    /// When marks were synced last.
+    marks_synced: Instant,
 }
 
 /// A demand and how it is answered.
@@ -102,12 +134,13 @@ impl Worker {
         shared: Arc<Shared>,
     ) -> Worker {
         let files = ZoneFiles { shared: Arc::clone(&shared), orders: own.clone() };
-        Worker { folder, orders, own, shared, files, lines: HashMap::new(), takes: HashMap::new(), number: 0 }
+        let (lines, takes, marks_synced) = (HashMap::new(), HashMap::new(), Instant::now());
+        Worker { folder, orders, own, shared, files, lines, takes, number: 0, marks_synced }
     }
 
     /// Works until it is told to stop: a thread's work.
     pub(super) fn work(mut self) {
-        while let Ok(first) = self.orders.recv() {
+        while let Some(first) = self.next() {
             let (mut next, mut group) = (Some(first), Vec::new());
             while let Some(order) = next {
                 let other = match order {
@@ -126,6 +159,7 @@ impl Worker {
                 }
                 match other {
                     Some(Order::Stop(reply)) => {
+                        self.sync_marks();
                         // Whoever waited may have gone.
                         let _ = reply.try_send(());
                         return;
@@ -136,6 +170,35 @@ impl Worker {
                 next = self.orders.try_recv().ok();
             }
             self.update(group);
+        }
+    }
+
+    /// Waits for the next order. Meanwhile, and where orders come all the time, marks are synced.
+    fn next(&mut self) -> Option<Order> {
+        while self.folder.has_unsynced_marks() {
+            let due = self.marks_synced + MARKS_SYNC_INTERVAL;
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.sync_marks();
+                break;
+            }
+            match self.orders.recv_timeout(left) {
+                Err(RecvTimeoutError::Timeout) => {}
+                order => return order.ok(),
+            }
+        }
+        self.orders.recv().ok()
+    }
+
+    fn sync_marks(&mut self) {
+        self.marks_synced = Instant::now();
+        if let Err(fault) = self.folder.sync_marks() {
+            log_repeated!(
+                error,
+                ERROR,
+                ("marks", ""),
+                "how far zones are acknowledged cannot be noted, damage of their journals may go unnoticed: {fault}"
+            );
         }
     }
 
@@ -215,14 +278,7 @@ impl Worker {
         let line = match if is_frozen { Err(Refusal::PROHIBITED) } else { self.line(apex) } {
             Ok(line) => line,
             Err(refusal) => {
-                let refused = |demand| match demand {
-                    Demand::Update(job) => answer(&shared, *job, Err(refusal), None),
-                    Demand::Commit(order) if is_frozen => {
-                        Settled::Commit(order.reply, Err(TransactionFault::Frozen))
-                    }
-                    Demand::Commit(order) => Settled::Commit(order.reply, Err(not_kept("the log says why"))),
-                };
-                settled.extend(demands.into_iter().map(refused));
+                settled.extend(demands.into_iter().map(|demand| refuse(&shared, demand, refusal, is_frozen)));
                 return None;
             }
         };
@@ -231,19 +287,30 @@ impl Worker {
         let Group { decided, fault, changed } = line.take(&demands, now, &shared.counts);
         let zone = changed.then(|| Arc::clone(&line.zone));
         let steps = decided.iter().filter(|decided| decided.change().is_some()).count();
+        // The file is gone: opened anew, the zone is stored anew.
+        let is_gone = matches!(&fault, Some(KeepFault::Store(StoreFault::Io { action: "open", .. })));
         let fault = fault.map(|fault| fault.to_string());
         if let Some(fault) = &fault {
             shared.counts.failed.fetch_add(1, Relaxed);
             let lost = demands.len() - decided.len();
-            error!("zone {}: {lost} changes are not made, they cannot be kept: {fault}", name(apex));
+            log_repeated!(
+                error,
+                ERROR,
+                ("updates not kept", &name(apex).to_string()),
+                "zone {}: {lost} changes are not made, they cannot be kept: {fault}",
+                name(apex)
+            );
         }
         self.note(apex, steps, now, fault.clone());
+        if is_gone {
+            self.lines.remove(apex);
+        }
         let mut decided = decided.into_iter();
         for demand in demands {
             settled.push(match demand {
                 Demand::Update(job) => {
-                    let (result, step) = outcome(decided.next());
-                    answer(&shared, *job, result, step)
+                    let outcome = Outcome::of(decided.next());
+                    answer(&shared, *job, &outcome)
                 }
                 Demand::Commit(order) => {
                     let end = commit_end(apex, decided.next(), fault.as_deref().unwrap_or_default());
@@ -275,7 +342,11 @@ impl Worker {
         keeping.claim(apex.clone(), reply);
         let claimed = replied.recv_timeout(PATIENCE).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
         let ClaimedZone { version: zone, file } = claimed;
-        let fault = match self.folder.zone(name(apex)) {
+        let opened = self.folder.zone(name(apex)).or_else(|fault| {
+            let healed = self.is_stored(apex) && heal(&self.folder, &zone, &fault);
+            if healed { self.folder.zone(name(apex)) } else { Err(fault) }
+        });
+        let fault = match opened {
             Ok((store, stored)) => {
                 let serial = stored.as_ref().map(|stored| stored.serial());
                 if serial.is_none_or(|serial| serial == zone.serial()) {
@@ -295,7 +366,13 @@ impl Worker {
             }
             Err(fault) => fault.to_string(),
         };
-        error!("zone {}: it takes no updates: {fault}", name(apex));
+        log_repeated!(
+            error,
+            ERROR,
+            ("no updates", &name(apex).to_string()),
+            "zone {}: it takes no updates: {fault}",
+            name(apex)
+        );
         self.shared.counts.failed.fetch_add(1, Relaxed);
         if !self.is_stored(apex) {
             keeping.unclaim(apex.clone());
@@ -378,6 +455,8 @@ impl Worker {
         }
         let (from, to) = (change.before, change.after);
         let (removed, added) = (change.removed.len(), change.added.len());
+        let step = TakenStep { from, to, removed, added, records: 0 };
+        let taken = TakenFile::of(step, &change);
         let end = match line.step(change, &shared.counts) {
             Ok(()) => {
                 (line.file, line.first) = (file.cloned(), zone.serial());
@@ -396,7 +475,7 @@ impl Worker {
                 if let Some(every) = rules.write_file_every.filter(|_| to != zone.serial()) {
                     self.shared.schedule.within(apex, every);
                 }
-                Ok(Some(TakenStep { from, to, removed, added, records }))
+                Ok(Some(TakenFile { step: TakenStep { records, ..step }, ..taken }))
             }
             Err(fault) => {
                 shared.counts.failed.fetch_add(1, Relaxed);
@@ -416,7 +495,13 @@ impl Worker {
             Err(_) => return None,
         };
         line.store.history(from).unwrap_or_else(|fault| {
-            warn!("zone {}: its history cannot be read: {fault}", name(apex));
+            log_repeated!(
+                warn,
+                WARN,
+                ("history", &name(apex).to_string()),
+                "zone {}: its history cannot be read: {fault}",
+                name(apex)
+            );
             None
         })
     }
@@ -446,7 +531,7 @@ impl Worker {
                     let thread = std::thread::Builder::new().name("compaction".into());
                     line.compacting = thread.spawn(write).is_ok();
                 }
-                Err(fault) => warn!("zone {}: it cannot be written anew: {fault}", name(apex)),
+                Err(fault) => not_compacted(apex, &fault),
             }
         }
     }
@@ -472,25 +557,46 @@ impl Worker {
         let done = written.and_then(|()| line.store.finish(replacement));
         if let Err(fault) = done {
             self.shared.counts.failed.fetch_add(1, Relaxed);
-            warn!("zone {}: it could not be written anew: {fault}", name(apex));
+            not_compacted(apex, &fault);
         }
         self.note(apex, 0, 0, None);
     }
+}
+
+/// Logs that the journal of a zone is not compacted, and grows.
+fn not_compacted(apex: &Apex, fault: &StoreFault) {
+    let about = ("compaction", &*name(apex).to_string());
+    log_repeated!(warn, WARN, about, "zone {}: its journal cannot be compacted: {fault}", name(apex));
 }
 
 fn name(apex: &Apex) -> Name<'_> {
     Name::from_wire(apex).unwrap_or(Name::ROOT)
 }
 
-/// How a request is answered, and from which serial number to which it led; `None` was not kept.
-fn outcome(decided: Option<Decided>) -> (Result<(), Refusal>, Option<(Serial, Serial)>) {
-    match decided {
-        Some(Decided::Update(Ok(change))) => (Ok(()), change.map(|change| (change.before, change.after))),
-        Some(Decided::Update(Err(fault))) => {
-            debug!("update: {fault}");
-            (Err(refusal(&fault)), None)
+/// What a request led to, as the audit line has it.
+enum Outcome {
+    /// The zone was as the request wants it.
+    Unchanged,
+    /// The zone changed.
+    Changed { from: Serial, to: Serial, removed: usize, added: usize },
+    /// Nothing changed, for this reason.
+    Refused(Refusal, String),
+}
+
+impl Outcome {
+    /// `None` was not kept.
+    fn of(decided: Option<Decided>) -> Self {
+        match decided {
+            Some(Decided::Update(Ok(None))) => Self::Unchanged,
+            Some(Decided::Update(Ok(Some(change)))) => Self::Changed {
+                from: change.before,
+                to: change.after,
+                removed: change.removed.len(),
+                added: change.added.len(),
+            },
+            Some(Decided::Update(Err(fault))) => Self::Refused(refusal(&fault), fault.to_string()),
+            Some(Decided::Commit(_)) | None => Self::Refused(NOT_KEPT, "it cannot be kept".into()),
         }
-        Some(Decided::Commit(_)) | None => (Err(NOT_KEPT), None),
     }
 }
 
@@ -508,19 +614,53 @@ fn not_kept(fault: &str) -> TransactionFault {
     TransactionFault::NotKept(format!("the change cannot be kept: {fault}"))
 }
 
-/// Counts and logs an answer.
-fn answer(shared: &Shared, job: Job, result: Result<(), Refusal>, step: Option<(Serial, Serial)>) -> Settled {
-    let rcode = result.err().map_or(Rcode::NOERROR, |refusal| refusal.rcode);
-    shared.counts.answered(rcode);
-    debug!(
-        zone = %name(&job.apex),
-        peer = %job.client,
-        key = job.key.as_ref().map(|key| key.as_name().to_string()),
-        %rcode,
-        from = step.map(|(from, _)| from.0),
-        to = step.map(|(_, to)| to.0),
-        "update"
-    );
+/// The end of a demand whose zone is frozen or has a journal that cannot be used.
+fn refuse(shared: &Shared, demand: Demand, refusal: Refusal, is_frozen: bool) -> Settled {
+    match demand {
+        Demand::Update(job) => {
+            let why = if is_frozen { "the zone is frozen" } else { "its journal cannot be used" };
+            answer(shared, *job, &Outcome::Refused(refusal, why.into()))
+        }
+        Demand::Commit(order) if is_frozen => Settled::Commit(order.reply, Err(TransactionFault::Frozen)),
+        Demand::Commit(order) => Settled::Commit(order.reply, Err(not_kept("the log says why"))),
+    }
+}
+
+/// Counts and logs an answer: a line for each client, key and zone, and then their number.
+fn answer(shared: &Shared, job: Job, outcome: &Outcome) -> Settled {
+    let (zone, client) = (name(&job.apex), job.client);
+    let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.as_name().to_string());
+    let object = format!("{zone} {client} {key}");
+    let result = match outcome {
+        Outcome::Refused(refusal, _) => Err(*refusal),
+        Outcome::Unchanged | Outcome::Changed { .. } => Ok(()),
+    };
+    shared.counts.answered(result.err().map_or(Rcode::NOERROR, |refusal| refusal.rcode));
+    match outcome {
+        Outcome::Changed { from, to, removed, added } => log_repeated!(
+            info,
+            INFO,
+            ("update accepted", &object),
+            "zone {zone}: update accepted client={client} key={key} removed={removed} added={added} serial {from} -> {to}"
+        ),
+        Outcome::Refused(refusal, why) => log_repeated!(
+            info,
+            INFO,
+            ("update refused", &object),
+            "zone {zone}: update refused client={client} key={key} rcode={} reason={why:?}",
+            refusal.rcode
+        ),
+        Outcome::Unchanged => debug!(%zone, %client, key, "update changes nothing"),
+    }
+    match outcome {
+        Outcome::Changed { from, to, removed, added } => {
+            audit!(%zone, %client, key, removed, added, serial_before = %from, serial = %to, "update accepted");
+        }
+        Outcome::Refused(refusal, reason) => {
+            audit!(%zone, %client, key, rcode = %refusal.rcode, %reason, "update refused");
+        }
+        Outcome::Unchanged => audit!(%zone, %client, key, "update changes nothing"),
+    }
     Settled::Update(job.ticket, result)
 }
 

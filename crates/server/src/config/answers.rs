@@ -24,8 +24,15 @@ keys! {
         /// Largest UDP answer in bytes, and the size announced to clients (RFC 6891 §6.2.5). Larger answers
         /// are truncated, and clients ask again over TCP; values above 1232 risk fragments that networks drop.
         live "max-udp-size" max_udp_size: Int<u16, 512, 4096> = Int(1232), example 1232;
+        /// Send the addresses of a name (A and AAAA) in another order for each query, from zones and from the cache, so that clients
+        /// that take the first one spread over all. Off: always in the order of the zone or of the other server's answer.
+        live "rotate-addresses" rotate_addresses: bool = true, example false;
         /// Most CNAME and DNAME records followed for one answer.
         live "max-chain" max_chain: Int<u8, 1, 64> = Int(16), example 12;
+        /// Rounds of SHA-1 that a worker spends in a second on hashing names for zones with more than 100 NSEC3 iterations (RFC 9276);
+        /// denials beyond are answered with SERVFAIL and extended error 27, so that queries for one such zone leave time for all
+        /// others. A round takes some 0.1 µs: the default is about a fifth of a CPU.
+        live "nsec3-rounds" nsec3_rounds: Int<u32, 10_000, 1_000_000_000> = Int(2_000_000), example 10_000_000;
         /// Agent domain to which resolvers may report what they cannot resolve or validate in the zones here (RFC 9567). It
         /// is named in every answer from a zone, if the client has EDNS and there is room, but not in those from a zone
         /// that it is in itself: it must work where that does not. Unset: none is named.
@@ -38,6 +45,7 @@ impl Answers {
     pub fn config(&self) -> engine::Config {
         let mut config = engine::Config {
             max_udp_size: self.max_udp_size.0,
+            rotate_addresses: *self.rotate_addresses,
             nsid: self.nsid.value.as_ref().map(|n| n.0.as_slice().into()).unwrap_or_default(),
             report_channel: self.report_channel.value.as_ref().map(|agent| agent.0),
             ..engine::Config::default()

@@ -145,7 +145,12 @@ impl Draft {
                 .faults
                 .push(fault(format!("{shown} is too large to be a configuration ({size} bytes)")));
         }
-        let text = match std::fs::read(path) {
+        // The first file, that of the command line, may be a pipe.
+        let read = match self.seen.len() {
+            1 => std::fs::read(path),
+            _ => zone::regular::read(path, MAX_TEXT),
+        };
+        let text = match read {
             Ok(bytes) => bytes,
             Err(e) => {
                 return self.faults.push(fault(format!("cannot read {shown}: {}", reason(&e))).outside());

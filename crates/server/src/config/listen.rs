@@ -25,6 +25,10 @@ keys! {
         /// Transports to open on each of them.
         restart "proto" proto: Vec<At<Transport>> = [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),
             example ["udp", "tcp"];
+        /// Whether nomen also listens on addresses that no interface has yet, such as those of VRRP or of containers: queries
+        /// are answered as soon as an interface has the address, and the start logs a warning. With false, such an address
+        /// is an error at the start. A wildcard address such as `[::]@53` has all addresses anyhow.
+        restart "freebind" freebind: bool = true, example false;
         /// Network interface, such as "eth0", whose UDP queries to these addresses are taken by AF_XDP before
         /// the kernel's network stack, and so past its firewall. Where the kernel, the driver or the rights do
         /// not allow it, nomen logs why and answers through its sockets. Needs root at the start. Unset: no.

@@ -7,7 +7,8 @@ use toml::de::DeValue;
 
 use super::table::keys;
 use super::table::read::Reader;
-use super::table::value::{Value, Word, quote};
+use super::table::value::{Time, Value, Word, quote};
+use crate::repeated::DEFAULT_INTERVAL;
 
 keys! {
     /// What is logged, and where.
@@ -19,6 +20,14 @@ keys! {
         /// Where lines go: "stderr", "stdout" or a file that is appended to. SIGHUP and `nomen ctl log reopen` open the
         /// file anew, once it was moved away.
         restart "target" target: LogTarget = LogTarget::Stderr, example "/var/log/nomen/nomen.log";
+        /// File that gets an audit trail, in the same form, whatever `level` is: a line for each update, with its client, key,
+        /// counts and serials, for each transfer that is sent, and for requests of both kinds, NOTIFY and signatures that are
+        /// refused. It is opened anew as `target` is.
+        restart "audit-file" audit_file: Option<PathBuf> = None, example "/var/log/nomen/audit.log";
+        /// Shortest time between two lines of the same kind about the same object; those between are counted, and the next line
+        /// has their number. Lines about requests that anyone can send come at most once in 10 s for each kind, or in this time
+        /// if it is shorter. "0s" logs each.
+        live "repeat-interval" repeat_interval: Time<0, 86_400_000> = Time(DEFAULT_INTERVAL), example "10s";
         /// Log queries: all, none, or a share of them. Queries never wait for the log: what it cannot take is
         /// counted and dropped. `nomen ctl log queries` changes it until the next reload.
         live "queries" queries: LoggedQueries = LoggedQueries::None, example 0.01;

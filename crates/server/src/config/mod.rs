@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod peers;
 pub mod privileges;
 pub mod reference;
+pub mod reloading;
 pub mod report;
 pub mod resolver;
 pub mod server;
@@ -57,6 +58,7 @@ use table::read::At;
 use table::slot::SectionSlot;
 use transfers::{Transfers, TsigKeyBlock};
 use updates::Updates;
+use wire::Name;
 use zones::{ConfiguredZone, Templates};
 
 /// A configuration that was read and checked.
@@ -229,6 +231,25 @@ impl Settings {
         engine::ZonesConfig {
             max_chain: self.server.answers.max_chain.0,
             count_per_zone: self.counts_per_zone(),
+            nsec3_rounds: self.server.answers.nsec3_rounds.0,
+        }
+    }
+
+    /// Rules of the resolver that hardly apply beside the zones of these names.
+    pub fn shadowed_rules<'z>(&self, zones: impl Iterator<Item = Name<'z>>) -> Vec<Diagnostic> {
+        match &self.resolver {
+            Some(_) => resolver::shadowed(&self.forwards, &self.stubs, zones),
+            None => Vec::new(),
+        }
+    }
+
+    /// What is allowed, and probably not meant.
+    pub fn warnings(&self) -> Vec<Diagnostic> {
+        let mut addresses = self.listens.iter().flat_map(|listen| listen.addr.iter());
+        let open = addresses.any(|addr| !addr.value.0.ip().is_loopback());
+        match &self.resolver {
+            Some(_) => resolver::warnings(&self.access, open),
+            None => Vec::new(),
         }
     }
 

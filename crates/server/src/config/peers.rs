@@ -16,7 +16,7 @@ use super::resolver::asking::{Server, ServerFault};
 use super::table::Keys;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{AddrPort, Seconds, Value, Word, quote};
+use super::table::value::{AddrPort, Int, Seconds, Value, Word, quote};
 use super::transfers::TransferGrant;
 use super::zones::{ZoneNameFault, zone_name};
 
@@ -48,6 +48,10 @@ keys! {
         /// `require` also one without a digest that is known, `off` does not look. What is refused does not go into service.
         /// What updates make of a zone is not looked at. Unset: `verify` for versions from primaries, `off` for files.
         live "zonemd" zonemd: Option<ZonemdPolicy> = None, example "require";
+        /// Most NSEC3 iterations of a version that goes into service. Each name that is denied costs up to three hashes of
+        /// so many rounds; RFC 9276 recommends 0. A version with more is refused, as a bad file or transfer is. What zones with more
+        /// than 100 may cost is limited by `nsec3-rounds` of `[server]`. Unset: 500.
+        live "nsec3-max-iterations" nsec3_max_iterations: Option<Int<u16, 0, 65535>> = None, example 100;
         /// Shortest time between two looks for a newer version, whatever the SOA record says. Unset: `10s`.
         live "min-refresh" min_refresh: Bound = None, example "1m";
         /// Longest time between two looks for a newer version. Unset: `28d`.
@@ -87,6 +91,16 @@ impl ZonemdPolicy {
             fault => Some(fault),
         }
     }
+}
+
+/// Most NSEC3 iterations where the configuration has no other number.
+pub const MOST_NSEC3_ITERATIONS: u16 = 500;
+
+/// Why a version with so many NSEC3 iterations does not go into service; `most` as configured.
+pub fn too_many_iterations(zone: &Zone, most: Option<u16>) -> Option<String> {
+    let most = most.unwrap_or(MOST_NSEC3_ITERATIONS);
+    let iterations = zone.nsec3().map(|chain| chain.iterations()).filter(|iterations| *iterations > most)?;
+    Some(format!("NSEC3 has {iterations} iterations, and `nsec3-max-iterations` is {most}"))
 }
 
 impl Word for ZonemdPolicy {
@@ -207,6 +221,15 @@ impl Value for SourceAddress {
     }
 }
 
+/// Two addresses where one of a family is meant.
+pub(super) fn check_sources(source: &At<Option<Vec<At<SourceAddress>>>>, faults: &mut Vec<Diagnostic>) {
+    let all = || source.value.iter().flatten();
+    if [true, false].iter().any(|v4| all().filter(|source| source.value.0.is_ipv4() == *v4).count() > 1) {
+        let message = "`source` has two addresses of one family";
+        faults.push(Diagnostic::at(source.place.as_ref(), message));
+    }
+}
+
 impl PeerKeys {
     /// Every key that is named, with its place.
     pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
@@ -249,14 +272,7 @@ impl PeerKeys {
 
     /// Bounds the wrong way round, and two sources where one is meant.
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
-        let sources = || self.source.value.iter().flatten();
-        if [true, false]
-            .iter()
-            .any(|v4| sources().filter(|source| source.value.0.is_ipv4() == *v4).count() > 1)
-        {
-            let message = "`source` has two addresses of one family";
-            faults.push(Diagnostic::at(self.source.place.as_ref(), message));
-        }
+        check_sources(&self.source, faults);
         for (names, low, high) in [
             (["min-refresh", "max-refresh"], &self.min_refresh, &self.max_refresh),
             (["min-retry", "max-retry"], &self.min_retry, &self.max_retry),

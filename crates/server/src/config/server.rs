@@ -2,6 +2,7 @@
 
 use super::answers::Answers;
 use super::privileges::Privileges;
+use super::reloading::Reloading;
 use super::storage::Storage;
 use super::table::section;
 use super::tcp::Tcp;
@@ -14,6 +15,8 @@ section! {
         privileges: Privileges;
         /// What nomen keeps between its runs.
         storage: Storage;
+        /// Loading zones, and reloads.
+        reloading: Reloading;
         /// The threads that answer.
         threads: Threads;
         /// TCP connections.

@@ -172,7 +172,10 @@ fn an_unknown_key_that_is_near_none_said_nothing_of_those_there_are() {
             .split_once('^')
             .map(|(_, rest)| rest.trim_matches(['^', ' ']).to_owned())
     };
-    assert_eq!(hint("[metrics]\nport = 9153").as_deref(), Some("the keys are listen, per-zone"));
+    assert_eq!(
+        hint("[metrics]\nport = 9153").as_deref(),
+        Some("the keys are listen, per-zone, connections, head-timeout, hosts")
+    );
     let many = hint("[server]\nzzzzzzzz = 1").expect("a hint");
     assert!(many.starts_with("the keys are user, group, state-dir, "), "{many}");
     assert!(many.ends_with(" more: see `nomen check --print-reference`") && many.len() < 250, "{many}");
@@ -473,7 +476,10 @@ fn every_key_reaches_its_part() {
     assert_eq!(settings.server.tcp.times(), times);
     let engine = settings.engine_config();
     assert_eq!((&*engine.nsid, engine.max_udp_size, engine.keepalive), (&b"n"[..], 700, 20));
-    assert_eq!(settings.zones_config(), engine::ZonesConfig { max_chain: 8, count_per_zone: true });
+    assert_eq!(
+        settings.zones_config(),
+        engine::ZonesConfig { max_chain: 8, count_per_zone: true, ..engine::ZonesConfig::default() }
+    );
     assert_eq!(engine.identity.id.as_deref(), Some(&b"i"[..]));
     assert_eq!(engine.identity.version.as_deref(), Some(&b"v"[..]));
     let xdp = settings.listens[0].xdp_config().expect("a front");

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use recursion::{Prefix, PrefixFault};
@@ -15,6 +16,7 @@ use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Int, Size, Time, Value, Word, quote};
 use super::zones::{ZoneNameFault, zone_name};
+use crate::secondaries::{usual_memory, usual_size};
 use crate::words::reason;
 
 keys! {
@@ -24,15 +26,25 @@ keys! {
         live "outgoing" outgoing: Int<usize, 1, 100_000> = Int(100), example 200;
         /// Most of them to one address.
         live "outgoing-per-client" per_client: Int<usize, 1, 100_000> = Int(10), example 20;
+        /// Most of them to one network: an IPv4 /24 or an IPv6 /56. Unset: half of `outgoing`, and no fewer than
+        /// `outgoing-per-client`.
+        live "outgoing-per-network" per_network: Option<Int<usize, 1, 100_000>> = None, example 50;
+        /// Time in which a transfer sends nothing, since its client does not read, after which it is broken off if another needs its
+        /// place. Of several, the one that has stalled for the longest time is.
+        live "outgoing-stall" stall: Time<10, 600_000> = Time::secs(1), example "3s";
         /// Most zones at a time whose primaries are asked for the newest version, or for a transfer. Others wait.
         live "incoming" incoming: Int<usize, 1, 10_000> = Int(64), example 20;
         /// Most of them that are with one primary.
         live "incoming-per-primary" incoming_per_primary: Int<usize, 1, 10_000> = Int(8), example 4;
         /// Most records of one incoming transfer. One with more is given up, and the zone stays as it was.
         live "incoming-max-records" incoming_records: Int<u64, 1, 4_294_967_295> = Int(100_000_000), example 1000000;
-        /// Most bytes of one incoming transfer, likewise: of its messages, and of memory that the zone takes meanwhile, which may
-        /// be four times as many.
-        live "incoming-max-size" incoming_size: Size<65_536, 1_099_511_627_776> = Size(16 << 30), example "1GiB";
+        /// Most bytes of one incoming transfer, likewise: of its messages, and of memory that its records take. Unset: a quarter of the
+        /// memory that the machine has, or that a control group leaves of it, and 16 GiB at the most.
+        live "incoming-max-size" incoming_size: Option<Size<65_536, 1_099_511_627_776>> = None, example "1GiB";
+        /// Most bytes of memory that the records of all incoming transfers take together. If they take more, the transfer that takes
+        /// most is given up. While a zone is finished it takes up to four times as many. Unset: a quarter of the memory that
+        /// the machine has, or that a control group leaves of it.
+        live "incoming-memory" memory: Option<Size<65_536, 1_099_511_627_776>> = None, example "2GiB";
         /// Longest time for one incoming transfer, likewise.
         live "incoming-max-time" incoming_time: Time<1_000, 604_800_000> = Time::secs(7200), example "30m";
         /// Fewest bytes a second that an incoming transfer brings, counted minute by minute. A slower one is given up. 0: any.
@@ -59,6 +71,24 @@ keys! {
         live "algorithm" algorithm: TsigAlgorithm = TsigAlgorithm::HmacSha256, example "hmac-sha512";
         /// The secret in base64. Whoever can read it can sign.
         live "secret" secret: Secret, example "jUkTv3UwI7HhMFZ6zeEYzkSYIz2tfLz9lhLX8DQ9Pqo=";
+    }
+}
+
+impl Transfers {
+    /// The most bytes of one incoming transfer.
+    pub fn incoming_size(&self) -> u64 {
+        self.incoming_size.value.map_or_else(usual_size, |size| size.0 as u64)
+    }
+
+    /// The most bytes of memory that all incoming transfers take together.
+    pub fn incoming_memory(&self) -> u64 {
+        self.memory.value.map_or_else(usual_memory, |size| size.0 as u64)
+    }
+
+    /// The most transfers to one network.
+    pub fn per_network(&self) -> usize {
+        let unset = (self.outgoing.0 / 2).max(self.per_client.0);
+        self.per_network.value.map_or(unset, |most| most.0)
     }
 }
 
@@ -226,9 +256,24 @@ pub fn load_keys(
     TsigKeys::new(keys).unwrap_or_default()
 }
 
+/// Most bytes of a file with keys.
+const MOST_KEYS: u64 = 16 << 20;
+
+/// The permissions to write of a file's group and of all others.
+const OTHERS_WRITE: u32 = 0o022;
+
 fn read_file(file: &At<PathBuf>) -> Result<Vec<TsigKey>, Diagnostic> {
     let (place, shown) = (file.place.as_ref(), file.value.display());
-    let text = std::fs::read_to_string(&file.value)
+    // Who may write a key may have every zone, and change it, in the name of another server.
+    let exposed = std::fs::metadata(&file.value).is_ok_and(|about| about.mode() & OTHERS_WRITE != 0);
+    if exposed {
+        let message = format!(
+            "the key file {shown} is not used: others than its owner may write it; after `chmod go-w`, make new keys if others \
+             may have had it"
+        );
+        return Err(Diagnostic::at(place, message).outside());
+    }
+    let text = zone::regular::read_to_string(&file.value, MOST_KEYS)
         .map_err(|e| Diagnostic::at(place, format!("cannot read {shown}: {}", reason(&e))).outside())?;
     read_keys(&text).map_err(|fault| Diagnostic::at(place, format!("{shown}:{fault}")))
 }
@@ -236,6 +281,22 @@ fn read_file(file: &At<PathBuf>) -> Result<Vec<TsigKey>, Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_file_that_anybody_may_write_was_used() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.key");
+        std::fs::write(&path, "key k.example { algorithm hmac-sha256; secret \"AAAA\"; };").expect("written");
+        let file = At { value: path.clone(), place: None };
+        for (mode, expected) in [(0o600, true), (0o640, true), (0o666, false), (0o620, false), (0o602, false)]
+        {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("changed");
+            let read = read_file(&file);
+            assert_eq!(read.is_ok(), expected, "{mode:o}: {read:?}");
+        }
+    }
 
     fn grant(text: &str) -> Result<TransferGrant, GrantFault> {
         text.parse()

@@ -38,7 +38,8 @@ keys! {
         /// what signers make. Needs `state-dir` of `[server]`; a zone with `primaries` takes no updates.
         live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None, example ["127.0.0.1", "key:dhcp.example.com"];
         /// Who may change what: `grant` or `deny`; `key:NAME`, a network, both, or `any`; `name NAME`, `subdomain NAME`,
-        /// `self`, `selfsub` or `zone`; types, of which `ANY` stands for all. The first rule that fits decides, and those of
+        /// `wildcard *.NAME`, `pattern FORM` (`*` is any label, and at the end any labels: `_acme-challenge.*`), `self`,
+        /// `selfsub` or `zone`; types, of which `ANY` is all. The first rule that fits decides, and those of
         /// `allow-update` come last.
         live "update-policy" update_policy: Option<Vec<At<PolicyRule>>> = None,
             example ["grant key:dhcp.example.com subdomain dyn.example.com. A AAAA"];
@@ -52,6 +53,9 @@ keys! {
         /// Take a string of more than 255 bytes in a TXT record of the zone's file as several, which readers join (RFC 7208
         /// §3.3), with a warning. Otherwise the file is faulty.
         live "split-strings" split_strings: Option<bool> = None, example true;
+        /// Most bytes of the zone's file and all that it includes together. A zone with more is not loaded, and the version
+        /// before stays in service. Unset: `32GiB`.
+        live "file-max-size" file_max_size: Option<Size<1_024, 1_099_511_627_776>> = None, example "1GiB";
         /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last written as a
         /// whole; of a zone that changes by its file, at most twice as many bytes of changes are kept in all. Unset: `16MiB`.
         live "journal-size" journal_size: Option<Size<0, 1_099_511_627_776>> = None, example "64MiB";
@@ -88,6 +92,8 @@ impl Value for PolicyRule {
         words.push(match &self.names {
             NameRelation::Name(name) => format!("name {name}"),
             NameRelation::Subdomain(name) => format!("subdomain {name}"),
+            NameRelation::Wildcard(name) => format!("wildcard {name}"),
+            NameRelation::Pattern(form) => format!("pattern {form}"),
             NameRelation::SelfName => "self".into(),
             NameRelation::SelfSub => "selfsub".into(),
             NameRelation::Zone => "zone".into(),

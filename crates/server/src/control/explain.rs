@@ -12,7 +12,7 @@ use cache::Freshness;
 use dnssec::{Need, Security};
 use engine::{Account, Engine, Worker};
 use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
-use recursion::{CachedAnswer, Inspection, Service, Verdict};
+use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
 use resolver::{Inquiry, LookupOutcome, Trace};
 use serde_json::{Value, json};
 use wire::hash::HashedName;
@@ -98,6 +98,7 @@ fn beyond(
                 let found = if authentic { "it was found secure" } else { "it was found not to be signed" };
                 steps.push(with(said("security", found), "secure", authentic));
             }
+            dns64(service, &inquiry, &message, &mut steps);
             return Ok(json!({"steps": steps, "answer": text(&message)?}));
         }
         Some(CachedAnswer { freshness: Freshness::Stale(ago), .. }) => {
@@ -114,11 +115,53 @@ fn beyond(
         steps.push(with(said("failed-before", found), "ttl", left));
     }
     let answer = live(service, inquiry, &mut steps)?;
+    if let Ok(message) = &answer {
+        dns64(service, &inquiry, message, &mut steps);
+    }
+    let answer = match answer {
+        Ok(message) => text(&message)?,
+        Err(nothing) => nothing,
+    };
     Ok(json!({"steps": steps, "answer": answer}))
 }
 
-/// What other servers say now, as text; what is done to learn it goes to the steps.
-fn live(service: &Service, inquiry: Inquiry, steps: &mut Vec<Value>) -> Result<String, String> {
+/// Adds what clients get in place of AAAA records that are not there (DNS64), if records are made for them.
+fn dns64(service: &Service, inquiry: &Inquiry, message: &[u8], steps: &mut Vec<Value>) {
+    if inquiry.qtype != Type::AAAA || !service.wants_dns64(message) {
+        return;
+    }
+    steps.push(said("dns64", "it has no AAAA records: those of its A records are made for clients of DNS64"));
+    let of_a = Inquiry { qtype: Type::A, ..*inquiry };
+    let fresh = service.inspect(&of_a, service.now(Instant::now())).cached;
+    let cached = fresh.filter(|cached| matches!(cached.freshness, Freshness::Fresh(_)));
+    let addresses = match cached {
+        Some(cached) => Some(cached.message),
+        None => live(service, of_a, steps).ok().and_then(Result::ok),
+    };
+    for (address, made) in addresses.map(|message| service.dns64_made(&message)).unwrap_or_default() {
+        let (kind, text) = match made {
+            Dns64Made::Address(made) => ("dns64-made", format!("{made} is made of {address}")),
+            Dns64Made::Excluded => {
+                ("dns64-left-out", format!("nothing is made of {address}: `dns64-exclude-v4` has it"))
+            }
+            Dns64Made::NotGlobal => (
+                "dns64-left-out",
+                format!(
+                    "nothing is made of {address}: it is not global, and `dns64-prefix` is for global addresses alone \
+                     (RFC 6052, section 3.1); `dns64-non-global` changes that"
+                ),
+            ),
+        };
+        steps.push(with(said(kind, text), "address", address.to_string()));
+    }
+}
+
+/// What other servers say now: a message, or in words why there is none. What is done to learn it goes to the steps.
+fn live(
+    service: &Service,
+    inquiry: Inquiry,
+    steps: &mut Vec<Value>,
+) -> Result<Result<Vec<u8>, String>, String> {
     let (told, outcome) = mpsc::channel();
     let trace = Trace::default();
     service.look_up(inquiry, Some(trace.clone()), move |outcome, verdict| {
@@ -147,10 +190,10 @@ fn live(service: &Service, inquiry: Inquiry, steps: &mut Vec<Value>) -> Result<S
                 let wanted = format!("its servers want failures to be reported to {domain} (RFC 9567)");
                 steps.push(with(said("report-channel", wanted), "agent", domain));
             }
-            text(&answer.message)?
+            Ok(answer.message.to_vec())
         }
-        Ok(LookupOutcome::Failed(failure)) => format!(";; no answer: {failure}\n"),
-        Err(_) => ";; no answer: nobody can be asked\n".into(),
+        Ok(LookupOutcome::Failed(failure)) => Err(format!(";; no answer: {failure}\n")),
+        Err(_) => Err(";; no answer: no reachable name server\n".into()),
     })
 }
 
@@ -279,7 +322,7 @@ impl Answered {
         Ok(match self {
             Self::Message(message) => return text(message),
             Self::Stream => ";; the answer is a stream of messages\n".into(),
-            Self::Nobody => ";; no answer: nobody can be asked\n".into(),
+            Self::Nobody => ";; no answer: no reachable name server\n".into(),
             Self::Silence => ";; no reply\n".into(),
         })
     }

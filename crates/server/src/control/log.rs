@@ -34,8 +34,14 @@ pub(super) fn set_level(logging: &Logging, level: &str) -> Result<Value, String>
     Ok(json!({"level": word}))
 }
 
-/// Turns the log of queries on or off.
-pub(super) fn set_queries(frontend: &Frontend, on: bool) -> Value {
-    frontend.log_queries(if on { LoggedQueries::All } else { LoggedQueries::None });
-    json!({"queries": on})
+/// Turns the log of queries on, for all or a share of them, or off.
+pub(super) fn set_queries(frontend: &Frontend, on: bool, share: Option<f64>) -> Result<Value, String> {
+    let (queries, shown) = match (on, share) {
+        (false, _) => (LoggedQueries::None, json!(false)),
+        (true, None) => (LoggedQueries::All, json!(true)),
+        (true, Some(share)) if share > 0.0 && share <= 1.0 => (LoggedQueries::Share(share), json!(share)),
+        (true, Some(share)) => return Err(format!("{share} is not a share above 0 and up to 1")),
+    };
+    frontend.log_queries(queries);
+    Ok(json!({"queries": shown}))
 }

@@ -7,6 +7,7 @@
 //! pieces of a long output. A connection carries any number of commands, one at a time.
 
 mod explain;
+pub mod hand_over;
 mod log;
 mod parts;
 mod record_text;
@@ -30,22 +31,29 @@ use nix::unistd::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 pub use parts::Parts;
 
+use crate::connections::ConnectionPlace;
 use crate::privileges;
 use crate::words::reason;
 
 /// Longest command, in bytes.
 const MAX_COMMAND: u64 = 64 * 1024;
-/// Connections served at a time.
-const MAX_CONNECTIONS: usize = 16;
-/// Longest silence of a client that is connected, and longest wait for it to read.
-const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is accepted in place of a damaged journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcceptedVersion {
+    /// What the zone's file holds.
+    File,
+    /// What can be read of the journal.
+    Journal,
+}
 
 /// A command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Command {
     /// The server as a whole.
@@ -54,7 +62,7 @@ pub enum Command {
     Stats,
     /// Read the configuration and changed zones again.
     Reload {
-        /// Remove zones whose files are gone however many they are.
+        /// Remove zones that are gone however many they are.
         #[serde(default)]
         force: bool,
     },
@@ -76,6 +84,13 @@ pub enum Command {
         /// Take what its file says, though updates have changed the zone.
         #[serde(default)]
         force: bool,
+    },
+    /// Accept an older version of a zone whose journal is damaged.
+    ZoneAccept {
+        /// Its name.
+        name: String,
+        /// Which one.
+        from: AcceptedVersion,
     },
     /// Take no updates for a zone, and write its file.
     ZoneFreeze {
@@ -256,9 +271,14 @@ pub enum Command {
     },
     /// Turn the log of queries on or off.
     LogQueries {
-        /// Whether all queries are logged.
+        /// Whether queries are logged.
         on: bool,
+        /// The share of them that is logged, where that is not all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        share: Option<f64>,
     },
+    /// Hand the listening sockets over to the client of this connection, and stop.
+    HandOver,
     /// Stop the server.
     Stop,
 }
@@ -462,18 +482,22 @@ pub fn default_paths() -> Vec<PathBuf> {
 }
 
 /// Answers commands for as long as the runtime runs; a message on `stop` asks for the end.
-pub async fn serve(parts: Arc<Parts>, listener: UnixListener, stop: mpsc::Sender<()>) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+pub async fn serve(parts: Arc<Parts>, listener: UnixListener, stop: mpsc::Sender<&'static str>) {
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
+                let place =
+                    parts.connections.control.place(parts.in_force.settings().control.connections.0).await;
                 let (parts, stop) = (Arc::clone(&parts), stop.clone());
                 tokio::spawn(async move {
-                    // A client that breaks the protocol or goes away concerns nobody else.
-                    let _ = converse(parts, stream, stop).await;
-                    drop(permit);
+                    tokio::select! {
+                        // A client that breaks the protocol or goes away ends its own connection only.
+                        _ = converse(parts, stream, stop, &place) => {}
+                        () = place.evicted() => {}
+                    }
                 });
+                // Its command, which is most likely there, is read before another connection may take its place.
+                tokio::task::yield_now().await;
             }
             // Out of descriptors: there may be some soon.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -481,22 +505,36 @@ pub async fn serve(parts: Arc<Parts>, listener: UnixListener, stop: mpsc::Sender
     }
 }
 
-async fn converse(parts: Arc<Parts>, stream: UnixStream, stop: mpsc::Sender<()>) -> std::io::Result<()> {
+async fn converse(
+    parts: Arc<Parts>,
+    stream: UnixStream,
+    stop: mpsc::Sender<&'static str>,
+    place: &ConnectionPlace,
+) -> std::io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
         let mut line = Vec::new();
+        let longest = parts.in_force.settings().control.idle.0;
         let mut limited = (&mut reader).take(MAX_COMMAND);
         let read = limited.read_until(b'\n', &mut line);
-        let Ok(read) = tokio::time::timeout(PATIENCE, read).await else { return Ok(()) };
+        let Ok(read) = tokio::time::timeout(longest, read).await else { return Ok(()) };
         if read? == 0 {
             return Ok(());
         }
+        place.busy();
         let command = if line.ends_with(b"\n") {
             serde_json::from_slice::<Command>(&line).map_err(|e| format!("not a command: {e}"))
         } else {
             Err(format!("a command has one line of at most {MAX_COMMAND} bytes"))
         };
+        if command == Ok(Command::HandOver) {
+            if hand_over::give(&parts.frontend, &mut writer).await? {
+                let _ = stop.send("sockets handed over to another server").await;
+            }
+            place.idle();
+            continue;
+        }
         let (lines, mut waiting) = mpsc::channel(4);
         let stopping = command == Ok(Command::Stop);
         let whole = line.ends_with(b"\n");
@@ -511,13 +549,17 @@ async fn converse(parts: Arc<Parts>, stream: UnixStream, stop: mpsc::Sender<()>)
         while let Some(line) = waiting.recv().await {
             let mut text = serde_json::to_vec(&line)?;
             text.push(b'\n');
-            let Ok(written) = tokio::time::timeout(PATIENCE, writer.write_all(&text)).await else {
+            // A client that does not read holds its connection only.
+            place.idle();
+            let Ok(written) = tokio::time::timeout(longest, writer.write_all(&text)).await else {
                 return Ok(());
             };
             written?;
+            place.busy();
         }
+        place.idle();
         if stopping {
-            let _ = stop.send(()).await;
+            let _ = stop.send("nomen ctl stop").await;
         }
         if !whole {
             return Ok(());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::changes::Changes;
+use crate::connections::AdminConnections;
 use crate::frontend::Frontend;
 use crate::in_force::InForce;
 use crate::logging::Logging;
@@ -41,4 +42,6 @@ pub struct Parts {
     pub logging: Arc<Logging>,
     /// The process.
     pub process: Process,
+    /// Connections of administration.
+    pub connections: Arc<AdminConnections>,
 }

@@ -16,6 +16,7 @@ use super::AnswerLine;
 use super::verbs::last;
 use crate::config::table::value::parse_duration;
 use crate::config::zones::zone_name;
+use crate::frontend::Frontend;
 use crate::message::print;
 use crate::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
 use crate::words::reason;
@@ -28,10 +29,17 @@ fn name(text: &str) -> Result<NameBuf, String> {
 }
 
 /// What the cache holds and has done.
-pub(super) fn cache_stats(recursive: &Recursive) -> Value {
+pub(super) fn cache_stats(recursive: &Recursive, frontend: &Frontend) -> Value {
     let cache = recursive.service.cache();
     let stats = cache.stats();
+    let (accounts, service) = (&frontend.accounts, recursive.service.stats());
+    let (hits, misses) = (accounts.sum(|stats| stats.cache_hits.get()), service.misses.get());
+    let asked = hits + misses;
     json!({
+        "hits": hits,
+        "negative_hits": accounts.sum(|stats| stats.cache_negative.get()),
+        "misses": misses,
+        "hit_percent": (asked > 0).then(|| (hits as f64 * 1000.0 / asked as f64).round() / 10.0),
         "entries": stats.entries,
         "bytes": stats.bytes,
         "bytes_reserved": cache.reserved(),

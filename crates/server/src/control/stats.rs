@@ -1,4 +1,4 @@
-//! `nomen ctl stats`: every counter.
+//! `nomen ctl stats`: every counter, and every figure that `/metrics` has.
 
 use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
 use exchange::Transport;
@@ -7,6 +7,7 @@ use wire::Rcode;
 
 use crate::frontend::Frontend;
 use crate::logging::Logging;
+use crate::metrics::{AllFigures, Format, render};
 use crate::recursive::{Recursive, counts};
 use crate::zones::images::Images;
 
@@ -75,4 +76,35 @@ pub(super) fn stats(
         }
     }
     Value::Object(all)
+}
+
+/// The same with every series of `/metrics` under its own name, but for the buckets of histograms.
+pub(super) fn with_figures(mut counters: Value, figures: &AllFigures) -> Value {
+    let text = render(figures, Format::Prometheus).unwrap_or_default();
+    if let Some(all) = counters.as_object_mut() {
+        all.extend(series(&text));
+    }
+    counters
+}
+
+/// The series of a text in the format of Prometheus.
+fn series(text: &str) -> impl Iterator<Item = (String, Value)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.rsplit_once(' ')).filter_map(|(name, value)| {
+        let is_bucket = name.split('{').next().is_some_and(|name| name.ends_with("_bucket"));
+        let number = value.parse::<u64>().map(Value::from).or_else(|_| value.parse::<f64>().map(Value::from));
+        number.ok().filter(|_| !is_bucket).map(|number| (name.to_owned(), number))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_series_but_buckets_is_a_counter() {
+        let text = "# HELP a_total x y\n# TYPE a_total counter\na_total{zone=\"b c\"} 7\nd_bucket{le=\"1\"} 2\nd_sum 0.5\n";
+        let found: Vec<_> = series(text).collect();
+        assert_eq!(found, [("a_total{zone=\"b c\"}".to_owned(), 7.into()), ("d_sum".to_owned(), 0.5.into())]);
+    }
 }

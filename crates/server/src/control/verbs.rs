@@ -11,6 +11,7 @@ use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, t
 use crate::frontend::Frontend;
 use crate::recursive::Recursive;
 use crate::secondaries::ZoneOrder;
+use crate::serve::figures;
 use crate::zones::Apex;
 use crate::zones::keeping::{ReloadFault, Reloaded, Removal, RoundReport};
 
@@ -33,10 +34,8 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             }
             Err(error) => send(&lines, Err(error)),
         },
-        Command::ZoneThaw { name } => drop(tokio::spawn(async move {
-            let result = zones::thaw(parts, name).await;
-            let _ = lines.send(last(result)).await;
-        })),
+        Command::ZoneAccept { name, from } => finish(zones::accept(parts, name, from), lines),
+        Command::ZoneThaw { name } => finish(zones::thaw(parts, name), lines),
         Command::ZoneAdd { name, template, file, primaries, catalog, group } => {
             let keys = [
                 ("template", template),
@@ -87,12 +86,26 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
     }
 }
 
+/// Sends what a command comes to when it has ended.
+fn finish(
+    command: impl Future<Output = Result<Value, String>> + Send + 'static,
+    lines: mpsc::Sender<AnswerLine>,
+) {
+    drop(tokio::spawn(async move {
+        let result = command.await;
+        let _ = lines.send(last(result)).await;
+    }));
+}
+
 /// Commands that are answered from what is known.
 fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
     let Parts { frontend, kept, images, recursive, logging, .. } = parts;
     match command {
         Command::Status => Ok(status::status(parts)),
-        Command::Stats => Ok(stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging)),
+        Command::Stats => {
+            let counters = stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging);
+            Ok(stats::with_figures(counters, &figures(parts)))
+        }
         Command::ZoneList { failed } => Ok(zones::list(kept, *failed)),
         Command::ZoneStatus { name } => zones::status(parts, name),
         Command::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
@@ -102,9 +115,10 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         Command::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
         Command::LogReopen => log::reopen(logging, frontend.dnstap.as_deref()),
         Command::LogLevel { level } => log::set_level(logging, level),
-        Command::LogQueries { on } => Ok(log::set_queries(frontend, *on)),
+        Command::LogQueries { on, share } => log::set_queries(frontend, *on, *share),
         Command::Reload { .. }
         | Command::ZoneReload { .. }
+        | Command::ZoneAccept { .. }
         | Command::ZoneThaw { .. }
         | Command::ZoneAdd { .. }
         | Command::ZoneRemove { .. }
@@ -117,6 +131,7 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         | Command::ZoneAbort { .. }
         | Command::CacheDump
         | Command::Explain { .. }
+        | Command::HandOver
         | Command::Stop => Ok(Value::Null),
         other => about_recursion(recursive.as_ref().ok_or(OFF)?, frontend, other),
     }
@@ -129,7 +144,7 @@ fn about_recursion(
     command: &Command,
 ) -> Result<Value, String> {
     match command {
-        Command::CacheStats => Ok(recursion::cache_stats(recursive)),
+        Command::CacheStats => Ok(recursion::cache_stats(recursive, frontend)),
         Command::CacheFlush { name, tree, rtype } => {
             recursion::flush(recursive, name, *tree, rtype.as_deref())
         }
@@ -209,9 +224,9 @@ async fn take_file(parts: Arc<Parts>, apex: Apex, lines: mpsc::Sender<AnswerLine
     let result = ended(parts.keeping.reload_zone(apex.clone(), true)).await;
     match (result, zones::taken(&parts, &apex).await) {
         (Ok(_), Some(Err(fault))) => drop(lines.send(last(Err(fault))).await),
-        (Ok(report), Some(Ok(Some(step)))) => {
+        (Ok(report), Some(Ok(Some(taken)))) => {
             let mut report = RoundReport::clone(&report);
-            report.taken(&apex, step);
+            report.taken(&apex, taken);
             report_reload(Ok(Arc::new(report)), lines).await;
         }
         (result, _) => report_zone(parts, apex, result, lines).await,

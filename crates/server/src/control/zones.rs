@@ -2,16 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use wire::Name;
+use wire::{Name, Serial};
 
-use super::AnswerLine;
 use super::parts::Parts;
 use super::status::seconds;
 use super::verbs::{last, send};
-use crate::changes::{Changes, CurrentFile, FileFault, FileState, TakeEnd};
+use super::{AcceptedVersion, AnswerLine};
+use crate::changes::{AcceptFault, Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile};
 use crate::config::table::value::quote;
 use crate::config::zones::zone_name;
 use crate::secondaries::ZoneOrder;
@@ -19,8 +20,8 @@ use crate::words::did_you_mean;
 use crate::zones::dump::dump_lines;
 use crate::zones::examiner::{self, FlawText};
 use crate::zones::keeping::{Kept, ReloadFault, unix_now};
-use crate::zones::text::ZoneFinding;
-use crate::zones::{Apex, ZoneState, ZoneText, places, written};
+use crate::zones::text::{self, Meter, ZoneFinding};
+use crate::zones::{Apex, FileStamp, Origin, ZoneState, ZoneText, places, written};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -63,6 +64,20 @@ pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
     Value::Array(rows.collect())
 }
 
+/// The state of a zone in a word, its serial number, and what is wrong with the newest version. Of a copy of the root zone it is the
+/// version that the resolver asks, which may be another than the one in the zone's place.
+fn standing(parts: &Parts, state: &ZoneState) -> (&'static str, Option<Serial>, Option<String>) {
+    let copy = parts.recursive.as_ref().filter(|_| state.spec.origin == Origin::LocalRoot);
+    let copy = copy.and_then(|recursive| recursive.local_root.status());
+    let (word, serial) = match &copy {
+        Some(copy) if copy.word == "refused" => (copy.word, copy.serial),
+        Some(copy) if copy.word == "ok" => (state.word(), copy.serial),
+        _ => (state.word(), state.zone.as_ref().map(|zone| zone.serial())),
+    };
+    let fault = state.fault.as_deref().map(ToString::to_string);
+    (word, serial, fault.or_else(|| copy.filter(|copy| copy.word != "missing")?.fault))
+}
+
 /// One zone.
 pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
     let Parts { frontend, kept, secondaries, changes, in_force, .. } = parts;
@@ -76,9 +91,10 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
     let per_zone = in_force.settings().counts_per_zone();
     let file = state.spec.text.file();
     let known = changes.zip(file).and_then(|(changes, file)| changes.file_state(&state.spec.apex, file));
+    let (word, serial, fault) = standing(parts, &state);
     Ok(json!({
         "name": name.to_string(),
-        "state": state.word(),
+        "state": word,
         "role": if state.spec.text == ZoneText::Primaries { "secondary" } else { "primary" },
         "file": state.spec.text.to_string(),
         "file_serial": known.and_then(|known| match known {
@@ -88,7 +104,7 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "file_edited": known.filter(|known| *known == FileState::Edited).map(|_| true),
         "from": state.spec.origin.to_string(),
         "loaded": state.loaded.map(seconds),
-        "serial": zone.map(|z| z.serial().0),
+        "serial": serial.map(|serial| serial.0),
         "records": zone.map(|z| z.record_count()),
         "names": zone.map(|z| z.node_count()),
         "memory_bytes": zone.map(|z| z.memory()),
@@ -96,7 +112,8 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "signed": zone.map(|z| z.is_signed()),
         "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }),
         "warnings": state.warnings,
-        "fault": state.fault.as_deref().map(ToString::to_string),
+        "fault": fault,
+        "journal": changes.and_then(|changes| changes.damage(&state.spec.apex)),
         "findings": examined.map(|found| findings(&state, &found.findings)),
         "more_findings": examined.map(|found| found.more).filter(|more| *more > 0),
         "signatures": first.map(|first| first.age(unix_now()).word()),
@@ -205,7 +222,9 @@ pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, Strin
     let reloaded = parts.keeping.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
     let taken = taken(&parts, apex).await;
     reloaded.map_err(|fault| stays(fault.to_string()))?;
-    if let Some(step) = taken.transpose().map_err(stays)?.flatten() {
+    if let Some(TakenFile { step, dropped, more_dropped }) = taken.transpose().map_err(stays)?.flatten() {
+        answer["dropped"] = dropped.into();
+        answer["more_dropped"] = Some(more_dropped).filter(|more| *more > 0).into();
         answer["from"] = step.from.0.into();
         answer["to"] = step.to.0.into();
         answer["removed"] = step.removed.into();
@@ -214,6 +233,51 @@ pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, Strin
     changes_of(&parts, &state)?.thaw(apex).map_err(|fault| stays(fault.to_string()))?;
     answer["was"] = true.into();
     Ok(answer)
+}
+
+/// Accepts an older version of a zone whose journal is damaged, and serves it.
+pub(super) async fn accept(parts: Arc<Parts>, name: String, from: AcceptedVersion) -> Result<Value, String> {
+    let theirs = Arc::clone(&parts);
+    let accepted = tokio::task::spawn_blocking(move || {
+        let state = find(&theirs.kept, &name)?;
+        accept_now(&theirs, &state, from).map(|accepted| (state, accepted))
+    });
+    let (state, accepted) = accepted.await.map_err(|_| ReloadFault::Stopping.to_string())??;
+    let reloaded = parts.keeping.reload_zone(state.spec.apex.clone(), false).await;
+    reloaded.unwrap_or(Err(ReloadFault::Stopping)).map_err(|fault| fault.to_string())?;
+    // Who asks may have another working folder.
+    let aside =
+        accepted.aside.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+    Ok(json!({
+        "zone": state.spec.name().to_string(),
+        "accepted": from,
+        "accepted_serial": accepted.of.0,
+        "acknowledged_serial": accepted.acknowledged.map(|serial| serial.0),
+        "serial": accepted.serial.0,
+        "records": accepted.records,
+        "old_journal": aside.map(|path| path.display().to_string()),
+    }))
+}
+
+fn accept_now(parts: &Parts, state: &ZoneState, from: AcceptedVersion) -> Result<Accepted, String> {
+    let (apex, key) = (&state.spec.apex, parts.frontend.engine.key());
+    let changes = parts.changes.as_deref().filter(|changes| changes.damage(apex).is_some());
+    let changes = changes.ok_or_else(|| AcceptFault::NotDamaged.to_string())?;
+    let accepted = match from {
+        AcceptedVersion::Journal => changes.accept_journal(apex, &key),
+        AcceptedVersion::File => {
+            let path = state.spec.text.file().ok_or_else(|| FileFault::NoFile.to_string())?;
+            let stamp = FileStamp::of(path);
+            let zone = text::build(&state.spec, &key, None, (&Meter::default(), &AtomicU64::new(0)))
+                .map(|built| built.zone);
+            let zone = zone.map_err(|fault| format!("the zone's file cannot be accepted:\n{fault}"))?;
+            if let Some(fault) = state.spec.objection(&zone) {
+                return Err(format!("the zone's file cannot be accepted: {fault}"));
+            }
+            changes.accept_file(apex, zone, &stamp)
+        }
+    };
+    accepted.map_err(|fault| format!("nothing is accepted: {fault}"))
 }
 
 /// What came of taking a zone from its file; `None` if it was not.

@@ -21,8 +21,8 @@ const ENOUGH: usize = 64 * 1024;
 pub(super) struct Seen {
     pub(super) kind: DnstapKind,
     pub(super) transport: Transport,
-    /// Who asks; of queries to other servers it is not known from which address they went.
-    pub(super) asks: Option<SocketAddr>,
+    /// Who asks, and from which port, as far as it is known: of queries to other servers only a configured address is.
+    pub(super) asks: Option<(IpAddr, Option<u16>)>,
     pub(super) answers: SocketAddr,
     /// Nanoseconds since 1970.
     pub(super) query_at: Option<u64>,
@@ -40,7 +40,7 @@ impl Seen {
             false => [Some(message.to_vec()), None],
             true => [None, Some(message.to_vec())],
         };
-        let family = match plain(self.answers) {
+        let family = match self.answers.ip().to_canonical() {
             IpAddr::V4(_) => DnstapSocketFamily::Inet,
             IpAddr::V6(_) => DnstapSocketFamily::Inet6,
         };
@@ -48,9 +48,9 @@ impl Seen {
             kind: self.kind as i32,
             socket_family: Some(family as i32),
             socket_protocol: Some(protocol(self.transport) as i32),
-            query_address: self.asks.map(bytes_of),
-            response_address: Some(bytes_of(self.answers)),
-            query_port: self.asks.map(|asks| asks.port().into()),
+            query_address: self.asks.map(|(asks, _)| bytes_of(asks)),
+            response_address: Some(bytes_of(self.answers.ip())),
+            query_port: self.asks.and_then(|(_, port)| port.map(Into::into)),
             response_port: Some(self.answers.port().into()),
             query_time_sec,
             query_time_nsec,
@@ -63,13 +63,9 @@ impl Seen {
     }
 }
 
-/// The address, an IPv4 one in the form of IPv6 as what it is.
-fn plain(address: SocketAddr) -> IpAddr {
-    address.ip().to_canonical()
-}
-
-fn bytes_of(address: SocketAddr) -> Vec<u8> {
-    match plain(address) {
+/// The bytes of an address; an IPv4 one in the form of IPv6 has four.
+fn bytes_of(address: IpAddr) -> Vec<u8> {
+    match address.to_canonical() {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     }

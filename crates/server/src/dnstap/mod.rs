@@ -205,7 +205,7 @@ impl Dnstap {
         let seen = || Seen {
             kind,
             transport: client.transport,
-            asks: Some(client.peer),
+            asks: Some((client.peer.ip(), Some(client.peer.port()))),
             answers: client.local,
             query_at,
             response_at,

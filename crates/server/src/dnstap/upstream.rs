@@ -1,7 +1,7 @@
 //! Messages to and from other servers: a core between the one that asks them and the sockets, which passes everything on
 //! and copies the messages that go by.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,6 +31,8 @@ struct Tap {
 struct Open {
     transport: Transport,
     to: SocketAddr,
+    /// The address that is asked from, where one is configured. Its port only the system knows.
+    from: Option<IpAddr>,
     /// ID and time of queries without a response.
     sent: Vec<([u8; 2], Instant)>,
 }
@@ -47,8 +49,9 @@ impl Tap {
     fn actions(&mut self, actions: &[Action], now: Instant) {
         for action in actions {
             match action {
-                Action::Open { link, transport, to, .. } => {
-                    self.links.insert(*link, Open { transport: *transport, to: *to, sent: Vec::new() });
+                Action::Open { link, transport, to, from } => {
+                    let (transport, to, from) = (*transport, *to, *from);
+                    self.links.insert(*link, Open { transport, to, from, sent: Vec::new() });
                 }
                 Action::Send { link, message } => self.query(*link, message, now),
                 Action::Close { link } => drop(self.links.remove(link)),
@@ -98,7 +101,8 @@ impl Dnstap {
         let unix = |at: Option<Instant>| at.map(|at| self.clock.unix(at));
         let (query_at, response_at) = (unix(query_at), unix(response_at));
         let (transport, answers) = (link.transport, link.to);
-        let seen = || Seen { kind, transport, asks: None, answers, query_at, response_at, zone_len: 0 };
+        let asks = link.from.map(|from| (from, None));
+        let seen = || Seen { kind, transport, asks, answers, query_at, response_at, zone_len: 0 };
         self.leave(seen, &[], message);
     }
 }

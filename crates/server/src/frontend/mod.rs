@@ -4,18 +4,21 @@
 mod workers;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use engine::{Both, Engine, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
+use engine::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
 use net::{Bound, Context, Running, ServeError, TcpLimits};
 use recursion::Cached;
 use tracing::{error, info, warn};
 use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
+use crate::audit::FailureLines;
 use crate::config::Settings;
 use crate::config::log::LoggedQueries;
+use crate::descriptors::DescriptorShares;
 use crate::dnstap::Dnstap;
 use crate::in_force::Adopt;
 use crate::logging::QueryFile;
@@ -94,7 +97,8 @@ impl Frontend {
         dnstap: Option<Arc<Dnstap>>,
     ) -> std::io::Result<Frontend> {
         let zones = Zones { catalog: Arc::new(Catalog::new(key)), config: settings.zones_config() };
-        let (connections, per_client) = settings.server.tcp.limits();
+        let (_, per_client) = settings.server.tcp.limits();
+        let connections = DescriptorShares::with_warning(settings).tcp;
         let frontend = Frontend {
             engine: Arc::new(Engine::new(serving(zones), Sources::default(), settings.engine_config())),
             accounts: Accounts::default(),
@@ -103,6 +107,8 @@ impl Frontend {
             query_logger: QueryLogger::start(query_file)?,
             dnstap,
         };
+        let failures: Arc<dyn FailureLog> = Arc::new(FailureLines::default());
+        frontend.engine.set_failure_log(&failures);
         frontend.log_queries(*settings.log.queries);
         Ok(frontend)
     }
@@ -173,14 +179,31 @@ impl Frontend {
         lock(&self.listeners).iter().map(of).collect()
     }
 
+    /// Descriptors of all listening sockets, for another server that goes on with them.
+    ///
+    /// # Errors
+    /// The system's, if it refuses descriptors.
+    pub fn sockets(&self) -> std::io::Result<Vec<OwnedFd>> {
+        let mut sockets = Vec::new();
+        for listener in lock(&self.listeners).iter() {
+            sockets.extend(listener.sockets()?);
+        }
+        Ok(sockets)
+    }
+
+    /// Has all listeners leave in their sockets what they have not read when they stop: the next server has the same sockets.
+    pub fn leave_unread(&self) {
+        lock(&self.listeners).iter().for_each(Running::leave_unread);
+    }
+
     /// Has the listeners on passed sockets take nothing more, and AF_XDP fronts nothing that may be meant for those: it waits in
     /// the sockets. Returns when that is so. What was taken is still answered.
     pub fn let_go(&self) {
         let listeners = lock(&self.listeners);
-        if listeners.iter().all(|listener| listener.passed().is_none()) {
+        if !listeners.iter().any(Running::leaves_unread) {
             return;
         }
-        let going = || listeners.iter().filter(|one| one.passed().is_some() || one.xdp_mode().is_some());
+        let going = || listeners.iter().filter(|one| one.leaves_unread() || one.xdp_mode().is_some());
         going().for_each(Running::stop);
         let until = Instant::now() + LET_GO;
         while Instant::now() < until && going().any(Running::is_taking) {
@@ -207,7 +230,8 @@ impl Adopt for Frontend {
         self.engine.set_config(settings.engine_config());
         let zones_config = settings.zones_config();
         self.engine.change_memory(|served| served.first.config = zones_config);
-        let (connections, per_client) = settings.server.tcp.limits();
+        let (_, per_client) = settings.server.tcp.limits();
+        let connections = DescriptorShares::with_warning(settings).tcp;
         self.tcp_limits.set(connections, per_client);
         self.tcp_limits.set_times(&settings.server.tcp.times());
         self.log_queries(*settings.log.queries);

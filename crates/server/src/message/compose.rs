@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use wire::edns::{OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Full, Header, Owner, Section};
 use wire::name::{Name, NameBuf};
-use wire::{Class, Serial, Ttl, Type};
+use wire::{Class, Opcode, Serial, Ttl, Type};
 
 /// Room for any query, in bytes.
 const QUERY_ROOM: usize = 2048;
@@ -21,6 +21,14 @@ pub struct QuerySpec {
     pub qtype: Type,
     /// The class.
     pub qclass: Class,
+    /// The message ID; a random one without it.
+    pub id: Option<u16>,
+    /// The opcode.
+    pub opcode: Opcode,
+    /// Leave the question out.
+    pub header_only: bool,
+    /// Header flags that a query does not have by itself.
+    pub flags: ExtraFlags,
     /// The version that the client has, for IXFR (RFC 1995 §3).
     pub has_version: Option<Serial>,
     /// RD.
@@ -41,6 +49,12 @@ pub struct QuerySpec {
     pub keepalive: bool,
     /// Send a client cookie (RFC 7873).
     pub cookie: bool,
+    /// The cookie to send; a random client cookie without it.
+    pub cookie_bytes: Option<Vec<u8>>,
+    /// EDNS flags beside DO.
+    pub edns_flags: u16,
+    /// Further EDNS options: code and data.
+    pub options: Vec<(OptionCode, Vec<u8>)>,
     /// Ask how long the zone may still be served (RFC 7314).
     pub expire: bool,
     /// Ask for the version of the zone (RFC 9660).
@@ -51,6 +65,19 @@ pub struct QuerySpec {
     pub subnet: Option<(IpAddr, u8)>,
 }
 
+/// Header flags that servers set, or that are reserved; a query with them is for tests of servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExtraFlags {
+    /// AA.
+    pub authoritative: bool,
+    /// TC.
+    pub truncated: bool,
+    /// RA.
+    pub recursion_available: bool,
+    /// Z, which is reserved (RFC 6895 §2.1).
+    pub reserved: bool,
+}
+
 /// The root's A records, asked for as dig does.
 impl Default for QuerySpec {
     fn default() -> Self {
@@ -58,6 +85,10 @@ impl Default for QuerySpec {
             name: Name::ROOT.to_buf(),
             qtype: Type::A,
             qclass: Class::IN,
+            id: None,
+            opcode: Opcode::QUERY,
+            header_only: false,
+            flags: ExtraFlags::default(),
             has_version: None,
             recursion_desired: true,
             authentic_data: false,
@@ -68,6 +99,9 @@ impl Default for QuerySpec {
             nsid: false,
             keepalive: false,
             cookie: false,
+            cookie_bytes: None,
+            edns_flags: 0,
+            options: Vec::new(),
             expire: false,
             zone_version: false,
             padding: None,
@@ -91,18 +125,28 @@ impl QuerySpec {
     pub fn message(&self) -> Result<Vec<u8>, QueryTooLong> {
         let mut buf = vec![0; QUERY_ROOM];
         let mut names = Compressor::small();
-        let id = RandomState::new().hash_one(std::process::id()) as u16;
-        let mut header = Header::query(id);
+        let random = || RandomState::new().hash_one(std::process::id()) as u16;
+        let mut header = Header::query(self.id.unwrap_or_else(random));
+        header.set_authoritative(self.flags.authoritative);
+        header.set_truncated(self.flags.truncated);
+        header.set_recursion_available(self.flags.recursion_available);
         header.set_recursion_desired(self.recursion_desired);
         header.set_authentic_data(self.authentic_data);
         header.set_checking_disabled(self.checking_disabled);
         let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
-        b.question(self.name.as_name(), self.qtype, self.qclass)
+        let question = match self.header_only {
+            true => Ok(()),
+            false => b.question(self.name.as_name(), self.qtype, self.qclass),
+        };
+        question
             .and_then(|()| write_version(&mut b, self))
             .and_then(|()| write_opt(&mut b, self))
             .map_err(|Full| QueryTooLong)?;
         let len = b.finish();
         buf.truncate(len);
+        // Opcode and Z (RFC 1035 §4.1.1).
+        buf[2] |= (self.opcode.0 & 0xf) << 3;
+        buf[3] |= if self.flags.reserved { 0x40 } else { 0 };
         Ok(buf)
     }
 }
@@ -122,12 +166,15 @@ fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
     let mut opt = OptWriter::begin(b, spec.udp_size, 0, spec.dnssec_ok)?;
     // The version is the second byte of what is the TTL in other records.
     b.written_mut()[start + 6] = version;
+    for (byte, bits) in b.written_mut()[start + 7..].iter_mut().zip(spec.edns_flags.to_be_bytes()) {
+        *byte |= bits;
+    }
     if spec.nsid {
         opt.option(b, OptionCode::NSID, &[])?;
     }
     if spec.cookie {
-        let cookie = RandomState::new().hash_one(std::process::id());
-        opt.option(b, OptionCode::COOKIE, &[&cookie.to_be_bytes()])?;
+        let cookie = RandomState::new().hash_one(std::process::id()).to_be_bytes();
+        opt.option(b, OptionCode::COOKIE, &[spec.cookie_bytes.as_deref().unwrap_or(&cookie)])?;
     }
     if spec.keepalive {
         opt.option(b, OptionCode::KEEPALIVE, &[])?;
@@ -140,6 +187,9 @@ fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
     }
     if let Some((ip, length)) = spec.subnet {
         write_subnet(b, &mut opt, ip, length)?;
+    }
+    for (code, data) in &spec.options {
+        opt.option(b, *code, &[data])?;
     }
     if let Some(block) = spec.padding {
         let used = b.len() + 4;

@@ -65,7 +65,7 @@ fn long(rtype: Type, rdata: &str) -> String {
 }
 
 /// Types whose data ends in one value of base 16 or 64, in which white space does not count.
-fn ends_in_one_value(rtype: Type) -> bool {
+pub(super) fn ends_in_one_value(rtype: Type) -> bool {
     let types = [
         "DNSKEY",
         "CDNSKEY",
@@ -97,7 +97,7 @@ fn cut(value: &str) -> Vec<&str> {
 }
 
 /// The fields of data, at the spaces outside of quotes.
-fn fields(rdata: &str) -> Vec<&str> {
+pub(super) fn fields(rdata: &str) -> Vec<&str> {
     let (mut fields, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, c) in rdata.char_indices() {
         match c {

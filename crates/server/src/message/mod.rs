@@ -4,5 +4,8 @@
 pub mod compose;
 mod lines;
 pub mod print;
+pub mod style;
+pub mod yaml;
 
 pub use compose::{QuerySpec, QueryTooLong};
+pub use style::Style;

@@ -5,31 +5,35 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::message::{Header, Malformed, Parser, RawRecord};
-use wire::{Name, NameBuf, Rcode, Ttl, Type, rdata};
+use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, rdata};
 
 use super::lines;
+use super::style::{self, Style};
 
 /// A record ready to be shown.
-struct Shown {
-    owner: String,
-    ttl: Ttl,
-    class: String,
-    rtype: Type,
-    rdata: String,
+pub(super) struct Shown {
+    pub(super) owner: String,
+    pub(super) ttl: Ttl,
+    pub(super) class: Class,
+    pub(super) rtype: Type,
+    /// The data as text.
+    pub(super) rdata: String,
+    /// The data in uncompressed wire form.
+    pub(super) data: Vec<u8>,
 }
 
 /// A message taken apart.
-struct Decoded<'m> {
-    header: Header,
-    questions: Vec<(String, String, Type)>,
+pub(super) struct Decoded<'m> {
+    pub(super) header: Header,
+    pub(super) questions: Vec<(String, String, Type)>,
     /// The name of the first question.
     qname: Option<NameBuf>,
-    sections: [Vec<Shown>; 3],
-    opt: Option<Edns<'m>>,
+    pub(super) sections: [Vec<Shown>; 3],
+    pub(super) opt: Option<Edns<'m>>,
 }
 
 impl<'m> Decoded<'m> {
-    fn of(message: &'m [u8]) -> Result<Self, Malformed> {
+    pub(super) fn of(message: &'m [u8]) -> Result<Self, Malformed> {
         let (header, mut parser) = Parser::new(message)?;
         let counts = header.counts();
         let (questions, sections) = (Vec::new(), Default::default());
@@ -53,7 +57,7 @@ impl<'m> Decoded<'m> {
     }
 
     /// An option for people.
-    fn option_text(&self, code: OptionCode, data: &[u8]) -> String {
+    pub(super) fn option_text(&self, code: OptionCode, data: &[u8]) -> String {
         match (code, data) {
             // SOA-SERIAL (RFC 9660 §2.1). The zone is the end of the name asked for that has so many labels.
             (OptionCode::ZONEVERSION, [labels, 0, a, b, c, d]) => {
@@ -67,7 +71,7 @@ impl<'m> Decoded<'m> {
         }
     }
 
-    fn rcode(&self) -> Rcode {
+    pub(super) fn rcode(&self) -> Rcode {
         let high = self.opt.map_or(0, |opt| u16::from(opt.extended_rcode));
         Rcode(high << 4 | self.header.rcode().0)
     }
@@ -81,9 +85,10 @@ fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Shown, Malformed>
     Ok(Shown {
         owner: parser.name_at(record.owner_at)?.to_string(),
         ttl: record.ttl(),
-        class: record.class.to_string(),
+        class: record.class,
         rtype: record.rtype,
         rdata: text,
+        data,
     })
 }
 
@@ -92,7 +97,7 @@ pub fn rcode(message: &[u8]) -> Result<Rcode, Malformed> {
     Decoded::of(message).map(|parts| parts.rcode())
 }
 
-fn flag_words(header: &Header) -> String {
+pub(super) fn flag_words(header: &Header) -> String {
     let flags = [
         ("qr", header.is_response()),
         ("aa", header.authoritative()),
@@ -116,17 +121,17 @@ pub struct Parts {
     pub sections: [bool; 3],
     /// How the answer came.
     pub stats: bool,
-    /// Long records go over several lines, with comments.
-    pub multiline: bool,
+    /// The form of records.
+    pub style: Style,
 }
 
 impl Parts {
     /// Everything.
     pub const ALL: Self =
-        Self { comments: true, question: true, sections: [true; 3], stats: true, multiline: false };
+        Self { comments: true, question: true, sections: [true; 3], stats: true, style: Style::PLAIN };
     /// Nothing.
     pub const NONE: Self =
-        Self { comments: false, question: false, sections: [false; 3], stats: false, multiline: false };
+        Self { comments: false, question: false, sections: [false; 3], stats: false, style: Style::PLAIN };
 }
 
 /// Every section of a message, in the form of dig.
@@ -149,7 +154,7 @@ pub fn chosen(message: &[u8], shown: Parts) -> Result<String, Malformed> {
         if !section.is_empty() && shows && shown.comments {
             let _ = writeln!(out, "\n;; {title} SECTION:");
         }
-        section.iter().filter(|_| shows).for_each(|record| out += &line(record, shown.multiline));
+        section.iter().filter(|_| shows).for_each(|record| out += &style::line(record, &shown.style));
     }
     Ok(out)
 }
@@ -180,16 +185,9 @@ fn comments(parts: &Decoded<'_>) -> String {
     out
 }
 
-/// A record in the form of dig.
-fn line(Shown { owner, ttl, class, rtype, rdata }: &Shown, multiline: bool) -> String {
-    let lines = if multiline { lines::of(*rtype, rdata) } else { None };
-    let rdata = lines.as_deref().unwrap_or(rdata);
-    format!("{owner}\t{ttl}\t{class}\t{rtype}\t{rdata}\n")
-}
-
 /// The records of the answer section, one after the other.
 pub fn answers(message: &[u8], shown: Parts) -> Result<String, Malformed> {
-    Ok(Decoded::of(message)?.sections[0].iter().map(|record| line(record, shown.multiline)).collect())
+    Ok(Decoded::of(message)?.sections[0].iter().map(|record| style::line(record, &shown.style)).collect())
 }
 
 /// The response code with the server's own words for it, if it sent extended errors (RFC 8914).
@@ -208,17 +206,17 @@ pub fn refusal(message: &[u8]) -> Result<String, Malformed> {
 pub fn records(message: &[u8], age: u32) -> Result<String, Malformed> {
     let mut out = String::new();
     for record in Decoded::of(message)?.sections.iter().flatten() {
-        let Shown { owner, ttl, class, rtype, rdata } = record;
+        let Shown { owner, ttl, class, rtype, rdata, .. } = record;
         let left = ttl.as_secs().saturating_sub(age);
         let _ = writeln!(out, "{owner} {left} {class} {rtype} {rdata}");
     }
     Ok(out)
 }
 
-/// The data of the answer section, one record a line.
-pub fn short(message: &[u8]) -> Result<String, Malformed> {
+/// The data of the answer section, record by record.
+pub fn short(message: &[u8], style: &Style) -> Result<Vec<String>, Malformed> {
     let parts = Decoded::of(message)?;
-    Ok(parts.sections[0].iter().map(|r| format!("{}\n", r.rdata)).collect())
+    Ok(parts.sections[0].iter().map(|record| style::data(record, style)).collect())
 }
 
 /// The same without signatures, unless they are what was asked for.
@@ -276,7 +274,7 @@ pub fn json(message: &[u8]) -> Result<Value, Malformed> {
         one.insert("NAME".into(), r.owner.clone().into());
         one.insert("TYPE".into(), r.rtype.0.into());
         one.insert("TYPEname".into(), r.rtype.to_string().into());
-        one.insert("CLASSname".into(), r.class.clone().into());
+        one.insert("CLASSname".into(), r.class.to_string().into());
         one.insert("TTL".into(), r.ttl.as_secs().into());
         one.insert(format!("rdata{}", r.rtype), r.rdata.clone().into());
         Value::Object(one)

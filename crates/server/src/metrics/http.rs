@@ -1,29 +1,34 @@
-//! The HTTP listener: `/metrics` in the format that the client wants, and the status page at `/`.
+//! The HTTP listener: `/metrics` in the format that the client wants, the status page at `/`, and `/healthz` and `/readyz` for
+//! load balancers and orchestrators.
 
 use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderValue,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use wire::NameBuf;
 
 use super::{AllFigures, Format, render};
+use crate::config::metrics::Metrics;
+use crate::config::table::read::At;
+use crate::connections::ConnectionSet;
+use crate::in_force::InForce;
 use crate::page::StatusPage;
 
-/// Connections served at a time; further ones wait in the kernel.
-const MAX_CONNECTIONS: usize = 16;
 /// Longest life of a connection, whatever it does.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);
-/// Longest time for the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The media type of plain text.
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What can be had here.
 #[derive(Clone)]
@@ -32,13 +37,15 @@ pub struct Shown {
     pub figures: AllFigures,
     /// At `/`.
     pub page: Arc<StatusPage>,
+    /// The bounds, and by which names the page may be asked for.
+    pub in_force: Arc<InForce>,
+    /// The connections that are open.
+    pub connections: Arc<ConnectionSet>,
 }
 
 /// Answers requests for as long as the runtime runs.
 pub async fn serve(shown: Shown, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(_) => {
@@ -47,18 +54,39 @@ pub async fn serve(shown: Shown, listener: TcpListener) {
                 continue;
             }
         };
+        let bounds = shown.bounds();
+        let place = Arc::new(shown.connections.place(bounds.connections.0).await);
         let shown = shown.clone();
         tokio::spawn(async move {
-            let service = hyper::service::service_fn(|request| respond(shown.clone(), request));
+            let of_request = Arc::clone(&place);
+            let service = hyper::service::service_fn(move |request| {
+                let (shown, place) = (shown.clone(), Arc::clone(&of_request));
+                async move {
+                    place.busy();
+                    let response = respond(shown, request).await;
+                    place.idle();
+                    response
+                }
+            });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
+                .header_read_timeout(bounds.head.0)
                 .max_buf_size(16 * 1024)
                 .serve_connection(TokioIo::new(stream), service);
             // Whoever breaks the protocol or stays too long is cut off; that concerns nobody else.
-            let _ = tokio::time::timeout(CONNECTION_LIFE, connection).await;
-            drop(permit);
+            tokio::select! {
+                _ = tokio::time::timeout(CONNECTION_LIFE, connection) => {}
+                () = place.evicted() => {}
+            }
         });
+        // Its request, which is most likely there, is read before another connection may take its place.
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Shown {
+    fn bounds(&self) -> Metrics {
+        self.in_force.settings().metrics.as_ref().map(|metrics| metrics.value.clone()).unwrap_or_default()
     }
 }
 
@@ -76,16 +104,66 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
             let made = tokio::task::spawn_blocking(print).await;
             made.ok().flatten().map(|text| with_type(text, format.media_type()))
         }
+        // The thread that answers this also handles signals and control commands.
+        "/healthz" => Some(with_type("ok\n", TEXT)),
+        "/readyz" => {
+            let unready = tokio::task::spawn_blocking(move || shown.page.unready()).await.ok();
+            unready.map(|unready| match unready {
+                None => with_type("ready\n", TEXT),
+                Some(why) => {
+                    let mut response = with_type(why, TEXT);
+                    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                    response
+                }
+            })
+        }
+        "/" if !may_ask(&request, &shown.bounds()) => {
+            return Ok(plain(
+                StatusCode::MISDIRECTED_REQUEST,
+                "The name in the address is none that this page is asked for by: use an IP address, or add the name to \
+                 `hosts` of [metrics].\n",
+            ));
+        }
         "/" => tokio::task::spawn_blocking(move || shown.page.render()).await.ok().map(page),
         _ => {
             return Ok(plain(
                 StatusCode::NOT_FOUND,
-                "The status page is at /, the figures are at /metrics.\n",
+                "The status page is at /, the figures are at /metrics, the state is at /healthz and /readyz.\n",
             ));
         }
     };
     let failed = || plain(StatusCode::INTERNAL_SERVER_ERROR, "What is wanted cannot be made.\n");
     Ok(made.unwrap_or_else(failed))
+}
+
+/// Whether the page may be asked for by the name in a request (RFC 9110 §7.2). A request without one is of no browser.
+fn may_ask<B>(request: &Request<B>, bounds: &Metrics) -> bool {
+    let named = request.headers().get_all(HOST).iter().map(|host| host.to_str().ok());
+    let mut hosts = named.chain(request.uri().authority().map(|authority| Some(authority.as_str())));
+    hosts.all(|host| host.is_some_and(|host| is_own(host, bounds.hosts.value.as_deref().unwrap_or_default())))
+}
+
+/// Whether a host, with its port if it has one, is an address, `localhost`, this machine's name or one of `names`: no name that
+/// the owner of another domain can point here.
+fn is_own(host: &str, names: &[At<NameBuf>]) -> bool {
+    if host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let without_port = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    if is_address(
+        without_port.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(without_port),
+    ) {
+        return true;
+    }
+    let same = |a: &str, b: &str| a.trim_end_matches('.').eq_ignore_ascii_case(b.trim_end_matches('.'));
+    let of_machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    same(without_port, "localhost")
+        || !of_machine.trim().is_empty() && same(without_port, of_machine.trim())
+        || names.iter().any(|name| same(without_port, &name.value.to_string()))
 }
 
 /// The status page, with all that keeps a browser from doing more than showing it.
@@ -110,7 +188,7 @@ fn with_type(text: impl Into<Bytes>, media_type: &'static str) -> Response<Full<
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut response = with_type(text, "text/plain; charset=utf-8");
+    let mut response = with_type(text, TEXT);
     *response.status_mut() = status;
     response
 }
@@ -147,6 +225,39 @@ fn negotiated<'a>(headers: impl Iterator<Item = &'a str>) -> Format {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_name_in_its_address_had_the_page() {
+        let names = [At::unwritten("dns.example.com.".parse().expect("a name"))];
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:9153",
+            "[::1]",
+            "[::1]:9153",
+            "localhost",
+            "LocalHost.:9153",
+            "dns.example.com",
+            "DNS.example.com:9153",
+        ] {
+            assert!(is_own(host, &names), "{host}");
+        }
+        for host in [
+            "",
+            ":9153",
+            "attacker.example",
+            "attacker.example:9153",
+            "127.0.0.1.attacker.example",
+            "example.com",
+        ] {
+            assert!(!is_own(host, &names), "{host}");
+        }
+        let asked = |host: Option<&str>| {
+            let request = Request::get("/");
+            let request = host.into_iter().fold(request, |request, host| request.header(HOST, host));
+            may_ask(&request.body(()).expect("a request"), &Metrics::default())
+        };
+        assert!(asked(None) && asked(Some("[::1]:9153")) && !asked(Some("attacker.example")));
+    }
 
     #[test]
     fn the_format_is_the_one_that_the_client_prefers() {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Figures, Printer, unix};
+use super::{Figures, MetricType, Printer, unix};
+use crate::connections::AdminConnections;
 use crate::logging::Logging;
 use crate::process::{Process, cpu_time, max_descriptors, open_descriptors, resident_memory, virtual_memory};
 
@@ -13,12 +14,24 @@ pub struct ProcessFigures {
     pub process: Process,
     /// Its log.
     pub logging: Arc<Logging>,
+    /// Connections of administration.
+    pub connections: Arc<AdminConnections>,
 }
 
 impl Figures for ProcessFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         let dropped = self.logging.dropped() as u64;
         out.counter("log_dropped", "Log lines lost because the log could not take them in time", dropped)?;
+        out.counter(
+            "log_repeated",
+            "Log lines that were not logged since they repeat (repeat-interval); the next line of their kind has their number",
+            crate::repeated::held(),
+        )?;
+        out.counter(
+            "audit_dropped",
+            "Lines missing from the audit trail because its file could not take them in time",
+            self.logging.audit_dropped() as u64,
+        )?;
         let version = env!("CARGO_PKG_VERSION").into();
         out.info("build", "The version of nomen that runs; the value is always 1", [("version", version)])?;
         let started = unix(self.process.started);
@@ -38,6 +51,12 @@ impl Figures for ProcessFigures {
                 out.gauge(name, help, value)?;
             }
         }
-        Ok(())
+        let sets = self.connections.sets();
+        let open = sets.map(|(listener, set)| ([("listener", listener.into())], set.open() as u64));
+        let help = "Connections to the control socket and to the HTTP listener that are open";
+        out.family("admin_connections", help, MetricType::Gauge, open.into_iter())?;
+        let evicted = sets.map(|(listener, set)| ([("listener", listener.into())], set.evicted()));
+        let help = "Idle connections to the control socket and to the HTTP listener that were closed to make room for others";
+        out.family("admin_connections_evicted", help, MetricType::Counter, evicted.into_iter())
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
+use engine::stats::{INFO_CODES, LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
 use exchange::Transport;
 use wire::Rcode;
+use wire::edns::ErrorInfo;
 
 use super::{Buckets, Figures, MetricType, Printer};
 use crate::frontend::{Accounts, Frontend};
@@ -64,11 +65,18 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
         })
     });
     out.family("replies", "Replies sent, by transport and response code", MetricType::Counter, replies)?;
+    failures(accounts, out)?;
     let one = |figure: fn(&engine::Stats) -> u64| accounts.sum(figure);
     out.counter(
         "truncated",
         "Replies with TC set, so that the client asks again over TCP",
         one(|s| s.truncated.get()),
+    )?;
+    out.counter(
+        "nsec3_refused",
+        "Denials refused with SERVFAIL because a zone has many NSEC3 iterations and the worker's nsec3-rounds were spent; \
+         nomen_zone_nsec3_iterations names such zones",
+        one(|s| s.hashing_refused.get()),
     )?;
     out.counter(
         "unanswered",
@@ -86,6 +94,28 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
         one(|s| s.late.get()),
     )?;
     out.counter("dnssec_ok", "Queries that asked for DNSSEC records (the DO bit)", one(|s| s.dnssec_ok.get()))
+}
+
+fn failures(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
+    let failures = (0..INFO_CODES + 2).filter_map(|place| {
+        let label = match place {
+            place if place < INFO_CODES => place.to_string(),
+            INFO_CODES => "other".into(),
+            _ => "none".into(),
+        };
+        let count = accounts.sum(|s| s.failures[place].get());
+        // Those that this server gives are there from the start, so that rates can be computed.
+        let is_usual = [ErrorInfo::OTHER, ErrorInfo::NO_REACHABLE_AUTHORITY, ErrorInfo::INVALID_DATA]
+            .iter()
+            .any(|info| usize::from(info.0) == place);
+        (count > 0 || is_usual).then(|| ([("extended_error", label.into())], count))
+    });
+    out.family(
+        "servfail",
+        "Replies with SERVFAIL of this server, by the INFO-CODE of the extended error (RFC 8914) that says why",
+        MetricType::Counter,
+        failures,
+    )
 }
 
 fn histograms(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {

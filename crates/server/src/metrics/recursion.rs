@@ -68,6 +68,7 @@ impl Figures for RecursionFigures {
         )?;
         local_root(recursive, out)?;
         trust_anchors(recursive, out)?;
+        failures(recursive, out)?;
         shed(recursive, out)?;
         unreported(recursive, out)?;
         upstreams(&recursive.forward.upstreams(), out)
@@ -144,6 +145,16 @@ fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     };
     let series = REASONS.iter().map(|&(word, reason)| ([("reason", word.into())], count(reason)));
     out.family("forward_shed", help, MetricType::Counter, series)
+}
+
+fn failures(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
+    let series = recursive.service.stats().failures.by_cause();
+    out.family(
+        "recursion_failures",
+        "Clients that get SERVFAIL for names of other servers, by cause",
+        MetricType::Counter,
+        series.map(|(cause, count)| ([("cause", cause.into())], count)),
+    )
 }
 
 fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {

@@ -38,6 +38,12 @@ impl Figures for SecondaryFigures {
         let help = "Transfers from primaries that failed at a limit, by limit";
         let limits = LIMITS.iter().zip(&counts.limits).map(|((_, word), count)| (*word, count.load(Relaxed)));
         out.family("transfers_received_limited", help, MetricType::Counter, of("limit", limits.collect()))?;
+        let memory = self.0.memory();
+        let help =
+            "Bytes of memory that the records of transfers from primaries take while these are under way";
+        out.gauge("transfers_received_memory_bytes", help, memory.taken() as f64)?;
+        let help = "Bytes of memory that they may take together";
+        out.gauge("transfers_received_memory_limit_bytes", help, memory.most() as f64)?;
         let help = "Bytes of messages of transfers from primaries";
         out.counter("transfers_received_bytes", help, counts.bytes.load(Relaxed))?;
         let help = "Records in transfers from primaries";

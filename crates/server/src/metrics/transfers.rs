@@ -18,19 +18,25 @@ pub struct TransferFigures {
 
 impl Figures for TransferFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
-        let TransferCounts { axfr, ixfr, broken_off, refused, too_many, bytes } = self.transfers.counts();
+        let TransferCounts { axfr, ixfr, same, broken_off, evicted, refused, too_many, bytes } =
+            self.transfers.counts();
         let series = |label: &'static str, all: [(&'static str, &AtomicU64); 2]| {
             all.map(|(word, count)| ([(label, word.into())], count.load(Relaxed))).into_iter()
         };
-        let help = "Transfers to other servers that were sent to the end, by type";
+        let help = "Transfers to other servers that were sent to the end, by type: whole zones (axfr) or differences (ixfr)";
         out.family(
             "transfers_sent",
             help,
             MetricType::Counter,
             series("type", [("axfr", axfr), ("ixfr", ixfr)]),
         )?;
+        let help = "IXFR over a stream that found nothing newer, and is no transfer";
+        out.counter("transfers_unchanged", help, same.load(Relaxed))?;
         let help = "Transfers to other servers that the client or a timeout broke off";
         out.counter("transfers_broken_off", help, broken_off.load(Relaxed))?;
+        let help =
+            "Transfers to other servers broken off because they had stalled and others needed their places";
+        out.counter("transfers_evicted", help, evicted.load(Relaxed))?;
         let help = "Requests for transfers refused, to clients who may not have the zone or beyond a limit";
         let reasons = series("reason", [("access", refused), ("limit", too_many)]);
         out.family("transfers_refused", help, MetricType::Counter, reasons)?;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Figures, MetricType, Printer, unix};
 use crate::frontend::Served;
@@ -65,6 +66,27 @@ impl ZoneFigures {
         out.gauge("zone_memory_bytes", "Memory of all zones that are served", memory as f64)?;
         let catalog = self.engine.catalog().memory();
         out.gauge("catalog_memory_bytes", "Memory of the catalog that zones are found in", catalog as f64)?;
+        let costly = all.iter().filter_map(|state| {
+            let iterations = state.zone.as_ref()?.nsec3()?.iterations();
+            let zone = || state.spec.name().to_string().into();
+            (iterations > authority::COSTLY_ITERATIONS).then(|| ([("zone", zone())], u64::from(iterations)))
+        });
+        out.family(
+            "zone_nsec3_iterations",
+            "NSEC3 iterations of each zone that has more than 100, whose denials are limited by nsec3-rounds",
+            MetricType::Gauge,
+            costly,
+        )?;
+        let meter = self.kept.meter();
+        let refused = [("size", &meter.too_long), ("stalled", &meter.stalled)];
+        let refused = refused.map(|(reason, count)| ([("reason", reason.into())], count.load(Relaxed)));
+        out.family(
+            "zone_loads_refused",
+            "Loads of zones that ended for their size (file-max-size), or that nothing waited for any more since they made no \
+             progress (load-stall-timeout)",
+            MetricType::Counter,
+            refused.into_iter(),
+        )?;
         if let Some(last) = self.kept.last_reload() {
             out.gauge(
                 "last_reload_timestamp_seconds",

@@ -56,6 +56,21 @@ impl StatusPage {
         view::page(&self.snapshot())
     }
 
+    /// Why the server is not ready, with the names of some zones that it does not answer; `None` if it answers all of them. An old
+    /// version of a zone is an answer.
+    pub fn unready(&self) -> Option<String> {
+        let zones = self.parts.kept.all();
+        let mut silent: Vec<_> = zones.iter().filter(|zone| zone.zone.is_none()).collect();
+        if silent.is_empty() {
+            return None;
+        }
+        let count = silent.len();
+        silent.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
+        let mut out = format!("not ready: {count} of {} zones are not answered\n", zones.len());
+        silent.iter().take(FAULTS).for_each(|zone| out += &format!("{} {}\n", zone.spec.name(), zone.word()));
+        Some(out)
+    }
+
     /// What a browser may do with the page: show it, with the style that is in it, and nothing else.
     pub fn policy() -> &'static str {
         view::POLICY

@@ -24,7 +24,9 @@ use crate::words::reason;
 /// The longest that a negative trust anchor may stand (RFC 7646 §2).
 pub const LONGEST_NEGATIVE: Duration = Duration::from_secs(7 * 86_400);
 /// The longest that the thread sleeps: the clock may be put.
-const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// A wall clock that differs by more than this from the time that has passed was put.
+const LEAST_JUMP: Duration = Duration::from_secs(60);
 
 /// What the thread is told.
 pub(super) enum AnchorOrder {
@@ -124,11 +126,31 @@ fn complain(kept: &KeptText, written: std::io::Result<()>) {
     }
 }
 
+/// The wall clock beside the time that passes.
+struct WallClock {
+    /// Seconds since 1970 at a moment.
+    seen: (u64, Instant),
+}
+
+impl WallClock {
+    /// Whether the wall clock, `wall` seconds since 1970 at `now`, was put since this was asked last.
+    fn was_put(&mut self, wall: u64, now: Instant) -> bool {
+        let (before, at) = std::mem::replace(&mut self.seen, (wall, now));
+        let expected = before.saturating_add(now.saturating_duration_since(at).as_secs());
+        expected.abs_diff(wall) > LEAST_JUMP.as_secs()
+    }
+}
+
 /// The thread's work.
 pub(super) fn work(recursive: &Weak<Recursive>, orders: &Receiver<AnchorOrder>, back: &Sender<AnchorOrder>) {
+    let mut clock = WallClock { seen: (wall(), Instant::now()) };
     loop {
         let Some(running) = recursive.upgrade() else { return };
         running.drop_expired_anchors();
+        if clock.was_put(wall(), Instant::now()) {
+            info!("the clock was put: the keys of trust anchors' zones are asked for");
+            lock(&running.decided).points.clock_was_put();
+        }
         running.ask_for_keys(back);
         let sleep = running.until_anchors();
         drop(running);
@@ -326,6 +348,19 @@ mod tests {
         let root = signal(&NameBuf::ROOT, &TrustAnchors::root());
         assert_eq!(root, Some(name("_ta-4f66-9728.")));
         assert_eq!(signal(&name("example"), &TrustAnchors::root()), None);
+    }
+
+    /// A clock that was put back by less than 15 days left the keys unasked for as long.
+    #[test]
+    fn a_clock_that_is_put_is_noticed_whichever_way() {
+        let at = Instant::now();
+        let mut clock = WallClock { seen: (1_000_000, at) };
+        let mut was_put = |wall, after| clock.was_put(wall, at + Duration::from_secs(after));
+        assert!(!was_put(1_000_060, 60), "it goes on");
+        assert!(!was_put(1_000_119, 120), "it is a second slow");
+        assert!(was_put(900_000, 180), "it was put back");
+        assert!(!was_put(900_060, 240), "that was noticed");
+        assert!(was_put(2_000_000, 300), "it was put forward");
     }
 
     #[test]

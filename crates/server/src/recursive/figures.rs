@@ -12,8 +12,13 @@ pub fn counts(recursive: &Recursive) -> Vec<(&'static str, u64)> {
 
 /// The same with what they count.
 pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
-    [&service_counts(recursive)[..], &validation_counts(recursive)[..], &forward_counts(recursive)[..]]
-        .concat()
+    [
+        &service_counts(recursive)[..],
+        &validation_counts(recursive)[..],
+        &forward_counts(recursive)[..],
+        &suspect_counts(recursive)[..],
+    ]
+    .concat()
 }
 
 /// What the service and its cache count.
@@ -42,6 +47,11 @@ fn service_counts(recursive: &Recursive) -> [Described; 15] {
             stats.expanded.get(),
         ),
         (
+            "cache_redirected",
+            "Questions redirected by a DNAME that was known from other names (aggressive-nsec)",
+            stats.redirected.get(),
+        ),
+        (
             "cache_failures_served",
             "Questions answered from the cache with a failure that is remembered",
             stats.remembered_failures.get(),
@@ -62,7 +72,6 @@ fn service_counts(recursive: &Recursive) -> [Described; 15] {
         ),
         ("recursion_synthesized", "Answers with addresses made by DNS64", stats.synthesized.get()),
         ("recursion_withheld", "Answers withheld because of private addresses", stats.withheld.get()),
-        ("recursion_failures", "Clients told that there is no answer", stats.failures.get()),
         (
             "error_reports",
             "Reports sent of what could not be resolved or validated (error-reporting)",
@@ -117,14 +126,18 @@ fn validation_counts(recursive: &Recursive) -> [Described; 14] {
 }
 
 /// What lookups at other servers count.
-fn forward_counts(recursive: &Recursive) -> [Described; 15] {
+fn forward_counts(recursive: &Recursive) -> [Described; 14] {
     let forward = &recursive.forward;
-    let suspects = &forward.suspects;
     [
         ("forward_lookups", "Lookups that other servers were asked for", forward.lookups.get()),
         ("forward_joined", "Clients who joined a lookup in flight", forward.joined.get()),
         ("forward_answered", "Lookups that ended with an answer", forward.answered.get()),
         ("forward_failed", "Lookups that ended without an answer", forward.failed.get()),
+        (
+            "forward_sockets_exhausted",
+            "Sockets to other servers that were not opened because no file descriptor was left",
+            recursive.totals().exhausted,
+        ),
         ("forward_referrals", "Referrals followed to the servers of another zone", forward.referrals.get()),
         (
             "forward_local_root",
@@ -142,6 +155,21 @@ fn forward_counts(recursive: &Recursive) -> [Described; 15] {
             forward.address_lookups.get(),
         ),
         (
+            "forward_parents_asked",
+            "Questions to the servers of parent zones for the delegation of a zone whose servers failed, or for their addresses",
+            forward.parents_asked.get(),
+        ),
+        (
+            "forward_recursive_answers",
+            "Answers taken from servers that offer recursion and are not authoritative, since every other server of the zone failed",
+            forward.recursive.get(),
+        ),
+        (
+            "forward_dead",
+            "Lookups that failed at once or within 50 ms, since no server of their rule has answered for some time",
+            forward.dead.get(),
+        ),
+        (
             "forward_overspent",
             "Lookups ended since their client's query had cost enough",
             forward.overspent.get(),
@@ -151,6 +179,13 @@ fn forward_counts(recursive: &Recursive) -> [Described; 15] {
             "Clients whose time was over before there was an answer",
             forward.timed_out.get(),
         ),
+    ]
+}
+
+/// Replies that may be forged.
+fn suspect_counts(recursive: &Recursive) -> [Described; 5] {
+    let suspects = &recursive.forward.suspects;
+    [
         ("forward_wrong_id", "Replies dropped because their ID is another than was sent", suspects.id.get()),
         (
             "forward_wrong_question",

@@ -57,7 +57,7 @@ impl KeptText {
     /// # Errors
     /// [`KeptFault`].
     pub(super) fn read(&self) -> Result<Option<String>, KeptFault> {
-        let text = match std::fs::read(&self.path) {
+        let text = match zone::regular::read(&self.path, u64::MAX) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(KeptFault::Io)?,
         };

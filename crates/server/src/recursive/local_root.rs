@@ -1,11 +1,11 @@
 //! The copy of the root zone that the resolver asks in place of the root servers (RFC 8806). Whoever keeps zones keeps it as any
 //! other, but puts each version here, and not where clients are answered from. A version counts once its digest (ZONEMD, RFC 8976)
-//! is right, and that is signed, by keys that the trust anchors lead to. Where there is none the root servers are asked.
+//! is right, and that is signed, by keys that the trust anchors lead to. Until then the version in use stays, and a version from a
+//! primary is not even kept. Where there is none the root servers are asked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
-use authority::{Aim, Ask, PASSES, Scratch, answer};
 use dnssec::{
     Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
     ValidationSettings, Validator,
@@ -14,18 +14,15 @@ use exchange::unix_seconds;
 use recursion::PolicyConfig;
 use resolver::{Inquiry, LocalCopy, ZoneCopy};
 use tracing::{debug, error, info};
-use wire::hash::HashedName;
-use wire::message::{Builder, Compressor, Header, MAX_MESSAGE};
 use wire::rdata::view::Rrsig;
-use wire::{Class, Name, Rcode, Serial, Type};
+use wire::{Name, Rcode, Serial, Type};
 use zone::Zone;
 use zone::catalog::{Catalog, Change};
 
+use super::own_zones;
 use crate::config::peers::ZonemdPolicy;
 use crate::sync::{lock, read, write};
 
-/// Links of a chain of aliases within the root zone, which has none.
-const MAX_CHAIN: u8 = 16;
 /// What validating may ask for: DNSKEY of the root, and nothing else.
 const STEPS: usize = 4;
 
@@ -47,15 +44,15 @@ impl RootTrust {
     }
 }
 
-/// What has become of the copy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Whether a version is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
-    /// There is no version, or none that may be used by now.
+    /// There is none.
     #[default]
     Missing,
-    /// The version is not used, for this reason.
-    Refused(String),
-    /// It is.
+    /// There is none that may be used.
+    Refused,
+    /// One is.
     InUse,
 }
 
@@ -64,9 +61,9 @@ enum Standing {
 pub struct LocalRootStatus {
     /// `ok`, `missing` or `refused`.
     pub word: &'static str,
-    /// The serial number of the version, in use or not.
+    /// The serial number of the version in use, or of the one that was refused last.
     pub serial: Option<Serial>,
-    /// Why it is not used, or who knows that.
+    /// Why none is used, or, beside a version in use, why a newer one was refused.
     pub fault: Option<String>,
     /// When its signatures end, in seconds since 1970.
     pub signed_until: Option<u64>,
@@ -86,7 +83,12 @@ pub struct LocalRoot {
 #[derive(Default)]
 struct State {
     trust: Option<RootTrust>,
-    version: Option<Arc<Zone>>,
+    /// The version that was good when it was judged last.
+    good: Option<Arc<Zone>>,
+    /// A version that is in the zone's place and is not good: it may be later, when the clock is right or other anchors hold.
+    offered: Option<Arc<Zone>>,
+    /// The version that was refused last since one came into use, and why.
+    refused: Option<(Serial, String)>,
     standing: Standing,
 }
 
@@ -119,7 +121,7 @@ impl LocalRoot {
             info!("local root: until there is a copy of the root zone, the root servers are asked");
         } else {
             let mut state = lock(&self.state);
-            (state.version, state.standing) = (None, Standing::Missing);
+            *state = State { trust: state.trust.take(), ..State::default() };
             *write(&self.in_use) = None;
             info!("local root: no copy of the root zone is kept any more, the root servers are asked");
         }
@@ -128,11 +130,30 @@ impl LocalRoot {
     /// Takes what becomes of the zone in place of a step of the catalog that clients are answered from.
     pub fn take(&self, step: Change) {
         let mut state = lock(&self.state);
-        state.version = match step {
-            Change::Serve(zone) => Some(zone),
-            Change::Unload(_) | Change::Remove(_) => None,
-        };
+        match step {
+            Change::Serve(zone) => state.offered = Some(zone),
+            Change::Unload(_) | Change::Remove(_) => {
+                (state.good, state.offered, state.refused) = (None, None, None);
+            }
+        }
         self.look(&mut state);
+    }
+
+    /// Why a version that a primary has is not to be taken, if the zone is a copy for the resolver. The version in use stays.
+    pub fn objection(&self, zone: &Arc<Zone>) -> Option<String> {
+        if !self.wanted.load(Relaxed) {
+            return None;
+        }
+        let mut state = lock(&self.state);
+        let why = RootCopy::judge(zone, state.trust.as_ref()?, unix_seconds()).err()?;
+        state.refuse(zone.serial(), &why);
+        Some(why)
+    }
+
+    /// Whether a version is held that may not be used, so that its serial number says nothing of those that primaries have.
+    pub fn is_refused(&self) -> bool {
+        let state = lock(&self.state);
+        state.standing == Standing::Refused && (state.good.is_some() || state.offered.is_some())
     }
 
     /// Versions are validated by this from now on.
@@ -147,40 +168,34 @@ impl LocalRoot {
     /// Looks once more at a version that was refused: the clock may have been wrong, or signatures not valid yet.
     pub fn look_again(&self) {
         let mut state = lock(&self.state);
-        if matches!(state.standing, Standing::Refused(_)) {
+        if state.standing == Standing::Refused || state.offered.is_some() {
             self.look(&mut state);
         }
     }
 
-    /// Decides what becomes of the version that there is.
+    /// Decides which of the versions is used: the one that came last, if it is good, else the one before.
     fn look(&self, state: &mut State) {
-        let State { trust, version, standing } = state;
-        let judged = match (version, trust) {
-            (Some(zone), Some(trust)) => Some(RootCopy::judge(zone, trust, unix_seconds())),
-            // Before recursive service has started nobody asks.
-            _ => None,
+        let used = state.choose(unix_seconds());
+        let has_none = state.good.is_none() && state.offered.is_none();
+        // Before recursive service has started no query is resolved.
+        let is_missing = state.trust.is_none() || has_none && state.refused.is_none();
+        let now = match &used {
+            Some(_) => Standing::InUse,
+            None if is_missing => Standing::Missing,
+            None => Standing::Refused,
         };
-        let before = std::mem::replace(
-            standing,
-            match &judged {
-                None => Standing::Missing,
-                Some(Ok(_)) => Standing::InUse,
-                Some(Err(why)) => Standing::Refused(why.clone()),
-            },
-        );
-        match (&judged, &before) {
-            (Some(Ok(copy)), Standing::InUse) => debug!(serial = copy.serial.0, "local root"),
-            (Some(Ok(copy)), _) => {
+        let before = std::mem::replace(&mut state.standing, now);
+        match (&used, before) {
+            (Some(copy), Standing::InUse) => debug!(serial = copy.serial.0, "local root"),
+            (Some(copy), _) => {
                 info!("local root: serial {} is asked in place of the root servers", copy.serial);
             }
-            (Some(Err(why)), Standing::Refused(known)) if why == known => {}
-            (Some(Err(why)), _) => {
-                error!("local root: the copy is not used, the root servers are asked: {why}")
+            (None, Standing::InUse) if now == Standing::Missing => {
+                error!("local root: there is no copy that may be used, the root servers are asked");
             }
-            (None, Standing::Missing) => {}
-            (None, _) => error!("local root: there is no copy that may be used, the root servers are asked"),
+            (None, _) => {}
         }
-        *write(&self.in_use) = judged.and_then(Result::ok).map(Arc::new);
+        *write(&self.in_use) = used.map(Arc::new);
     }
 
     /// The copy that may be asked at this moment.
@@ -213,21 +228,77 @@ impl LocalRoot {
         }
         let signed_until = self.usable().and_then(|copy| copy.until);
         let state = lock(&self.state);
-        let (word, fault) = match &state.standing {
+        let in_use = read(&self.in_use).as_ref().map(|copy| copy.serial);
+        let refused = state.refused.as_ref();
+        let (serial, why) = (refused.map(|(serial, _)| *serial), refused.map(|(_, why)| why.clone()));
+        let held = || state.offered.as_ref().or(state.good.as_ref()).map(|zone| zone.serial());
+        let (word, serial, fault) = match state.standing {
             // That of the zone is known to whoever keeps it.
             Standing::Missing => {
-                ("missing", Some("there is no version: see `nomen ctl zone status .`".to_owned()))
+                let fault = "there is no version: see `nomen ctl zone status .`";
+                ("missing", held(), Some(fault.to_owned()))
             }
-            Standing::Refused(why) => ("refused", Some(why.clone())),
-            Standing::InUse => ("ok", None),
+            Standing::Refused => ("refused", serial, why),
+            Standing::InUse => ("ok", in_use, why),
         };
-        let serial = state.version.as_ref().map(|zone| zone.serial());
         Some(LocalRootStatus { word, serial, fault, signed_until })
     }
 
     /// Lookups that had to ask the root servers although a copy is wanted.
     pub fn fallbacks(&self) -> u64 {
         self.fallbacks.load(Relaxed)
+    }
+}
+
+impl State {
+    /// The version to be used at this time, in seconds since 1970. What is refused is logged once.
+    fn choose(&mut self, now: u64) -> Option<RootCopy> {
+        let trust = self.trust.clone()?;
+        if let Some(zone) = self.offered.take() {
+            match RootCopy::judge(&zone, &trust, now) {
+                Ok(copy) => {
+                    (self.good, self.refused) = (Some(zone), None);
+                    return Some(copy);
+                }
+                Err(why) => {
+                    self.refuse(zone.serial(), &why);
+                    self.offered = Some(zone);
+                }
+            }
+        }
+        let zone = self.good.clone()?;
+        match RootCopy::judge(&zone, &trust, now) {
+            Ok(copy) => {
+                if self.offered.is_none() && self.standing != Standing::InUse {
+                    self.refused = None;
+                }
+                Some(copy)
+            }
+            Err(why) => {
+                self.refuse(zone.serial(), &why);
+                None
+            }
+        }
+    }
+
+    /// Takes note that a version is refused.
+    fn refuse(&mut self, serial: Serial, why: &str) {
+        let refused = Some((serial, why.to_owned()));
+        if self.refused == refused {
+            return;
+        }
+        self.refused = refused;
+        match &self.good {
+            Some(good) if self.standing == Standing::InUse && good.serial() != serial => {
+                error!("local root: a version is refused, serial {} stays in use: {why}", good.serial());
+            }
+            _ => {
+                if self.standing == Standing::Missing {
+                    self.standing = Standing::Refused;
+                }
+                error!("local root: the copy is not used, the root servers are asked: {why}");
+            }
+        }
     }
 }
 
@@ -317,27 +388,7 @@ impl RootCopy {
 
     /// Puts the response to a question into `message`. Returns whether there is one that is whole.
     fn respond(&self, name: Name<'_>, qtype: Type, dnssec_ok: bool, message: &mut Vec<u8>) -> bool {
-        let key = self.catalog.key();
-        let mut qname = HashedName::new();
-        qname.set(key, name);
-        let Some(mut aim) = Aim::find(&self.catalog, &qname, qtype, dnssec_ok) else { return false };
-        for pass in 0..PASSES {
-            if !aim.prefetch(&self.catalog, pass, &qname) {
-                break;
-            }
-        }
-        message.resize(MAX_MESSAGE, 0);
-        let mut names = Compressor::large();
-        let mut b = Builder::new(message, MAX_MESSAGE, Header::query(0).reply(), &mut names);
-        if b.question(name, qtype, Class::IN).is_err() {
-            return false;
-        }
-        let (catalog, max_chain) = (&self.catalog, MAX_CHAIN);
-        let ask = Ask { name, qname: &qname, qtype, dnssec_ok, catalog, key, max_chain };
-        let answered = answer(&ask, &aim, &mut b, &mut Scratch::new()).is_ok() && !b.header().truncated();
-        let len = b.finish();
-        message.truncate(len);
-        answered
+        own_zones::respond(&self.catalog, name, qtype, dnssec_ok, message)
     }
 }
 
@@ -346,7 +397,7 @@ mod tests {
     use testkit::keys::{SigningKey, Validity};
     use testkit::sign::sign_by;
     use testkit::{Chain, Record, name};
-    use wire::{Ttl, Type};
+    use wire::{Class, Header, Ttl, Type};
     use zone::zonemd::{self, ZonemdHash};
 
     use super::*;
@@ -514,6 +565,46 @@ mod tests {
         assert_eq!((asked(), word()), (false, None));
     }
 
+    /// A version with keys of its own, a digest that is right for it and a high serial replaced the one in use before anybody had
+    /// looked whether it is signed by keys that are trusted.
+    #[test]
+    fn a_bogus_version_replaced_the_good_one() {
+        let forever = (GOOD.0, u32::MAX / 2 + GOOD.0);
+        let (local_root, good) = (LocalRoot::default(), root(&signing_key(), forever));
+        let forged = |serial| {
+            let mut records = root_records(&SigningKey::new(3, SigningKey::KSK), forever);
+            let soa = records.iter_mut().find(|record| record.rtype == Type::SOA).expect("an SOA");
+            let at = soa.rdata.len() - 20;
+            soa.rdata[at..at + 4].copy_from_slice(&u32::to_be_bytes(serial));
+            Arc::new(testkit::build(Name::ROOT, &testkit::key(), &records))
+        };
+        let shown = || local_root.status().map(|status| (status.word, status.serial, status.fault.is_some()));
+        local_root.want(true);
+        local_root.trust(trust());
+        // From a primary it is not even taken.
+        let why = local_root.objection(&forged(6)).expect("an objection");
+        assert!(why.starts_with("serial 6: "), "{why}");
+        assert_eq!(shown(), Some(("refused", Some(Serial(6)), true)));
+        assert!(!local_root.is_refused(), "no version is held");
+        assert_eq!(local_root.objection(&good), None);
+        local_root.take(Change::Serve(Arc::clone(&good)));
+        assert_eq!(shown(), Some(("ok", Some(Serial(5)), false)));
+        assert!(local_root.objection(&forged(9)).is_some());
+        assert_eq!(shown(), Some(("ok", Some(Serial(5)), true)));
+        // From a file it comes in the zone's place, and the one before stays in use.
+        local_root.take(Change::Serve(forged(9)));
+        assert_eq!((shown(), local_root.is_refused()), (Some(("ok", Some(Serial(5)), true)), false));
+        assert!(local_root.respond(&inquiry("nosuch.", Type::A), &mut Vec::new()));
+        // Where it is all there is, what primaries have counts, whatever its serial.
+        let alone = LocalRoot::default();
+        alone.want(true);
+        alone.trust(trust());
+        alone.take(Change::Serve(forged(9)));
+        assert!(alone.is_refused());
+        alone.take(Change::Serve(good));
+        assert!(!alone.is_refused() && alone.status().expect("wanted").fault.is_none());
+    }
+
     /// One that is in use since a moment at which it was good, in seconds since 1970.
     fn in_use(zone: &Arc<Zone>, trust: RootTrust, since: u32) -> Arc<LocalRoot> {
         let local_root = Arc::new(LocalRoot::default());
@@ -521,8 +612,11 @@ mod tests {
         local_root.trust(trust.clone());
         local_root.take(Change::Serve(Arc::clone(zone)));
         let copy = RootCopy::judge(zone, &trust, since.into()).expect("good at that time");
-        (lock(&local_root.state).standing, *write(&local_root.in_use)) =
-            (Standing::InUse, Some(Arc::new(copy)));
+        let mut state = lock(&local_root.state);
+        (state.good, state.offered, state.refused) = (Some(Arc::clone(zone)), None, None);
+        state.standing = Standing::InUse;
+        *write(&local_root.in_use) = Some(Arc::new(copy));
+        drop(state);
         local_root
     }
 

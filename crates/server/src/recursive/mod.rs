@@ -5,6 +5,7 @@ mod anchors;
 mod figures;
 mod kept;
 mod local_root;
+mod own_zones;
 pub mod store;
 
 use std::collections::BTreeSet;
@@ -22,13 +23,16 @@ use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
 use resolver::{
-    ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, IterateRule, LookupRequest,
+    ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, IterateRule,
+    LookupRequest, OwnZones,
 };
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 use wire::{Name, NameBuf};
 
+use crate::audit::RecursionFailureLines;
 use crate::config::Settings;
 use crate::config::resolver::validating::is_private;
+use crate::descriptors::DescriptorShares;
 use crate::dnstap::{Dnstap, Tapped};
 use crate::frontend::Served;
 use crate::in_force::Adopt;
@@ -40,6 +44,7 @@ use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
 pub use anchors::{LONGEST_NEGATIVE, ShownAnchor};
 pub use figures::{counts, recursion_counts};
 pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
+use own_zones::OfEngine;
 use store::CacheFile;
 
 /// What recursive service is made with.
@@ -60,6 +65,8 @@ pub struct Plan {
     pub signals: bool,
     /// Questions that wait for the thread that asks, at the most.
     pub queue: usize,
+    /// Sockets to other servers at a time, at the most.
+    pub sockets: usize,
     /// Threads that validate.
     pub validators: usize,
     /// Where the cache is kept between runs, and how often it is saved.
@@ -76,6 +83,8 @@ pub struct Recursive {
     pub file: Option<CacheFile>,
     /// The copy of the root zone that is asked in place of the root servers, as long as there is one.
     pub local_root: Arc<LocalRoot>,
+    /// The zones served here, from which names that they delegate are resolved.
+    own_zones: OwnZones,
     outgoing: Arc<Outgoing<ForwarderRequest<Waiter>>>,
     engine: Arc<Engine<Served>>,
     /// The threads that validate.
@@ -155,21 +164,22 @@ impl Recursive {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
         let (queue, file, validators) = (plan.queue, plan.file.clone(), plan.validators.max(1));
+        let links = plan.sockets;
         let (anchor_files, preallocates) = (state.map(AnchorFiles::new), plan.preallocate);
-        copy_root(&mut plan.forward, &local_root);
+        let own_zones = OwnZones::new(Arc::new(OfEngine(Arc::downgrade(engine))));
+        take_zones_here(&mut plan.forward, &local_root, &own_zones);
         let decided = Decided::first(plan, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
         if preallocates {
             preallocate(&service).map_err(RecursiveFault::Thread)?;
         }
-        service.report_failures(Box::new(|inquiry, why| {
-            debug!(name = %inquiry.name.as_name(), r#type = %inquiry.qtype, "SERVFAIL: {why}");
-        }));
+        let failures = RecursionFailureLines::default();
+        service.report_failures(Box::new(move |inquiry, cause| failures.failed(inquiry, cause)));
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let forwarder = Forwarder::new(decided.forward.clone(), service.settler(), ChaCha::new(seed));
         let forward = forwarder.stats();
-        let config = OutgoingConfig { queue, by_workers: true, ..OutgoingConfig::default() };
+        let config = OutgoingConfig { queue, links, by_workers: true };
         let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
@@ -193,6 +203,7 @@ impl Recursive {
             forward,
             file,
             local_root,
+            own_zones,
             outgoing,
             engine,
             validating,
@@ -241,7 +252,7 @@ impl Recursive {
         validates: bool,
         (followed, signals): (BTreeSet<NameBuf>, bool),
     ) -> Result<(), PolicyFault> {
-        copy_root(&mut forward, &self.local_root);
+        take_zones_here(&mut forward, &self.local_root, &self.own_zones);
         let mut decided = lock(&self.decided);
         let (points, negative) = (decided.points.clone(), decided.negative.clone());
         let followed = if self.anchor_files.is_some() { followed } else { BTreeSet::new() };
@@ -473,8 +484,10 @@ impl Adopt for Recursive {
     }
 }
 
-/// Has the copy of the root zone asked in place of the root servers. Whether there is one, it says itself.
-fn copy_root(forward: &mut ForwardConfig, local_root: &Arc<LocalRoot>) {
+/// Has the copy of the root zone asked in place of the root servers: whether there is one, it says itself. Has names that zones
+/// here delegate resolved from there.
+fn take_zones_here(forward: &mut ForwardConfig, local_root: &Arc<LocalRoot>, own_zones: &OwnZones) {
+    forward.iterate.own_zones = Some(own_zones.clone());
     let of_root = forward.iterate.rules.iter_mut().filter(|rule| rule.domain.as_name().is_root());
     of_root.for_each(|rule| rule.copy = Some(local_root.copy()));
 }
@@ -489,6 +502,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
     for interface in wanted.interfaces_without_address(&interfaces) {
         warn!("[[resolver.access]]: there is no interface {interface}, or it has no address");
     }
+    wanted.anchor_notes().iter().for_each(|note| warn!("{note}"));
     Some(Plan {
         cache: wanted.cache_config(),
         policy: wanted.policy_config(&interfaces),
@@ -497,6 +511,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
         followed: wanted.followed(),
         signals: wanted.signals(),
         queue: wanted.queue(),
+        sockets: DescriptorShares::of(settings).upstream.min(OutgoingConfig::default().links),
         validators: wanted.validators(),
         preallocate: wanted.cache_preallocate(),
         file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),

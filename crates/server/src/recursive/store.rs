@@ -1,7 +1,7 @@
 //! The cache in a file, so that it survives a restart: read at the start, saved now and then and at the end, on a thread
 //! that answers wait for. A file that is damaged costs what was in it and nothing else.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use cache::{LoadFault, Restored};
 use recursion::Service;
 use tracing::{info, warn};
+use zone::regular;
 
 use crate::sync::lock;
 use crate::words::reason;
@@ -116,7 +117,7 @@ impl<R: Read> Read for Progress<R> {
 /// # Errors
 /// [`LoadFault`]; what stands in front of the fault is in the cache.
 pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
-    let file = File::open(path).map_err(LoadFault::Io)?;
+    let file = regular::open(path).map_err(LoadFault::Io)?;
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     let mut read =
         Progress { inner: BufReader::with_capacity(1 << 18, file), done: 0, bytes, said: Instant::now() };
@@ -134,7 +135,9 @@ pub fn save(path: &Path, service: &Service) -> io::Result<u64> {
     beside.push(".new");
     let beside = PathBuf::from(beside);
     let write = || {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = regular::open_with(&mut options, &beside)?;
         let mut out = BufWriter::with_capacity(1 << 18, file);
         let entries = service.cache().save(&mut out, service.now(Instant::now()), wall())?;
         out.flush()?;

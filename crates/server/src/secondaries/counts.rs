@@ -57,13 +57,14 @@ pub struct SecondaryCounts {
 }
 
 /// The limits of incoming transfers, each with its word.
-pub const LIMITS: [(TransferLimit, &str); 6] = [
+pub const LIMITS: [(TransferLimit, &str); 7] = [
     (TransferLimit::Records, "records"),
     (TransferLimit::Bytes, "size"),
     (TransferLimit::Messages, "messages"),
     (TransferLimit::Differences, "differences"),
     (TransferLimit::Time, "time"),
     (TransferLimit::Rate, "rate"),
+    (TransferLimit::Memory, "memory"),
 ];
 
 impl SecondaryCounts {

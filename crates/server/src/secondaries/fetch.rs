@@ -19,8 +19,9 @@ use wire::{NameBuf, Rcode, Type};
 use zone::Zone;
 use zone::store::ChangeSet;
 
+use super::memory::{MemoryShare, OutOfMemory};
 use super::plan::PeerServer;
-use crate::config::peers::ZonemdPolicy;
+use crate::config::peers::{ZonemdPolicy, too_many_iterations};
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -58,6 +59,8 @@ pub(super) struct FetchJob {
     pub(super) primary: PeerServer,
     /// For what.
     pub(super) asked: AskedFor,
+    /// Whether a version older than ours is taken.
+    pub(super) any_serial: bool,
     /// The request's ID.
     pub(super) id: u16,
     /// The version that we have.
@@ -66,6 +69,8 @@ pub(super) struct FetchJob {
     pub(super) key: HashKey,
     /// What becomes of the version by its digest.
     pub(super) zonemd: ZonemdPolicy,
+    /// Most NSEC3 iterations of the version, if not the usual ones.
+    pub(super) nsec3_max_iterations: Option<u16>,
     /// Its limits.
     pub(super) limits: FetchLimits,
     /// Nobody waits for it any more.
@@ -96,15 +101,19 @@ pub(super) enum Fetched {
     Changed(Arc<Zone>, Vec<Arc<ChangeSet>>),
 }
 
-/// Does a transfer.
+/// Does a transfer, whose memory is counted in `share`.
 ///
 /// # Errors
 /// Why the primary was of no use.
-pub(super) fn fetch(job: &FetchJob, figures: &mut FetchFigures) -> Result<Fetched, SecondaryFault> {
+pub(super) fn fetch(
+    job: &FetchJob,
+    figures: &mut FetchFigures,
+    mut share: MemoryShare,
+) -> Result<Fetched, SecondaryFault> {
     let begun = Instant::now();
-    let mut fetched = transfer(job, AskExpire::Yes, begun, figures);
+    let mut fetched = transfer(job, AskExpire::Yes, begun, figures, &mut share);
     if fetched.as_ref().is_err_and(takes_no_opt) {
-        fetched = transfer(job, AskExpire::No, begun, figures);
+        fetched = transfer(job, AskExpire::No, begun, figures, &mut share);
     }
     figures.took = begun.elapsed();
     fetched
@@ -120,8 +129,12 @@ fn transfer(
     expire: AskExpire,
     begun: Instant,
     figures: &mut FetchFigures,
+    share: &mut MemoryShare,
 ) -> Result<Fetched, SecondaryFault> {
-    let unreachable = |_: io::Error| SecondaryFault::Unreachable;
+    let unreachable = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => SecondaryFault::Refused,
+        _ => SecondaryFault::Unreachable,
+    };
     let (request, verifier) = request(job, expire)?;
     let mut stream = job.primary.connect(CONNECT).map_err(unreachable)?;
     // Where the system refuses, the request goes out a little later, or a look at the limits comes late.
@@ -134,18 +147,24 @@ fn transfer(
     // More than the zone itself is better taken whole.
     let ours = job.have.as_ref().map_or(0, |zone| zone.memory() as u64);
     limits.difference_bytes = limits.difference_bytes.max(ours);
-    let mut incoming = IncomingTransfer::new(sent, &job.key, limits, verifier);
+    let held = job.have.as_ref().map(|zone| zone.serial()).filter(|_| !job.any_serial);
+    let mut incoming = IncomingTransfer::new(sent, &job.key, limits, verifier).not_older_than(held);
     let mut messages = Messages::new(stream, job, begun);
     let received = loop {
-        let message = messages.next()?;
+        let message = messages.next(share)?;
         let taken = incoming.message(message, unix_seconds());
         (figures.records, figures.bytes) = (incoming.records(), incoming.bytes());
         figures.expire = incoming.expire();
+        share.takes(incoming.memory()).map_err(out_of_memory)?;
         if let Some(received) = taken.map_err(SecondaryFault::Transfer)? {
             break received;
         }
     };
     made(job, received)
+}
+
+fn out_of_memory(_: OutOfMemory) -> SecondaryFault {
+    SecondaryFault::Transfer(TransferFault::Limit(TransferLimit::Memory))
 }
 
 /// The request as it goes out over a stream, and who verifies the response.
@@ -205,8 +224,11 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
     }
 }
 
-/// Refuses a version that its digest speaks against.
+/// Refuses a version with too many NSEC3 iterations, or with a digest that is wrong.
 fn verified(job: &FetchJob, zone: &Zone) -> Result<(), SecondaryFault> {
+    if let Some(fault) = too_many_iterations(zone, job.nsec3_max_iterations) {
+        return Err(SecondaryFault::VersionRefused(fault.into()));
+    }
     match job.zonemd.objection(zone) {
         None => Ok(()),
         Some(fault) => {
@@ -239,20 +261,20 @@ impl<'j> Messages<'j> {
     }
 
     /// The next message, without its length.
-    fn next(&mut self) -> Result<&[u8], SecondaryFault> {
-        self.fill(2)?;
+    fn next(&mut self, share: &MemoryShare) -> Result<&[u8], SecondaryFault> {
+        self.fill(2, share)?;
         let len = match self.buffer.get(self.from..).and_then(|rest| rest.first_chunk::<2>()) {
             Some(len) => usize::from(u16::from_be_bytes(*len)),
             None => return Err(SecondaryFault::Unreachable),
         };
-        self.fill(2 + len)?;
+        self.fill(2 + len, share)?;
         let start = self.from + 2;
         self.from = start + len;
         self.buffer.get(start..start + len).ok_or(SecondaryFault::Unreachable)
     }
 
     /// Reads until so many bytes are there.
-    fn fill(&mut self, wanted: usize) -> Result<(), SecondaryFault> {
+    fn fill(&mut self, wanted: usize, share: &MemoryShare) -> Result<(), SecondaryFault> {
         while self.to - self.from < wanted {
             if self.from + wanted > self.buffer.len() || self.to == self.buffer.len() {
                 self.buffer.copy_within(self.from..self.to, 0);
@@ -268,6 +290,9 @@ impl<'j> Messages<'j> {
                 }
                 Err(e) if is_wait(&e) => {}
                 Err(_) => return Err(SecondaryFault::BrokenOff),
+            }
+            if share.is_given_up() {
+                return Err(out_of_memory(OutOfMemory));
             }
             self.look(Instant::now())?;
         }
@@ -318,10 +343,12 @@ mod tests {
             apex: "example.".parse().expect("a name"),
             primary: PeerServer { address: listener.local_addr().expect("bound"), key: None, source: None },
             asked: AskedFor::Axfr,
+            any_serial: true,
             id: 7,
             have: None,
             key: HashKey::new([1, 2, 3]),
             zonemd: ZonemdPolicy::Verify,
+            nsec3_max_iterations: None,
             limits,
             cancelled: Arc::default(),
         }
@@ -354,6 +381,16 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_connection_was_no_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let job = job(&listener);
+        drop(listener);
+        let share = Arc::<crate::secondaries::IncomingMemory>::default().begin();
+        let fetched = fetch(&job, &mut FetchFigures::default(), share);
+        assert!(matches!(fetched, Err(SecondaryFault::Refused)), "{fetched:?}");
+    }
+
+    #[test]
     fn messages_come_whole_however_they_are_cut() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let job = job(&listener);
@@ -368,10 +405,11 @@ mod tests {
             }
         });
         let mut messages = Messages::new(stream, &job, Instant::now());
+        let share = Arc::<crate::secondaries::IncomingMemory>::default().begin();
         for size in sizes {
-            assert_eq!(messages.next().expect("a message"), vec![size as u8; size]);
+            assert_eq!(messages.next(&share).expect("a message"), vec![size as u8; size]);
         }
         sent.join().expect("all is sent");
-        assert_eq!(messages.next(), Err(SecondaryFault::BrokenOff));
+        assert_eq!(messages.next(&share), Err(SecondaryFault::BrokenOff));
     }
 }

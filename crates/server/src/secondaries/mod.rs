@@ -6,6 +6,7 @@
 //! | `plan` | the other servers of each zone, out of the configuration |
 //! | `core` | what is to be done: the state machine, driven by `net::Outgoing` on a thread of its own |
 //! | `fetch` | one transfer, on a thread that does nothing else meanwhile |
+//! | `memory` | the memory of all these transfers together |
 //! | `notify` | NOTIFY from others |
 //! | `forward` | updates from others, passed on to primaries |
 //! | `store` | versions on disk |
@@ -15,6 +16,7 @@ mod core;
 mod counts;
 mod fetch;
 mod forward;
+mod memory;
 mod notify;
 mod plan;
 mod status;
@@ -32,19 +34,21 @@ use std::time::{Duration, Instant};
 use engine::{Engine, Source};
 use exchange::unix_seconds;
 use journal::History;
-use net::{Outgoing, OutgoingConfig};
+use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use resolver::ChaCha;
 use tracing::{error, warn};
 use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
-use wire::Serial;
+use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use crate::config::Settings;
+use crate::descriptors::DescriptorShares;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::kept_threads::KeptThreads;
+use crate::recursive::LocalRoot;
 use crate::spare::{Share, spare};
 use crate::sync::{read, write};
 use crate::zones::Apex;
@@ -52,7 +56,8 @@ use crate::zones::keeper::{KeptVersion, SecondaryNews};
 use crate::zones::keeping::ZoneKeeping;
 use core::{CoreLimits, Published, SecondaryCore, SecondaryRequest, Surroundings};
 pub use counts::{LIMITS, SecondaryCounts, StateCounts};
-use fetch::{FetchFigures, FetchJob, FetchLimits, fetch, soa_data};
+use fetch::{FetchFigures, FetchJob, FetchLimits, Fetched, fetch, soa_data};
+pub use memory::{IncomingMemory, usual_memory, usual_size};
 use notify::Unread;
 pub use plan::{PeerMaker, PeerRules, PeerServer, ZonePeers};
 pub use status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
@@ -125,9 +130,22 @@ struct Desk {
     store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
     transfers: Arc<KeptThreads>,
+    /// The copy of the root zone, which judges versions of it.
+    local_root: OnceLock<Arc<LocalRoot>>,
+    memory: Arc<IncomingMemory>,
 }
 
 impl Desk {
+    /// What a transfer brought, unless it is a version of the root zone that the resolver must not ask.
+    fn judged(&self, apex: &Apex, fetched: Fetched) -> Result<Fetched, SecondaryFault> {
+        let (Fetched::Whole(zone) | Fetched::Changed(zone, _)) = &fetched else { return Ok(fetched) };
+        let of_root = self.local_root.get().filter(|_| apex[..] == *Name::ROOT.as_wire());
+        match of_root.and_then(|local_root| local_root.objection(zone)) {
+            Some(why) => Err(SecondaryFault::VersionRefused(why.into())),
+            None => Ok(fetched),
+        }
+    }
+
     fn request(&self, request: SecondaryRequest) {
         // Otherwise the server is stopping.
         if let Some(outgoing) = self.outgoing.get().and_then(Weak::upgrade) {
@@ -147,8 +165,10 @@ impl Surroundings for Arc<Desk> {
         let work = move || {
             let mut figures = FetchFigures::default();
             // A panic is a bug of ours, and costs this transfer.
-            let fetched = catch_unwind(AssertUnwindSafe(|| fetch(&job, &mut figures)));
+            let share = desk.memory.begin();
+            let fetched = catch_unwind(AssertUnwindSafe(|| fetch(&job, &mut figures, share)));
             let fetched = fetched.unwrap_or(Err(SecondaryFault::Transfer(TransferFault::Malformed)));
+            let fetched = fetched.and_then(|fetched| desk.judged(&of, fetched));
             desk.request(SecondaryRequest::Fetched(number, of, figures, fetched));
         };
         if !self.transfers.run(work) {
@@ -222,7 +242,11 @@ impl Secondaries {
         let (store, writer) = opened.unzip();
         let (outgoing, keeping) = (OnceLock::new(), OnceLock::new());
         let (of_desk, transfers) = (Arc::clone(&unread), KeptThreads::new("transfer"));
-        let desk = Arc::new(Desk { outgoing, keeping, store, unread: of_desk, transfers });
+        let local_root = OnceLock::new();
+        let memory = Arc::new(IncomingMemory::default());
+        memory.set(settings.transfers.incoming_memory());
+        let desk =
+            Arc::new(Desk { outgoing, keeping, store, unread: of_desk, transfers, memory, local_root });
         let epoch = (Instant::now(), unix_seconds());
         let core =
             SecondaryCore::new(Arc::clone(&desk), ChaCha::new(seed), engine.key(), limits(settings), epoch);
@@ -232,7 +256,8 @@ impl Secondaries {
             let thread = std::thread::Builder::new().name("secondaries-disk".into());
             thread.spawn(move || writer.work(&counts)).map_err(SecondariesFault::Thread)?;
         }
-        let config = OutgoingConfig { links: LINKS, ..OutgoingConfig::default() };
+        let links = LINKS.min(DescriptorShares::of(settings).for_zones());
+        let config = OutgoingConfig { links, ..OutgoingConfig::default() };
         let outgoing = Outgoing::start("secondaries", core, &config).map_err(SecondariesFault::Thread)?;
         let outgoing = Arc::new(outgoing);
         desk.outgoing.get_or_init(|| Arc::downgrade(&outgoing));
@@ -255,6 +280,16 @@ impl Secondaries {
     /// What becomes of zones is reported to this thread.
     pub fn connect(&self, keeping: ZoneKeeping) {
         self.desk.keeping.get_or_init(|| keeping);
+    }
+
+    /// Versions of the root zone are judged by this where it is a copy for the resolver.
+    pub fn judge_root_by(&self, local_root: Arc<LocalRoot>) {
+        self.desk.local_root.get_or_init(|| local_root);
+    }
+
+    /// What links to other servers have done.
+    pub fn totals(&self) -> OutgoingTotals {
+        self.outgoing.totals()
     }
 
     fn request(&self, request: SecondaryRequest) {
@@ -320,7 +355,7 @@ impl Secondaries {
         if order == ZoneOrder::Notify {
             // Whoever is in the list since the last change only has not been told.
             let catalog = self.engine.upgrade().map(|engine| engine.catalog());
-            let name = wire::Name::from_wire(apex).ok();
+            let name = Name::from_wire(apex).ok();
             let entry = catalog.as_ref().zip(name).and_then(|(catalog, name)| catalog.get(name));
             entry.and_then(|entry| entry.zone()).into_iter().for_each(|zone| {
                 self.request(SecondaryRequest::Published(vec![published(zone)]));
@@ -334,6 +369,12 @@ impl Secondaries {
             (Ok(false), _) => Err(OrderFault::NotTaken),
             (Err(_), _) => Err(OrderFault::Stopping),
         }
+    }
+
+    /// Takes a zone from its primaries again, whatever their serial number, if it is taken from primaries.
+    pub fn take_again(&self, apex: &Apex) {
+        let (reply, _) = sync_channel(1);
+        self.request(SecondaryRequest::Order(apex.clone(), ZoneOrder::Retransfer, reply));
     }
 
     /// Whether any zone is taken from primaries, or others are told of any.
@@ -392,6 +433,11 @@ impl Secondaries {
         timers.expires().is_some_and(|expires| expires <= unix_seconds())
     }
 
+    /// The memory that incoming transfers take.
+    pub fn memory(&self) -> &IncomingMemory {
+        &self.desk.memory
+    }
+
     /// Asks and tells nobody any more, and waits for the disk.
     pub fn stop(&self) {
         self.outgoing.stop();
@@ -406,7 +452,7 @@ fn published(zone: &Arc<Zone>) -> Published {
 fn limits(settings: &Settings) -> CoreLimits {
     let transfers = &settings.transfers;
     let limits = TransferLimits::default();
-    let (records, bytes) = (transfers.incoming_records.0, transfers.incoming_size.0 as u64);
+    let (records, bytes) = (transfers.incoming_records.0, transfers.incoming_size());
     CoreLimits {
         zones: SecondaryLimits {
             in_all: transfers.incoming.0,
@@ -426,6 +472,7 @@ fn limits(settings: &Settings) -> CoreLimits {
 impl Adopt for Secondaries {
     fn adopt(&self, settings: &Settings) {
         self.forwards.store(settings.updates.forward_in_flight.0, Ordering::Relaxed);
+        self.desk.memory.set(settings.transfers.incoming_memory());
         self.request(SecondaryRequest::Limit(limits(settings)));
     }
 }

@@ -12,8 +12,12 @@ use wire::{Class, Rcode, Type};
 
 use super::Secondaries;
 use super::core::SecondaryRequest;
+use crate::audit::RefusalLog;
 use crate::sync::{lock, read};
 use crate::zones::Apex;
+
+/// NOTIFY that is refused.
+static REFUSED: RefusalLog = RefusalLog::new("NOTIFY");
 
 /// The zones with a NOTIFY that was taken and not looked at yet: more of them say nothing new.
 #[derive(Debug, Default)]
@@ -52,12 +56,16 @@ impl Secondaries {
                 false => (&counts.notify_unknown, Refusal::NOT_AUTH),
             };
             count.fetch_add(1, Relaxed);
+            REFUSED.refused(
+                asked,
+                if is_ours { "the zone has no `primaries`" } else { "the zone is not served here" },
+            );
             return Err(refusal);
         };
         let (peer, key) = (asked.client.peer.ip(), asked.verified.map(|verified| &**verified.key()));
         let Some(primary) = peers.takes_notify(peer, key) else {
             counts.notify_refused.fetch_add(1, Relaxed);
-            debug!(zone = %apex.as_name(), %peer, "NOTIFY refused");
+            REFUSED.refused(asked, "neither `primaries` nor `allow-notify` names the client");
             return Err(Refusal::PROHIBITED);
         };
         let said = read_notify(asked.packet).map_err(|_| Refusal::MALFORMED)?;

@@ -66,6 +66,8 @@ pub struct ZonePeers {
     pub rules: Arc<SecondaryRules>,
     /// What becomes of versions by their digest.
     pub zonemd: ZonemdPolicy,
+    /// Most NSEC3 iterations of a version, if not the usual ones.
+    pub nsec3_max_iterations: Option<u16>,
 }
 
 impl ZonePeers {
@@ -184,6 +186,10 @@ impl PeerMaker {
             forward_updates: grants(&own.forward_updates, &template.forward_updates),
             rules: Arc::new(own.rules(template)),
             zonemd: own.zonemd.value.or(template.zonemd.value).unwrap_or_default(),
+            nsec3_max_iterations: [own, template]
+                .into_iter()
+                .find_map(|keys| keys.nsec3_max_iterations.value.as_ref())
+                .map(|most| most.0),
         })
     }
 

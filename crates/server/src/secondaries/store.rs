@@ -16,6 +16,7 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::counts::SecondaryCounts;
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::zones::Apex;
 use crate::zones::keeper::KeptVersion;
@@ -169,7 +170,8 @@ impl SecondaryWriter {
                 }
                 Err(fault) => {
                     counts.unstored.fetch_add(1, Relaxed);
-                    warn!("zone {name}: it is not kept on disk: {fault}");
+                    let about = ("secondary not kept", &*name.to_string());
+                    log_repeated!(warn, WARN, about, "zone {name}: it is not kept on disk: {fault}");
                 }
             }
             if goes {

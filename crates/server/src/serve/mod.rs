@@ -3,6 +3,7 @@
 
 mod passed;
 mod sockets;
+mod take_over;
 pub mod trial;
 
 use std::io::{self, Write};
@@ -21,6 +22,7 @@ use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
 use crate::config::Settings;
 use crate::config::report::exit_code;
 use crate::control::{self, Parts, Socket};
+use crate::descriptors;
 use crate::dnstap::Dnstap;
 use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
@@ -32,13 +34,15 @@ use crate::metrics::{
 use crate::page::StatusPage;
 use crate::process::Process;
 use crate::recursive::{LocalRoot, Recursive, plan};
+use crate::repeated;
 use crate::secondaries::Secondaries;
 use crate::signals::{self, Signals};
 use crate::transfers::Transfers;
 use crate::zones::differences::Differences;
 use crate::zones::images::{Images, StateFolder};
-use crate::zones::keeping::{Keeping, Kept, ZoneKeeping};
+use crate::zones::keeping::{AcceptZones, Keeping, Kept, ZoneKeeping};
 use crate::zones::resolve::WantedZones;
+use passed::PassedSockets;
 use sockets::Sockets;
 
 /// Why the server did not start: words for the operator and the exit code.
@@ -59,22 +63,48 @@ fn outside(message: String) -> StartFault {
     StartFault(message, EXIT_OUTSIDE)
 }
 
-fn start(args: &ServeArgs) -> Result<(), StartFault> {
-    let process = Process::start();
-    let source = match &args.config {
+/// Where the configuration comes from, as the command line says.
+fn source_of(args: &ServeArgs) -> ConfigSource {
+    match &args.config {
         Some(path) => ConfigSource::File(path.clone()),
         None if args.resolve => ConfigSource::Resolve,
         None if args.forward.is_empty() => ConfigSource::BuiltIn,
         None => ConfigSource::Forward(args.forward.clone()),
+    }
+}
+
+/// The sockets that systemd or the server before this one passes.
+fn passed_sockets(args: &ServeArgs, settings: &Settings) -> Result<PassedSockets, StartFault> {
+    let taken = match args.take_over {
+        true => take_over::take_over(settings.control.socket.value.as_deref()).map_err(outside)?,
+        false => None,
     };
+    PassedSockets::take(settings, taken).map_err(|fault| outside(fault.with_hint()))
+}
+
+/// Starts the thread that keeps zones.
+fn keep_zones(zones: Keeping) -> Result<(), StartFault> {
+    let thread = std::thread::Builder::new().name("zones".into());
+    let started = thread.spawn(move || zones.work()).map(drop);
+    started.map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))
+}
+
+fn start(args: &ServeArgs) -> Result<(), StartFault> {
+    let process = Process::start();
+    let source = source_of(args);
     let Prepared { settings, zones: wanted } = source.prepare(None).map_err(|rejected| {
         StartFault(format!("the configuration cannot be used\n\n{rejected}"), exit_code(&rejected.faults))
     })?;
     let built_in = source.is_built_in();
-    let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
+    let passed = passed_sockets(args, &settings)?;
+    let stores_sockets = args.store_sockets && !passed.by_manager();
+    let sockets = Sockets::open(&settings, built_in, passed).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.
-    let (logging, _log_writer) = logging::start(&settings.log).map_err(|fault| outside(fault.to_string()))?;
+    let (logging, _log_writers) =
+        logging::start(&settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
+    let shadowed = settings.shadowed_rules(wanted.specs.iter().map(|spec| spec.name()));
+    settings.warnings().iter().chain(&shadowed).for_each(|warning| warn!("{}", warning.message));
     let (key, images) = open_state(&settings, built_in);
     let frontend = start_frontend(&key, &settings, &logging)?;
     let state = settings.server.storage.folder().filter(|_| !built_in);
@@ -91,7 +121,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
     let renew = in_force.clone();
-    let prepare = Box::new(move || renew.renew());
+    let prepare = Box::new(move |accept: &AcceptZones<'_>| renew.renew(accept));
     let differences = state.as_deref().and_then(start_differences);
     let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
     zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
@@ -104,10 +134,10 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
 
     load_first(&mut zones, wanted, args.strict)?;
     frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
-    std::thread::Builder::new()
-        .name("zones".into())
-        .spawn(move || zones.work())
-        .map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))?;
+    if stores_sockets {
+        store_sockets(&frontend);
+    }
+    keep_zones(zones)?;
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
     signals::notify_ready(&kept.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
@@ -125,6 +155,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         in_force,
         logging,
         process,
+        connections: Arc::default(),
     };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
 }
@@ -214,6 +245,15 @@ fn connect(
     }
 }
 
+/// Stores the listening sockets with the service manager, which passes them to the next server.
+fn store_sockets(frontend: &Frontend) {
+    match frontend.sockets().and_then(|sockets| signals::store(passed::STORED, &sockets)) {
+        Ok(true) => frontend.leave_unread(),
+        Ok(false) => {}
+        Err(e) => warn!("a restart may lose queries: the service manager does not store the sockets: {e}"),
+    }
+}
+
 /// What keeps the changes of zone files. Without it they go over whole.
 fn start_differences(state: &Path) -> Option<Arc<Differences>> {
     let started = Differences::start(state);
@@ -284,7 +324,7 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
 }
 
 /// The figures of all parts.
-fn figures(parts: &Parts) -> AllFigures {
+pub(crate) fn figures(parts: &Parts) -> AllFigures {
     let Parts {
         frontend,
         kept,
@@ -297,6 +337,7 @@ fn figures(parts: &Parts) -> AllFigures {
         in_force,
         logging,
         process,
+        connections,
         ..
     } = parts.clone();
     let engine = Arc::clone(&frontend.engine);
@@ -309,7 +350,7 @@ fn figures(parts: &Parts) -> AllFigures {
         Box::new(ZoneFigures { kept, engine, in_force, images }),
         Box::new(TransferFigures { transfers, differences }),
         Box::new(SecondaryFigures(secondaries)),
-        Box::new(ProcessFigures { process, logging }),
+        Box::new(ProcessFigures { process, logging, connections }),
     ];
     let changes = changes.map(|changes| -> Box<dyn Figures> { Box::new(UpdateFigures(changes)) });
     all.into_iter().chain(changes).chain(recursion).collect()
@@ -333,16 +374,19 @@ fn attend(
                 .map_err(|e| format!("cannot use the metrics socket: {e}"))?;
             let page = StatusPage::new(parts.clone());
             tokio::spawn(Arc::clone(&page).watch());
-            tokio::spawn(metrics::serve(Shown { figures: figures(&parts), page }, listener));
+            let (figures, in_force) = (figures(&parts), Arc::clone(&parts.in_force));
+            let connections = Arc::clone(&parts.connections.metrics);
+            tokio::spawn(metrics::serve(Shown { figures, page, in_force, connections }, listener));
         }
         if let Some(socket) = control {
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
             tokio::spawn(control::serve(Arc::new(parts), listener, stop));
         }
+        tokio::spawn(descriptors::watch(recursive.clone(), Arc::clone(&secondaries)));
         tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {
             signal = signals.until_stopped(&keeping, &logging, frontend.dnstap.as_deref()) => signal,
-            Some(()) = stopped.recv() => "nomen ctl stop",
+            Some(why) = stopped.recv() => why,
         };
         info!("{why}: answering what has arrived, then stopping");
         signals::notify_stopping();
@@ -367,6 +411,7 @@ fn attend(
         let _ = std::fs::remove_file(path);
     }
     runtime.shutdown_background();
+    repeated::log_all();
     info!("stopped");
     result
 }

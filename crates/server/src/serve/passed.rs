@@ -1,9 +1,9 @@
-//! Sockets that the service manager opened and passes with the start (socket activation, sd_listen_fds(3)): which there are, and
-//! which listener each is for.
+//! Listening sockets that another process opened: those that the service manager passes with the start (socket activation and its
+//! store of descriptors, sd_listen_fds(3)), and those of the server before this one. Finds which listener each is for.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use exchange::Transport;
 use net::{BindError, Bound, Listener, ListenerConfig, PassedFault, PassedSocket};
@@ -15,6 +15,8 @@ use crate::config::table::value::AddrPort;
 
 /// The first descriptor that is passed.
 const FIRST: RawFd = 3;
+/// The name of sockets in the service manager's store of descriptors.
+pub(super) const STORED: &str = "nomen-stored";
 
 /// A descriptor as messages have it: its number, and its name if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,11 +91,13 @@ impl PassingFault {
     }
 }
 
-/// A socket that was passed, and is nobody's yet.
+/// A socket that was passed and has no listener yet.
 struct Waiting {
     label: Label,
     addr: SocketAddr,
     socket: PassedSocket,
+    /// A server before this one listened on it, perhaps for a configuration that has changed since.
+    inherited: bool,
 }
 
 impl Waiting {
@@ -109,26 +113,85 @@ impl Waiting {
     }
 }
 
-/// The sockets that were passed, and are nobody's yet.
+/// The sockets that were passed and have no listener yet.
 #[derive(Default)]
-pub(super) struct PassedSockets(Vec<Waiting>);
+pub(super) struct PassedSockets {
+    waiting: Vec<Waiting>,
+    notes: Vec<String>,
+    by_manager: bool,
+}
 
 impl PassedSockets {
-    /// Takes over those that the environment speaks of: nothing, unless it means this very process.
+    /// Takes those that the environment names, if it means this process, and those of the server before, if there are any. Sockets of a
+    /// server before that are not configured any more are closed.
     ///
     /// # Errors
-    /// [`PassingFault`] at the first that cannot be listened on, or for which these settings have no use.
-    pub(super) fn take(settings: &Settings) -> Result<Self, PassingFault> {
+    /// [`PassingFault`] at the first that cannot be listened on, or that a socket unit passes and these settings do not use.
+    pub(super) fn take(settings: &Settings, inherited: Option<Vec<OwnedFd>>) -> Result<Self, PassingFault> {
         let variable = |name| std::env::var(name).ok();
         let [pid, count, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].map(variable);
-        let labels = labels(pid, count, names, std::process::id())?;
-        let passed = labels.map(take).collect::<Result<_, _>>().map(PassedSockets)?;
+        let mut passed = Self::default();
+        for label in labels(pid, count, names, std::process::id())? {
+            let inherited = label.name.as_deref() == Some(STORED);
+            let socket = PassedSocket::take(label.number);
+            passed.add(label, socket, inherited)?;
+        }
+        for descriptor in inherited.into_iter().flatten() {
+            let label = Label { number: descriptor.as_raw_fd(), name: Some("handed over".into()) };
+            passed.add(label, PassedSocket::of(descriptor), true)?;
+        }
+        passed.by_manager = passed.waiting.iter().any(|waiting| !waiting.inherited);
+        passed.close_unused(settings);
         passed.check(settings).map(|()| passed)
     }
 
-    /// Whether none is left.
+    fn add(
+        &mut self,
+        label: Label,
+        taken: Result<PassedSocket, PassedFault>,
+        inherited: bool,
+    ) -> Result<(), PassingFault> {
+        let found = taken.and_then(|socket| {
+            let addr = socket.local_addr().map_err(PassedFault::Io)?;
+            Ok((socket, addr))
+        });
+        match found {
+            Ok((socket, addr)) => self.waiting.push(Waiting { label, addr, socket, inherited }),
+            Err(fault) if inherited => {
+                self.notes.push(format!("{}: it is closed", PassingFault::Socket(label, fault)));
+            }
+            Err(fault) => return Err(PassingFault::Socket(label, fault)),
+        }
+        Ok(())
+    }
+
+    /// Closes sockets of a server before for which nothing is configured any more.
+    fn close_unused(&mut self, settings: &Settings) {
+        let unused = |waiting: &mut Waiting| {
+            let is_used = settings.listens.iter().any(|listen| waiting.is_listened_on(listen));
+            waiting.inherited && !is_used
+        };
+        for Waiting { addr, socket, .. } in self.waiting.extract_if(.., unused) {
+            let transport = socket.transport();
+            let addr = AddrPort(addr);
+            self.notes
+                .push(format!("{addr} over {transport} is not configured any more: its socket is closed"));
+        }
+    }
+
+    /// What the operator should know of sockets that were not taken.
+    pub(super) fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Whether a socket unit passed any.
+    pub(super) fn by_manager(&self) -> bool {
+        self.by_manager
+    }
+
+    /// Whether none is left that a socket unit passed.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.waiting.iter().all(|waiting| waiting.inherited)
     }
 
     /// A listener of all sockets for this address; none if there is no such socket.
@@ -149,7 +212,7 @@ impl PassedSockets {
     /// A listener for each address that is left, in the order in which they were passed.
     pub(super) fn listeners(&mut self, config: &ListenerConfig) -> Vec<Result<Bound, BindError>> {
         let mut listeners = Vec::new();
-        while let Some(first) = self.0.first() {
+        while let Some(first) = self.waiting.first() {
             let (addr, transport) = (first.addr, first.socket.transport());
             listeners.extend(self.listener(addr, transport, config));
         }
@@ -158,8 +221,8 @@ impl PassedSockets {
 
     /// The first socket for connections to this address, if there is one.
     pub(super) fn stream(&mut self, addr: SocketAddr) -> Option<TcpListener> {
-        let at = self.0.iter().position(|waiting| waiting.is_for(addr, Transport::Tcp))?;
-        match self.0.remove(at).socket {
+        let at = self.waiting.iter().position(|waiting| waiting.is_for(addr, Transport::Tcp))?;
+        match self.waiting.remove(at).socket {
             PassedSocket::Tcp(socket) => Some(socket),
             PassedSocket::Udp(_) => None,
         }
@@ -168,7 +231,7 @@ impl PassedSockets {
     /// Each must be for something that is configured, and metrics take one.
     fn check(&self, settings: &Settings) -> Result<(), PassingFault> {
         let mut metrics = 0;
-        for waiting in &self.0 {
+        for waiting in self.waiting.iter().filter(|waiting| !waiting.inherited) {
             let for_metrics = |metrics: &Metrics| waiting.is_for(metrics.listen.0, Transport::Tcp);
             let is_wanted = if settings.metrics.as_deref().is_some_and(for_metrics) {
                 metrics += 1;
@@ -187,25 +250,13 @@ impl PassedSockets {
 
     fn extract(&mut self, addr: SocketAddr, transport: Transport) -> (Vec<UdpSocket>, Vec<TcpListener>) {
         let (mut udp, mut tcp) = (Vec::new(), Vec::new());
-        for waiting in self.0.extract_if(.., |waiting| waiting.is_for(addr, transport)) {
+        for waiting in self.waiting.extract_if(.., |waiting| waiting.is_for(addr, transport)) {
             match waiting.socket {
                 PassedSocket::Udp(socket) => udp.push(socket),
                 PassedSocket::Tcp(socket) => tcp.push(socket),
             }
         }
         (udp, tcp)
-    }
-}
-
-fn take(label: Label) -> Result<Waiting, PassingFault> {
-    let taken = PassedSocket::take(label.number);
-    let found = taken.and_then(|socket| match socket.local_addr() {
-        Ok(addr) => Ok((socket, addr)),
-        Err(e) => Err(PassedFault::Io(e)),
-    });
-    match found {
-        Ok((socket, addr)) => Ok(Waiting { label, addr, socket }),
-        Err(fault) => Err(PassingFault::Socket(label, fault)),
     }
 }
 

@@ -22,7 +22,11 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn open(settings: &Settings, built_in: bool) -> Result<Self, String> {
+    pub(super) fn open(
+        settings: &Settings,
+        built_in: bool,
+        mut passed: PassedSockets,
+    ) -> Result<Self, String> {
         raise_descriptor_limit();
         let wanted = &settings.server.privileges;
         let ids = match wanted.user.as_deref() {
@@ -31,8 +35,7 @@ impl Sockets {
             }
             None => None,
         };
-        let mut notes = Vec::new();
-        let mut passed = PassedSockets::take(settings).map_err(|fault| fault.with_hint())?;
+        let mut notes = passed.notes();
         let metrics = bind_metrics(settings, &mut passed)?;
         let dns = bind(settings, built_in, &mut passed, &mut notes)?;
         let control = bind_control(settings, built_in, ids, &mut notes)?;
@@ -67,6 +70,26 @@ pub(super) fn open(
     passed.listener(addr, transport, config).unwrap_or_else(|| Listener::bind(addr, transport, config))
 }
 
+/// The same for an address that no interface may have yet, with what the operator should know of that: a listener on such an
+/// address receives queries as soon as an interface has it.
+pub(super) fn open_early(
+    (addr, transport): (SocketAddr, Transport),
+    freebind: bool,
+    config: &ListenerConfig,
+    passed: &mut PassedSockets,
+) -> Result<(Bound, Option<String>), BindError> {
+    match open(addr, transport, config, passed) {
+        Err(e) if freebind && e.fault == net::BindFault::NoSuchAddress => {
+            let early = ListenerConfig { freebind: true, ..config.clone() };
+            let note = format!(
+                "listening on {transport} {addr}, which no interface has yet: queries are answered as soon as one has it"
+            );
+            Ok((Listener::bind(addr, transport, &early)?, Some(note)))
+        }
+        opened => opened.map(|bound| (bound, None)),
+    }
+}
+
 /// Opens every listening socket. If no address is configured, those that were passed are listened on.
 fn bind(
     settings: &Settings,
@@ -86,8 +109,11 @@ fn bind(
         for (addr, transport) in
             listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value)))
         {
-            match open(addr.value.0, transport, &config, passed) {
-                Ok(socket) => {
+            // The built-in addresses are those of every machine.
+            let freebind = *listen.freebind && !built_in;
+            match open_early((addr.value.0, transport), freebind, &config, passed) {
+                Ok((socket, note)) => {
+                    notes.extend(note);
                     if let (Transport::Udp, Some(xdp)) = (transport, &xdp) {
                         let front = || (xdp.clone(), Vec::new());
                         fronts.entry(xdp.interface.clone()).or_insert_with(front).1.push(bound.len());
@@ -148,7 +174,11 @@ pub(super) fn hint(e: &BindError) -> Option<String> {
         net::BindFault::PermissionDenied => {
             "start nomen as root with `user` set in [server], or choose a port above 1023".into()
         }
-        net::BindFault::NoSuchAddress => "see this machine's addresses with `ip address`".into(),
+        net::BindFault::NoSuchAddress => {
+            "see this machine's addresses with `ip address`, or set `freebind = true` in [[listen]] to listen before an \
+             interface has it"
+                .into()
+        }
         _ => return None,
     })
 }

@@ -9,7 +9,7 @@ use net::BindFault;
 use nix::unistd::{Gid, Uid};
 
 use super::passed::PassedSockets;
-use super::sockets::{hint, open, open_metrics};
+use super::sockets::{hint, open_early, open_metrics};
 use crate::config::Settings;
 use crate::config::log::LogTarget;
 use crate::config::report::{ConfigPlace, Diagnostic};
@@ -73,7 +73,7 @@ fn is_running(settings: &Settings) -> bool {
 /// Metrics and listeners, with what was passed for them.
 fn sockets(settings: &Settings, faults: &mut Vec<Diagnostic>) {
     let running = is_running(settings);
-    let mut passed = match PassedSockets::take(settings) {
+    let mut passed = match PassedSockets::take(settings, None) {
         Ok(passed) => passed,
         Err(fault) => return faults.push(Diagnostic::whole(fault.to_string()).hint(fault.hint())),
     };
@@ -98,7 +98,7 @@ fn listeners(settings: &Settings, running: bool, passed: &mut PassedSockets, fau
     let config = settings.net_config();
     for listen in &settings.listens {
         for (addr, proto) in listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value))) {
-            match open(addr.value.0, proto, &config, passed) {
+            match open_early((addr.value.0, proto), *listen.freebind, &config, passed) {
                 Err(e) if !(running && matches!(e.fault, BindFault::AddressInUse)) => {
                     let fault = Diagnostic::at(addr.place.as_ref(), e.to_string());
                     faults.push(match hint(&e) {

@@ -32,6 +32,9 @@ pub fn run(args: &CheckArgs) -> u8 {
             return exit_code(&rejected.faults);
         }
     };
+    for warning in accepted.config.settings.warnings() {
+        eprint!("{}", accepted.sources.render_as("warning", &warning));
+    }
     if args.system {
         let faults = trial::check(&accepted.config.settings);
         if !faults.is_empty() {
@@ -48,10 +51,16 @@ pub fn run(args: &CheckArgs) -> u8 {
         }
     };
     wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
+    let names = wanted.specs.iter().map(|spec| spec.name());
+    for warning in accepted.config.settings.shadowed_rules(names) {
+        eprint!("{}", accepted.sources.render_as("warning", &warning));
+    }
     for (spec, doubt) in wanted.doubtful() {
         let name = spec.name();
         eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it meant?", spec.text);
     }
+    let notes = accepted.config.settings.recursive().map(|recursive| recursive.anchor_notes());
+    notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));
     let refused = wanted.refused.len();
     let file = args.file.display();
     if args.no_zones {

@@ -1,21 +1,20 @@
 //! `nomen ctl`: sends one command to the running server and prints the answer, as text or as it came.
 
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use exchange::unix_seconds;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::cli::{
     CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE,
-    Switch,
 };
 use crate::config::{self, PendingKey};
-use crate::control::{AnswerLine, Command, default_paths};
-use crate::words::reason;
+use crate::control::{AcceptedVersion, AnswerLine, Command, default_paths};
+use crate::words::{moment, reason};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &CtlArgs) -> u8 {
@@ -43,11 +42,18 @@ fn command(verb: &CtlVerb) -> Command {
         CtlVerb::Reload { force } => Command::Reload { force: *force },
         CtlVerb::Log(CtlLog::Reopen) => Command::LogReopen,
         CtlVerb::Log(CtlLog::Level { level }) => Command::LogLevel { level: level.clone() },
-        CtlVerb::Log(CtlLog::Queries { switch }) => Command::LogQueries { on: *switch == Switch::On },
+        CtlVerb::Log(CtlLog::Queries { share }) => {
+            let part = Some(*share).filter(|share| *share > 0.0 && *share < 1.0);
+            Command::LogQueries { on: *share > 0.0, share: part }
+        }
         CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
         CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
         CtlVerb::Zone(CtlZone::Reload { name, force }) => {
             Command::ZoneReload { name: name.clone(), force: *force }
+        }
+        CtlVerb::Zone(CtlZone::Accept { name, journal, .. }) => {
+            let from = if *journal { AcceptedVersion::Journal } else { AcceptedVersion::File };
+            Command::ZoneAccept { name: name.clone(), from }
         }
         CtlVerb::Zone(CtlZone::Freeze { name }) => Command::ZoneFreeze { name: name.clone() },
         CtlVerb::Zone(CtlZone::Thaw { name }) => Command::ZoneThaw { name: name.clone() },
@@ -261,10 +267,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
                     Value::Array(rows) => {
                         rows.iter().for_each(|row| out += &pair(key, &row_text(row), width))
                     }
-                    Value::Number(number) if TIMES.contains(&key.as_str()) => {
-                        out += &pair(key, &number.as_i64().map_or(number.to_string(), moment), width);
-                    }
-                    _ => out += &pair(key, &flat(value), width),
+                    _ => out += &pair(key, &value_text(key, value), width),
                 }
             }
             out
@@ -273,22 +276,23 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
     }
 }
 
-/// Keys of times in seconds since 1970.
-const TIMES: [&str; 3] = ["loaded", "signatures_end", "started"];
+/// Keys of times in seconds since 1970, wherever they stand in an answer.
+const TIMES: [&str; 8] =
+    ["loaded", "signatures_end", "started", "confirmed", "next_refresh", "expires", "at", "last"];
 
-/// A time in seconds since 1970, for people.
-fn moment(seconds: i64) -> String {
-    struct Digits(u32);
-    impl fmt::Display for Digits {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            wire::text::write_time(self.0, f)
-        }
+/// The value of a key, in one line: times as date, time and distance from now.
+fn value_text(key: &str, value: &Value) -> String {
+    match value.as_u64().filter(|_| TIMES.contains(&key)) {
+        Some(seconds) => moment_and_age(seconds, unix_seconds()),
+        None => flat(value),
     }
-    let Ok(short) = u32::try_from(seconds) else { return seconds.to_string() };
-    let digits = Digits(short).to_string();
-    let part = |from, to| digits.get(from..to).unwrap_or_default();
-    let [year, month, day] = [part(0, 4), part(4, 6), part(6, 8)];
-    format!("{year}-{month}-{day} {}:{}:{} UTC", part(8, 10), part(10, 12), part(12, 14))
+}
+
+/// A time in seconds since 1970, for people, with its distance from `now`.
+fn moment_and_age(seconds: u64, now: u64) -> String {
+    let age = in_days(seconds.abs_diff(now));
+    let age = if seconds > now { format!("in {age}") } else { format!("{age} ago") };
+    format!("{} ({age})", moment(seconds))
 }
 
 /// What changes in a zone, a line for each record, and warnings before that.
@@ -331,6 +335,10 @@ fn reload_text(report: &Map<String, Value>) -> String {
         out +=
             &format!("{folder}: {gone} of {of} zones have no file any more and stay in service (--force)\n");
     }
+    rows("dropped").for_each(|record| out += &format!("-{}\n", flat(record)));
+    if let Some(more) = report.get("more_dropped") {
+        out += &format!("{more} more records are dropped\n");
+    }
     let numbers = NUMBERS.iter().filter_map(|key| Some((key, report.get(*key)?)));
     let mut numbers: Vec<String> =
         numbers.map(|(key, value)| format!("{} {value}", key.replace('_', " "))).collect();
@@ -339,7 +347,8 @@ fn reload_text(report: &Map<String, Value>) -> String {
 }
 
 /// The numbers of a reload, in the order in which they are of interest.
-const NUMBERS: [&str; 7] = ["zones", "loaded", "unchanged", "failed", "refused", "removed", "held_back"];
+const NUMBERS: [&str; 8] =
+    ["zones", "loaded", "unchanged", "failed", "refused", "removed", "held_back", "not_taken"];
 
 /// One of several values under the same key: as it is said to people where that is there.
 fn row_text(row: &Value) -> String {
@@ -359,7 +368,7 @@ fn flat(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => "-".into(),
         Value::Object(map) => {
-            let parts: Vec<String> = map.iter().map(|(k, v)| format!("{k} {}", flat(v))).collect();
+            let parts: Vec<String> = map.iter().map(|(k, v)| format!("{k} {}", value_text(k, v))).collect();
             parts.join(", ")
         }
         Value::Array(all) => all.iter().map(flat).collect::<Vec<_>>().join(", "),
@@ -439,10 +448,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_for_people() {
-        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(moment(1_795_369_660), "2026-11-22 17:47:40 UTC");
-        assert_eq!(moment(-1), "-1");
+    fn times_inside_an_answer_were_seconds_since_1970() {
+        let now = 1_795_369_660;
+        assert_eq!(moment_and_age(now - 192, now), "2026-11-22 17:44:28 UTC (3m12s ago)");
+        assert_eq!(moment_and_age(now + 90_000, now), "2026-11-23 18:47:40 UTC (in 1d1h)");
+        let status = serde_json::json!({"transfers": {"confirmed": now, "expires": 4_000_000_000_u64, "fault":
+            {"at": now, "fault": "no answer"}, "serial": 7}});
+        let verb = CtlVerb::Zone(CtlZone::Status { name: "example".into() });
+        let said = human(&verb, &status);
+        assert_eq!(said.matches("2026-11-22 17:47:40 UTC (").count(), 2, "{said}");
+        assert!(said.contains("expires 2096-10-02 07:06:40 UTC (in ") && said.contains("serial 7"), "{said}");
     }
 
     #[test]

@@ -6,14 +6,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use authority::audit::audit;
 use wire::Type;
 use wire::hash::HashKey;
+use zone::Zone;
 use zone::check;
 use zone::scan::RemarkAt;
 use zone::zonemd::{self, ZonemdFault};
 
 use super::audited::AuditSum;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, FailOn};
-use crate::config::peers::ZonemdPolicy;
+use crate::config::peers::{ZonemdPolicy, too_many_iterations};
+use crate::words::moment;
 use crate::zones::ZoneSpec;
+use crate::zones::examiner::SignatureEnds;
+use crate::zones::keeping::unix_now;
 use crate::zones::places::{self, Subject, Unplaced};
 use crate::zones::text::{Examined, Meter, examine};
 
@@ -39,6 +43,18 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
             let subject = Subject::Set(spec.name().to_buf(), Type::SOA, RemarkAt::Type);
             keep(Unplaced::new(true, &format_args!("a digest is required: {fault}"), subject));
         }
+        if !spec.rules.any_file
+            && let Some(fault) = too_many_iterations(zone, spec.rules.nsec3_max_iterations)
+        {
+            let subject = Subject::Set(spec.name().to_buf(), Type::NSEC3PARAM, RemarkAt::Type);
+            keep(Unplaced::new(true, &format_args!("the server refuses the zone: {fault}"), subject));
+        }
+        if let (None, true) = (audit_at, zone.is_signed())
+            && let Some((is_error, message)) = expired(zone, unix_now())
+        {
+            let subject = Subject::Set(spec.name().to_buf(), Type::SOA, RemarkAt::Type);
+            keep(Unplaced::new(is_error, &message, subject));
+        }
         if let Some(time) = audit_at {
             let mut sum = AuditSum::default();
             audit(zone, wire::Serial(time), &mut |finding| sum.add(finding));
@@ -51,6 +67,22 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
     unplaced.extend(places::unplaced(&mut examined.findings));
     places::place(spec, shown, unplaced, &mut examined.findings);
     examined
+}
+
+/// What there is to report of signatures that have ended, and whether it is an error: without any other check of DNSSEC.
+fn expired(zone: &Zone, now: i64) -> Option<(bool, String)> {
+    let SignatureEnds { all, ended, last } = SignatureEnds::of(zone, now);
+    match ended {
+        0 => None,
+        _ if ended == all => {
+            let last = moment(u64::try_from(last).unwrap_or_default());
+            Some((
+                true,
+                format!("all {all} signatures of the zone have expired, the last on {last}: sign it again"),
+            ))
+        }
+        _ => Some((false, format!("{ended} of {all} signatures have expired: --dnssec shows which"))),
+    }
 }
 
 /// What becomes of a zone, from the best to the worst.

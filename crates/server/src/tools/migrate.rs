@@ -59,8 +59,9 @@ fn report(converted: &Converted, args: &MigrateArgs) -> u8 {
             );
         }
     }
-    let missing = converted.accounts.iter().any(|account| account.outcome == Outcome::Missing);
-    if missing || rejected.is_some() { EXIT_FAULTS } else { EXIT_OK }
+    let less = [Outcome::Missing, Outcome::Narrower];
+    let less = converted.accounts.iter().any(|account| less.contains(&account.outcome));
+    if less || rejected.is_some() { EXIT_FAULTS } else { EXIT_OK }
 }
 
 fn place(span: &SourceSpan) -> ConfigPlace {
@@ -87,17 +88,18 @@ fn shown(path: &Path) -> PathBuf {
 fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Missing => "missing",
+        Outcome::Narrower => "narrower",
         Outcome::Differs => "differs",
         Outcome::Unneeded => "unneeded",
         Outcome::Translated => "translated",
     }
 }
 
-/// What is missing and what differs with their lines; the rest with `all`, a line each. Counts come last.
+/// What is narrower, missing or different with their lines; the rest with `all`, a line each. Counts come last.
 fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
     let mut out = String::new();
     let is = |outcome: Outcome| move |account: &&Account| account.outcome == outcome;
-    for outcome in [Outcome::Missing, Outcome::Differs] {
+    for outcome in [Outcome::Narrower, Outcome::Missing, Outcome::Differs] {
         for account in converted.accounts.iter().filter(is(outcome)) {
             let named = match account.statement.as_str() {
                 "" => account.words.clone(),
@@ -115,12 +117,13 @@ fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
         }
     }
     let count = |outcome| converted.accounts.iter().filter(is(outcome)).count();
-    let [translated, unneeded, differs, missing] =
-        [Outcome::Translated, Outcome::Unneeded, Outcome::Differs, Outcome::Missing].map(count);
+    let [translated, unneeded, differs, narrower, missing] =
+        [Outcome::Translated, Outcome::Unneeded, Outcome::Differs, Outcome::Narrower, Outcome::Missing]
+            .map(count);
     let program = converted.program.name();
     let hint = if all || unneeded + translated == 0 { "" } else { "; --all shows those as well" };
     out += &format!(
-        "{program}: {missing} missing here, {differs} mean something else, {unneeded} not needed, {translated} translated{hint}\n"
+        "{program}: {narrower} narrower here, {missing} missing, {differs} mean something else, {unneeded} not needed, {translated} translated{hint}\n"
     );
     out
 }

@@ -50,7 +50,7 @@ pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
     let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.into()));
     let (origin, differences) = (Origin::Configuration, DifferenceRule::default());
-    Ok(ZoneSpec { apex, text, origin, differences, rules: TextRules::default() })
+    Ok(ZoneSpec { apex, text, origin, differences, rules: TextRules::of_command_line() })
 }
 
 /// Reads a zone for a verb that prints it. Faults go to standard error.

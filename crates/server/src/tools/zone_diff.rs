@@ -106,7 +106,7 @@ fn read(args: &ZoneDiffArgs, apex: Name<'_>, source: &str, key: &HashKey) -> Res
         path => {
             let spec = ZoneSpec {
                 differences: DifferenceRule::default(),
-                rules: TextRules::default(),
+                rules: TextRules::of_command_line(),
                 apex: apex.as_wire().into(),
                 text: ZoneText::File(PathBuf::from(path).into()),
                 origin: Origin::Configuration,
@@ -145,7 +145,9 @@ fn stored(args: &ZoneDiffArgs, apex: Name<'_>, key: &HashKey) -> Result<Zone, St
     let Some(state) = settings.server.storage.folder() else {
         return Err("nomen: there is no state folder: set `state-dir` in [server]".into());
     };
-    for folder in [changes::FOLDER, secondaries::FOLDER].map(|folder| state.join(folder)) {
+    let marks = state.join(changes::MARKS);
+    let folders = [(changes::FOLDER, Some(&marks)), (secondaries::FOLDER, None)];
+    for (folder, marks) in folders.map(|(folder, marks)| (state.join(folder), marks)) {
         if !folder.is_dir() {
             continue;
         }
@@ -155,7 +157,11 @@ fn stored(args: &ZoneDiffArgs, apex: Name<'_>, key: &HashKey) -> Result<Zone, St
             }
             _ => format!("nomen: {fault}"),
         };
-        let folder = ZoneFolder::open(Arc::new(RealDisk), &folder).map_err(fault)?;
+        let opened = match marks {
+            Some(marks) => ZoneFolder::open_marked(Arc::new(RealDisk), &folder, marks),
+            None => ZoneFolder::open(Arc::new(RealDisk), &folder),
+        };
+        let folder = opened.map_err(fault)?;
         let (_store, found): (_, Option<Stored>) = folder.zone(apex).map_err(fault)?;
         if let Some(found) = found {
             return found.load(key).map_err(fault);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use journal::History;
-use tracing::warn;
 use wire::Serial;
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use crate::changes::Changes;
+use crate::repeated::log_repeated;
 use crate::secondaries::Secondaries;
 use crate::zones::Apex;
 use crate::zones::differences::Differences;
@@ -57,7 +57,9 @@ fn read(history: History, zone: &Zone, most: u64) -> Option<Vec<Arc<ChangeSet>>>
         let change = match change {
             Ok(change) => change,
             Err(fault) => {
-                warn!("zone {}: its history cannot be read: {fault}", zone.apex().as_name());
+                let apex = zone.apex().as_name();
+                let about = ("history", &*apex.to_string());
+                log_repeated!(warn, WARN, about, "zone {apex}: its history cannot be read: {fault}");
                 return None;
             }
         };

@@ -13,28 +13,33 @@ use std::time::Instant;
 
 use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice, ZoneFacts};
 use exchange::{MessageStream, Next, unix_seconds};
-use tracing::{debug, info, warn};
-use transfer::outgoing::{IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_datagram};
+use tracing::{Level, debug, info, warn};
+use transfer::outgoing::{IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram};
 use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type};
 use zone::Zone;
 
+use crate::audit::RefusalLog;
 use crate::changes::Changes;
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
+use crate::logging::audit;
+use crate::repeated;
 use crate::secondaries::Secondaries;
 use crate::sync::{read, write};
 use crate::zones::Apex;
 use crate::zones::differences::Differences;
 use crate::zones::produce::ProducedStores;
 use histories::Histories;
-use limits::{Slot, Slots};
+use limits::{Slot, SlotLimits, Slots};
 pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
 
 /// More transfers are under way than may be.
 const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+/// Transfers refused to clients who may not have the zone.
+static REFUSED: RefusalLog = RefusalLog::new("transfer");
 
 /// Differences that are read for datagrams at a time, half of them for one address.
 const READING: usize = 8;
@@ -46,10 +51,14 @@ const LEAST_RECORD: u64 = 12;
 pub struct TransferCounts {
     /// Sent to the end: whole zones.
     pub axfr: AtomicU64,
-    /// Sent to the end: answers to IXFR.
+    /// Sent to the end: differences.
     pub ixfr: AtomicU64,
+    /// Answers to IXFR over a stream that there is nothing newer: no transfers.
+    pub same: AtomicU64,
     /// Broken off by the client, or because it was too slow.
     pub broken_off: AtomicU64,
+    /// Broken off because they had stalled and others needed their places.
+    pub evicted: AtomicU64,
     /// Refused to clients who may not have the zone.
     pub refused: AtomicU64,
     /// Refused because there were too many.
@@ -85,7 +94,12 @@ impl Transfers {
             udp_size: AtomicU16::default(),
             counts: Arc::default(),
         });
-        transfers.reading.set(READING, READING / 2);
+        transfers.reading.set(SlotLimits {
+            all: READING,
+            per_client: READING / 2,
+            per_network: READING / 2,
+            stall: None,
+        });
         transfers.adopt(settings);
         let source: Arc<dyn Source> = transfers.clone();
         engine.change_sources(|sources| sources.transfer = Some(Arc::clone(&source)));
@@ -136,7 +150,7 @@ impl Transfers {
         }
         if !read(&self.rules).allow(apex.as_wire(), peer, key) {
             self.counts.refused.fetch_add(1, Relaxed);
-            debug!(zone = %apex.as_name(), %peer, "transfer refused");
+            REFUSED.refused(asked, "`allow-transfer` does not name the client");
             return Err(Refusal::PROHIBITED);
         }
         let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
@@ -161,23 +175,30 @@ impl Transfers {
             _ => None,
         };
         let frame = frame(asked, facts, self.udp_size.load(Relaxed)).ok_or(Refusal::MALFORMED)?;
-        let Some(slot) = self.slots.take(peer) else {
+        let Some((slot, evicted)) = self.slots.take(peer, Instant::now()) else {
             self.counts.too_many.fetch_add(1, Relaxed);
-            warn!(zone = %zone.apex().as_name(), %peer, "transfer refused: too many are under way");
+            let (zone, text) = (zone.apex().as_name(), "transfer refused: too many are under way");
+            let about = ("too many transfers", &*zone.to_string());
+            if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
+                warn!(%zone, %peer, "{text}");
+            }
             return Err(TOO_MANY);
         };
-        let report = Report::new(&zone, client, asked, slot, Arc::clone(&self.counts));
+        self.counts.evicted.fetch_add(u64::from(evicted), Relaxed);
+        let mut report = Report::new(&zone, client, asked, slot, Arc::clone(&self.counts));
         let Some(serial) = client else {
             return Ok(Sourced::Stream(Box::new(Reported { messages: axfr(zone, frame), report })));
         };
         let is_behind = serial.compare(zone.serial()) == Some(Ordering::Less);
         let Some(histories) = self.histories.get().filter(|of| is_behind && of.knows(&zone)) else {
+            report.answers_with(ixfr_answer(zone.serial(), serial, &[]));
             let messages = ixfr(zone, serial, Vec::new(), frame);
             return Ok(Sourced::Stream(Box::new(Reported { messages, report })));
         };
         let (histories, (ticket, promise)) = (histories.clone(), tickets.take());
         let work = move || {
             let differences = histories.differences(&zone, serial, u64::MAX);
+            report.answers_with(ixfr_answer(zone.serial(), serial, &differences));
             let messages = ixfr(zone, serial, differences, frame);
             ticket.stream(Box::new(Reported { messages, report }));
         };
@@ -199,7 +220,9 @@ impl Transfers {
         let client = client.unwrap_or(zone.serial());
         let is_behind = client.compare(zone.serial()) == Some(Ordering::Less);
         let histories = self.histories.get().filter(|of| is_behind && of.knows(&zone));
-        let Some((histories, slot)) = histories.zip(self.reading.take(asked.client.peer.ip())) else {
+        let Some((histories, (slot, _))) =
+            histories.zip(self.reading.take(asked.client.peer.ip(), Instant::now()))
+        else {
             let put = ixfr_datagram(&zone, client, &[], b).map_err(|_| Refusal::NOT_LOADED);
             return put.map(|_| Sourced::Ready(None));
         };
@@ -241,7 +264,12 @@ impl Source for Transfers {
 impl Adopt for Transfers {
     fn adopt(&self, settings: &Settings) {
         let transfers = &settings.transfers;
-        self.slots.set(transfers.outgoing.0, transfers.per_client.0);
+        self.slots.set(SlotLimits {
+            all: transfers.outgoing.0,
+            per_client: transfers.per_client.0,
+            per_network: transfers.per_network(),
+            stall: Some(transfers.stall.0),
+        });
         self.udp_size.store(settings.engine_config().max_udp_size, Relaxed);
     }
 }
@@ -280,14 +308,21 @@ struct Report {
     ended: bool,
     /// Nothing was sent that is worth a line.
     withdrawn: bool,
+    /// How IXFR is answered.
+    answer: IxfrAnswer,
     counts: Arc<TransferCounts>,
-    _slot: Slot,
+    slot: Slot,
 }
 
 impl Report {
     /// All went in one datagram of so many bytes, without what the end of the message has.
     fn sent_in(mut self, bytes: usize) {
         (self.messages, self.bytes, self.ended) = (1, bytes as u64, true);
+    }
+
+    /// IXFR is answered in this way.
+    fn answers_with(&mut self, answer: IxfrAnswer) {
+        self.answer = answer;
     }
 
     /// Nothing was sent but the serial number.
@@ -313,8 +348,9 @@ impl Report {
             bytes: 0,
             ended: false,
             withdrawn: false,
+            answer: if client.is_some() { IxfrAnswer::Differences } else { IxfrAnswer::Whole },
             counts,
-            _slot: slot,
+            slot,
         }
     }
 }
@@ -325,18 +361,34 @@ impl Drop for Report {
             return;
         }
         let Report { zone, serial, client, peer, key, messages, bytes, counts, .. } = self;
-        let (kind, sent) = match client {
-            Some(_) => ("IXFR", &counts.ixfr),
-            None => ("AXFR", &counts.axfr),
+        let asked = if client.is_some() { "IXFR" } else { "AXFR" };
+        let (kind, sent) = match self.answer {
+            IxfrAnswer::Differences => ("IXFR", &counts.ixfr),
+            IxfrAnswer::Whole => ("AXFR", &counts.axfr),
+            IxfrAnswer::UpToDate if self.ended => {
+                counts.same.fetch_add(1, Relaxed);
+                let key = key.as_deref().unwrap_or("none");
+                debug!(zone, %serial, %peer, key, "IXFR answered: nothing newer");
+                return;
+            }
+            IxfrAnswer::UpToDate => ("SOA", &counts.same),
         };
+        let from = client.map_or("none".to_owned(), |client| client.to_string());
         let (key, milliseconds) = (key.as_deref().unwrap_or("none"), self.begun.elapsed().as_millis());
         counts.bytes.fetch_add(*bytes, Relaxed);
         if self.ended {
             sent.fetch_add(1, Relaxed);
-            info!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "transfer sent");
+            info!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
+            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
+        } else if self.slot.is_evicted() {
+            warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "transfer broken off: it had stalled, and another needed its place");
         } else {
             counts.broken_off.fetch_add(1, Relaxed);
-            warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "transfer broken off");
+            let text = "transfer broken off";
+            let about = ("transfer broken off", &*format!("{zone} {peer}"));
+            if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
+                warn!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
+            }
         }
     }
 }
@@ -349,6 +401,10 @@ struct Reported {
 
 impl MessageStream for Reported {
     fn next(&mut self, out: &mut [u8]) -> Next {
+        // The connection closes, so that the client takes nothing of it for the whole.
+        if !self.report.slot.goes_on(Instant::now()) {
+            return Next::Abort;
+        }
         let next = self.messages.next(out);
         match next {
             Next::Message(len) => {

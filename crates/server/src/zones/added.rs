@@ -49,7 +49,9 @@ pub fn save<'a>(folder: &Path, zones: impl IntoIterator<Item = &'a ConfiguredZon
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = zone::regular::open_with(&mut options, Path::new(&beside))?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)?;

@@ -18,6 +18,7 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::Apex;
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 
 /// The folder of the files in the state folder.
@@ -205,7 +206,14 @@ impl Keeper {
             Ok(()) => drop(self.counts.kept.fetch_add(1, Relaxed)),
             Err(fault) => {
                 self.counts.failed.fetch_add(1, Relaxed);
-                warn!("zone {}: what changed is not kept for IXFR: {fault}", name(apex));
+                let about = ("differences", &*name(apex).to_string());
+                log_repeated!(
+                    warn,
+                    WARN,
+                    about,
+                    "zone {}: what changed is not kept for IXFR: {fault}",
+                    name(apex)
+                );
             }
         }
     }

@@ -131,26 +131,53 @@ pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
     found
 }
 
+/// How many of a zone's signatures have ended at a time, in seconds since 1970, how many there are, and when the last ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SignatureEnds {
+    /// Signatures.
+    pub all: u64,
+    /// Those that have ended.
+    pub ended: u64,
+    /// When the last one ends, in seconds since 1970.
+    pub last: i64,
+}
+
+impl SignatureEnds {
+    /// Those of a zone.
+    pub fn of(zone: &Zone, now: i64) -> Self {
+        let mut ends = Self { last: i64::MIN, ..Self::default() };
+        for (at, _) in times(zone, now) {
+            ends.all += 1;
+            ends.ended += u64::from(at <= now);
+            ends.last = ends.last.max(at);
+        }
+        ends
+    }
+}
+
 /// The signature that ends first. Times of signatures count as serial numbers (RFC 4034 §3.1.5), so `now` decides which
 /// ones are meant.
 fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
     let mut first: Option<FirstExpiry> = None;
-    for set in zone.iter().flat_map(|node| node.rrsets()).filter(|set| set.rtype() != Type::RRSIG) {
-        for signature in set.sig_rdatas() {
-            // RFC 4034 §3.1: eight bytes in front, then the end, then the beginning.
-            let Some(times) = signature.compiled().get(8..16).and_then(|b| <&[u8; 8]>::try_from(b).ok())
-            else {
-                continue;
-            };
-            let [a, b, c, d, e, f, g, h] = *times;
-            let (end, begin) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
-            let at = now + i64::from(end.wrapping_sub(now as u32) as i32);
-            if first.is_none_or(|first| at < first.at) {
-                first = Some(FirstExpiry { at, lifetime: i64::from(end.wrapping_sub(begin) as i32).max(0) });
-            }
+    for (at, lifetime) in times(zone, now) {
+        if first.is_none_or(|first| at < first.at) {
+            first = Some(FirstExpiry { at, lifetime });
         }
     }
     first
+}
+
+/// When each signature of a zone ends, in seconds since 1970, and for how many seconds it holds.
+fn times(zone: &Zone, now: i64) -> impl Iterator<Item = (i64, i64)> {
+    let sets = zone.iter().flat_map(|node| node.rrsets()).filter(|set| set.rtype() != Type::RRSIG);
+    sets.flat_map(|set| set.sig_rdatas()).filter_map(move |signature| {
+        // RFC 4034 §3.1: eight bytes in front, then the end, then the beginning.
+        let times = <&[u8; 8]>::try_from(signature.compiled().get(8..16)?).ok()?;
+        let [a, b, c, d, e, f, g, h] = *times;
+        let (end, begin) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        let at = now + i64::from(end.wrapping_sub(now as u32) as i32);
+        Some((at, i64::from(end.wrapping_sub(begin) as i32).max(0)))
+    })
 }
 
 /// A version with a base of its own, if that pays.

@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 use wire::hash::HashKey;
 use zone::Zone;
 use zone::image::{self, Image, ImageError, Provenance};
+use zone::regular;
 
 use super::{Apex, ZoneSpec, ZoneText};
 use crate::spare::{Share, spare};
@@ -111,7 +112,7 @@ impl StateFolder {
         if !path.exists() {
             make_key(folder, &path).map_err(fault)?;
         }
-        let mut file = File::open(&path).map_err(fault)?;
+        let mut file = regular::open(&path).map_err(fault)?;
         let about = file.metadata().map_err(fault)?;
         if about.mode() & 0o077 != 0 {
             return Err(StateFault::ExposedKey(path));
@@ -152,7 +153,9 @@ fn make_key(folder: &Path, path: &Path) -> io::Result<()> {
     let mut secret = [0; KEY];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
     let fresh = folder.join(format!(".{KEY_FILE}-{}", std::process::id()));
-    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let made = regular::open_with(&mut options, &fresh);
     let made = made.and_then(|mut file| file.write_all(&secret).and_then(|()| file.sync_all()));
     let made = made.and_then(|()| match fs::hard_link(&fresh, path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),

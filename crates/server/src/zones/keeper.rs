@@ -142,6 +142,8 @@ pub enum KeeperEvent {
     Wanted(ZoneText, ReadWhen),
     /// A load has ended.
     Looked(u32, Looked),
+    /// A load makes no progress, as the fault says.
+    Stalled(u32, Arc<ZoneFault>),
     /// Something became of it, which is taken from primaries.
     News(SecondaryNews, SystemTime),
     /// It is changed by updates from now on, and not by its file; or no longer.
@@ -259,6 +261,8 @@ struct Loading {
     again: Option<ReadWhen>,
     /// What it is for.
     when: ReadWhen,
+    /// It makes no progress: nothing waits for it.
+    stalled: bool,
 }
 
 impl Keeper {
@@ -305,6 +309,11 @@ impl Keeper {
         self.loading.is_some()
     }
 
+    /// Whether a load is under way that is worth waiting for.
+    pub fn is_awaitable(&self) -> bool {
+        self.loading.as_ref().is_some_and(|loading| !loading.stalled)
+    }
+
     /// The zone is wanted as `wanted` says from now on, but for its text, which [`KeeperEvent::Wanted`] has.
     pub fn wanted_as(&mut self, wanted: &ZoneSpec) {
         let spec = &self.state.spec;
@@ -330,8 +339,11 @@ impl Keeper {
             KeeperEvent::Looked(number, looked) if number == self.number && self.loading.is_some() => {
                 self.looked(looked)
             }
+            KeeperEvent::Stalled(number, fault) if number == self.number && self.is_awaitable() => {
+                self.stalled(fault)
+            }
             // Of a load that no longer counts.
-            KeeperEvent::Looked(..) => Vec::new(),
+            KeeperEvent::Looked(..) | KeeperEvent::Stalled(..) => Vec::new(),
             KeeperEvent::News(news, at) if self.begun => self.news(news, at),
             // Of a zone that has come from a file meanwhile.
             KeeperEvent::News(..) => Vec::new(),
@@ -404,7 +416,7 @@ impl Keeper {
     }
 
     fn load(&mut self, when: ReadWhen) -> KeeperAction {
-        self.loading = Some(Loading { again: None, when });
+        self.loading = Some(Loading { again: None, when, stalled: false });
         self.number = self.number.wrapping_add(1);
         // What is bad is read again: perhaps it was not the files' fault.
         let known = self.stamps.clone().filter(|_| when == ReadWhen::IfChanged && self.state.fault.is_none());
@@ -415,6 +427,10 @@ impl Keeper {
     }
 
     fn looked(&mut self, looked: Looked) -> Vec<KeeperAction> {
+        if self.loading.as_ref().is_some_and(|loading| loading.stalled) {
+            // What follows says what is wrong now.
+            self.change(|state| state.fault = None);
+        }
         let mut actions = match looked {
             Looked::Unchanged => Vec::new(),
             Looked::Loaded(reading) if self.claimed => self.set_aside(*reading),
@@ -508,6 +524,15 @@ impl Keeper {
         if serving.is_none() {
             actions.push(KeeperAction::Publish(self.unload()));
         }
+        actions
+    }
+
+    /// Counts the zone as bad until its load ends.
+    fn stalled(&mut self, fault: Arc<ZoneFault>) -> Vec<KeeperAction> {
+        self.loading.iter_mut().for_each(|loading| loading.stalled = true);
+        let stamps = self.stamps.take();
+        let actions = self.reject(fault, Arc::new([]));
+        self.stamps = stamps;
         actions
     }
 
@@ -713,6 +738,26 @@ mod tests {
         want(&mut keeper, ReadWhen::IfChanged);
         assert_eq!(look(&mut keeper, 1, bad()), ["bad, serving false", "unload"]);
         assert_eq!(keeper.state().word(), "failed");
+    }
+
+    #[test]
+    fn a_load_without_progress_counts_as_bad_until_it_ends() {
+        let mut keeper = keeper();
+        let stalled = |number| KeeperEvent::Stalled(number, Arc::new(ZoneFault::without_place("stalled")));
+        want(&mut keeper, ReadWhen::IfChanged);
+        assert_eq!(words(&keeper.handle(stalled(1))), ["bad, serving false", "unload"]);
+        assert_eq!(
+            (keeper.state().word(), keeper.is_loading(), keeper.is_awaitable()),
+            ("failed", true, false)
+        );
+        assert!(keeper.handle(stalled(1)).is_empty(), "that is known");
+        assert_eq!(look(&mut keeper, 1, reading(7)), ["warn odd", "new 7", "serve 7", "examine", "image"]);
+        want(&mut keeper, ReadWhen::IfChanged);
+        assert_eq!(words(&keeper.handle(stalled(2))), ["bad, serving true"]);
+        assert_eq!(keeper.state().word(), "old");
+        assert!(look(&mut keeper, 2, Looked::Unchanged).is_empty());
+        assert_eq!(keeper.state().word(), "ok");
+        assert!(keeper.handle(stalled(2)).is_empty(), "the load has ended");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Keeping the zones: one thread reports to each keeper what happens to its zone, and does what the keeper decides.
 //! Loader threads read for it. Everybody else sees the zones through [`Kept`], and asks for work through [`ZoneKeeping`].
 //!
-//! What belongs together, such as all zones of a reload, is a round: whoever asked for it hears its end. Rounds come one
-//! after the other; requests that come in during one are answered by the next, together.
+//! What belongs together, such as all zones of a reload, is a round, whose end is reported to the client that asked for it. Rounds about all zones
+//! come one after the other; requests that come in during one are answered by the next, together. A round about one zone goes
+//! on beside them, so that it does not wait for others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
@@ -26,14 +27,11 @@ use super::keeper::{
 };
 use super::loaders::{LoadEnd, Loaders};
 use super::produce::{Listing, ProducedStores};
-use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
-pub use super::report::{HeldFolder, RoundReport, Summary};
-use super::resolve::WantedZones;
+pub use super::report::{HeldFolder, LostZones, RoundReport, Summary};
+use super::resolve::{ReloadBounds, WantedZones};
 use super::{Apex, FileStamp, ZoneFault, ZoneText};
 use crate::changes::Changes;
-use crate::config::Rejected;
-use crate::config::zones::ConfiguredZone;
 use crate::frontend::Served;
 use crate::recursive::LocalRoot;
 use crate::secondaries::Secondaries;
@@ -43,6 +41,7 @@ use crate::transfers::Transfers;
 use kept::{Asker, KeptZone};
 pub use kept::{FolderFindings, Kept, LastReload, ReloadFault, Reloaded};
 use members::{Joining, ZoneChange};
+use rounds::{Purpose, Round};
 
 /// How often replaced catalogs are looked at, to see whether workers have let go of them.
 const RETIREMENT: Duration = Duration::from_millis(100);
@@ -50,8 +49,6 @@ const RETIREMENT: Duration = Duration::from_millis(100);
 const SIGNATURES: Duration = Duration::from_secs(3600);
 /// So many zones of a folder or a catalog zone at least must be gone for them to be held back.
 pub(super) const LEAST_HELD: usize = 10;
-/// How often a round's progress is looked at.
-const PROGRESS: Duration = Duration::from_millis(50);
 
 /// What is done once something is in service.
 pub type OncePublished = Box<dyn FnOnce() + Send>;
@@ -172,8 +169,12 @@ impl ZoneKeeping {
     }
 }
 
-/// Reads the configuration anew, takes over its settings, and returns the zones that it asks for.
-pub type Prepare = dyn Fn() -> Result<WantedZones, Rejected> + Send;
+/// Reads the configuration anew and returns the zones that it asks for. Its settings are taken over if the argument accepts
+/// these zones.
+pub type Prepare = dyn Fn(&AcceptZones<'_>) -> Result<WantedZones, ReloadFault> + Send;
+
+/// Returns why zones are not accepted.
+pub type AcceptZones<'a> = dyn Fn(&WantedZones) -> Result<(), ReloadFault> + 'a;
 
 /// The thread's state.
 pub struct Keeping {
@@ -198,8 +199,15 @@ pub struct Keeping {
     orders: Vec<ImageOrder>,
     own: Sender<Message>,
     messages: Receiver<Message>,
+    /// The round about all zones.
     round: Option<Round>,
-    /// What the last round did.
+    /// Rounds about one zone, by that.
+    singles: HashMap<Apex, Round>,
+    /// Those whose load has ended.
+    ended: Vec<Round>,
+    /// What bounds a reload.
+    bounds: ReloadBounds,
+    /// What the last round about all zones did.
     last: Summary,
     /// Why steps of this round were not made, if they were not.
     unpublished: Option<Arc<str>>,
@@ -215,30 +223,6 @@ pub struct Keeping {
     differences: Option<Arc<Differences>>,
     /// To be done once the next catalog is in service.
     once_published: Vec<OncePublished>,
-}
-
-/// What is done together.
-struct Round {
-    purpose: Purpose,
-    begun: Instant,
-    /// Zones whose loads it waits for.
-    waiting: usize,
-    report: RoundReport,
-    replies: Vec<Asker>,
-    progress: ProgressDisplay,
-}
-
-/// What a round is for.
-#[derive(PartialEq)]
-enum Purpose {
-    /// The first load, before anything is served.
-    Start,
-    /// A reload of everything.
-    All(Removal),
-    /// A reload of this zone.
-    Zone(Apex),
-    /// The first load of this zone, which an operator adds, and where it is listed then.
-    Add(Box<ConfiguredZone>, Option<Arc<Listing>>),
 }
 
 impl Keeping {
@@ -261,11 +245,12 @@ impl Keeping {
         if let Err(fault) = &examiner {
             warn!("zones in service are not examined, the system refuses a thread: {fault}");
         }
-        let kept = Arc::new(Kept::default());
+        let loaders = Loaders::new(engine.key(), images.clone());
+        let kept = Arc::new(Kept { meter: Arc::clone(loaders.meter()), ..Kept::default() });
         let keeping = Keeping {
             kept: Arc::clone(&kept),
             prepare,
-            loaders: Loaders::new(engine.key(), images.clone()),
+            loaders,
             key: engine.key(),
             publisher: Publisher::new(engine),
             secondaries: None,
@@ -278,6 +263,9 @@ impl Keeping {
             own: own.clone(),
             messages,
             round: None,
+            singles: HashMap::new(),
+            ended: Vec::new(),
+            bounds: ReloadBounds::default(),
             last: Summary::default(),
             unpublished: None,
             all: None,
@@ -298,6 +286,7 @@ impl Keeping {
 
     /// The copy of the root zone that the resolver asks goes here.
     pub fn copy_root_to(&mut self, local_root: Arc<LocalRoot>) {
+        self.secondaries.iter().for_each(|secondaries| secondaries.judge_root_by(Arc::clone(&local_root)));
         self.joining.local_root = Some(local_root);
     }
 
@@ -378,12 +367,9 @@ impl Keeping {
     /// How long to wait for a message; `None` if there is nothing else to do.
     fn patience(&mut self) -> Option<Duration> {
         let publish = self.publisher.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        // A round that waits for nothing ends at once.
-        let look_again = |round: &Round| if round.waiting == 0 { Duration::ZERO } else { PROGRESS };
-        let progress = self.round.as_ref().map(look_again);
         let release = (!self.publisher.release()).then_some(RETIREMENT);
         let signatures = Some(self.signatures_due.saturating_duration_since(Instant::now()));
-        [publish, progress, release, signatures].into_iter().flatten().min()
+        [publish, self.until_look_at_loads(), release, signatures].into_iter().flatten().min()
     }
 
     fn do_what_is_due(&mut self) {
@@ -392,40 +378,41 @@ impl Keeping {
             self.publish();
         }
         self.read_catalogs();
-        if let Some(round) = &mut self.round {
-            let Summary { zones, .. } = round.report.summary;
-            round.progress.show(zones - round.waiting.min(zones), zones, self.loaders.meter());
-        }
-        if self.round.as_ref().is_some_and(|round| round.waiting == 0) {
-            self.end_round();
-        }
+        self.look_at_loads(now);
+        self.end_rounds();
         if self.signatures_due <= now {
             self.signatures_due = now + SIGNATURES;
             self.look_at_signatures();
         }
-        while self.round.is_none() {
-            if let Some((change, reply)) = self.asked.pop_front() {
-                self.change(change, reply);
-            } else if let Some((replies, removal)) = self.all.take() {
-                self.reload(replies, removal);
-            } else if let Some(apex) = self.single.keys().next().cloned() {
-                let (when, replies) = self.single.remove(&apex).unwrap_or((ReadWhen::Anyway, Vec::new()));
-                self.reload_zone(apex, when, replies);
-            } else {
-                return;
-            }
+        while let Some((change, reply)) = self.asked.pop_front() {
+            self.change(change, reply);
+        }
+        while self.round.is_none()
+            && let Some((replies, removal)) = self.all.take()
+        {
+            self.reload(replies, removal);
+        }
+        let begun = |singles: &HashMap<Apex, Round>, apex: &Apex| singles.contains_key(apex);
+        let due: Vec<_> = self.single.extract_if(|apex, _| !begun(&self.singles, apex)).collect();
+        for (apex, (when, replies)) in due {
+            self.reload_zone(apex, when, replies);
         }
     }
 
     /// Begins a reload of everything; ends it at once if the configuration is bad.
     fn reload(&mut self, replies: Vec<Asker>, removal: Removal) {
         signals::notify_reloading();
-        match (self.prepare)() {
+        let accept = |wanted: &WantedZones| match removal {
+            Removal::Force => Ok(()),
+            Removal::HoldBack => {
+                self.check_removals(wanted).map_or(Ok(()), |lost| Err(ReloadFault::HeldBack(lost)))
+            }
+        };
+        match (self.prepare)(&accept) {
             Ok(wanted) => self.look_at_all(wanted, Purpose::All(removal), replies),
-            Err(rejected) => {
-                let text = rejected.to_string();
-                error!("reload failed, the old configuration stays:\n{}", text.trim_end());
-                self.reloaded(Err(ReloadFault::Configuration(text.into())), replies);
+            Err(fault) => {
+                error!("reload failed, the old configuration stays:\n{}", fault.to_string().trim_end());
+                self.reloaded(Err(fault), replies);
             }
         }
     }
@@ -438,6 +425,9 @@ impl Keeping {
             Ok(_) => zones,
             Err(ReloadFault::Configuration(_)) => {
                 format!("{zones}; the configuration cannot be used, the one before stays")
+            }
+            Err(ReloadFault::HeldBack(_)) => {
+                format!("{zones}; the new configuration removes too many of them, the one before stays")
             }
             Err(_) => format!("{zones}; the last reload failed"),
         });
@@ -453,6 +443,7 @@ impl Keeping {
         }
         let removal =
             if purpose == Purpose::All(Removal::Force) { Removal::Force } else { Removal::HoldBack };
+        self.bounds = wanted.bounds;
         self.join_members(&mut wanted, removal);
         self.keep_root(&wanted);
         if let Some(secondaries) = &self.secondaries {
@@ -469,7 +460,8 @@ impl Keeping {
         for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !keepers.contains_key(&spec.apex)) {
             warn!("zone {} comes from the file {}, and {doubt}: is it meant?", spec.name(), spec.text);
         }
-        let (gone, held) = gone(&keepers, &wanted, removal);
+        let adding = self.being_added();
+        let (gone, held) = gone(&keepers, &wanted, &adding, removal);
         for held in &held {
             error!("{held}");
             report.held(held.clone());
@@ -484,19 +476,16 @@ impl Keeping {
                 warn!("zone {} is removed: {} is no longer a zone here", spec.name(), spec.text);
                 actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
             }
+            self.drop_single(&apex);
         }
-        let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&keepers, &wanted) };
+        let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&keepers, &wanted, &adding) };
         self.list_members(&mut wanted, &held_zones);
         for spec in wanted.specs {
             let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
             zone.keeper.wanted_as(&spec);
-            let text = spec.text;
+            let text = spec.text.clone();
             actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
-            zone.awaited = zone.keeper.is_loading();
-            self.round.iter_mut().for_each(|round| match zone.awaited {
-                true => round.waiting += 1,
-                false => round.report.summary.unchanged += 1,
-            });
+            self.round.iter_mut().for_each(|round| round.expect(&spec.apex, zone));
         }
         if let Some(images) = &self.images {
             images.keep(keepers.values().map(|zone| &zone.keeper.state().spec));
@@ -507,69 +496,6 @@ impl Keeping {
         drop(keepers);
         *lock(&self.kept.folders) = FolderFindings { held, refused: wanted.refused };
         self.act(actions);
-    }
-
-    /// Begins a round about one zone.
-    fn reload_zone(&mut self, apex: Apex, when: ReadWhen, replies: Vec<Asker>) {
-        let actions = {
-            let mut keepers = write(&self.kept.keepers);
-            let Some(zone) = keepers.get_mut(&apex) else {
-                return answer(replies, &Err(ReloadFault::NoSuchZone));
-            };
-            let text = zone.keeper.state().spec.text.clone();
-            match text {
-                ZoneText::Primaries => return answer(replies, &Err(ReloadFault::Secondary)),
-                ZoneText::Produced => return answer(replies, &Err(ReloadFault::Produced)),
-                _ => {}
-            }
-            zone.awaited = true;
-            zone.keeper.handle(KeeperEvent::Wanted(text, when))
-        };
-        let summary = Summary { zones: 1, ..Summary::default() };
-        self.begin(Purpose::Zone(apex), RoundReport { summary, ..RoundReport::default() }, replies);
-        self.round.iter_mut().for_each(|round| round.waiting = 1);
-        self.act(actions);
-    }
-
-    fn begin(&mut self, purpose: Purpose, report: RoundReport, replies: Vec<Asker>) {
-        let begun = Instant::now();
-        self.round = Some(Round {
-            purpose,
-            begun,
-            waiting: 0,
-            report,
-            replies,
-            progress: ProgressDisplay::new(begun, self.loaders.meter()),
-        });
-    }
-
-    /// Reports to a zone's keeper what its load came to.
-    fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
-        let looked = self.fit_to_serve(&apex, looked);
-        let came_to = match &looked {
-            Looked::Unchanged | Looked::Kept(None) => |summary: &mut Summary| summary.unchanged += 1,
-            Looked::Loaded(_) | Looked::Stored(_) | Looked::Kept(Some(_)) => {
-                |summary: &mut Summary| summary.loaded += 1
-            }
-            Looked::Bad { .. } => |summary: &mut Summary| summary.failed += 1,
-        };
-        let actions = {
-            let mut keepers = write(&self.kept.keepers);
-            // It may be gone by now.
-            let Some(zone) = keepers.get_mut(&apex) else { return };
-            let actions = zone.keeper.handle(KeeperEvent::Looked(number, looked));
-            if !zone.keeper.is_loading() && std::mem::take(&mut zone.awaited) {
-                self.round.iter_mut().for_each(|round| {
-                    round.waiting -= 1;
-                    came_to(&mut round.report.summary);
-                });
-            }
-            actions
-        };
-        let starting = self.round.as_ref().is_some_and(|round| round.purpose == Purpose::Start);
-        report(&apex, &actions, starting);
-        self.round.iter_mut().for_each(|round| note(&mut round.report, &apex, &actions));
-        self.act_on(&apex, actions);
     }
 
     /// Reports to a zone's keeper what became of the zone at its primaries.
@@ -672,6 +598,7 @@ impl Keeping {
         let now = unix_now();
         write(&self.kept.keepers).values_mut().for_each(|zone| zone.look_at_signatures(now));
         self.joining.local_root.iter().for_each(|copy| copy.look_again());
+        self.take_root_again();
     }
 
     /// Does what keepers decided.
@@ -718,41 +645,6 @@ impl Keeping {
             images.write(std::mem::take(&mut self.orders));
         }
     }
-
-    fn end_round(&mut self) {
-        // What a catalog zone lists is here before it is listed.
-        self.publish();
-        let Some(Round { purpose, begun, mut report, replies, .. }) = self.round.take() else { return };
-        self.produce(if purpose == Purpose::All(Removal::Force) {
-            Removal::Force
-        } else {
-            Removal::HoldBack
-        });
-        report.ended(begun.elapsed());
-        self.last = report.summary;
-        let unpublished = self.unpublished.take().map(ReloadFault::Unpublished);
-        let result = unpublished.map_or_else(|| Ok(Arc::new(report)), Err);
-        match purpose {
-            Purpose::Start => {}
-            Purpose::All(_) => {
-                let Summary { zones, loaded, unchanged, failed, refused, removed, held_back, milliseconds } =
-                    self.last;
-                info!(
-                    zones,
-                    loaded, unchanged, failed, refused, removed, held_back, milliseconds, "reloaded"
-                );
-                self.reloaded(result, replies);
-            }
-            Purpose::Zone(apex) => {
-                let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
-                answer(replies, &fault.map_or(result, |fault| Err(ReloadFault::Zone(fault))));
-            }
-            Purpose::Add(zone, listing) => {
-                let result = self.added(*zone, listing, result);
-                answer(replies, &result);
-            }
-        }
-    }
 }
 
 /// Seconds since 1970.
@@ -761,9 +653,9 @@ pub fn unix_now() -> i64 {
     now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// The zones that are no longer wanted.
-fn unwanted(keepers: &HashMap<Apex, KeptZone>, wanted: &WantedZones) -> Vec<Apex> {
-    let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+/// The zones that are no longer wanted, and are not being added.
+fn unwanted(keepers: &HashMap<Apex, KeptZone>, wanted: &WantedZones, adding: &HashSet<Apex>) -> Vec<Apex> {
+    let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).chain(adding).collect();
     keepers.keys().filter(|apex| !still.contains(apex)).cloned().collect()
 }
 
@@ -771,9 +663,10 @@ fn unwanted(keepers: &HashMap<Apex, KeptZone>, wanted: &WantedZones) -> Vec<Apex
 fn gone(
     keepers: &HashMap<Apex, KeptZone>,
     wanted: &WantedZones,
+    adding: &HashSet<Apex>,
     removal: Removal,
 ) -> (Vec<Apex>, Vec<HeldFolder>) {
-    let mut gone = unwanted(keepers, wanted);
+    let mut gone = unwanted(keepers, wanted, adding);
     let mut held = Vec::new();
     if removal == Removal::Force || gone.len() < LEAST_HELD {
         return (gone, held);
@@ -794,17 +687,6 @@ fn gone(
     (gone, held)
 }
 
-/// Notes what whoever asked for a round should hear of a zone.
-fn note(round: &mut RoundReport, apex: &Apex, actions: &[KeeperAction]) {
-    for action in actions {
-        match action {
-            KeeperAction::Report(Notice::Bad(fault, _)) => round.bad(apex, fault),
-            KeeperAction::Report(Notice::Changed(step)) => round.changed(apex, *step),
-            _ => {}
-        }
-    }
-}
-
 fn answer(replies: Vec<Asker>, result: &Reloaded) {
     for reply in replies {
         // Whoever asked may have gone away.
@@ -822,7 +704,9 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
                 error!("zone {name} is bad, serial {serial} stays in service:\n{fault}");
             }
             KeeperAction::Report(Notice::Bad(fault, None)) => {
-                error!("zone {name} is bad, no version of it is in service:\n{fault}");
+                // What is wrong in one line stays in one line.
+                let gap = if fault.text.contains('\n') { '\n' } else { ' ' };
+                error!("zone {name} is bad, no version of it is in service:{gap}{fault}");
             }
             KeeperAction::Report(Notice::Changed(VersionStep { from, to, records, took })) => {
                 let (records, milliseconds) = (*records, took.as_millis() as u64);
@@ -865,5 +749,6 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
 
 mod kept;
 mod members;
+mod rounds;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -420,7 +419,7 @@ impl Line {
 }
 
 fn load(path: &Path) -> Result<BTreeMap<Apex, MemberOf>, FileFault> {
-    let text = match fs::read_to_string(path) {
+    let text = match zone::regular::read_to_string(path, u64::MAX) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         Err(e) => return Err(FileFault::Io(e)),

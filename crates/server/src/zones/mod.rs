@@ -42,7 +42,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::config::peers::ZonemdPolicy;
+use crate::config::peers::{ZonemdPolicy, too_many_iterations};
 use differences::DifferenceRule;
 use examiner::Examination;
 use wire::Name;
@@ -175,8 +175,29 @@ pub struct ZoneSpec {
 pub struct TextRules {
     /// What becomes of versions by their digest; `None`: it is not looked at.
     pub zonemd: Option<ZonemdPolicy>,
+    /// Most NSEC3 iterations; `None`: [`MOST_NSEC3_ITERATIONS`](crate::config::peers::MOST_NSEC3_ITERATIONS).
+    pub nsec3_max_iterations: Option<u16>,
     /// A string that is too long counts as several.
     pub split_strings: bool,
+    /// Most bytes of the file and all that it includes; `None`: [`MOST_TEXT`].
+    pub max_size: Option<u64>,
+    /// The file was named on a command line: it may be a pipe, and of any size.
+    pub any_file: bool,
+}
+
+/// Most bytes of a zone's file and all that it includes, where the configuration has no other number.
+pub const MOST_TEXT: u64 = 32 << 30;
+
+impl TextRules {
+    /// The rules for a file that is named on a command line.
+    pub fn of_command_line() -> Self {
+        TextRules { any_file: true, ..TextRules::default() }
+    }
+
+    /// Most bytes of the text.
+    fn most_text(&self) -> u64 {
+        if self.any_file { u64::MAX } else { self.max_size.unwrap_or(MOST_TEXT) }
+    }
 }
 
 impl ZoneSpec {
@@ -185,8 +206,11 @@ impl ZoneSpec {
         Name::from_wire(&self.apex).unwrap_or(Name::ROOT)
     }
 
-    /// What speaks against a version in its file, by its digest.
-    fn objection(&self, zone: &Zone) -> Option<Arc<ZoneFault>> {
+    /// Why a version in its file does not go into service, by its NSEC3 iterations or its digest.
+    pub(crate) fn objection(&self, zone: &Zone) -> Option<Arc<ZoneFault>> {
+        if let Some(fault) = too_many_iterations(zone, self.rules.nsec3_max_iterations) {
+            return Some(Arc::new(ZoneFault::without_place(format!("refused: {fault}"))));
+        }
         let fault = self.rules.zonemd?.objection(zone)?;
         Some(Arc::new(ZoneFault::without_place(format!("refused, as `zonemd` says: {fault}"))))
     }

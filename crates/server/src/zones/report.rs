@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use wire::Name;
+use wire::{Name, Serial};
 
 use super::keeper::VersionStep;
 use super::resolve::RefusedFile;
 use super::{Apex, ZoneFault};
-use crate::changes::TakenStep;
+use crate::changes::{TakenFile, TakenStep};
 
 /// Zones that are named one by one; of more than these only the numbers are reported.
 const NAMED: usize = 1000;
@@ -32,6 +32,8 @@ pub struct Summary {
     pub removed: usize,
     /// Zones that stay in service though their files are gone, because they are too many.
     pub held_back: usize,
+    /// Zones whose files were edited and do not go into service, since updates have changed the zones.
+    pub not_taken: usize,
     /// Time it took, in milliseconds.
     pub milliseconds: u64,
 }
@@ -48,6 +50,16 @@ pub struct RoundReport {
     pub faults: Vec<BadFile>,
     /// Folders whose zones were not removed.
     pub held: Vec<HeldFolder>,
+    /// Records that updates had made and that the zone's file does not have, as far as listed: they are gone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<String>,
+    /// Such records beyond those.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_dropped: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A zone that went into service in another version.
@@ -103,6 +115,29 @@ impl fmt::Display for HeldFolder {
     }
 }
 
+/// Zones that another configuration no longer asks for, and that are too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostZones {
+    /// Zones that would be removed.
+    pub gone: usize,
+    /// Zones there are.
+    pub of: usize,
+}
+
+impl fmt::Display for LostZones {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gone, of } = self;
+        write!(f, "the configuration would remove {gone} of {of} zones, ")?;
+        f.write_str(match gone == of {
+            true => "and leave none",
+            false => "which is more than `max-removed` of [server]",
+        })?;
+        f.write_str(
+            ": nothing was changed, all zones stay in service; `nomen ctl reload --force` removes them",
+        )
+    }
+}
+
 fn milliseconds(took: Duration) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
 }
@@ -123,8 +158,9 @@ impl RoundReport {
     }
 
     /// Notes that what a zone's file holds was taken, though updates had changed the zone.
-    pub fn taken(&mut self, apex: &Apex, step: TakenStep) {
-        let TakenStep { from, to, records, .. } = step;
+    pub fn taken(&mut self, apex: &Apex, taken: TakenFile) {
+        let TakenStep { from, to, records, .. } = taken.step;
+        (self.dropped, self.more_dropped) = (taken.dropped, taken.more_dropped);
         let milliseconds = self.summary.milliseconds;
         self.changed.push(ChangedZone {
             zone: name(apex),
@@ -141,6 +177,19 @@ impl RoundReport {
             let ZoneFault { file, line, column, message, .. } = fault;
             let (file, fault) = (file.to_string(), message.clone());
             self.faults.push(BadFile { zone: Some(name(apex)), file, line: *line, column: *column, fault });
+        }
+    }
+
+    /// Notes that the file of a zone, with this serial number, does not go into service.
+    pub(super) fn not_taken(&mut self, apex: &Apex, serial: Serial) {
+        self.summary.not_taken += 1;
+        if self.faults.len() < NAMED {
+            let zone = name(apex);
+            let fault = format!(
+                "its file, with serial {serial}, is not taken, since updates have changed the zone: \
+                 `nomen ctl zone reload {zone} --force` takes what it says"
+            );
+            self.faults.push(BadFile { zone: Some(zone), file: String::new(), line: 0, column: 0, fault });
         }
     }
 
@@ -173,11 +222,12 @@ impl RoundReport {
 impl Summary {
     /// What an operator has to see to, in one line; `None` if all is well.
     pub fn complaint(&self) -> Option<String> {
-        let Summary { zones, failed, refused, held_back, .. } = *self;
+        let Summary { zones, failed, refused, held_back, not_taken, .. } = *self;
         let parts = [
             (failed, format!("{failed} of {zones} zones are bad")),
             (refused, format!("{refused} files have names that are no zone names")),
             (held_back, format!("{held_back} zones without files are still served")),
+            (not_taken, format!("{not_taken} zones do not take their edited files")),
         ];
         let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(_, text)| text).collect();
         (!parts.is_empty()).then(|| parts.join(", "))

@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use journal::DEFAULT_HISTORY;
 use wire::{Name, NameBuf};
@@ -22,6 +23,7 @@ use crate::changes::{UpdateMaker, UpdateRules};
 use crate::config::Configuration;
 use crate::config::catalogs::ListingKeys;
 use crate::config::peers::PeerKeys;
+use crate::config::reloading::Reloading;
 use crate::config::report::Diagnostic;
 use crate::config::table::read::At;
 use crate::config::updates::UpdateKeys;
@@ -55,6 +57,29 @@ pub struct WantedZones {
     pub added: Vec<ConfiguredZone>,
     /// What zones refer to that are added at run time.
     pub templates: Arc<Templates>,
+    /// What bounds a reload of these zones.
+    pub bounds: ReloadBounds,
+}
+
+/// What bounds a reload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReloadBounds {
+    /// The largest share of all zones, from 0 to 1, that another configuration may remove.
+    pub max_removed: f64,
+    /// Longest time that one load may go without progress.
+    pub load_stall: Duration,
+}
+
+impl Default for ReloadBounds {
+    fn default() -> Self {
+        ReloadBounds::of(&Reloading::default())
+    }
+}
+
+impl ReloadBounds {
+    fn of(keys: &Reloading) -> Self {
+        ReloadBounds { max_removed: keys.max_removed.value.0, load_stall: keys.load_stall.value.0 }
+    }
 }
 
 /// A folder whose files are zones.
@@ -111,6 +136,18 @@ impl NameDoubt {
 }
 
 impl WantedZones {
+    /// All of a configuration but its zones and their rules.
+    fn without_specs(config: &Configuration) -> Self {
+        WantedZones {
+            produced: produced(config),
+            listings: listings(config),
+            added: config.added.iter().map(|zone| zone.value.clone()).collect(),
+            templates: Arc::new(config.templates.clone()),
+            bounds: ReloadBounds::of(&config.settings.server.reloading),
+            ..WantedZones::default()
+        }
+    }
+
     /// The zones of folders whose names are doubtful.
     pub fn doubtful(&self) -> impl Iterator<Item = (&ZoneSpec, NameDoubt)> {
         self.specs.iter().filter_map(|spec| {
@@ -161,14 +198,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences, rules });
     }
     specs.extend(local_root(config, &mut peers));
-    let mut wanted = WantedZones {
-        catalogs,
-        produced: produced(config),
-        listings: listings(config),
-        added: config.added.iter().map(|zone| zone.value.clone()).collect(),
-        templates: Arc::new(config.templates.clone()),
-        ..WantedZones::default()
-    };
+    let mut wanted = WantedZones { catalogs, ..WantedZones::without_specs(config) };
     let (mut from_folders, mut shared) = (HashMap::new(), Vec::new());
     for template in config.templates.values() {
         let Some(folder) = template.directory.value.as_deref() else { continue };
@@ -214,7 +244,7 @@ fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(Apex, Zo
     let apex = Apex::from(Name::ROOT.as_wire());
     let text = source.file.map_or(ZoneText::Primaries, |file| ZoneText::File(file.into()));
     peers.add(&apex, Some(&source.peers), None, text == ZoneText::Primaries);
-    let rules = TextRules { zonemd: source.peers.zonemd.value, split_strings: false };
+    let rules = TextRules { zonemd: source.peers.zonemd.value, ..TextRules::default() };
     let differences = difference_rule(None, None, false);
     Some((apex.clone(), ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules }))
 }
@@ -242,7 +272,13 @@ fn text_rules(zone: Option<&ConfiguredZone>, template: Option<&At<Template>>) ->
     let both = of_zone.into_iter().chain(template.map(|template| (&template.peers, &template.updates)));
     TextRules {
         zonemd: both.clone().find_map(|(peers, _)| peers.zonemd.value),
+        nsec3_max_iterations: both
+            .clone()
+            .find_map(|(peers, _)| peers.nsec3_max_iterations.value.as_ref())
+            .map(|most| most.0),
         split_strings: both.clone().find_map(|(_, updates)| updates.split_strings.value).unwrap_or(false),
+        max_size: both.clone().find_map(|(_, updates)| updates.file_max_size.value).map(|size| size.0 as u64),
+        any_file: false,
     }
 }
 

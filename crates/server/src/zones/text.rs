@@ -98,23 +98,35 @@ impl Examined {
     }
 }
 
-/// How far all loads together have come; written by the loaders, read by whoever shows it.
+/// What all loads together have done; written by the loaders.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// Records read.
     pub records: AtomicU64,
+    /// Loads refused because the text was longer than `file-max-size`.
+    pub too_long: AtomicU64,
+    /// Loads that made no progress for longer than `load-stall-timeout`.
+    pub stalled: AtomicU64,
 }
 
 /// Reads a zone's file with at most about `shown` errors and as many warnings reported.
 pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> Examined {
-    read(spec, key, None, shown, meter)
+    read(spec, key, None, shown, (meter, &AtomicU64::new(0)))
 }
 
 /// The same, for the next version of the one that is `served`, if one is.
-fn read(spec: &ZoneSpec, key: &HashKey, served: Option<&Zone>, shown: usize, meter: &Meter) -> Examined {
-    let limits = Limits { errors: shown.max(1), warnings: shown.max(1), ..Limits::default() };
+fn read(
+    spec: &ZoneSpec,
+    key: &HashKey,
+    served: Option<&Zone>,
+    shown: usize,
+    (meter, progress_count): (&Meter, &AtomicU64),
+) -> Examined {
+    let text = spec.rules.most_text();
+    let limits = Limits { errors: shown.max(1), warnings: shown.max(1), text, ..Limits::default() };
     let config = LoadConfig { limits, split_strings: spec.rules.split_strings, ..LoadConfig::default() };
     let source = match &spec.text {
+        ZoneText::File(path) if spec.rules.any_file => TextSource::any_file(&**path),
         ZoneText::File(path) => TextSource::file(&**path),
         ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
         ZoneText::Disputed(_) => {
@@ -128,6 +140,7 @@ fn read(spec: &ZoneSpec, key: &HashKey, served: Option<&Zone>, shown: usize, met
     let progress = |progress: Progress| {
         meter.records.fetch_add(progress.records.saturating_sub(seen), Ordering::Relaxed);
         seen = progress.records;
+        progress_count.fetch_add(1, Ordering::Relaxed);
         ControlFlow::Continue(())
     };
     let (mut sources, mut step) = (None, None);
@@ -142,6 +155,9 @@ fn read(spec: &ZoneSpec, key: &HashKey, served: Option<&Zone>, shown: usize, met
         }
         Err(error) => (None, error.faults, error.more, Vec::new()),
     };
+    if faults.iter().any(|fault| fault.kind == FaultKind::TextTooLong) {
+        meter.too_long.fetch_add(1, Ordering::Relaxed);
+    }
     Examined {
         zone,
         step,
@@ -185,7 +201,8 @@ pub fn from_fault(fault: &Fault) -> ZoneFinding {
 /// Faults shown for one zone in the log.
 pub const SHOWN: usize = 5;
 
-/// Builds a zone for service: the next version of the one that is `served`, if one is.
+/// Builds a zone for service: the next version of the one that is `served`, if one is. `progress_count` grows while the text
+/// is read.
 ///
 /// # Errors
 /// What is wrong with its files.
@@ -193,9 +210,9 @@ pub fn build(
     spec: &ZoneSpec,
     key: &HashKey,
     served: Option<&Zone>,
-    meter: &Meter,
+    (meter, progress_count): (&Meter, &AtomicU64),
 ) -> Result<BuiltZone, ZoneFault> {
-    let mut examined = read(spec, key, served, SHOWN, meter);
+    let mut examined = read(spec, key, served, SHOWN, (meter, progress_count));
     if examined.zone.is_none() {
         // Nothing waits for a zone that is not served; whoever mends it wants to see where.
         let unplaced = places::unplaced(&mut examined.findings);

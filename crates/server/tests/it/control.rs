@@ -140,3 +140,16 @@ fn stop_stops() {
     assert!(server.ctl(&["stop"]).status.success());
     assert!(server.wait().success());
 }
+
+#[test]
+fn held_control_connections_locked_the_operator_out() {
+    let server = Server::start(APEX, "");
+    let held: Vec<UnixStream> =
+        (0..100).map(|_| UnixStream::connect(server.path("ctl.sock")).expect("connected")).collect();
+    let status = server.ctl(&["status"]);
+    assert!(status.status.success(), "{}", text(&status.stderr));
+    // Those that were idle for longest made room; one that is worked for stays.
+    let mut first = &held[0];
+    first.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    assert_eq!(std::io::Read::read(&mut first, &mut [0]).expect("the end"), 0);
+}

@@ -369,14 +369,34 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
     (
         "Queries and replies",
         "Always.",
-        &["quer", "replies", "response", "latency", "truncated", "unanswered", "deferred", "dnssec_ok"],
+        &[
+            "quer",
+            "replies",
+            "servfail",
+            "response",
+            "latency",
+            "truncated",
+            "unanswered",
+            "deferred",
+            "dnssec_ok",
+            "nsec3_",
+        ],
     ),
     ("dnstap", "With `[dnstap]`; see [LOGGING.md](LOGGING.md).", &["dnstap_"]),
     ("Listeners", "Always; `tcp_` for TCP alone, `xdp_` for [AF_XDP](AF_XDP.md) alone.", &["net_", "tcp_"]),
     (
         "Zones",
         "Always; those of the last reload after the first one.",
-        &["zones", "signed_zones", "zone_records", "zone_memory", "catalog_memory", "last_reload"],
+        &[
+            "zones",
+            "signed_zones",
+            "zone_records",
+            "zone_loads_refused",
+            "zone_nsec3",
+            "zone_memory",
+            "catalog_memory",
+            "last_reload",
+        ],
     ),
     ("Each zone", "With `per-zone` in `[metrics]`: nine series at the most for each zone.", &["zone_"]),
     ("Images of zones", "With a state folder and `images`.", &["image_"]),
@@ -386,7 +406,9 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
         "Always; see [TRANSFERS.md](TRANSFERS.md).",
         &[
             "transfers_sent",
+            "transfers_unchanged",
             "transfers_broken_off",
+            "transfers_evicted",
             "transfers_refused",
             "transfers_in_flight",
             "differences_",
@@ -415,7 +437,7 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
     (
         "The process",
         "Always. `process_…` are named as those of all programs.",
-        &["process_", "build", "log_"],
+        &["process_", "build", "log_", "audit_", "admin_"],
     ),
 ];
 

@@ -236,10 +236,7 @@ fn prometheus_takes_every_expression() {
             + &all.iter().enumerate().map(rule).collect::<String>()
     };
     let Some((good, said)) = checked(&rules(&expressions())) else {
-        eprintln!(
-            "promtool is missing (on Debian: apt-get install prometheus); expressions are not looked at"
-        );
-        return;
+        return testkit::left_out("promtool is missing (on Debian: apt-get install prometheus)");
     };
     assert!(good, "{said}");
     let (good, said) = checked(&fs::read_to_string(in_tree(ALERTS)).expect("alerts")).expect("it is there");

@@ -213,7 +213,11 @@ fn a_datagram_has_what_changed_if_it_fits_and_the_serial_if_not() {
     assert_eq!([2, 3].map(|from| count_by_datagram(&server, from)), [1, steps(1) as u16]);
     // A serial alone is no transfer: the second line in the log is that of the last difference.
     server.wait_for_log("kind=\"IXFR\" messages=1", 2);
-    assert!(server.log().contains("serial=4 peer=127.0.0.1 key=\"none\" kind=\"IXFR\""), "{}", server.log());
+    assert!(
+        server.log().contains("serial=4 peer=127.0.0.1 key=\"none\" asked=\"IXFR\" kind=\"IXFR\""),
+        "{}",
+        server.log()
+    );
     server.reconfigure("\"any\"", "\"192.0.2.1\"");
     server.reload();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");

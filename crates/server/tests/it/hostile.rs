@@ -138,6 +138,10 @@ fn first(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     good(1, stream, asked)
 }
 
+fn older(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    good(0, stream, asked)
+}
+
 fn last(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     good(9, stream, asked)
 }
@@ -305,4 +309,57 @@ fn a_thousand_zones_of_a_primary_that_says_nothing_hold_up_no_others() {
     eventually("its next version, too", &server, || server.query(&["h.example", "A"]).contains("192.0.2.9"));
     // Four at a time, of which the primary may not have seen the end yet.
     assert!(most.load(Ordering::SeqCst) < 40, "{most:?}");
+}
+
+#[test]
+fn a_primary_that_announced_a_newer_version_and_sent_an_older_one_was_believed() {
+    // Asked for differences, and for the whole zone.
+    for keys in ["", "ixfr = false\n"] {
+        let primary = Primary::start(1, first);
+        let folder = tempfile::tempdir().expect("a folder");
+        let server = Server::start_at(free_address(), folder, "", &(zone("example", &primary) + keys));
+        let answers = |last: u8| server.query(&["h.example", "A"]).contains(&format!("192.0.2.{last}"));
+        eventually("it is taken", &server, || answers(1));
+        primary.becomes(2, older);
+        for _ in 0..3 {
+            let asked = primary.open[2].load(Ordering::SeqCst);
+            server.ctl_json(&["zone", "refresh", "example"]);
+            eventually("the older version is refused", &server, || {
+                let known = server.ctl_json(&["zone", "status", "example"]);
+                let fault = known["transfers"]["fault"]["fault"].as_str().unwrap_or_default().to_owned();
+                primary.open[2].load(Ordering::SeqCst) > asked
+                    && primary.open[0].load(Ordering::SeqCst) == 0
+                    && fault.contains("it sends serial 0, older than ours, 1")
+                    && known["transfers"]["next_refresh"].as_u64().is_some()
+            });
+            assert!(answers(1), "{}", server.log());
+        }
+        assert_eq!(server.log().matches("older than ours").count(), 1, "{}", server.log());
+        // The operator may want it all the same.
+        server.ctl_json(&["zone", "retransfer", "example"]);
+        eventually("the older version is taken by order", &server, || answers(0));
+    }
+}
+
+#[test]
+fn several_endless_transfers_took_the_memory_of_the_machine_together() {
+    let (endless, good) = (Primary::start(2, endless), Primary::start(1, first));
+    let mut zones: String = (0..4).map(|n| zone(&format!("endless-{n}"), &endless)).collect();
+    zones += &zone("example", &good);
+    // Each alone may have as much as it likes.
+    let limits = "[transfers]\nincoming-memory = \"8MiB\"\nincoming-max-size = \"1TiB\"\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start_at(free_address(), folder, "", &(zones + limits));
+    eventually("another zone is taken beside them", &server, || {
+        server.query(&["h.example", "A"]).contains("192.0.2.1")
+    });
+    for n in 0..4 {
+        eventually("each is given up", &server, || {
+            let known = server.ctl_json(&["zone", "status", &format!("endless-{n}")]);
+            let fault = known["transfers"]["fault"]["fault"].as_str().unwrap_or_default().to_owned();
+            fault.contains("all transfers together take more memory")
+        });
+    }
+    let grown = peak(&server);
+    assert!(grown < 400 << 20, "{} MiB", grown >> 20);
 }

@@ -28,8 +28,7 @@ pub(crate) fn in_a_network(test: &str) {
         command.output().expect("unshare runs")
     };
     if !unshare("true".as_ref(), &[]).status.success() {
-        eprintln!("this system has no network namespaces for us: not tried");
-        return;
+        return testkit::left_out("network namespaces cannot be had here");
     }
     let own = std::env::current_exe().expect("this program");
     let output = unshare(&own, &["--exact", test, "--ignored", "--nocapture"]);
@@ -134,6 +133,54 @@ fn inside_rules_and_the_root_share_the_names() {
     server.reload();
     eventually("no rule is left", &server, || server.query(&["www.example"]).contains("status: REFUSED"));
     assert_eq!(server.query(&["www.corp.example", "+short"]), "192.0.2.4\n");
+}
+
+#[test]
+fn names_that_a_zone_here_delegates_ended_in_a_referral() {
+    in_a_network("iterate::inside_names_that_a_zone_here_delegates_ended_in_a_referral");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_names_that_a_zone_here_delegates_ended_in_a_referral() {
+    inside();
+    let _root = authority(1, &[(".", ROOT)]);
+    let _example = authority(2, &[("example", EXAMPLE)]);
+    // The root knows nothing of `corp`: only the zone served beside the resolver says where `child.corp` is.
+    let child = CHILD.replace("192.0.2.2", "192.0.2.44");
+    let _child = authority(3, &[("child.corp", &child), ("child.example", CHILD), ("stub.corp", &child)]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let zone = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.9\nalias CNAME www.child\n\
+                out CNAME www.example.\nchild NS ns.child\nns.child A 10.53.0.3\nstub NS nowhere.stub\n";
+    fs::write(folder.path().join("corp.zone"), zone).expect("written");
+    let more = "[[zone]]\nname = \"corp\"\nfile = \"corp.zone\"\n\
+                [resolver]\nvalidate = false\nroot-servers = [\"10.53.0.1\"]\n\
+                [[resolver.stub]]\ndomain = \"stub.corp\"\nservers = [\"10.53.0.3\"]\n\
+                [[resolver.access]]\nfrom = [\"127.0.0.2\"]\naction = \"refuse\"\n[[resolver.access]]\nfrom = [\"127.0.0.1\"]\n";
+    let server = Server::start_in(folder, "", more);
+    let answer = server.query(&["www.child.corp"]);
+    assert!(answer.contains("flags: qr rd ra;") && answer.contains("192.0.2.44"), "{answer}");
+    assert_eq!(server.query(&["www.child.corp", "+short"]), "192.0.2.44\n", "from the cache");
+    assert_eq!(server.query(&["www.stub.corp", "+short"]), "192.0.2.44\n", "by the rule for the child");
+    assert_eq!(server.query(&["alias.corp", "+short"]), "www.child.corp.\n192.0.2.44\n");
+    assert_eq!(server.query(&["out.corp", "+short"]), "www.example.\n192.0.2.1\n");
+    assert!(server.query(&["nosuch.child.corp"]).contains("status: NXDOMAIN"));
+    assert!(server.query(&["child.corp", "NS"]).contains("ns.child.corp."));
+    assert!(
+        server.query(&["ns.corp"]).contains("flags: qr aa rd ra;"),
+        "the zone's own names are answered from it"
+    );
+    let referral =
+        |answer: &str| answer.contains("ANSWER: 0, AUTHORITY: 1,") && answer.contains("status: NOERROR");
+    let iterative = server.query(&["www.child.corp", "+norecurse"]);
+    assert!(referral(&iterative), "{iterative}");
+    let refused = server.query(&["www.child.corp", "-b", "127.0.0.2"]);
+    assert!(referral(&refused), "{refused}");
+    // Without a rule that covers the name there is nothing but the referral.
+    server.reconfigure("root-servers = [\"10.53.0.1\"]\n", "iterate = false\n");
+    server.reload();
+    eventually("the referral is the answer", &server, || referral(&server.query(&["www.child.corp"])));
+    assert_eq!(server.query(&["www.stub.corp", "+short"]), "192.0.2.44\n");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use zone::zonemd::{self, ZonemdHash};
 use crate::iterate::{authority, in_a_network, inside, ip};
 use crate::metrics::http;
 use crate::support::{Server, eventually, free_address, text, written};
-use crate::validate::{ds, key, says, signed};
+use crate::validate::{ds, ds_of, key, says, signed};
 
 /// A version of the root zone.
 struct Version<'v> {
@@ -421,6 +421,59 @@ fn inside_a_bogus_copy_is_never_asked_and_the_operator_is_told() {
         assert!(said.contains(why), "{what}: {status} {of_zone}");
         server.wait_for_log(why, 1);
     }
+}
+
+/// A version with its own keys, a digest that is right for it and a high serial took the place of the good one, for ever: what
+/// the primary had afterwards was older.
+#[test]
+fn a_bogus_copy_replaced_the_good_one_for_good() {
+    in_a_network("local_root::inside_a_bogus_copy_replaced_the_good_one_for_good");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_a_bogus_copy_replaced_the_good_one_for_good() {
+    inside();
+    let (own, _example) = (free_address(), example());
+    let _root_server = authority(1, &[(".", &root(7, &["www.own. 60 A 192.0.2.9"]))]);
+    let source = source(&root(2, &["www.own. 60 A 192.0.2.9"]), own);
+    let server = resolver(own, folder(), FROM_SERVER);
+    until(&server, "ok", 2);
+    let keys = [forger(), forger()];
+    let forged = Version { keys, ..Version::new(1000, &["www.own. 60 A 192.0.2.66"]) };
+    source.write("root.txt", &forged.text());
+    source.ctl(&["reload"]);
+    server.wait_for_log("local root: a version is refused, serial 2 stays in use: serial 1000:", 1);
+    assert_eq!(standing(&server), ("ok".to_owned(), 2));
+    let of_zone = server.ctl_json(&["zone", "status", "."]);
+    assert_eq!((of_zone["state"].as_str(), of_zone["serial"].as_u64()), (Some("ok"), Some(2)));
+    assert!(of_zone["fault"].to_string().contains("serial 1000: its ZONEMD is bogus"), "{of_zone}");
+    let of_primary = of_zone["transfers"]["fault"].to_string();
+    assert!(of_primary.contains("its version is refused: serial 1000"), "{of_zone}");
+    server.ctl_json(&["cache", "flush", ".", "--tree"]);
+    assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.9\n");
+    // Its serial does not count.
+    source.write("root.txt", &root(3, &["www.own. 60 A 192.0.2.10"]));
+    source.ctl(&["reload"]);
+    server.ctl_json(&["zone", "refresh", "."]);
+    until(&server, "ok", 3);
+    assert_eq!(server.ctl_json(&["zone", "status", "."])["fault"], serde_json::Value::Null);
+    // A folder with the bogus version in it, which counted where its keys were trusted.
+    let folder = server.stop();
+    source.write("root.txt", &forged.text());
+    source.ctl(&["reload"]);
+    let anchor = ds_of(".", &forger());
+    let more =
+        format!("[resolver]\nroot-servers = [\"10.53.0.1\"]\ntrust-anchors = [\"{anchor}\"]\n{FROM_SERVER}");
+    let server = Server::start_at(own, folder, "state-dir = \"state\"\n", &more);
+    until(&server, "ok", 1000);
+    let folder = server.stop();
+    source.write("root.txt", &root(4, &["www.own. 60 A 192.0.2.11"]));
+    source.ctl(&["reload"]);
+    let server = resolver(own, folder, FROM_SERVER);
+    until(&server, "ok", 4);
+    server.ctl_json(&["cache", "flush", ".", "--tree"]);
+    assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.11\n");
 }
 
 #[test]

@@ -14,7 +14,8 @@ pub(crate) fn http(server: SocketAddr, request: &str) -> String {
 pub(crate) fn http_with(server: SocketAddr, request: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(server).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").expect("sent");
+    write!(stream, "{request} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n{headers}\r\n")
+        .expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
     answer
@@ -138,4 +139,80 @@ fn the_status_page_shows_what_wants_looking_at_first() {
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
         assert!(http(at, &format!("{method} /")).starts_with("HTTP/1.1 405"), "{method}");
     }
+}
+
+#[test]
+fn half_sent_requests_made_the_figures_unreachable() {
+    let at = free_address();
+    let keys = format!("[metrics]\nlisten = {}\nconnections = 8\nhead-timeout = \"10m\"\n", written(at));
+    let _server = Server::start(APEX, &keys);
+    let held: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(at).expect("connected");
+            write!(stream, "GET /metrics HTTP/1.1\r\nHost: {at}\r\nX-Half: ").expect("sent");
+            stream
+        })
+        .collect();
+    let figures = http(at, "GET /metrics");
+    assert!(figures.starts_with("HTTP/1.1 200"), "{figures}");
+    let evicted = figures.lines().find_map(|line| {
+        line.strip_prefix("nomen_admin_connections_evicted_total{listener=\"metrics\"} ")?
+            .parse::<usize>()
+            .ok()
+    });
+    assert!(evicted.is_some_and(|evicted| evicted > held.len() - 8), "{evicted:?}");
+}
+
+#[test]
+fn a_foreign_site_could_have_a_browser_read_the_status_page() {
+    let at = free_address();
+    let keys = format!("[metrics]\nlisten = {}\nhosts = [\"dns.example.com\"]\n", written(at));
+    let _server = Server::start(APEX, &keys);
+    let asked_by = |path: &str, host: &str| {
+        let mut stream = TcpStream::connect(at).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    for host in [at.to_string().as_str(), "localhost", "DNS.example.com:9153"] {
+        assert_eq!(asked_by("/", host), "200", "{host}");
+    }
+    assert_eq!(asked_by("/", "attacker.example"), "421");
+    assert_eq!(asked_by("/metrics", "attacker.example"), "200", "scrapers know servers by any name");
+}
+
+#[test]
+fn health_and_readiness_have_pages_of_their_own() {
+    let at = free_address();
+    let server = Server::start(APEX, &format!("[metrics]\nlisten = {}\n", written(at)));
+    let status = |path: &str| http(at, &format!("GET {path}")).lines().next().unwrap_or_default().to_owned();
+    assert_eq!([status("/healthz"), status("/readyz")], ["HTTP/1.1 200 OK"; 2]);
+    // An old version is an answer.
+    server.write("example.zone", "@ SOA broken\n");
+    server.reload_badly();
+    assert_eq!(status("/readyz"), "HTTP/1.1 200 OK");
+    server.write("other.zone", "@ SOA broken\n");
+    server.reload_badly();
+    let answer = http(at, "GET /readyz");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.ends_with("not ready: 1 of 2 zones are not answered\nother. failed\n"), "{answer}");
+    assert_eq!(status("/healthz"), "HTTP/1.1 200 OK");
+}
+
+#[test]
+fn stats_had_a_part_of_what_metrics_have() {
+    let at = free_address();
+    let server = Server::start(APEX, &format!("[metrics]\nlisten = {}\n", written(at)));
+    let stats = server.ctl_json(&["stats"]);
+    let figures = http(at, "GET /metrics");
+    let (_, body) = figures.split_once("\r\n\r\n").expect("a body");
+    let lines = body.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket"));
+    let missing: Vec<&str> = lines
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(name, _)| name)
+        .filter(|name| stats.get(name).is_none())
+        .collect();
+    assert!(missing.is_empty() && body.contains("nomen_transfers_refused_total"), "{missing:?}");
 }

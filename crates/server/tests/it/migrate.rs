@@ -128,3 +128,31 @@ fn what_cannot_be_read_is_refused() {
     assert_eq!(run(folder.path(), &["migrate", "absent.conf"]).status.code(), Some(3));
     assert_eq!(run(folder.path(), &["migrate"]).status.code(), Some(2));
 }
+
+/// Configurations of which something cannot be said exactly: less is served, that is reported, and the exit status is 1.
+#[test]
+fn what_becomes_narrower_is_reported_and_sets_the_exit_status() {
+    for (name, contents, lacks) in [
+        (
+            "named.conf",
+            "options { recursion no; };\nzone a.example { type master; file \"/a\"; allow-query { none; }; };\n",
+            "[[zone]]",
+        ),
+        (
+            "unbound.conf",
+            "server:\n interface: 127.0.0.1\nforward-zone:\n name: .\n forward-addr: 192.0.2.1@853\n forward-tls-upstream: yes\n",
+            "[resolver]",
+        ),
+        ("recursor.conf", "allow-from=10.0.0.0/8\nforward-zones=corp.example=192.0.2.1:853\n", "192.0.2.1"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join(name), contents).expect("written");
+        let moved = run(folder.path(), &["migrate", name]);
+        assert_eq!(moved.status.code(), Some(1), "{}", text(&moved.stderr));
+        assert!(text(&moved.stderr).contains("narrower: "), "{}", text(&moved.stderr));
+        assert!(!text(&moved.stdout).contains(lacks), "{}", text(&moved.stdout));
+        fs::write(folder.path().join("nomen.toml"), &moved.stdout).expect("written");
+        let checked = run(folder.path(), &["check", "--no-zones", "nomen.toml"]);
+        assert!(checked.status.success(), "{}", text(&checked.stderr));
+    }
+}

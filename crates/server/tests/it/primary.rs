@@ -172,7 +172,8 @@ fn large() -> String {
 
 #[test]
 fn of_transfers_only_so_many_are_under_way() {
-    let server = primary(&large(), "\"any\"", "outgoing = 2\n");
+    let server =
+        primary(&large(), "\"any\"", "outgoing = 2\noutgoing-per-network = 2\noutgoing-stall = \"10m\"\n");
     let mut held: Vec<TcpStream> = (0..2).map(|_| connect(server.address).expect("a connection")).collect();
     for stream in &mut held {
         send(stream, &message(1, "example", AXFR)).expect("sent");
@@ -184,6 +185,26 @@ fn of_transfers_only_so_many_are_under_way() {
     drop(held.pop());
     eventually("there is a place again", &server, || transfer(server.address, "example", None).is_ok());
     server.wait_for_log("transfer broken off", 1);
+}
+
+#[test]
+fn clients_that_do_not_read_left_no_place_for_others() {
+    // Without `outgoing-stall`, their places come back after this timeout alone.
+    let keys = "tcp-write-timeout = \"10m\"\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), large()).expect("written");
+    let limits = "[transfers]\noutgoing = 8\noutgoing-stall = \"50ms\"\n";
+    let server = Server::start_in(folder, keys, &format!("allow-transfer = [\"any\"]\n{limits}"));
+    let mut held: Vec<TcpStream> = (0..8).map(|_| connect(server.address).expect("a connection")).collect();
+    for stream in &mut held {
+        send(stream, &message(1, "example", AXFR)).expect("sent");
+        assert_eq!(receive(stream).expect("a reply")[3] & 15, 0);
+    }
+    eventually("one of them gives up its place", &server, || {
+        transfer(server.address, "example", None).is_ok()
+    });
+    drop(held);
+    server.wait_for_log("another needed its place", 1);
 }
 
 #[test]
@@ -250,8 +271,7 @@ pub(crate) fn other_in_folder(
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let found = path.split(':').any(|folder| Path::new(folder).join(program).exists());
     if !found {
-        assert!(std::env::var_os("NOTHING_MISSING").is_none(), "{program} is missing");
-        eprintln!("{program} is missing: {kind} is left out");
+        testkit::left_out(&format!("{program} is missing, and with it {kind}"));
         return None;
     }
     // BIND listens on addresses of interfaces only.
@@ -361,4 +381,23 @@ fn bind_nsd_and_knot_take_a_zone_and_have_all_of_it() {
         let differences: Vec<_> = taken.symmetric_difference(&wanted).take(5).collect();
         assert!(differences.is_empty(), "{}: {differences:#?}", peer.kind);
     }
+}
+
+#[test]
+fn ixfr_that_finds_nothing_was_a_transfer_and_a_whole_zone_was_called_ixfr() {
+    let server = Server::start(
+        APEX,
+        "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\nallow-transfer = [\"any\"]\n",
+    );
+    let ask = |serial: &str| {
+        let output = server.query(&["example", &format!("IXFR={serial}"), "+tcp", "+short"]);
+        assert!(output.starts_with("ns1.example. admin.example. 1 "), "{output}");
+    };
+    ask("1");
+    ask("0");
+    eventually("both are over", &server, || server.log().contains("transfer sent"));
+    let log = server.log();
+    let sent: Vec<&str> = log.lines().filter(|line| line.contains("transfer sent")).collect();
+    assert_eq!(sent.len(), 1, "{log}");
+    assert!(sent[0].contains("from=\"0\"") && sent[0].contains("asked=\"IXFR\" kind=\"AXFR\""), "{log}");
 }

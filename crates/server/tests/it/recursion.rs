@@ -428,3 +428,132 @@ fn a_forwarder_is_one_command() {
     let own = run(folder.path(), &["serve", "--forward", "127.0.0.1@5300"]);
     assert!(text(&own.stderr).contains("would ask itself"), "{}", text(&own.stderr));
 }
+
+/// Names in private networks had no AAAA records by DNS64, and nothing showed why.
+#[test]
+fn explain_shows_what_dns64_makes_of_each_address() {
+    let (own, global) = (upstream("10.0.0.1"), upstream("8.8.8.8"));
+    let prefix = "dns64-prefix = \"64:ff9b::/96\"\n";
+    let steps = |server: &Server| text(&server.ctl(&["explain", "www.example", "AAAA"]).stdout);
+    let server = forwarder(own.address, &format!("{PATIENT}{prefix}"));
+    let said = steps(&server);
+    assert!(said.contains("nothing is made of 10.0.0.1: it is not global"), "{said}");
+    assert!(said.contains("`dns64-non-global`"), "{said}");
+    assert_eq!(server.query(&["www.example", "AAAA", "+short"]), "");
+    let server = forwarder(own.address, &format!("{PATIENT}{prefix}dns64-non-global = true\n"));
+    assert!(steps(&server).contains("64:ff9b::a00:1 is made of 10.0.0.1"));
+    assert_eq!(server.query(&["www.example", "AAAA", "+short"]), "64:ff9b::a00:1\n");
+    let server = forwarder(global.address, &format!("{PATIENT}{prefix}"));
+    assert!(steps(&server).contains("64:ff9b::808:808 is made of 8.8.8.8"));
+}
+
+#[test]
+fn names_of_a_domain_that_is_not_to_be_asked_for_went_to_the_rule_above_it() {
+    let upstream = upstream("192.0.2.81");
+    let below =
+        format!("[[resolver.stub]]\ndomain = \"brief.example\"\nservers = [{}]\n", written(upstream.address));
+    let keys = format!("{PATIENT}refused-domains = [\"www.example\", \"example\"]\n");
+    let server = forwarder_in(tempfile::tempdir().expect("a folder"), upstream.address, &keys, &below);
+    for query in [
+        &["www.example"][..],
+        &["x.www.example"],
+        &["alias.example"],
+        &["example", "DS"],
+        &["example", "SOA"],
+    ] {
+        let answer = server.query(query);
+        assert!(answer.contains("status: REFUSED") && answer.contains("EDE: 20"), "{query:?}: {answer}");
+    }
+    // The rule with the longest domain counts.
+    let answer = server.query(&["brief.example"]);
+    assert!(answer.contains("192.0.2.81"), "{answer}");
+}
+
+#[test]
+fn connections_of_clients_left_no_descriptors_for_other_servers() {
+    let upstream = Server::start(&format!("{APEX}* A 192.0.2.7\n"), "");
+    let address = free_address();
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = format!(
+        "[server]\nworkers = 2\ntcp-connections-per-client = 10000\ntcp-first-timeout = \"10m\"\n[[listen]]\naddr = [{}]\n\
+         [control]\nsocket = \"ctl.sock\"\n[resolver]\nvalidate = false\n[[resolver.forward]]\nservers = [{}]\n",
+        written(address),
+        written(upstream.address)
+    );
+    fs::write(folder.path().join("nomen.toml"), config).expect("written");
+    let log = fs::File::create(folder.path().join("log")).expect("a log");
+    let mut command = std::process::Command::new("prlimit");
+    crate::support::without_manager(&mut command);
+    command.args(["--nofile=256:256", env!("CARGO_BIN_EXE_nomen"), "serve", "--config", "nomen.toml"]);
+    command.stdin(Stdio::null()).stdout(log.try_clone().expect("the log")).stderr(log);
+    let server = Server::start_by(command, address, folder);
+    assert!(server.log().contains("the limit of open files is 256, and up to "), "{}", server.log());
+    let most = server
+        .log()
+        .split_once("at most ")
+        .and_then(|(_, rest)| rest.split(' ').next()?.parse::<usize>().ok())
+        .expect("a number");
+    let held: Vec<_> = (0..250).map(|_| std::net::TcpStream::connect(address).expect("connected")).collect();
+    let taken = || server.ctl_json(&["status"])["tcp_connections"].as_u64().expect("a number") as usize;
+    eventually("as many connections as may be are taken", &server, || taken() >= most);
+    for name in 0..50 {
+        let answer = server.query(&[&format!("n{name}.example")]);
+        assert!(answer.contains("192.0.2.7"), "{answer}");
+    }
+    assert!(taken() <= most);
+    assert_eq!(server.counter("forward.sockets.exhausted"), 0);
+    drop(held);
+}
+
+#[test]
+fn addresses_came_in_one_order_for_ever() {
+    let three = "three 600 A 192.0.2.1\nthree A 192.0.2.2\nthree A 192.0.2.3\nto CNAME three\n";
+    let upstream = Server::start(&format!("{APEX}{three}"), "");
+    let server = forwarder(upstream.address, PATIENT);
+    // The order follows the ID of the query, so that each comes first for a third of all queries.
+    let firsts = |server: &Server, name: &str| {
+        let ask = |id: u16| {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            socket.set_read_timeout(Some(PATIENCE)).expect("set");
+            let mut query = message(id, name, 1);
+            query[2] |= 1;
+            socket.send_to(&query, server.address).expect("sent");
+            let mut reply = [0; 512];
+            let len = socket.recv(&mut reply).expect("a reply");
+            assert_eq!(&reply[..2], id.to_be_bytes());
+            // Each record of an address ends in its last byte, in front of the owner of the next.
+            let ends = (0..len).filter(|at| reply[..*at].ends_with(&[0, 4, 192, 0, 2]));
+            ends.map(|at| reply[at]).collect::<Vec<_>>()
+        };
+        (0..3).map(ask).collect::<Vec<_>>()
+    };
+    let all = [vec![1, 2, 3], vec![2, 3, 1], vec![3, 1, 2]];
+    for (whose, server) in [("the zone's", &upstream), ("the cache's", &server)] {
+        for name in ["three.example", "to.example"] {
+            assert!(server.query(&[name]).contains("192.0.2.3"), "{name} is in the cache");
+            let mut orders = firsts(server, name);
+            orders.sort();
+            assert_eq!(orders, all, "{whose} {name}");
+        }
+    }
+    upstream.reconfigure("[server]\n", "[server]\nrotate-addresses = false\n");
+    upstream.reload();
+    eventually("the order stays", &upstream, || {
+        firsts(&upstream, "three.example") == [[1, 2, 3]; 3].map(Vec::from)
+    });
+}
+
+#[test]
+fn other_servers_are_asked_from_the_address_that_is_configured() {
+    let upstream = Server::start(&zone("192.0.2.80"), "[log]\nqueries = true\n");
+    let server = forwarder(upstream.address, &format!("{PATIENT}source = [\"127.0.0.53\"]\n"));
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.80\n");
+    upstream.wait_for_log("query client=127.0.0.53:", 1);
+    assert!(server.query(&["many.example", "+tcp"]).contains("198.51.100.9"));
+    eventually("over TCP, too", &upstream, || {
+        upstream
+            .log()
+            .lines()
+            .any(|line| line.contains("client=127.0.0.53:") && line.contains("transport=\"tcp\""))
+    });
+}

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 
 use nix::sys::signal::Signal;
 
+use crate::iterate::{in_a_network, inside, ip};
 use crate::support::{APEX, BUILT_IN_PORT, PATIENCE, Server, free_address, message, run, text, written};
 
 #[test]
@@ -134,4 +136,35 @@ fn without_its_interface_af_xdp_is_reported_and_the_sockets_answer() {
     let server = Server::start(APEX, &more);
     assert_eq!(server.query(&["ns1.example", "A", "+short"]), "192.0.2.1\n");
     server.wait_for_log("no AF_XDP on no-such-card, its queries go through the sockets", 1);
+}
+
+#[test]
+fn an_address_that_comes_later_ended_the_start() {
+    in_a_network("serve::inside_an_address_that_comes_later_ended_the_start");
+}
+
+#[test]
+#[ignore = "run in a network namespace by an_address_that_comes_later_ended_the_start"]
+fn inside_an_address_that_comes_later_ended_the_start() {
+    inside();
+    let late = SocketAddr::from(([10, 53, 0, 9], 5300));
+    let listen = |freebind| format!("[[listen]]\naddr = [{}]\n{freebind}", written(late));
+    let server = Server::start(APEX, &listen(""));
+    server.wait_for_log("which no interface has yet", 2);
+    let ask = ["query", "@10.53.0.9#5300", "ns1.example", "+short", "+tries=1", "+time=60"];
+    assert_eq!(run(Path::new("."), &ask).status.code(), Some(3), "there is no route to the address yet");
+    ip("address add 10.53.0.9/32 dev lo");
+    for more in [&["+notcp"][..], &["+tcp"]] {
+        assert_eq!(text(&run(Path::new("."), &[&ask[..], more].concat()).stdout), "192.0.2.1\n");
+    }
+    ip("address del 10.53.0.9/32 dev lo");
+    let folder = server.stop();
+    let config = fs::read_to_string(folder.path().join("nomen.toml")).expect("a configuration");
+    let strict = config.replace(&listen(""), &listen("freebind = false\n"));
+    assert_ne!(strict, config);
+    fs::write(folder.path().join("nomen.toml"), strict).expect("written");
+    let output = run(folder.path(), &["serve", "--config", "nomen.toml"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("no interface has this address") && said.contains("`freebind = true`"), "{said}");
 }

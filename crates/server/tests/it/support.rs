@@ -257,6 +257,15 @@ impl Server {
         std::mem::replace(&mut self.folder, empty)
     }
 
+    /// Starts another server in the same folder, which takes over from this one: this one ends.
+    pub(crate) fn taken_over_by(mut self, command: Command) -> Self {
+        let empty = tempfile::tempdir().expect("a folder");
+        let folder = std::mem::replace(&mut self.folder, empty);
+        let next = Self::start_by(command, self.address, folder);
+        assert!(self.wait().success(), "{}", next.log());
+        next
+    }
+
     /// Kills the server, which gets no time for anything, and returns its folder.
     pub(crate) fn kill(mut self) -> TempDir {
         self.signal(Signal::SIGKILL);

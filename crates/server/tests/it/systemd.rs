@@ -1,9 +1,17 @@
 //! What the service manager hears and does, and the packaged files it does it with.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
-use crate::support::{APEX, Server, free_address, run, text};
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+use crate::iterate::{in_a_network, inside, ip};
+use crate::support::{APEX, PATIENCE, Server, free_address, run, text};
 
 /// A file of `packaging`.
 fn packaged(name: &str) -> String {
@@ -71,4 +79,61 @@ fn reloading_the_service_succeeded_with_a_bad_zone() {
     assert!(server.ctl(&arguments).status.success());
     server.write("zones/a.test.zone", "@ A nonsense\n");
     assert_eq!(server.ctl(&arguments).status.code(), Some(1));
+}
+
+/// Applies the address families of a unit to this thread and the processes that it starts, as systemd does: to make a socket of
+/// another one fails with EAFNOSUPPORT.
+fn restrict_address_families(unit: &str) {
+    let families = unit.lines().filter_map(|line| line.strip_prefix("RestrictAddressFamilies="));
+    let number = |name| match name {
+        "AF_INET" => libc::AF_INET,
+        "AF_INET6" => libc::AF_INET6,
+        "AF_NETLINK" => libc::AF_NETLINK,
+        "AF_UNIX" => libc::AF_UNIX,
+        "AF_XDP" => libc::AF_XDP,
+        name => panic!("unknown address family {name}"),
+    };
+    let is_not = |name| {
+        let family = u64::try_from(number(name)).expect("a number");
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family).expect("a condition")
+    };
+    let is_none: Vec<_> = families.flat_map(|names| names.split(' ')).map(is_not).collect();
+    assert!(!is_none.is_empty(), "the unit restricts no address families");
+    let rule = SeccompRule::new(is_none).expect("a rule");
+    let refuse = SeccompAction::Errno(u32::try_from(libc::EAFNOSUPPORT).expect("a number"));
+    let arch = std::env::consts::ARCH.try_into().expect("an architecture with filters");
+    let rules = BTreeMap::from([(libc::SYS_socket, vec![rule])]);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).expect("a filter");
+    let program: BpfProgram = filter.try_into().expect("a program");
+    seccompiler::apply_filter(&program).expect("applied");
+}
+
+#[test]
+fn clients_of_attached_networks_were_refused_under_the_packaged_unit() {
+    in_a_network("systemd::inside_clients_of_attached_networks_are_answered_under_the_packaged_unit");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_clients_of_attached_networks_are_answered_under_the_packaged_unit() {
+    inside();
+    // On loopback, all addresses of a network are this machine's, and it is attached to that network.
+    ip("address add 10.53.7.1/24 dev lo");
+    // Without a network, and no longer there when the server reads its interfaces: a client from elsewhere.
+    ip("route add local 10.53.8.9/32 dev lo");
+    restrict_address_families(&packaged("nomen.service"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = "[resolver]\nvalidate = false\nroot-servers = [\"10.53.7.2\"]\n";
+    let server = Server::start_at(SocketAddr::from(([10, 53, 7, 1], 53)), folder, "", keys);
+    let rcode_for = |client: [u8; 4]| {
+        let socket = UdpSocket::bind(SocketAddr::from((client, 0))).expect("a socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        let question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
+        socket.send_to(question, server.address).expect("sent");
+        let mut reply = [0; 512];
+        socket.recv(&mut reply).expect("a reply");
+        reply[3] & 15
+    };
+    assert_eq!(rcode_for([10, 53, 7, 9]), 0, "a client of an attached network");
+    assert_eq!(rcode_for([10, 53, 8, 9]), 5, "a client from elsewhere");
 }

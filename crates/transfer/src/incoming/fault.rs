@@ -47,6 +47,7 @@ pub enum TransferLimit {
     Differences,
     Time,
     Rate,
+    Memory,
 }
 
 /// Why a transfer is given up: nothing of it is used.
@@ -87,6 +88,13 @@ pub enum TransferFault {
         /// The version that the next SOA has.
         found: Serial,
     },
+    /// An older version than the one that is held.
+    Older {
+        /// The version sent.
+        sent: Serial,
+        /// The version held.
+        held: Serial,
+    },
     /// More than was allowed.
     Limit(TransferLimit),
     /// The records do not make a zone.
@@ -119,12 +127,21 @@ impl fmt::Display for TransferFault {
             Self::BrokenChain { reached, found } => {
                 write!(f, "the differences lead to serial {reached} and go on from {found}")
             }
+            Self::Older { sent, held } => {
+                write!(
+                    f,
+                    "it sends serial {sent}, older than ours, {held}; `nomen ctl zone retransfer` takes it all the same"
+                )
+            }
             Self::Limit(TransferLimit::Records) => f.write_str("more records than the limit"),
             Self::Limit(TransferLimit::Bytes) => f.write_str("more bytes than the limit"),
             Self::Limit(TransferLimit::Messages) => f.write_str("more messages than the limit"),
             Self::Limit(TransferLimit::Differences) => f.write_str("more differences than the limit"),
             Self::Limit(TransferLimit::Time) => f.write_str("it takes longer than the limit"),
             Self::Limit(TransferLimit::Rate) => f.write_str("it is slower than the limit"),
+            Self::Limit(TransferLimit::Memory) => {
+                f.write_str("all transfers together take more memory than the limit, and it takes most")
+            }
             Self::NoZone(error) => write!(f, "the records do not make a zone: {error}"),
             Self::BadZone(note) => write!(f, "the records make no zone to be served: {note}"),
             Self::Unfit(error) => write!(f, "the differences do not fit: {error}"),

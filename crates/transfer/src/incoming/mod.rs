@@ -106,6 +106,13 @@ impl IncomingTransfer {
         }
     }
 
+    /// Refuses a zone that is older than this version, as soon as its first SOA has come (RFC 1982). A response to a request for
+    /// differences is compared with the version asked for anyway.
+    pub fn not_older_than(mut self, held: Option<Serial>) -> IncomingTransfer {
+        self.sequence.not_older_than(held);
+        self
+    }
+
     /// Takes the next message. `now` is in seconds since 1970. Returns what was received once that is complete; after that,
     /// and after a fault, nothing more is to be passed in.
     pub fn message(&mut self, message: &[u8], now: u64) -> Result<Option<Received>, TransferFault> {
@@ -115,6 +122,11 @@ impl IncomingTransfer {
             self.reader.end()?;
         }
         Ok(received)
+    }
+
+    /// Bytes of memory that its records take by now.
+    pub fn memory(&self) -> u64 {
+        self.sequence.memory()
     }
 
     /// Records taken so far.

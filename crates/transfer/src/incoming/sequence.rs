@@ -53,8 +53,11 @@ pub(super) struct Sequence {
     /// Bytes of memory that a whole zone may take.
     most_memory: u64,
     most_differences: u64,
-    /// Bytes of differences that may still come.
+    /// Bytes of differences that may still come, and that came.
     difference_bytes: u64,
+    taken_bytes: u64,
+    /// A whole zone is not to be older than this version.
+    held: Option<Serial>,
     first: Option<FirstSoa>,
     expected: Expected,
     differences: Vec<ChangeSet>,
@@ -71,11 +74,20 @@ impl Sequence {
             most_memory: limits.bytes,
             most_differences: limits.differences,
             difference_bytes: limits.difference_bytes,
+            taken_bytes: 0,
+            held: match request.asked {
+                AskedFor::Axfr => None,
+                AskedFor::Ixfr(held) => Some(held),
+            },
             first: None,
             expected: Expected::FirstSoa,
             differences: Vec::new(),
             received: None,
         }
+    }
+
+    pub(super) fn not_older_than(&mut self, held: Option<Serial>) {
+        self.held = held.or(self.held);
     }
 
     /// Takes the next record: of class IN, in the zone, with valid data.
@@ -107,7 +119,7 @@ impl Sequence {
             self.count_difference(owner, rdata)?;
         }
         match (std::mem::replace(&mut self.expected, Expected::End), soa) {
-            (Expected::FirstSoa, Some(serial)) => self.first_soa(serial, ttl, rdata),
+            (Expected::FirstSoa, Some(serial)) => return self.first_soa(serial, ttl, rdata),
             (Expected::FirstSoa, None) => return Err(TransferFault::NoSoa),
             (Expected::Second, soa) => return self.second(owner, t, ttl, rdata, soa),
             (Expected::Whole(mut builder), None) => {
@@ -147,7 +159,17 @@ impl Sequence {
         let bytes = (owner.len() + rdata.len() + KEPT_BESIDE) as u64;
         let left = self.difference_bytes.checked_sub(bytes);
         self.difference_bytes = left.ok_or(TransferFault::Limit(TransferLimit::Differences))?;
+        self.taken_bytes += bytes;
         Ok(())
+    }
+
+    /// Bytes of memory that the records take.
+    pub(super) fn memory(&self) -> u64 {
+        match (&self.expected, &self.received) {
+            (Expected::Whole(builder), _) => builder.memory() as u64,
+            (_, Some(Received::Zone(zone))) => zone.builder.memory() as u64,
+            _ => self.taken_bytes,
+        }
     }
 
     /// Says that a message has ended. Returns what was received, if that is complete.
@@ -174,24 +196,31 @@ impl Sequence {
         }
     }
 
-    fn first_soa(&mut self, serial: Serial, ttl: Ttl, rdata: &[u8]) {
+    fn first_soa(&mut self, serial: Serial, ttl: Ttl, rdata: &[u8]) -> Result<(), TransferFault> {
         let mut canonical = rdata.to_vec();
         rdata::canonical(Type::SOA, &mut canonical);
         self.first = Some(FirstSoa { serial, ttl, rdata: rdata.to_vec(), canonical });
         self.expected = match self.asked {
-            AskedFor::Axfr => self.whole(),
+            AskedFor::Axfr => self.whole()?,
             AskedFor::Ixfr(_) => Expected::Second,
         };
+        Ok(())
     }
 
     /// The zone with its SOA, for the records to come.
-    fn whole(&self) -> Expected {
+    fn whole(&self) -> Result<Expected, TransferFault> {
+        let sent = self.first.as_ref().map(|first| first.serial);
+        if let Some((sent, held)) = sent.zip(self.held)
+            && sent.compare(held) == Some(Ordering::Less)
+        {
+            return Err(TransferFault::Older { sent, held });
+        }
         let mut builder = Box::new(ZoneBuilder::new(self.apex.as_name(), &self.key));
         if let Some(first) = &self.first {
             // An SOA is no meta type, and short.
             let _ = builder.add(self.apex.as_name(), Type::SOA, first.ttl, &first.rdata);
         }
-        Expected::Whole(builder)
+        Ok(Expected::Whole(builder))
     }
 
     /// The second record: an SOA of the version that the client has begins the differences, anything else is of the whole
@@ -213,7 +242,7 @@ impl Sequence {
             self.expected = Expected::Removed(beginning(found, owner, ttl, rdata));
             return Ok(());
         }
-        self.expected = self.whole();
+        self.expected = self.whole()?;
         self.change(owner, t, ttl, rdata)
     }
 

@@ -421,3 +421,22 @@ fn signatures_are_verified_as_messages_come() {
     let len = signer.sign(&mut buf, plain[0].len(), 10).expect("room");
     assert_eq!(transfer(AXFR).message(&buf[..len], 10).expect_err("signed"), TransferFault::UnexpectedTsig);
 }
+
+#[test]
+fn a_zone_older_than_the_one_held_is_refused_at_its_first_soa() {
+    let first = |serial: u32| message(&[soa(serial), a("a.example.", 1)]);
+    for what in [AskedFor::Axfr, AskedFor::Ixfr(Serial(5))] {
+        let taken = |serial: u32| {
+            let mut transfer = transfer(what).not_older_than(Some(Serial(5)));
+            transfer.message(&first(serial), 0)
+        };
+        let older = |sent: u32| TransferFault::Older { sent: Serial(sent), held: Serial(5) };
+        assert_eq!(taken(4).expect_err("older"), older(4), "{what:?}");
+        assert_eq!(
+            taken(5 + (1 << 31) + 1).expect_err("older in serial number arithmetic"),
+            older(5 + (1 << 31) + 1)
+        );
+        assert!(taken(6).is_ok(), "{what:?}");
+    }
+    assert!(transfer(AskedFor::Axfr).message(&first(4), 0).is_ok(), "without a version, any is taken");
+}

@@ -65,6 +65,8 @@ pub enum SecondaryState {
 pub enum SecondaryFault {
     /// It could not be reached, or did not answer in time.
     Unreachable,
+    /// It refused the connection, or nothing listens on its port.
+    Refused,
     /// It ended the connection before the transfer was over.
     BrokenOff,
     /// It has an older version than we do.
@@ -76,15 +78,19 @@ pub enum SecondaryFault {
     },
     /// What it answered.
     Transfer(TransferFault),
+    /// The caller does not take its version, for this reason.
+    VersionRefused(Box<str>),
 }
 
 impl fmt::Display for SecondaryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable => f.write_str("no answer"),
+            Self::Refused => f.write_str("connection refused"),
             Self::BrokenOff => f.write_str("it ended the connection before the transfer was over"),
             Self::Behind { theirs, ours } => write!(f, "its serial {theirs} is older than ours, {ours}"),
             Self::Transfer(fault) => fmt::Display::fmt(fault, f),
+            Self::VersionRefused(why) => write!(f, "its version is refused: {why}"),
         }
     }
 }
@@ -270,6 +276,11 @@ impl SecondaryZone {
     /// Seconds for which a version with this SOA may be served, from when its first primary vouches for it.
     fn life(&self, soa: SoaNumbers) -> u64 {
         within(soa.expire, &self.rules.expire)
+    }
+
+    /// Whether the zone is asked for whatever its serial: the operator has ordered it, or there is no version yet.
+    pub fn takes_any_serial(&self) -> bool {
+        self.whole || self.soa.is_none()
     }
 
     /// Whether a primary is being asked.

@@ -11,6 +11,7 @@ use wire::{LowerName, Name, Serial};
 
 use super::format::{FRONT, ImageHeader, ImagePart, PIECE, PartKind, fingerprint, sum};
 use super::{ImageError, Provenance, damaged};
+use crate::regular;
 use crate::store::{Nsec3Parts, Region, Unsound, Zone, ZoneParts, in_parallel};
 
 /// An image whose header has been read and found whole.
@@ -42,14 +43,11 @@ impl ReadAt for &[u8] {
 impl Image {
     /// Opens the image at `path` and reads its header.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
-        let file = File::open(path).map_err(|error| match error.kind() {
+        let file = regular::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ImageError::Missing,
             _ => ImageError::Io(error),
         })?;
         let about = file.metadata().map_err(ImageError::Io)?;
-        if !about.is_file() {
-            return Err(ImageError::OtherFormat);
-        }
         Image::new(file, about.len(), true)
     }
 }

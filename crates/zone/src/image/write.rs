@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Provenance;
 use super::format::{ImageHeader, ImagePart, PAGE, PIECE, PROGRAM, PartKind, fingerprint, sum};
+use crate::regular;
 use crate::store::{LAYOUT, Zone, ZoneParts};
 
 /// What the name of an image begins with while it is being written.
@@ -52,7 +53,7 @@ pub fn remove_leftovers(folder: &Path) -> io::Result<()> {
             continue;
         }
         // Writers hold a lock on their file, which the system releases when they end.
-        let abandoned = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        let abandoned = regular::open(&entry.path()).is_ok_and(|file| file.try_lock().is_ok());
         if abandoned {
             fs::remove_file(entry.path())?;
         }

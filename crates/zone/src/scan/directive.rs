@@ -5,9 +5,8 @@ use super::fault::FaultKind;
 use super::{Sink, TextSource, words};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use wire::name::NameBuf;
 use wire::text::Token;
 
@@ -122,8 +121,7 @@ impl<S: Sink> Scanner<'_, S> {
             let _ = write!(from, ", {}", outer.trim_start_matches("included "));
         }
         inner.included_from = Some(from.into());
-        let opened = regular(&path).and_then(|()| source.open());
-        let opened = opened.map_err(|e| {
+        let opened = source.open().map_err(|e| {
             let message = format!("cannot read {}: {e}", show(path.as_os_str().as_bytes()));
             Trouble::at(token, FaultKind::CannotRead, message)
         })?;
@@ -132,11 +130,6 @@ impl<S: Sink> Scanner<'_, S> {
         self.owner_changed = true;
         Ok(ended)
     }
-}
-
-/// Refuses what is not a plain file: a pipe or device could keep the scan waiting for ever.
-fn regular(path: &Path) -> io::Result<()> {
-    if std::fs::metadata(path)?.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) }
 }
 
 /// The first of `arguments`, and those after it.

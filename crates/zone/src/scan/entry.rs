@@ -189,6 +189,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
             *slot = version;
         }
         self.total += size.unwrap_or(0);
+        self.check_size(file, self.report.bytes.saturating_add(size.unwrap_or(0)))?;
         let mut window = Window::new(reader, self.level, self.config.limits.entry_text, size);
         let mut seen = 0;
         loop {
@@ -197,6 +198,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
                 Err(e) => return self.unreadable(file, window.cursor.line, &e),
             };
             self.report.bytes += window.read - std::mem::replace(&mut seen, window.read);
+            self.check_size(file, self.report.bytes)?;
             if advance == Advance::End {
                 return Ok(());
             }
@@ -212,10 +214,33 @@ impl<'s, S: Sink> Scanner<'s, S> {
                 continue;
             }
             let end = window.view().bytes.len();
-            if let Err(e) = window.skip_line(end) {
-                return self.unreadable(file, window.cursor.line, &e);
+            match window.skip_line(end) {
+                Ok(true) => {}
+                Ok(false) => return self.no_text(file, window.cursor.line),
+                Err(e) => return self.unreadable(file, window.cursor.line, &e),
             }
         }
+    }
+
+    /// Stops the scan if all files together have more than `bytes` bytes.
+    fn check_size(&mut self, file: &OpenFile, bytes: u64) -> Result<(), Stop> {
+        let limit = self.config.limits.text;
+        if bytes <= limit {
+            return Ok(());
+        }
+        let message = format!("the text has {bytes} bytes or more, and the limit is {limit}");
+        // The scan stops, whether the limit on errors is reached or not.
+        let _ = self.keep(whole_line(file, 0, FaultKind::TextTooLong, message));
+        Err(Stop)
+    }
+
+    /// Stops the scan: no line has ended since `line` for longer than an entry may be.
+    #[cold]
+    fn no_text(&mut self, file: &OpenFile, line: u32) -> Result<(), Stop> {
+        let message = "no line ends here, this is no master file; the rest is not read".to_owned();
+        // As above.
+        let _ = self.keep(whole_line(file, line, FaultKind::NoText, message));
+        Err(Stop)
     }
 
     /// Reads every entry that ends in the view. Returns where the next one starts.
@@ -633,17 +658,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
     #[cold]
     fn unreadable(&mut self, file: &OpenFile, line: u32, error: &std::io::Error) -> Result<(), Stop> {
         let message = format!("cannot read the file: {error}");
-        self.keep(Fault {
-            kind: FaultKind::CannotRead,
-            severity: Severity::Error,
-            file: file.name.clone(),
-            line,
-            column: 0,
-            message,
-            note: file.included_from.as_deref().map(str::to_owned),
-            excerpt: None,
-            about: None,
-        })
+        self.keep(whole_line(file, line, FaultKind::CannotRead, message))
     }
 
     /// Adds a fault to the report. `Err` if the scan is to stop: there are as many errors as the limit allows.
@@ -674,6 +689,21 @@ impl<'s, S: Sink> Scanner<'s, S> {
             }
         }
         if self.report.stopped { Err(Stop) } else { Ok(()) }
+    }
+}
+
+/// An error of a whole line, or of the whole file for line 0.
+fn whole_line(file: &OpenFile, line: u32, kind: FaultKind, message: String) -> Fault {
+    Fault {
+        kind,
+        severity: Severity::Error,
+        file: file.name.clone(),
+        line,
+        column: 0,
+        message,
+        note: file.included_from.as_deref().map(str::to_owned),
+        excerpt: None,
+        about: None,
     }
 }
 

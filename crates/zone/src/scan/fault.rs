@@ -41,6 +41,10 @@ pub enum FaultKind {
     UnmatchedParenthesis,
     /// The text of one entry is longer than [`Limits::entry_text`](super::Limits::entry_text).
     EntryTooLong,
+    /// The files have more bytes than [`Limits::text`](super::Limits::text).
+    TextTooLong,
+    /// No line ends for longer than an entry may be: this is no master file, and the scan stops.
+    NoText,
     /// A line that begins with a blank, and no owner before it (RFC 1035 §5.1).
     NoPreviousOwner,
     /// Quotes around an owner, a TTL, a class, a type or a directive.

@@ -133,9 +133,11 @@ impl<R: Read> Window<R> {
     }
 
     /// Skips the entry at the cursor, which is longer than the limit: goes to the line after the one that byte `from`
-    /// of the view stands in. Looks for nothing but the line feed.
-    pub(super) fn skip_line(&mut self, from: usize) -> io::Result<()> {
+    /// of the view stands in. Looks for nothing but the line feed. False if as many more bytes as an entry may have bring
+    /// none: nothing is there to go on with then.
+    pub(super) fn skip_line(&mut self, from: usize) -> io::Result<bool> {
         self.too_long = false;
+        let most = self.read.saturating_add(self.limit as u64);
         let passed =
             memchr::memchr_iter(b'\n', &self.buffer[self.cursor.start..from.min(self.filled)]).count();
         self.cursor.line = self.cursor.line.saturating_add(passed as u32);
@@ -150,6 +152,9 @@ impl<R: Read> Window<R> {
             if self.at_end {
                 break;
             }
+            if self.read > most {
+                return Ok(false);
+            }
             self.drop_before(from, self.index.len());
             from = 0;
             self.fill()?;
@@ -159,7 +164,7 @@ impl<R: Read> Window<R> {
         (self.cursor.start, self.cursor.next, self.indexed) = (from, 0, from);
         self.index_read();
         self.pending = true;
-        Ok(())
+        Ok(true)
     }
 
     /// Indexes what has been read: whole blocks, at the end of the file everything.

@@ -31,7 +31,6 @@ pub use fault::{Excerpt, Fault, FaultKind, Severity};
 
 use entry::Scanner;
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -40,6 +39,7 @@ use wire::Ttl;
 use wire::name::{Name, NameBuf};
 use wire::rr::{Class, Type};
 
+use crate::regular;
 use crate::stamp::{SourceFile, Stamp};
 
 /// Where the text of a zone comes from.
@@ -50,17 +50,29 @@ pub struct TextSource<'a> {
 }
 
 enum Input<'a> {
+    /// A regular file.
     Path(PathBuf),
+    /// Anything that can be opened.
+    AnyPath(PathBuf),
     Reader(Box<dyn Read + Send + 'a>, Option<u64>),
 }
 
 impl<'a> TextSource<'a> {
-    /// The file at `path`. It may include files; a relative path is taken from the directory of the file
+    /// The regular file at `path`. It may include files; a relative path is taken from the directory of the file
     /// that includes.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let include_dir = Some(path.parent().map(Path::to_path_buf).unwrap_or_default());
         TextSource { name: path.to_string_lossy().into(), from: Input::Path(path), include_dir }
+    }
+
+    /// As [`TextSource::file`], but `path` may lead to a pipe or a device, such as `/dev/stdin`, and reading it may wait.
+    pub fn any_file(path: impl Into<PathBuf>) -> Self {
+        let source = Self::file(path);
+        match source.from {
+            Input::Path(path) => TextSource { from: Input::AnyPath(path), ..source },
+            from => TextSource { from, ..source },
+        }
     }
 
     /// Text in memory, called `name` in faults. It may not include files.
@@ -86,7 +98,7 @@ impl<'a> TextSource<'a> {
     pub(crate) fn size(&self) -> Option<u64> {
         match &self.from {
             Input::Reader(_, size) => *size,
-            Input::Path(path) => {
+            Input::Path(path) | Input::AnyPath(path) => {
                 path.metadata().ok().filter(|about| about.is_file()).map(|about| about.len())
             }
         }
@@ -96,16 +108,8 @@ impl<'a> TextSource<'a> {
     fn open(self) -> io::Result<OpenSource<'a>> {
         match self.from {
             Input::Reader(reader, size) => Ok(OpenSource { reader, size, file: None }),
-            Input::Path(path) => {
-                let file = File::open(&path)?;
-                let about = file.metadata()?;
-                if about.is_dir() {
-                    return Err(io::ErrorKind::IsADirectory.into());
-                }
-                let size = about.is_file().then_some(about.len());
-                let version = size.map(|_| SourceFile { path, stamp: Stamp::from(&about) });
-                Ok(OpenSource { reader: Box::new(file), size, file: version })
-            }
+            Input::Path(path) => OpenSource::file(regular::open(&path)?, path),
+            Input::AnyPath(path) => OpenSource::file(std::fs::File::open(&path)?, path),
         }
     }
 }
@@ -117,6 +121,18 @@ struct OpenSource<'a> {
     size: Option<u64>,
     /// Its path and version when it was opened, if it is a file.
     file: Option<SourceFile>,
+}
+
+impl OpenSource<'_> {
+    fn file(file: std::fs::File, path: PathBuf) -> io::Result<Self> {
+        let about = file.metadata()?;
+        if about.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let size = about.is_file().then_some(about.len());
+        let version = size.map(|_| SourceFile { path, stamp: Stamp::from(&about) });
+        Ok(OpenSource { reader: Box::new(file), size, file: version })
+    }
 }
 
 /// How to read a zone's master file.
@@ -158,6 +174,8 @@ pub struct Limits {
     pub generated: u64,
     /// Text of one entry in bytes, comments and line feeds inside parentheses included.
     pub entry_text: usize,
+    /// Text of the file and all that it includes, in bytes.
+    pub text: u64,
 }
 
 impl Default for Limits {
@@ -169,6 +187,7 @@ impl Default for Limits {
             includes: 10_000,
             generated: 1_000_000,
             entry_text: 1 << 20,
+            text: u64::MAX,
         }
     }
 }

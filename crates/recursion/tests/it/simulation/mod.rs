@@ -15,13 +15,12 @@ mod net;
 mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use cache::Now;
 use exchange::{Core, Event};
-use recursion::{Domain, PolicyConfig, Settler, SpecialOff, Validations};
+use recursion::{Domain, FailureCause, PolicyConfig, Settler, SpecialOff, Validations};
 use resolver::{
     Budget, BudgetLimits, ChaCha, ForwardConfig, Forwarder, ForwarderRequest, Inquiry, IterateConfig,
     IterateRule, StartServer,
@@ -118,7 +117,7 @@ impl Simulation {
         let start = world.now();
         world.set_time(start);
         if shown {
-            let report = |inquiry: &Inquiry, why: &dyn Display| println!("{} fails: {why}", inquiry.name);
+            let report = |inquiry: &Inquiry, why: FailureCause<'_>| println!("{} fails: {why}", inquiry.name);
             world.service.report_failures(Box::new(report));
         }
         Simulation {

@@ -85,6 +85,35 @@ pub(super) fn rules(blocks: &[At<AccessBlock>], interfaces: &Interfaces) -> Vec<
     blocks.iter().map(|block| block.rule(interfaces)).collect()
 }
 
+/// A warning for each block that lets any address have names resolved, whatever interface the question comes to. `open`: the
+/// server listens on an address that other machines reach.
+pub(super) fn warnings(blocks: &[At<AccessBlock>], open: bool) -> Vec<Diagnostic> {
+    let is_all = |from: &At<NetworkOr<Clients>>| match from.value {
+        NetworkOr::Network(network) => matches!(network.len(), 0),
+        NetworkOr::Word(word) => word == Clients::Any,
+    };
+    // UDP has the addresses that can be forged.
+    let by_udp = |block: &AccessBlock| {
+        block.proto.as_ref().is_none_or(|all| all.iter().any(|p| p.value == Transport::Udp))
+    };
+    let is_open = |block: &&At<AccessBlock>| {
+        *block.action == AccessAction::Allow && block.interface.is_none() && by_udp(block)
+    };
+    let found = blocks.iter().take_while(|block| !refuses_all(block, is_all)).filter(is_open);
+    let found = found.filter_map(|block| block.from.iter().find(|from| is_all(from)));
+    let message = "recursion is open to any address: attackers can use the server against others (RFC 5358)";
+    let hint = "name the networks of the clients in `from`, or the `interface` that they are behind";
+    found.filter(|_| open).map(|from| Diagnostic::at(from.place.as_ref(), message).hint(hint)).collect()
+}
+
+/// Whether a block refuses all that no block before it allows.
+fn refuses_all(block: &AccessBlock, is_all: impl Fn(&At<NetworkOr<Clients>>) -> bool) -> bool {
+    *block.action == AccessAction::Refuse
+        && block.interface.is_none()
+        && block.proto.is_none()
+        && block.from.iter().any(is_all)
+}
+
 /// More blocks than there can be.
 pub(super) fn check(blocks: &[At<AccessBlock>], faults: &mut Vec<Diagnostic>) {
     if let Err(fault) = Access::new(&rules(blocks, &Interfaces::default())) {

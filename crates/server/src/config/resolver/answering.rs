@@ -13,7 +13,7 @@ use super::networks::NetworkOr;
 use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::config::table::keys;
 use crate::config::table::read::{At, Reader};
-use crate::config::table::value::{Int, Size, Time, Value, Word, quote};
+use crate::config::table::value::{Int, Seconds, Size, Time, Value, Word, quote};
 use crate::words::did_you_mean;
 
 keys! {
@@ -22,13 +22,17 @@ keys! {
         /// Time after which a client gets an answer beyond its end while servers are still asked (RFC 8767 §5). Without
         /// effect if `serve-stale` is "0s".
         live "stale-after" stale_after: Time<0, 60_000> = Time(std::time::Duration::from_millis(1800)), example "1s";
+        /// Time after a failure in which a client gets an answer beyond its end at once and no server is asked; for as long
+        /// again, clients get it at once while servers are asked (RFC 8767 §5). "0s": each client waits for `stale-after`.
+        live "stale-refresh-time" stale_refresh: Seconds<0, 3600> = Seconds(30), example "1m";
         /// Ask for popular answers again before they end, so that no client waits for them.
         live "prefetch" prefetch: bool = true, example false;
         /// Answer that a name does not exist if a name above it is known not to (RFC 8020).
         live "nxdomain-cut" nxdomain_cut: bool = true, example false;
         /// Answer that a name, or its records of a type, do not exist if NSEC or NSEC3 records of validated answers say so of
         /// all names between two, and answer for those with the records of a wildcard that was met already (RFC 8198). Nobody
-        /// is asked for them then. NSEC3 with opt-out does not count.
+        /// is asked for them then. NSEC3 with opt-out does not count. A validated DNAME that was met already redirects all names
+        /// below it likewise (RFC 6672 §3.4).
         live "aggressive-nsec" aggressive_nsec: bool = true, example false;
         /// Memory for such records, those of wildcards included; those that came first go first.
         live "aggressive-nsec-size" denials: Size<{ 64 << 10 }, { 1 << 30 }> = Size(16 << 20), example "64MiB";
@@ -78,6 +82,9 @@ keys! {
         live "dns64-exclude" exclude: Vec<At<Prefix>> = usually_excluded(), example ["::ffff:0:0/96", "2001:db8:1::/48"];
         /// IPv4 addresses that no record is made of.
         live "dns64-exclude-v4" exclude_v4: Option<Vec<At<Prefix>>> = None, example ["192.0.2.0/24"];
+        /// Make records of IPv4 addresses that are not global, such as 10.0.0.0/8, with the prefix 64:ff9b::/96, too. Otherwise
+        /// none are made of those with that prefix (RFC 6052 §3.1). With any other prefix they always are.
+        live "dns64-non-global" non_global: bool = false, example true;
     }
 }
 
@@ -191,6 +198,7 @@ impl Synthesis {
             clients: values(&self.clients),
             exclude: self.exclude.iter().map(|network| network.value).collect(),
             exclude_v4: values(&self.exclude_v4),
+            non_global: *self.non_global,
         })
     }
 
@@ -201,6 +209,7 @@ impl Synthesis {
                 // A default may be written down.
                 ("dns64-exclude", self.exclude.value != usually_excluded(), &self.exclude.place),
                 ("dns64-exclude-v4", self.exclude_v4.is_some(), &self.exclude_v4.place),
+                ("dns64-non-global", *self.non_global, &self.non_global.place),
             ];
             for (key, _, place) in set.into_iter().filter(|(_, set, _)| *set) {
                 faults.push(no_effect(key, "without `dns64-prefix`", place.as_ref()));

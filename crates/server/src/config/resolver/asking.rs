@@ -13,6 +13,7 @@ use wire::{Name, NameBuf};
 
 use super::validating::Validating;
 use crate::config::listen::Opened;
+use crate::config::peers::{SourceAddress, check_sources};
 use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::config::table::keys;
 use crate::config::table::read::{At, Reader};
@@ -27,6 +28,9 @@ keys! {
         live "cookies" cookies: bool = true, example false;
         /// Largest reply over UDP in bytes, announced to the servers (RFC 6891 §6.2.3). Larger ones come over TCP.
         live "udp-size" udp_size: Int<u16, 512, 4096> = Int(1232), example 1400;
+        /// Addresses of this machine, one of each family at most, from which other servers are asked. Unset: what the system
+        /// chooses.
+        live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.53", "2001:db8::53"];
         /// One question in so many goes to another server than the fastest first, to learn whether it has become
         /// faster; 0: none does.
         live "explore" explore: Int<u32, 0, 1_000_000> = Int(20), example 50;
@@ -117,6 +121,18 @@ keys! {
         /// Validate their answers. Unset: as `validate` of `[resolver]` says, but not for a domain that the public DNS knows
         /// nothing of: `internal`, and special-use names such as `home.arpa`.
         live "validate" validate: Option<bool> = None, example false;
+    }
+}
+
+impl Asking {
+    /// The address that servers of one family are asked from, if it is configured.
+    pub(super) fn source(&self, ipv4: bool) -> Option<IpAddr> {
+        let all = self.source.value.iter().flatten().map(|source| source.value.0);
+        all.into_iter().find(|source| source.is_ipv4() == ipv4)
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        check_sources(&self.source, faults);
     }
 }
 

@@ -40,6 +40,8 @@ impl<T: Default> Value for RecordFile<T> {
     fn render(&self) -> Option<String> {
         self.path.render()
     }
+    // Of trust anchors; root hints are one file.
+    const MAY_BE_NONE: bool = true;
 }
 
 impl Settings {
@@ -55,7 +57,11 @@ impl Settings {
             file.fill(hints.place.as_ref(), Hints::default(), Hints::servers, &mut faults);
         }
         for At { value: file, place } in resolver.value.validating.anchor_files.value.iter_mut().flatten() {
-            file.fill(place.as_ref(), Anchors::default(), Anchors::all, &mut faults);
+            let sink = Anchors { path: file.path.display().to_string(), ..Anchors::default() };
+            file.fill(place.as_ref(), sink, Anchors::all, &mut faults);
+        }
+        if faults.is_empty() {
+            faults.extend(resolver.value.validating.zones_without_anchor());
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
@@ -147,19 +153,23 @@ impl Hints {
 
 /// Trust anchors.
 #[derive(Default)]
-struct Anchors(Vec<Anchor>);
+struct Anchors {
+    path: String,
+    all: Vec<Anchor>,
+}
 
 impl Sink for Anchors {
     fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
-        let anchor = Anchor::of_record(record.owner, record.rtype, record.rdata);
-        self.0.push(anchor.map_err(|fault| Rejection::error(fault.to_string()))?);
+        let at = format!("{}:{}:1", self.path, record.place.line);
+        let anchor = Anchor::of_record(record.owner, record.rtype, record.rdata, at);
+        self.all.push(anchor.map_err(|fault| Rejection::error(fault.to_string()))?);
         Ok(())
     }
 }
 
 impl Anchors {
     fn all(self) -> Result<Vec<Anchor>, &'static str> {
-        if self.0.is_empty() { Err("there is no DS or DNSKEY record") } else { Ok(self.0) }
+        if self.all.is_empty() { Err("there is no DS or DNSKEY record") } else { Ok(self.all) }
     }
 }
 
@@ -218,6 +228,18 @@ mod tests {
         assert_eq!(built_in.recursive().expect("on").followed().len(), 1);
         let off = settings("", "validate = false").expect("good");
         assert_eq!(off.recursive().expect("on").followed().len(), 0);
+    }
+
+    #[test]
+    fn an_anchor_of_a_file_that_cannot_be_used_needs_another_of_its_zone() {
+        let unsupported = DS.replace(" 8 2 ", " 16 2 ");
+        let named = settings(&format!("{unsupported}{DS}"), "trust-anchor-files = [\"file\"]").expect("good");
+        let notes = named.recursive().expect("on").anchor_notes();
+        assert!(notes.len() == 1 && notes[0].contains("file:1:1: the algorithm"), "{notes:?}");
+        let other = unsupported.replacen('.', "com.", 1);
+        let fault = settings(&format!("{DS}{other}"), "trust-anchor-files = [\"file\"]").expect_err("alone");
+        assert!(fault.contains("file:2:1: the algorithm or digest type is not supported"), "{fault}");
+        assert!(settings("", "trust-anchor-files = []").is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use recursion::Domain;
 use resolver::{BudgetLimits, IterateConfig, IterateRule, Minimisation, StartServer};
-use wire::Name;
+use wire::{Name, NameBuf};
 
 use super::asking::{Server, check_servers};
 use super::files::HintsFile;
@@ -23,6 +23,10 @@ keys! {
         /// With a `[[resolver.forward]]` for "." no name is left for that. `false`: names that no rule is
         /// for are refused.
         live "iterate" iterate: bool = true, example false;
+        /// Domains for which no other server is asked: clients get REFUSED for names at and below them, with extended error 20.
+        /// The rule with the longest domain counts, so a rule for a domain below one of these has its servers asked.
+        /// Zones that nomen serves, special-use names and `local-data` are answered all the same.
+        live "refused-domains" refused: Option<Vec<At<NameBuf>>> = None, example ["secret.example"];
         /// The root servers. Without a port it is 53. Unset: those of the public DNS, which are asked who the root servers
         /// are by now (RFC 8109). Servers that are named here are taken at that: a copy of the root, or a root of your own.
         live "root-servers" root_servers: Option<Vec<At<Server>>> = None, example ["192.0.2.55", "2001:db8::55"];
@@ -37,6 +41,10 @@ keys! {
         live "iterate-ipv4" ipv4: bool = true, example false;
         /// Ask servers by IPv6.
         live "iterate-ipv6" ipv6: bool = true, example false;
+        /// Ask servers at loopback addresses that delegations lead to, such as another server on this machine. Otherwise the owner of a
+        /// zone could have nomen send queries to programs on this machine, or to itself. Servers that a rule, `root-servers` or
+        /// `root-hints` names are asked there in any case.
+        live "iterate-loopback" loopback: bool = false, example true;
         /// Most servers of one zone that are considered, those with addresses in the referral first.
         live "servers-per-zone" servers: Int<usize, 1, 64> = Int(13), example 8;
         /// Most addresses of one server that are.
@@ -98,6 +106,7 @@ impl Iterating {
     /// What is found step by step, where other rules leave something to find, and how.
     pub(super) fn config(&self, budget: &QueryBudget, everything_else: bool) -> IterateConfig {
         IterateConfig {
+            own_zones: None,
             rules: if everything_else { vec![self.rule()] } else { Vec::new() },
             budget: budget.limits(),
             minimisation: *self.minimisation,
@@ -108,9 +117,9 @@ impl Iterating {
             lookups_per_dead_zone: self.per_dead_zone.0,
             ipv4: *self.ipv4,
             ipv6: *self.ipv6,
+            loopback: *self.loopback,
             delegation_bytes: self.delegations.0,
             known_servers: self.known.0,
-            ..IterateConfig::default()
         }
     }
 
@@ -134,6 +143,29 @@ impl Iterating {
     pub(super) fn domain(&self, validating: &Validating) -> Domain {
         let name = Name::ROOT.to_buf();
         Domain { name, trust_ad: false, validate: validating.validates(name.as_name()) }
+    }
+
+    /// The domains for which no server is asked.
+    pub(super) fn refused(&self) -> Vec<NameBuf> {
+        self.refused.iter().flatten().map(|name| name.value).collect()
+    }
+
+    /// Finds refused domains that a rule is for as well, and the root, which `iterate` turns off.
+    pub(super) fn check_refused<'d>(
+        &self,
+        rules: impl Iterator<Item = &'d At<NameBuf>> + Clone,
+        faults: &mut Vec<Diagnostic>,
+    ) {
+        for name in self.refused.iter().flatten() {
+            if name.value.as_name().is_root() {
+                let fault = Diagnostic::at(name.place.as_ref(), "`refused-domains` takes no \".\"");
+                faults
+                    .push(fault.hint("write `iterate = false`, which refuses all names that no rule is for"));
+            } else if rules.clone().any(|rule| rule.as_name().to_lower() == name.as_name().to_lower()) {
+                let message = format!("{} is refused, and has a rule as well", name.value);
+                faults.push(Diagnostic::at(name.place.as_ref(), message));
+            }
+        }
     }
 
     pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {

@@ -12,13 +12,13 @@ pub mod networks;
 pub mod reporting;
 pub mod validating;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use recursion::PolicyConfig;
 use resolver::ForwardConfig;
-use wire::{LowerNameBuf, NameBuf};
+use wire::{LowerNameBuf, Name, NameBuf};
 
 use super::Settings;
 use super::listen::Opened;
@@ -125,6 +125,7 @@ impl<'s> Recursive<'s> {
             dns64: synthesis.config(),
             domains,
             stale_after: (caching.serve_stale.0 > 0).then_some(serving.stale_after.0),
+            stale_refresh: serving.stale_refresh.0,
             nxdomain_cut: *serving.nxdomain_cut,
             aggressive_nsec: *serving.aggressive_nsec,
             denials: serving.denials.0,
@@ -183,12 +184,14 @@ impl<'s> Recursive<'s> {
                 .chain(stubs.iter().map(|rule| rule.rule()))
                 .collect(),
             iterate: iterating.config(budget, self.iterates()),
+            refused: iterating.refused(),
             limits: limits.config(),
             timing: times.config(),
             explore: asking.explore.0,
             mixed_case: *asking.mixed_case,
             cookies: *asking.cookies,
             udp_size: asking.udp_size.0,
+            sources: [asking.source(true), asking.source(false)].into_iter().flatten().collect(),
             max_ttl: caching.max_ttl.0,
             max_negative_ttl: caching.max_negative_ttl.0,
         }
@@ -202,6 +205,11 @@ impl<'s> Recursive<'s> {
     /// Threads that validate.
     pub fn validators(&self) -> usize {
         self.resolver.validating.threads.count()
+    }
+
+    /// What an operator should know of the trust anchors, each in a sentence.
+    pub fn anchor_notes(&self) -> Vec<String> {
+        self.resolver.validating.notes()
     }
 
     /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks fit nobody.
@@ -225,10 +233,14 @@ pub(super) fn check(
     resolver.private.check(faults);
     resolver.synthesis.check(faults);
     resolver.iterating.check(opened, faults);
+    let domains = forwards.iter().map(|rule| &rule.domain).chain(stubs.iter().map(|rule| &rule.domain));
+    resolver.iterating.check_refused(domains, faults);
     let iterates = Recursive { resolver, settings }.iterates();
     resolver.root_copy.check(&resolver.iterating, iterates, faults);
+    resolver.validating.check(faults);
     resolver.reporting.check(faults);
     resolver.times.check(faults);
+    resolver.asking.check(faults);
     asking::check(forwards, stubs, opened, faults);
     access::check(access, faults);
     // A block that could not be read is missing here, and its fault is reported already.
@@ -237,6 +249,30 @@ pub(super) fn check(
         let fault = Diagnostic::at(resolver.place.as_ref().or(block), "[resolver] has no server to ask");
         faults.push(fault.hint("add a [[resolver.forward]] with `servers`, or drop `iterate = false`"));
     }
+}
+
+/// Rules for domains that are zones served here.
+pub(super) fn shadowed<'z>(
+    forwards: &[At<Forward>],
+    stubs: &[At<Stub>],
+    zones: impl Iterator<Item = Name<'z>>,
+) -> Vec<Diagnostic> {
+    let domains = forwards.iter().map(|rule| &rule.domain).chain(stubs.iter().map(|rule| &rule.domain));
+    let domains: HashMap<NameBuf, &At<NameBuf>> = domains.map(|domain| (domain.value, domain)).collect();
+    let served = zones.filter_map(|zone| domains.get(&zone.to_buf()));
+    let shadowed = |domain: &&At<NameBuf>| {
+        let message = format!(
+            "{} is a zone served here, and answered from it: the rule is only for names that the zone delegates",
+            domain.value
+        );
+        Diagnostic::at(domain.place.as_ref(), message)
+    };
+    served.map(shadowed).collect()
+}
+
+/// What is allowed to clients, and probably not meant. `open`: other machines reach an address that is listened on.
+pub(super) fn warnings(blocks: &[At<AccessBlock>], open: bool) -> Vec<Diagnostic> {
+    access::warnings(blocks, open)
 }
 
 #[cfg(test)]

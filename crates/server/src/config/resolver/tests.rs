@@ -79,9 +79,11 @@ dns64-prefix = "64:ff9b::/96"
 dns64-clients = ["2001:db8::/32"]
 dns64-exclude = ["2001:db8:1::/48"]
 dns64-exclude-v4 = ["192.0.2.0/24"]
+dns64-non-global = true
 mixed-case = false
 cookies = false
 udp-size = 1400
+source = ["192.0.2.53", "2001:db8::53"]
 explore = 10
 client-timeout = "11s"
 first-timeout = "300ms"
@@ -102,10 +104,12 @@ connections-per-server = 22
 queries-per-connection = 23
 records-per-set = 24
 iterate = true
+refused-domains = ["hidden.example"]
 root-servers = ["192.0.2.55", "2001:db8::55@5353"]
 qname-minimisation = "strict"
 iterate-ipv4 = false
 iterate-ipv6 = true
+iterate-loopback = true
 servers-per-zone = 27
 addresses-per-server = 28
 lookups-per-zone = 29
@@ -126,6 +130,7 @@ negative-trust-anchors = ["Broken.example"]
 root-key-sentinel = false
 signature-skew = "41s"
 bogus-ttl = "42s"
+sha1-signatures = true
 max-nsec3-iterations = 43
 validate-signatures = 44
 validate-failures = 45
@@ -199,6 +204,7 @@ fn every_key_reaches_the_forwarder() {
         ],
         iterate: IterateConfig {
             rules: Vec::new(),
+            own_zones: None,
             budget: BudgetLimits {
                 queries: 33,
                 queries_per_zone: 34,
@@ -216,10 +222,11 @@ fn every_key_reaches_the_forwarder() {
             lookups_per_dead_zone: 30,
             ipv4: false,
             ipv6: true,
-            loopback: false,
+            loopback: true,
             delegation_bytes: 31 << 20,
             known_servers: 320,
         },
+        refused: vec![name("hidden.example.")],
         limits: ForwardLimits {
             clients_per_prefix: 17,
             pulse: 25,
@@ -245,6 +252,7 @@ fn every_key_reaches_the_forwarder() {
         mixed_case: false,
         cookies: false,
         udp_size: 1400,
+        sources: ["192.0.2.53", "2001:db8::53"].map(|source| source.parse().expect("an address")).into(),
         max_ttl: 2,
         max_negative_ttl: 3,
     };
@@ -314,6 +322,7 @@ fn every_key_reaches_the_policy() {
         clients: vec![prefix("2001:db8::/32")],
         exclude: vec![prefix("2001:db8:1::/48")],
         exclude_v4: vec![prefix("192.0.2.0/24")],
+        non_global: true,
     };
     assert_eq!(policy.dns64, Some(dns64));
     let domain = |text, trust_ad, validate| Domain { name: name(text), trust_ad, validate };
@@ -323,11 +332,12 @@ fn every_key_reaches_the_policy() {
     let mut anchors = TrustAnchors::none();
     let ds = ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
     let ds = LocalRecord::parse(ds).expect("a record").rdata;
-    anchors.add_ds(wire::Name::ROOT, &ds).expect("an anchor");
+    anchors.add_ds(Name::ROOT, &ds).expect("an anchor");
     anchors.add_negative(name("broken.example.").as_name());
     let validation = ValidationConfig {
         settings: ValidationSettings {
             skew: 41,
+            sha1_signatures: true,
             bogus_ttl: wire::Ttl::from_secs(42),
             max_nsec3_iterations: 43,
             ..ValidationSettings::default()
@@ -438,6 +448,30 @@ fn faults(text: &str) -> Vec<(String, String)> {
     rejected.faults.iter().map(|fault| (fault.message.clone(), marked(fault).unwrap_or_default())).collect()
 }
 
+/// One anchor that could not be used, such as that of a key which was revoked, refused the whole configuration.
+#[test]
+fn a_trust_anchor_that_cannot_be_used_was_an_error_beside_one_that_can() {
+    const GOOD: &str = ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
+    const UNSUPPORTED: &str = ". DS 1 16 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
+    let with = |anchors: &[&str]| settings(&format!("[resolver]\ntrust-anchors = {anchors:?}\n{LEAST}"));
+    let anchors = |settings: &Settings| {
+        settings.recursive().expect("on").policy_config(&interfaces()).validation.anchors
+    };
+    let notes = |settings: &Settings| settings.recursive().expect("on").anchor_notes();
+    let (good, both) = (with(&[GOOD]), with(&[UNSUPPORTED, GOOD]));
+    assert_eq!((anchors(&both), notes(&good)), (anchors(&good), Vec::new()));
+    let expected = format!(
+        "a trust anchor of . `{UNSUPPORTED}` is left out, the others of that zone count: the algorithm or digest type is \
+         not supported"
+    );
+    assert_eq!(notes(&both), [expected]);
+    let none = with(&[]);
+    assert_eq!(anchors(&none), TrustAnchors::none());
+    let said = notes(&none);
+    assert!(said.len() == 1 && said[0].starts_with("no answer counts as signed"), "{said:?}");
+    assert_eq!(notes(&settings(LEAST)), Vec::<String>::new(), "those of the public root");
+}
+
 #[test]
 fn each_fault_has_its_words_and_its_place() {
     let in_section = |key: &str| format!("[resolver]\n{key}\n{LEAST}");
@@ -529,6 +563,12 @@ fn each_fault_has_its_words_and_its_place() {
             in_section("special-names-off = [\"home.apra\"]"),
             "home.apra. is not a special-use name",
             "\"home.apra\"",
+        ),
+        (in_section("refused-domains = [\".\"]"), "`refused-domains` takes no \".\"", "\".\""),
+        (
+            format!("[resolver]\nrefused-domains = [\"Corp.example\"]\n{}", rule("stub", "corp.example")),
+            "corp.example. is refused, and has a rule as well",
+            "\"Corp.example\"",
         ),
         (
             in_section("private-domains = [\"a\"]"),
@@ -722,4 +762,55 @@ fn a_copy_of_the_root_that_makes_no_sense_is_refused() {
         assert_eq!(message, words);
         assert!(place.starts_with(marked), "{text}: {place}");
     }
+}
+
+#[test]
+fn recursion_open_to_any_address_was_not_warned_of() {
+    let warnings = |listen: &str, access: &str| {
+        let text = format!("[[listen]]\naddr = [\"{listen}\"]\n[resolver]\n{access}");
+        settings(&text).warnings().into_iter().map(|warning| warning.message).collect::<Vec<_>>()
+    };
+    let block = |keys: &str| format!("[[resolver.access]]\n{keys}\n");
+    let any = block("from = [\"any\"]");
+    let public = "192.0.2.1@53";
+    for (listen, access, found) in [
+        (public, String::new(), 0),
+        (public, any.clone(), 1),
+        (public, block("from = [\"10.0.0.0/8\", \"::/0\"]"), 1),
+        (public, block("from = [\"10.0.0.0/8\"]"), 0),
+        ("127.0.0.1@53", any.clone(), 0),
+        (public, block("from = [\"any\"]\ninterface = [\"eth1\"]"), 0),
+        (public, block("from = [\"any\"]\nproto = [\"tcp\"]"), 0),
+        (public, block("from = [\"any\"]\naction = \"refuse\"") + &any, 0),
+    ] {
+        let found_here = warnings(listen, &access);
+        assert_eq!(found_here.len(), found, "{listen} {access}{found_here:?}");
+        assert!(found_here.iter().all(|message| message.contains("RFC 5358")), "{found_here:?}");
+    }
+}
+
+#[test]
+fn a_rule_for_a_zone_that_is_served_here_was_not_warned_of() {
+    let text = "[resolver]\n[[resolver.forward]]\ndomain = \"corp.example\"\nservers = [\"192.0.2.1\"]\n\
+                [[resolver.stub]]\ndomain = \"child.corp.example\"\nservers = [\"192.0.2.2\"]\n";
+    let shadowed = |zones: &[&str]| {
+        let zones: Vec<NameBuf> = zones.iter().map(|zone| name(zone)).collect();
+        let found = settings(text).shadowed_rules(zones.iter().map(NameBuf::as_name));
+        found.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
+    };
+    assert_eq!(shadowed(&["example.", "other."]), Vec::<String>::new());
+    let found = shadowed(&["other.", "corp.example."]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("corp.example. is a zone served here, and answered from it"), "{found:?}");
+}
+
+#[test]
+fn servers_are_asked_from_one_address_of_each_family() {
+    let text = |source: &str| format!("[resolver]\nsource = {source}\n");
+    settings(&text("[\"192.0.2.1\", \"2001:db8::1\"]"));
+    let found = faults(&text("[\"192.0.2.1\", \"192.0.2.2\"]"));
+    assert!(
+        found.iter().any(|(message, _)| message == "`source` has two addresses of one family"),
+        "{found:?}"
+    );
 }

@@ -10,6 +10,7 @@ use toml::de::DeValue;
 use wire::{Name, NameBuf, Ttl, Type};
 
 use super::files::AnchorFile;
+use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::config::table::keys;
 use crate::config::table::read::{At, Reader};
 use crate::config::table::value::{Int, Seconds, Value, Word, quote};
@@ -23,7 +24,9 @@ keys! {
         /// decides otherwise.
         live "validate" validate: bool = true, example false;
         /// Where trust begins: DS or DNSKEY records, each as a line of a zone file. Unset: the keys of the public root, with
-        /// the tags 20326 and 38696, and no others. With a root of your own, name its keys here, or turn `validate` off.
+        /// the tags 20326 and 38696, and no others. With a root of your own, name its keys here, or turn `validate` off. One that
+        /// cannot be used, since it is revoked or of an algorithm that is not supported, is left out with a warning if its zone
+        /// has another. If the list is empty, trust begins nowhere, and no answer counts as signed.
         live "trust-anchors" anchors: Option<Vec<At<Anchor>>> = None,
             example [". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"];
         /// Files of such records, beside those of `trust-anchors`. They are read again with the configuration.
@@ -46,6 +49,10 @@ keys! {
         live "signature-skew" skew: Seconds<0, 86_400> = Seconds(60), example "5m";
         /// Time that it is remembered that an answer, or the keys of a zone, are bogus.
         live "bogus-ttl" bogus_ttl: Seconds<1, 300> = Seconds(60), example "10s";
+        /// Count RSA signatures over SHA-1 (algorithms 5 and 7) as any others. Otherwise zones with no other algorithm count as
+        /// not signed, as RFC 9905 §2 has it. Such signatures can be forged: set this only while a zone that you depend on has
+        /// nothing better.
+        live "sha1-signatures" sha1_signatures: bool = false, example true;
         /// Most iterations of NSEC3 that are followed; with more, what a zone denies counts as not signed (RFC 9276 §3.2).
         live "max-nsec3-iterations" iterations: Int<u16, 0, 500> = Int(50), example 100;
         /// Most signatures verified for one query of a client, aliases included.
@@ -87,6 +94,10 @@ impl Word for Rollover {
 pub struct Anchor {
     text: String,
     record: LocalRecord,
+    /// File, line and column, if it is from a file of anchors.
+    at: Option<String>,
+    /// Why nothing can be validated by it.
+    unusable: Option<AnchorFault>,
 }
 
 /// What is wrong with the text of an [`Anchor`].
@@ -117,20 +128,39 @@ impl Anchor {
     /// [`AnchorLineFault`].
     pub fn parse(text: &str) -> Result<Self, AnchorLineFault> {
         let record = LocalRecord::parse(text).map_err(AnchorLineFault::Record)?;
-        let anchor = Anchor { text: text.to_owned(), record };
-        anchor.add_to(&mut TrustAnchors::none())?;
-        Ok(anchor)
+        Anchor { text: text.to_owned(), record, at: None, unusable: None }.tried()
     }
 
-    /// A record that was read from a file.
+    /// A record that was read from a file, at this line and column.
     ///
     /// # Errors
     /// [`AnchorLineFault`].
-    pub(super) fn of_record(owner: Name<'_>, rtype: Type, rdata: &[u8]) -> Result<Self, AnchorLineFault> {
+    pub(super) fn of_record(
+        owner: Name<'_>,
+        rtype: Type,
+        rdata: &[u8],
+        at: String,
+    ) -> Result<Self, AnchorLineFault> {
         let record = LocalRecord { owner: owner.to_buf(), rtype, ttl: Ttl::ZERO, rdata: rdata.to_vec() };
-        let anchor = Anchor { text: String::new(), record };
-        anchor.add_to(&mut TrustAnchors::none())?;
-        Ok(anchor)
+        Anchor { text: String::new(), record, at: Some(at), unusable: None }.tried()
+    }
+
+    /// The same, with what makes it unusable, if it is a DS or DNSKEY at all.
+    fn tried(self) -> Result<Self, AnchorLineFault> {
+        let unusable = match self.add_to(&mut TrustAnchors::none()) {
+            Ok(()) => None,
+            Err(AnchorLineFault::Anchor(fault @ (AnchorFault::Unsupported | AnchorFault::NotAZoneKey))) => {
+                Some(fault)
+            }
+            Err(fault) => return Err(fault),
+        };
+        Ok(Anchor { unusable, ..self })
+    }
+
+    /// What makes it unusable, and where it is written.
+    fn fault(&self) -> Option<String> {
+        let fault = self.unusable?;
+        Some(self.at.as_ref().map_or_else(|| fault.to_string(), |at| format!("{at}: {fault}")))
     }
 
     fn add_to(&self, anchors: &mut TrustAnchors) -> Result<(), AnchorLineFault> {
@@ -153,6 +183,7 @@ impl Value for Anchor {
     fn render(&self) -> Option<String> {
         Some(quote(&self.text))
     }
+    const MAY_BE_NONE: bool = true;
 }
 
 /// A domain for private use that the public root denies, as it denies most special-use names.
@@ -177,8 +208,50 @@ impl Validating {
 
     /// The trust anchors that the operator has named.
     fn named(&self) -> impl Iterator<Item = &Anchor> {
-        let lines = self.anchors.value.iter().flatten().map(|line| &line.value);
-        lines.chain(self.anchor_files.value.iter().flatten().flat_map(|file| &file.read))
+        self.placed().map(|(anchor, _)| anchor)
+    }
+
+    /// The same, and where the configuration names each, or its file.
+    fn placed(&self) -> impl Iterator<Item = (&Anchor, Option<&ConfigPlace>)> {
+        let lines = self.anchors.value.iter().flatten().map(|line| (&line.value, line.place.as_ref()));
+        let files = self.anchor_files.value.iter().flatten();
+        lines.chain(files.flat_map(|file| file.read.iter().map(|anchor| (anchor, file.place.as_ref()))))
+    }
+
+    /// The zones with an anchor that can be used.
+    fn anchored(&self) -> BTreeSet<NameBuf> {
+        let usable = self.named().filter(|anchor| anchor.unusable.is_none());
+        usable.map(|anchor| anchor.record.owner).collect()
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        // A file that is not read yet may have another anchor.
+        if self.anchor_files.value.is_none() {
+            faults.extend(self.zones_without_anchor());
+        }
+    }
+
+    /// Anchors that cannot be used, of zones that have no other.
+    pub(super) fn zones_without_anchor(&self) -> Vec<Diagnostic> {
+        let anchored = self.anchored();
+        let alone = self.placed().filter(|(anchor, _)| !anchored.contains(&anchor.record.owner));
+        alone.filter_map(|(anchor, place)| Some(Diagnostic::at(place, anchor.fault()?))).collect()
+    }
+
+    /// What an operator should know of the anchors that are named, each in a sentence.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let unusable = self.named().filter_map(|anchor| Some((anchor, anchor.fault()?)));
+        let left_out = unusable.map(|(anchor, fault)| {
+            let named = if anchor.text.is_empty() { String::new() } else { format!(" `{}`", anchor.text) };
+            let zone = anchor.record.owner;
+            format!("a trust anchor of {zone}{named} is left out, the others of that zone count: {fault}")
+        });
+        let none = *self.validate && !self.are_built_in() && self.named().next().is_none();
+        let none = none.then(|| {
+            "no answer counts as signed: `trust-anchors` is empty; without the key, the anchors of the public root count"
+                .to_owned()
+        });
+        left_out.chain(none).collect()
     }
 
     /// The zones whose trust anchors follow them.
@@ -195,7 +268,7 @@ impl Validating {
         let mut anchors = match self.are_built_in() {
             true => TrustAnchors::root(),
             false => self.named().fold(TrustAnchors::none(), |mut anchors, line| {
-                // That it is one was looked at when it was read.
+                // One that cannot be used is left out.
                 let _ = line.add_to(&mut anchors);
                 anchors
             }),
@@ -204,6 +277,7 @@ impl Validating {
         ValidationConfig {
             settings: ValidationSettings {
                 skew: self.skew.0,
+                sha1_signatures: *self.sha1_signatures,
                 max_nsec3_iterations: self.iterations.0,
                 bogus_ttl: Ttl::from_secs(self.bogus_ttl.0),
                 ..ValidationSettings::default()

@@ -19,6 +19,8 @@ pub trait Value: Sized {
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self>;
     /// The value as TOML; none where "not set" is the value.
     fn render(&self) -> Option<String>;
+    /// Whether a list of such values may be empty.
+    const MAY_BE_NONE: bool = false;
 }
 
 /// A TOML string with what must be escaped escaped.
@@ -57,7 +59,7 @@ impl<T: Value> Value for Vec<At<T>> {
             reader.wrong_type(node, &format!("a {}", Self::kind()));
             return None;
         };
-        if array.is_empty() {
+        if array.is_empty() && !T::MAY_BE_NONE {
             reader.bad_value(node, "the list is empty");
             return None;
         }

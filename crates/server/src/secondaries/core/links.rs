@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use exchange::{Action, Link, Transport};
 use resolver::Random;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use transfer::incoming::TransferFault;
 use transfer::secondary::{
     AskExpire, SecondaryEvent, SecondaryFault, SoaReply, notify_query, notify_reply, read_soa_reply,
@@ -17,6 +17,7 @@ use transfer::secondary::{
 use transfer::tsig::{self, ResponseVerifier, sign_request};
 use wire::Rcode;
 
+use super::told::PeerReply;
 use super::{Moment, PeeredZone, SecondaryCore, Surroundings, name};
 use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
@@ -180,26 +181,40 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     fn acknowledged(&mut self, apex: &Apex, peer: usize, rcode: Rcode) {
         let Some(PeeredZone { peers, told: Some(told), .. }) = self.zones.get_mut(apex) else { return };
         told.replied(peer);
-        let (declined, counts) = (Some(rcode).filter(|rcode| *rcode != Rcode::NOERROR), &self.counts);
-        let count = if declined.is_some() { &counts.notify_declined } else { &counts.notify_acknowledged };
+        let counts = &self.counts;
+        let taken = rcode == Rcode::NOERROR;
+        let count = if taken { &counts.notify_acknowledged } else { &counts.notify_declined };
         count.fetch_add(1, Relaxed);
-        if let (Some(last), Some(server)) = (told.declined.get_mut(peer), peers.notify.get(peer)) {
-            if declined.is_some() && *last != declined {
-                warn!("zone {}: {server} answers NOTIFY with {rcode}", name(apex));
+        if let (Some(last), Some(server)) = (told.replies.get_mut(peer), peers.notify.get(peer)) {
+            let (zone, before) = (name(apex), std::mem::take(last));
+            *last = before.after(rcode);
+            match (before, *last) {
+                (_, PeerReply::NotYet) => {
+                    info!(%zone, peer = %server, %rcode, "NOTIFY not taken: the secondary does not have the zone yet");
+                }
+                (before, now @ PeerReply::Declined(_)) if before != now => {
+                    warn!(
+                        "zone {zone}: {server} answers NOTIFY with {rcode}: is it a secondary of the zone, and takes NOTIFY from here?"
+                    );
+                }
+                _ => {}
             }
-            *last = declined;
         }
         self.see_to(apex);
     }
 
     /// A link is over before its reply has come.
-    pub(super) fn lost(&mut self, link: Link, at: &mut Moment<'_>) {
+    pub(super) fn lost(&mut self, link: Link, error: ErrorKind, at: &mut Moment<'_>) {
         let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
         match purpose {
             Purpose::Probe { .. } => {
-                self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Unreachable), at);
+                let fault = match error {
+                    ErrorKind::ConnectionRefused => SecondaryFault::Refused,
+                    _ => SecondaryFault::Unreachable,
+                };
+                self.happened(&apex, SecondaryEvent::Failed(fault), at);
             }
-            Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, Some(ErrorKind::ConnectionRefused)),
+            Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, Some(error)),
         }
     }
 

@@ -348,7 +348,7 @@ impl<S: Surroundings, R: Random> Core for SecondaryCore<S, R> {
         match event {
             Event::Opened { .. } => {}
             Event::Message { link, message } => self.message(link, message, at),
-            Event::Ended { link, .. } => self.lost(link, at),
+            Event::Ended { link, error } => self.lost(link, error, at),
         }
         self.go_on(at);
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use exchange::Link;
 use resolver::Random;
-use tracing::{info, warn};
+use tracing::{Level, info, warn};
 use transfer::incoming::AskedFor;
 use transfer::secondary::{
     PrimaryId, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryId, SecondaryState, SecondaryZone,
@@ -18,6 +18,7 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::{Moment, SecondaryCore, Surroundings, name};
+use crate::repeated::{self, log_repeated};
 use crate::secondaries::counts::word;
 use crate::secondaries::fetch::{FetchFigures, FetchJob, Fetched};
 use crate::secondaries::plan::ZonePeers;
@@ -242,7 +243,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     }
 
     fn fetch(&mut self, apex: &Apex, primary: usize, asked: AskedFor) {
-        let SecondaryCore { zones, surroundings, random, limits, key, last_job, .. } = self;
+        let SecondaryCore { zones, surroundings, random, limits, key, last_job, scheduler, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
         let (Some(taken), Some(server)) = (&mut zone.taken, zone.peers.primaries.get(primary)) else {
             return;
@@ -254,10 +255,12 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             apex: name(apex).to_buf(),
             primary: server.clone(),
             asked,
+            any_serial: scheduler.zone(taken.id).is_none_or(SecondaryZone::takes_any_serial),
             id: random.next_u32() as u16,
             have: taken.version.clone(),
             key: *key,
             zonemd: zone.peers.zonemd,
+            nsec3_max_iterations: zone.peers.nsec3_max_iterations,
             limits: limits.fetch,
             cancelled: Arc::clone(&cancelled),
         };
@@ -466,7 +469,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                 let recovers = taken.logged.iter().any(Option::is_some);
                 taken.logged.iter_mut().for_each(|logged| *logged = None);
                 if recovers {
-                    info!("zone {}: a primary is of use again", name(apex));
+                    let about = ("primary", &*name(apex).to_string());
+                    log_repeated!(info, INFO, about, "zone {}: a primary is of use again", name(apex));
                 }
             }
             Some((_, primary, fault)) => {
@@ -478,11 +482,14 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                     let server =
                         zone.peers.primaries.get(primary).map(ToString::to_string).unwrap_or_default();
                     let state = word(timers.state(now));
-                    match timers.state(now) {
-                        SecondaryState::Fresh | SecondaryState::Stale => {
-                            warn!(state, "zone {}: primary {server}: {text}", name(apex));
-                        }
-                        _ => warn!(state, "zone {}, not in service: primary {server}: {text}", name(apex)),
+                    let served = match timers.state(now) {
+                        SecondaryState::Fresh | SecondaryState::Stale => "",
+                        _ => ", not in service",
+                    };
+                    let line = format!("zone {}{served}: primary {server}: {text}", name(apex));
+                    // A transfer that is stuck fails in several ways in turn, and each of them again and again.
+                    if let Some(line) = repeated::admit(("primary", &*line.clone()), Level::WARN, line) {
+                        warn!(state, "{line}");
                     }
                     *logged = Some(text);
                 }

@@ -29,8 +29,34 @@ pub(super) struct ToldZone {
     soa: Option<(Serial, Box<[u8]>)>,
     /// When it is in [`SecondaryCore::telling`] for.
     due: Option<u64>,
-    /// The error that each answered last.
-    pub(super) declined: Vec<Option<Rcode>>,
+    /// What each answered last.
+    pub(super) replies: Vec<PeerReply>,
+}
+
+/// What a secondary answered to NOTIFY last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum PeerReply {
+    /// Nothing yet.
+    #[default]
+    None,
+    /// It took the NOTIFY.
+    Taken,
+    /// Its first answer was an error. It may take the zone from a catalog, or from its operator, a little later than the
+    /// zone is served here.
+    NotYet,
+    /// It answered with this error after it took one, or again.
+    Declined(Rcode),
+}
+
+impl PeerReply {
+    /// The state after another answer.
+    pub(super) fn after(self, rcode: Rcode) -> Self {
+        match (self, rcode) {
+            (_, Rcode::NOERROR) => Self::Taken,
+            (Self::None, _) => Self::NotYet,
+            (Self::Taken | Self::NotYet | Self::Declined(_), _) => Self::Declined(rcode),
+        }
+    }
 }
 
 impl ToldZone {
@@ -42,7 +68,7 @@ impl ToldZone {
             waiting: vec![false; peers],
             soa: None,
             due: None,
-            declined: vec![None; peers],
+            replies: vec![PeerReply::None; peers],
         };
         (peers > 0).then(|| Box::new(told))
     }
@@ -181,5 +207,20 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             self.telling.remove(&(before, apex.clone()));
         }
         self.telling.extend(due.map(|due| (due, apex.clone())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_zone_was_a_warning_for_each_secondary_that_does_not_have_it_yet() {
+        let of = |replies: &[Rcode]| replies.iter().fold(PeerReply::None, |reply, rcode| reply.after(*rcode));
+        let (ok, not_auth, refused) = (Rcode::NOERROR, Rcode::NOTAUTH, Rcode::REFUSED);
+        assert_eq!(of(&[not_auth]), PeerReply::NotYet);
+        assert_eq!(of(&[not_auth, ok]), PeerReply::Taken);
+        assert_eq!(of(&[not_auth, not_auth]), PeerReply::Declined(not_auth), "it still does not have it");
+        assert_eq!(of(&[ok, refused]), PeerReply::Declined(refused), "it had it");
     }
 }

@@ -68,7 +68,7 @@ pub fn read(args: &QueryArgs) -> Result<TrustAnchors, AnchorsFault> {
         collect(TextSource::bytes(ARGUMENT, text.as_bytes()), ARGUMENT, &mut anchors)?;
     }
     if let Some(path) = &args.anchor_file {
-        collect(TextSource::file(path), &path.display().to_string(), &mut anchors)?;
+        collect(TextSource::any_file(path), &path.display().to_string(), &mut anchors)?;
     }
     Ok(anchors)
 }

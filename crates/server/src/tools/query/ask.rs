@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use socket2::{Domain, Socket, Type as Kind};
 use wire::message::{Header, Parser};
 
 use super::words::Wanted;
@@ -49,14 +50,38 @@ pub fn belongs(query: &[u8], message: &[u8]) -> bool {
         return false;
     }
     // Servers that could not read the question may leave it out.
-    answered.counts()[0] == 0 || matches!((a.question(), b.question()), (Ok(a), Ok(b)) if a == b)
+    answered.counts()[0] == 0
+        || asked.counts()[0] == 0
+        || matches!((a.question(), b.question()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Any address of the family of a server, and any port.
+pub fn any_source(server: SocketAddr) -> SocketAddr {
+    if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() }
+}
+
+fn unusable(source: SocketAddr, e: &io::Error) -> String {
+    format!("cannot send from {source}: {}", reason(e))
+}
+
+/// A connection to a server, from an address of this machine if one is chosen.
+fn connect(wanted: &Wanted) -> Result<TcpStream, String> {
+    let server = wanted.server;
+    let fault = |e: io::Error| failure("ask", server, "TCP", &e);
+    let Some(source) = wanted.source else {
+        return TcpStream::connect_timeout(&server, wanted.time).map_err(fault);
+    };
+    let socket = Socket::new(Domain::for_address(server), Kind::STREAM, None).map_err(fault)?;
+    socket.bind(&source.into()).map_err(|e| unusable(source, &e))?;
+    socket.connect_timeout(&server.into(), wanted.time).map_err(fault)?;
+    Ok(socket.into())
 }
 
 fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
     let server = wanted.server;
     let fault = |e: io::Error| failure("ask", server, "UDP", &e);
-    let any: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any).map_err(fault)?;
+    let source = wanted.source.unwrap_or_else(|| any_source(server));
+    let socket = UdpSocket::bind(source).map_err(|e| unusable(source, &e))?;
     socket.connect(server).map_err(fault)?;
     let mut buf = vec![0; 65_535];
     for _ in 0..wanted.tries {
@@ -105,7 +130,7 @@ impl TcpLink {
     pub fn connect(wanted: &Wanted) -> Result<Self, String> {
         let server = wanted.server;
         let fault = |e: io::Error| failure("ask", server, "TCP", &e);
-        let stream = TcpStream::connect_timeout(&server, wanted.time).map_err(fault)?;
+        let stream = connect(wanted)?;
         stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
         stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
         Ok(Self { stream, server })
@@ -131,7 +156,7 @@ impl TcpLink {
 /// What an operator reads of an error at the network.
 pub fn failure(what: &str, server: SocketAddr, transport: &str, e: &io::Error) -> String {
     let why = match e.kind() {
-        io::ErrorKind::ConnectionRefused => "nobody listens there (connection refused)".into(),
+        io::ErrorKind::ConnectionRefused => "connection refused, nothing listens there".into(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
         io::ErrorKind::UnexpectedEof => "the connection was closed before the answer came".into(),
         _ => reason(e),

@@ -1,5 +1,5 @@
 //! `nomen query`: asks questions and prints the answers as dig does, short, or as JSON. The words of the command line are
-//! read in `words`, those of a file of queries in `batch`, and the message goes out and back in `ask`; zone transfers are
+//! read in `words` and `options`, those of a file of queries in `batch`, and the message goes out and back in `ask`; zone transfers are
 //! read in `transfer`. `pursue` takes a question further: from the root servers down (`walk`), and validated from the
 //! trust anchors (`anchors`) down, asking for what that takes (`chase`); `steps` and `chain` print what it came along.
 
@@ -8,6 +8,7 @@ pub mod ask;
 pub mod batch;
 pub mod chain;
 pub mod chase;
+pub mod options;
 pub mod pursue;
 pub mod server;
 pub mod steps;
@@ -16,7 +17,9 @@ pub mod walk;
 pub mod words;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use ::transfer::tsig::{ResponseVerifier, TsigKey};
 use dnssec::TrustAnchors;
@@ -25,12 +28,12 @@ use wire::Rcode;
 use wire::message::Full;
 
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, QueryArgs};
-use crate::message::{QueryTooLong, print};
+use crate::message::{QueryTooLong, print, yaml};
 use crate::tools::signing::{self, SignatureFault};
 use crate::words::reason;
 use ask::Received;
 use transfer::{Transfer, TransferFault, is_transfer};
-use words::{Form, Wanted};
+use words::{Form, Wanted, WordFault};
 
 /// Runs the verb; returns the exit code: that of the query that went worst.
 pub fn run(args: &QueryArgs) -> u8 {
@@ -95,17 +98,35 @@ fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -
     }
 }
 
-/// The same with the address of its server, where that has a name: the first it has.
+/// The same with the addresses of its servers: those of the server's name, where it has one. Without a server they are those
+/// of `/etc/resolv.conf`.
 pub fn located(mut wanted: Wanted) -> Result<Wanted, String> {
-    if let Some(host) = wanted.host.take() {
-        let found = server::addresses(&host, wanted.family, &wanted)?;
-        found.first().into_iter().for_each(|ip| wanted.server.set_ip(*ip));
+    let found = match wanted.host.take() {
+        Some(host) => server::addresses(&host, wanted.family, &wanted)?,
+        None if wanted.has_server || wanted.trace => Vec::new(),
+        None => server::resolvers().into_iter().filter(|ip| wanted.family.takes(*ip)).collect(),
+    };
+    let port = wanted.server.port();
+    let mut found = found.into_iter().map(|ip| SocketAddr::new(ip, port));
+    if let Some(first) = found.next() {
+        wanted.server = first;
+        wanted.others = found.collect();
+    }
+    if let Some(source) = wanted.source
+        && source.is_ipv4() != wanted.server.is_ipv4()
+    {
+        return Err(WordFault::SourceFamily(source.ip(), wanted.server.ip()).to_string());
     }
     Ok(wanted)
 }
 
 fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
     let mut out = io::BufWriter::new(io::stdout().lock());
+    if wanted.show_command && wanted.form == Form::Full {
+        let words: Vec<String> = std::env::args().skip(2).collect();
+        let version = env!("CARGO_PKG_VERSION");
+        writeln!(out, "; <<>> nomen {version} <<>> {}\n;; global options: +cmd", words.join(" "))?;
+    }
     let query = wanted.query.message().and_then(|mut query| {
         let verifier = signing::sign(key, &mut query).map_err(|Full| QueryTooLong)?;
         Ok((query, verifier))
@@ -124,9 +145,12 @@ fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
     if is_transfer(wanted.query.qtype) {
         return transfer(wanted, &query, verifier, &mut out);
     }
-    let answer = match ask::ask(wanted, &query) {
+    let answer = match ask_in_turn(wanted, &query) {
         Ok(answer) => answer,
         Err(message) => {
+            if wanted.form == Form::Yaml {
+                out.write_all(yaml::failure(&message).as_bytes())?;
+            }
             out.flush()?;
             eprintln!("nomen: {message}");
             return Ok(EXIT_OUTSIDE);
@@ -137,6 +161,26 @@ fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
         fault: signing::verify_whole(verifier, &answer.message).err(),
     });
     show(wanted, &answer, signed.as_ref(), &mut out)
+}
+
+/// Asks the servers one after the other until one answers. With `past_failure`, SERVFAIL is no answer while there is a next
+/// server.
+fn ask_in_turn(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
+    let mut servers = std::iter::once(wanted.server).chain(wanted.others.iter().copied()).peekable();
+    let mut last = Err("there is no server to ask".to_owned());
+    while let Some(server) = servers.next() {
+        let answer = ask::ask(&Wanted { server, ..wanted.clone() }, query);
+        let failed = |answer: &Received| print::rcode(&answer.message) == Ok(Rcode::SERVFAIL);
+        let done = answer.as_ref().is_ok_and(|answer| !wanted.past_failure || !failed(answer));
+        if let (Err(message), Some(_)) = (&answer, servers.peek()) {
+            eprintln!(";; {message}");
+        }
+        last = answer;
+        if done {
+            break;
+        }
+    }
+    last
 }
 
 /// What became of a signed query.
@@ -155,7 +199,10 @@ fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut i
             print::chosen(&answer.message, wanted.parts).map(|text| text + &stats)
         }
         Form::Short if fault.is_some() => Ok(String::new()),
-        Form::Short => print::short(&answer.message),
+        Form::Short => {
+            print::short(&answer.message, wanted.style()).map(|records| short(wanted, &records, answer))
+        }
+        Form::Yaml => yaml::response(&answer.message, &passage(wanted, answer), wanted.style()),
         Form::Json => print::json(&answer.message).map(|parts| {
             let mut parts = with_origin(parts, answer);
             if let Some(Signed { key, fault }) = signed {
@@ -188,6 +235,27 @@ fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut i
     Ok(if good { EXIT_OK } else { EXIT_FAULTS })
 }
 
+/// The records of the short form, each with the server that sent it where that is wanted.
+fn short(wanted: &Wanted, records: &[String], answer: &Received) -> String {
+    let from = match wanted.identify {
+        true => format!(" from server {} in {} ms.", answer.server.ip(), answer.took.as_millis()),
+        false => String::new(),
+    };
+    records.iter().map(|record| format!("{record}{from}\n")).collect()
+}
+
+/// How an answer came, for YAML.
+fn passage(wanted: &Wanted, answer: &Received) -> yaml::Passage {
+    let received = SystemTime::now();
+    yaml::Passage {
+        server: answer.server,
+        client: wanted.source.unwrap_or_else(|| ask::any_source(answer.server)),
+        tcp: answer.tcp,
+        sent: received.checked_sub(answer.took).unwrap_or(received),
+        received,
+    }
+}
+
 /// Prints a transfer as it arrives.
 fn transfer(
     wanted: &Wanted,
@@ -209,7 +277,9 @@ fn transfer(
             Ok(Some(message)) => {
                 let text = match wanted.form {
                     Form::Full => print::answers(&message, wanted.parts),
-                    Form::Short => print::short(&message),
+                    Form::Short => print::short(&message, wanted.style())
+                        .map(|records| records.iter().map(|record| format!("{record}\n")).collect()),
+                    Form::Yaml => yaml::response(&message, &transfer.passage(wanted), wanted.style()),
                     Form::Json => print::json(&message).map(|parts| format!("{parts}\n")),
                 };
                 // What cannot be read is reported next.
@@ -243,10 +313,11 @@ fn end_of_transfer(
     match wanted.form {
         Form::Full if fault.is_none() && wanted.parts.stats => write!(
             out,
-            "\n;; SERVER: {}#{} (TCP)\n;; XFR size: {records} records (messages {messages}, bytes {bytes}), \
+            "\n;; SERVER: {}#{}({}) (TCP)\n;; XFR size: {records} records (messages {messages}, bytes {bytes}), \
              {ms:.0} msec\n{}",
             server.ip(),
             server.port(),
+            server.ip(),
             key.map(verified_by).unwrap_or_default()
         )?,
         Form::Json => {
@@ -259,7 +330,7 @@ fn end_of_transfer(
             }
             writeln!(out, "{end}")?;
         }
-        Form::Full | Form::Short => {}
+        Form::Full | Form::Short | Form::Yaml => {}
     }
     out.flush()?;
     let (zone, qtype) = (wanted.query.name, wanted.query.qtype);
@@ -285,10 +356,11 @@ fn footer(answer: &Received, signed: Option<&Signed>) -> String {
         Some(Signed { fault: Some(fault), .. }) => format!(";; TSIG: NOT VERIFIED: {fault}\n"),
     };
     format!(
-        "\n;; Query time: {} msec\n;; SERVER: {}#{} ({transport})\n;; MSG SIZE  rcvd: {}\n{signed}",
+        "\n;; Query time: {} msec\n;; SERVER: {}#{}({}) ({transport})\n;; MSG SIZE  rcvd: {}\n{signed}",
         took.as_millis(),
         server.ip(),
         server.port(),
+        server.ip(),
         message.len()
     )
 }

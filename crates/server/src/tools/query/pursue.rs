@@ -37,7 +37,8 @@ pub fn run(wanted: &Wanted, anchors: &TrustAnchors, out: &mut dyn Write) -> io::
     };
     match wanted.form {
         Form::Json => print_json(wanted, chase.as_ref(), &end, &mut steps)?,
-        Form::Full => print_chain(chase.as_ref(), &mut steps)?,
+        // YAML is refused with these options.
+        Form::Full | Form::Yaml => print_chain(chase.as_ref(), &mut steps)?,
         Form::Short => print_short(chase.as_ref(), &end, &mut steps)?,
     }
     Ok(match &end {

@@ -161,7 +161,7 @@ impl<'o> Steps<'o> {
     fn line(&mut self, text: &str) -> io::Result<()> {
         match self.wanted.form {
             Form::Full if self.wanted.parts.stats => self.write(&format!(";; {text}\n")),
-            Form::Full | Form::Short | Form::Json => Ok(()),
+            Form::Full | Form::Short | Form::Json | Form::Yaml => Ok(()),
         }
     }
 

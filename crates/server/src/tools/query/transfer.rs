@@ -6,16 +6,17 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use transfer::tsig::ResponseVerifier;
 use wire::message::Parser;
 use wire::rdata::view::Soa;
 use wire::{Malformed, NameBuf, Rcode, Serial, Type};
 
-use super::ask::{TcpLink, belongs, failure};
+use super::ask::{TcpLink, any_source, belongs, failure};
 use super::words::Wanted;
 use crate::message::print;
+use crate::message::yaml::Passage;
 use crate::tools::signing::{self, SignatureFault};
 
 /// What keeps a transfer from being complete.
@@ -202,6 +203,18 @@ impl Transfer {
     /// Time since the beginning.
     pub fn took(&self) -> Duration {
         self.begun.elapsed()
+    }
+
+    /// How the messages come, for YAML.
+    pub fn passage(&self, wanted: &Wanted) -> Passage {
+        let received = SystemTime::now();
+        Passage {
+            server: self.server,
+            client: wanted.source.unwrap_or_else(|| any_source(self.server)),
+            tcp: true,
+            sent: received.checked_sub(self.took()).unwrap_or(received),
+            received,
+        }
     }
 
     /// The next message; none after the last of a complete transfer. What is wrong with a message is reported by the

@@ -9,11 +9,11 @@ use wire::name::{Name, NameBuf, NameTextError};
 
 use wire::{Class, Serial, Type};
 
+use super::options::{self, chase, trace};
 use super::transfer::is_transfer;
 use crate::cli::QueryArgs;
 use crate::message::QuerySpec;
 use crate::message::print::Parts;
-use crate::words::did_you_mean;
 
 /// How the answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Form {
     Short,
     /// JSON (after RFC 8427).
     Json,
+    /// YAML, as dig has it.
+    Yaml,
 }
 
 /// Which addresses of a host are asked.
@@ -63,6 +65,16 @@ pub struct Wanted {
     pub server: SocketAddr,
     /// The server's name, where it is not an address.
     pub host: Option<String>,
+    /// Servers that are asked if `server` does not answer, in this order.
+    pub others: Vec<SocketAddr>,
+    /// A server that answers SERVFAIL is not the last that is asked.
+    pub past_failure: bool,
+    /// The address to send from.
+    pub source: Option<SocketAddr>,
+    /// Print the command line.
+    pub show_command: bool,
+    /// In the short form, print which server sent each record.
+    pub identify: bool,
     /// Which of its addresses are asked.
     pub family: Family,
     /// How to print.
@@ -95,6 +107,11 @@ impl Default for Wanted {
             query: QuerySpec::default(),
             server: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 53),
             host: None,
+            others: Vec::new(),
+            past_failure: false,
+            source: None,
+            show_command: false,
+            identify: false,
             family: Family::Any,
             form: Form::Full,
             parts: Parts::ALL,
@@ -110,47 +127,6 @@ impl Default for Wanted {
         }
     }
 }
-
-/// Options with the words that name them; the first word is the one messages use.
-const OPTIONS: [&str; 37] = [
-    "short",
-    "dnssec",
-    "do",
-    "tcp",
-    "vc",
-    "rec",
-    "recurse",
-    "nsid",
-    "json",
-    "cd",
-    "cdflag",
-    "ad",
-    "adflag",
-    "edns",
-    "bufsize",
-    "padding",
-    "keepalive",
-    "cookie",
-    "expire",
-    "zoneversion",
-    "ignore",
-    "qr",
-    "time",
-    "tries",
-    "subnet",
-    "all",
-    "comments",
-    "question",
-    "answer",
-    "authority",
-    "additional",
-    "stats",
-    "timeout",
-    "retry",
-    "multiline",
-    "trace",
-    "chase",
-];
 
 /// What is wrong with a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,6 +147,20 @@ pub enum WordFault {
     Port(String),
     /// There is no such option; perhaps this one is meant.
     Option(String, Option<&'static str>),
+    /// The first letters of several options.
+    Ambiguous(String, Vec<&'static str>),
+    /// An option of dig that does not exist here, and what to use instead.
+    Unsupported(String, &'static str),
+    /// It is neither the number nor the name of an opcode.
+    Opcode(String),
+    /// It is not an EDNS option: CODE or CODE:HEX.
+    EdnsOption(String),
+    /// It is not a cookie in hexadecimal digits.
+    Cookie(String),
+    /// It is not an address to send from.
+    Source(String),
+    /// The address to send from is of another family than the server's.
+    SourceFamily(IpAddr, IpAddr),
     /// The option needs a value.
     NoValue(String),
     /// The option's value is not a number within these bounds.
@@ -209,6 +199,21 @@ impl fmt::Display for WordFault {
             Self::Port(port) => write!(f, "`{port}` is not a port"),
             Self::Option(word, None) => write!(f, "unknown option +{word}"),
             Self::Option(word, Some(near)) => write!(f, "unknown option +{word}; did you mean +{near}?"),
+            Self::Ambiguous(word, names) => write!(f, "+{word} is short for +{}", names.join(" and for +")),
+            Self::Unsupported(word, instead) => write!(f, "+{word} is not supported: {instead}"),
+            Self::Opcode(text) => {
+                write!(f, "+opcode={text}: a number up to 15, or a name such as NOTIFY, is expected")
+            }
+            Self::EdnsOption(text) => {
+                write!(f, "+ednsopt={text}: a code, or a code and data such as 65001:c0ffee, is expected")
+            }
+            Self::Cookie(text) => {
+                write!(f, "+cookie={text}: 16 to 80 hexadecimal digits are expected (RFC 7873 section 4)")
+            }
+            Self::Source(text) => write!(f, "-b {text}: an address, or ADDRESS#PORT, is expected"),
+            Self::SourceFamily(source, server) => {
+                write!(f, "{server} cannot be asked from {source}: the addresses are of two families")
+            }
             Self::NoValue(name) => write!(f, "+{name} needs a value: +{name}=…"),
             Self::Number { name, value, min, max } => {
                 write!(f, "+{name}={value}: a number between {min} and {max} is expected")
@@ -252,6 +257,9 @@ pub fn read(args: &QueryArgs) -> Result<Vec<Wanted>, WordFault> {
     if let Some(ip) = args.reverse {
         (reading.name, reading.qtype) = (Some(reverse(ip)), Some(Type::PTR));
     }
+    if let Some(name) = &args.name {
+        reading.name = Some(name.clone());
+    }
     for word in &args.words {
         let has_more = args.words.len() > 1;
         if !reading.take(word, has_more)? {
@@ -285,7 +293,7 @@ impl Reading {
             self.has_server = true;
             read_server(&mut self.wanted, server)?;
         } else if let Some(option) = word.strip_prefix('+') {
-            read_option(&mut self.wanted, option)?;
+            options::read(&mut self.wanted, option)?;
         } else if let Some(class) = class_word(word, self.name.is_some()) {
             self.wanted.query.qclass = class;
         } else if let Some(serial) = ixfr_word(word)? {
@@ -315,6 +323,9 @@ impl Reading {
     /// The query, once all its words are there.
     fn end(self, args: &QueryArgs) -> Result<Wanted, WordFault> {
         let Reading { mut wanted, name, qtype, has_server, .. } = self;
+        if let Some(text) = &args.source {
+            wanted.source = Some(source(text)?);
+        }
         if let Some(port) = args.port {
             wanted.server.set_port(port);
             wanted.walk_port = port;
@@ -329,6 +340,9 @@ impl Reading {
         wanted.query.keepalive &= wanted.tcp;
         if (wanted.trace || wanted.chase) && is_transfer(wanted.query.qtype) {
             return Err(WordFault::Walked(wanted.query.qtype));
+        }
+        if (wanted.trace || wanted.chase) && wanted.form == Form::Yaml {
+            return Err(WordFault::Unsupported("yaml".into(), "with --trace and --chase it is +json"));
         }
         if wanted.chase && wanted.query.qclass != Class::IN {
             return Err(WordFault::Chased(wanted.query.qclass));
@@ -397,6 +411,13 @@ fn choose_family(wanted: &mut Wanted, args: &QueryArgs, has_server: bool) -> Res
     Ok(())
 }
 
+/// The address of -b: without a port, any.
+fn source(text: &str) -> Result<SocketAddr, WordFault> {
+    let fault = || WordFault::Source(text.to_owned());
+    let (ip, port) = text.split_once(['#', '@']).unwrap_or((text, "0"));
+    Ok(SocketAddr::new(ip.parse().map_err(|_| fault())?, port.parse().map_err(|_| fault())?))
+}
+
 /// What stands behind the `@` of `@SERVER`: an address or a name, with its port behind `@` or `#`.
 pub fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     let (ip, port) = match text.split_once(['@', '#']) {
@@ -405,6 +426,7 @@ pub fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     };
     let bare = ip.strip_prefix('[').and_then(|s| s.strip_suffix(']')).unwrap_or(ip);
     let port = port.unwrap_or(53);
+    wanted.has_server = true;
     match bare.parse() {
         Ok(ip) => (wanted.server, wanted.host) = (SocketAddr::new(ip, port), None),
         Err(_) if is_host(bare) => {
@@ -422,102 +444,6 @@ fn is_host(text: &str) -> bool {
     text.chars().all(letters)
         && text.contains(|c: char| c.is_ascii_alphabetic())
         && NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).is_ok()
-}
-
-fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
-    let (word, value) = match text.split_once('=') {
-        Some((word, value)) => (word, Some(value)),
-        None => (text, None),
-    };
-    let (name, on) = match word.strip_prefix("no") {
-        Some(rest) if OPTIONS.contains(&rest) => (rest, false),
-        _ => (word, true),
-    };
-    let form = |form| if on { form } else { Form::Full };
-    match name {
-        "short" => wanted.form = form(Form::Short),
-        "json" => wanted.form = form(Form::Json),
-        "all" => {
-            let parts = if on { Parts::ALL } else { Parts::NONE };
-            (wanted.form, wanted.parts) = (Form::Full, Parts { multiline: wanted.parts.multiline, ..parts });
-        }
-        "comments" => wanted.parts.comments = on,
-        "question" => wanted.parts.question = on,
-        "answer" => wanted.parts.sections[0] = on,
-        "authority" => wanted.parts.sections[1] = on,
-        "additional" => wanted.parts.sections[2] = on,
-        "stats" => wanted.parts.stats = on,
-        "multiline" => wanted.parts.multiline = on,
-        "dnssec" | "do" => wanted.query.dnssec_ok = on,
-        "tcp" | "vc" => wanted.tcp = on,
-        "rec" | "recurse" => wanted.query.recursion_desired = on,
-        "nsid" => wanted.query.nsid = on,
-        "cd" | "cdflag" => wanted.query.checking_disabled = on,
-        "ad" | "adflag" => wanted.query.authentic_data = on,
-        "cookie" => wanted.query.cookie = on,
-        "expire" => wanted.query.expire = on,
-        "zoneversion" => wanted.query.zone_version = on,
-        "keepalive" => wanted.query.keepalive = on,
-        "ignore" => wanted.keep_truncated = on,
-        "qr" => wanted.show_query = on,
-        "edns" if !on => wanted.query.edns = None,
-        "edns" => wanted.query.edns = Some(value.map_or(Ok(0), |v| number(name, v, 0, 255))? as u8),
-        "bufsize" => wanted.query.udp_size = number(name, need(name, value)?, 0, 65535)? as u16,
-        "padding" if !on => wanted.query.padding = None,
-        "padding" => wanted.query.padding = Some(value.map_or(Ok(128), |v| number(name, v, 1, 1024))? as u16),
-        "time" | "timeout" => wanted.time = Duration::from_secs(number(name, need(name, value)?, 1, 600)?),
-        // As dig counts: tries after the first.
-        "retry" => wanted.tries = number(name, need(name, value)?, 0, 99)? as u32 + 1,
-        "tries" => wanted.tries = number(name, need(name, value)?, 1, 100)? as u32,
-        "subnet" => wanted.query.subnet = Some(subnet(need(name, value)?)?),
-        "trace" => trace(wanted, on),
-        "chase" => chase(wanted, on),
-        other => {
-            let near = did_you_mean(other, OPTIONS.iter().copied());
-            return Err(WordFault::Option(other.to_owned(), near));
-        }
-    }
-    Ok(())
-}
-
-/// --trace: those who serve a zone are asked without RD, and of each reply the records are shown, as dig does.
-fn trace(wanted: &mut Wanted, on: bool) {
-    wanted.trace = on;
-    if on {
-        wanted.query.recursion_desired = false;
-        wanted.query.dnssec_ok = true;
-        wanted.parts = Parts {
-            sections: [true, true, false],
-            stats: true,
-            multiline: wanted.parts.multiline,
-            ..Parts::NONE
-        };
-    }
-}
-
-/// --chase: a resolver is not to withhold what it finds bogus.
-fn chase(wanted: &mut Wanted, on: bool) {
-    wanted.chase = on;
-    wanted.query.checking_disabled = on;
-}
-
-fn need<'v>(name: &str, value: Option<&'v str>) -> Result<&'v str, WordFault> {
-    value.ok_or_else(|| WordFault::NoValue(name.to_owned()))
-}
-
-fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, WordFault> {
-    match value.parse() {
-        Ok(n) if (min..=max).contains(&n) => Ok(n),
-        _ => Err(WordFault::Number { name: name.to_owned(), value: value.to_owned(), min, max }),
-    }
-}
-
-fn subnet(text: &str) -> Result<(IpAddr, u8), WordFault> {
-    let (ip, length) = text.split_once('/').map_or((text, None), |(ip, l)| (ip, Some(l)));
-    let ip: IpAddr = ip.parse().map_err(|_| WordFault::Subnet(text.to_owned()))?;
-    let most = if ip.is_ipv4() { 32 } else { 128 };
-    let length = length.map_or(Ok(most), |l| number("subnet", l, 0, most))?;
-    Ok((ip, length as u8))
 }
 
 /// The name under in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC 3596 §2.5).
@@ -626,7 +552,7 @@ mod tests {
             ("a. @192.0.2.256", WordFault::Server("192.0.2.256".into())),
             ("a. @ns1..example", WordFault::Server("ns1..example".into())),
             ("a. @::1@dns", WordFault::Port("dns".into())),
-            ("a. +bufsize", WordFault::NoValue("bufsize".into())),
+            ("a. +time", WordFault::NoValue("time".into())),
             ("a. +bufsize=x", number("bufsize", "x", 65_535)),
             ("a. +subnet=here", WordFault::Subnet("here".into())),
             ("a. +subnet=192.0.2.0/33", number("subnet", "33", 32)),

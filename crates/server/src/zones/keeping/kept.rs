@@ -12,8 +12,9 @@ use crate::sync::{lock, read};
 use crate::zones::examiner::SignatureAge;
 use crate::zones::keeper::Keeper;
 use crate::zones::membership::CatalogStatus;
-use crate::zones::report::{HeldFolder, RoundReport};
+use crate::zones::report::{HeldFolder, LostZones, RoundReport};
 use crate::zones::resolve::RefusedFile;
+use crate::zones::text::Meter;
 use crate::zones::{Apex, Origin, ZoneFault, ZoneSpec, ZoneState};
 
 /// Why a request came to nothing.
@@ -21,6 +22,8 @@ use crate::zones::{Apex, Origin, ZoneFault, ZoneSpec, ZoneState};
 pub enum ReloadFault {
     /// The configuration cannot be used; what is wrong with it, for people.
     Configuration(Arc<str>),
+    /// The configuration can be used, but would remove too many zones; it is not in force.
+    HeldBack(LostZones),
     /// There is no such zone here.
     NoSuchZone,
     /// The zone's files are bad.
@@ -47,6 +50,7 @@ impl fmt::Display for ReloadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configuration(text) => f.write_str(text),
+            Self::HeldBack(lost) => lost.fmt(f),
             Self::Zone(fault) => fault.fmt(f),
             Self::Unpublished(text) => write!(f, "what was served before stays in service: {text}"),
             Self::Secondary => f.write_str(
@@ -139,6 +143,7 @@ pub struct Kept {
     pub(super) folders: Mutex<FolderFindings>,
     pub(super) last_reload: Mutex<Option<LastReload>>,
     pub(super) catalogs: Mutex<Vec<CatalogStatus>>,
+    pub(super) meter: Arc<Meter>,
 }
 
 impl Kept {
@@ -164,6 +169,11 @@ impl Kept {
             }
         }
         words
+    }
+
+    /// What all loads together have done.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// What the last look into folders of zones found.

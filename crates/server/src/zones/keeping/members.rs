@@ -201,6 +201,7 @@ impl Keeping {
             (self.joining.copies_root && is_of_root(&step), &self.joining.local_root)
         {
             local_root.take(step);
+            self.take_root_again();
             return None;
         }
         let Joining { membership, versions, .. } = &mut self.joining;
@@ -220,6 +221,14 @@ impl Keeping {
             Change::Remove(_) => return Some(step),
         };
         (!membership.is_hidden(apex)).then_some(step)
+    }
+
+    /// Has the primaries asked for the root zone, whatever their serial number, if the version that there is may not be used.
+    pub(super) fn take_root_again(&self) {
+        let is_refused = self.joining.local_root.as_ref().is_some_and(|local_root| local_root.is_refused());
+        if let (true, true, Some(secondaries)) = (self.joining.copies_root, is_refused, &self.secondaries) {
+            secondaries.take_again(&Name::ROOT.as_wire().into());
+        }
     }
 
     /// Reads the new versions of catalog zones, if there are any, and does what follows.
@@ -247,7 +256,7 @@ impl Keeping {
         reset.iter().for_each(|apex| self.joining.producer.renew(apex));
         self.leave(removed.iter().chain(&reset));
         self.want(wanted);
-        // A round ends with it.
+        // A round about all zones ends with it.
         if self.round.is_none() {
             self.produce(Removal::HoldBack);
         }
@@ -271,6 +280,7 @@ impl Keeping {
                     taken.push(apex.clone());
                 }
                 gone.push(apex.clone());
+                self.drop_single(apex);
                 actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
             }
         }
@@ -315,10 +325,11 @@ impl Keeping {
                 self.joining.producer.list(&spec.apex, listing);
                 let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
                 zone.keeper.wanted_as(&spec);
-                let text = spec.text;
+                let text = spec.text.clone();
                 actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
-                self.round.iter_mut().for_each(|round| {
-                    if zone.keeper.is_loading() && !std::mem::replace(&mut zone.awaited, true) {
+                // A zone that is added has a round of its own.
+                self.round.iter_mut().filter(|_| spec.origin != Origin::Added).for_each(|round| {
+                    if zone.keeper.is_awaitable() && !std::mem::replace(&mut zone.awaited, true) {
                         round.waiting += 1;
                         round.report.summary.zones += 1;
                     }
@@ -335,7 +346,7 @@ impl Keeping {
                 Ok((zone, mut planned)) => {
                     // It is listed when it is here.
                     let purpose = Purpose::Add(Box::new(zone), planned.listing.take());
-                    self.begin(purpose, RoundReport::default(), vec![reply]);
+                    self.begin_single(&planned.spec.apex, purpose, vec![reply]);
                     return self.want(vec![planned]);
                 }
                 Err(fault) => Err(fault),
@@ -379,7 +390,12 @@ impl Keeping {
         round: Reloaded,
     ) -> Reloaded {
         let apex: Apex = zone.name.value.as_name().as_wire().into();
-        let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
+        let state = self.kept.get(&apex);
+        if let Some(state) = state.as_ref().filter(|state| state.spec.origin != Origin::Added) {
+            // A reload found it elsewhere in the meantime.
+            return Err(ReloadFault::Served(state.spec.origin.clone()));
+        }
+        let fault = state.and_then(|state| state.fault.clone());
         let kept = match (round, fault) {
             (Err(fault), _) => Err(fault),
             (Ok(_), Some(fault)) => Err(ReloadFault::Zone(fault)),

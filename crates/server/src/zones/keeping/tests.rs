@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 
 use engine::{Config, Sources, Zones};
 use tempfile::TempDir;
@@ -12,6 +14,8 @@ use zone::catalog::Catalog;
 use super::*;
 use crate::frontend;
 use crate::zones::differences::DifferenceRule;
+use crate::zones::keeper::Load;
+use crate::zones::loaders::{ReadZone, ZoneReader};
 use crate::zones::{Origin, TextRules, ZoneSpec};
 
 /// A folder of zones, each file named after its zone, and the thread that keeps them.
@@ -20,6 +24,8 @@ struct Rig {
     engine: Arc<Engine<Served>>,
     keeping: ZoneKeeping,
     kept: Arc<Kept>,
+    /// What bounds the next reload.
+    bounds: Arc<Mutex<ReloadBounds>>,
 }
 
 fn apex(name: &str) -> Apex {
@@ -53,9 +59,14 @@ impl Rig {
         let zones_of = frontend::serving(Zones::new(Arc::new(Catalog::new(&key))));
         let engine = Arc::new(Engine::new(zones_of, Sources::default(), Config::default()));
         let path = folder.path().to_owned();
-        let prepare = Box::new(move || Ok(wanted(&path)));
+        let bounds = Arc::new(Mutex::new(ReloadBounds::default()));
+        let of_next = Arc::clone(&bounds);
+        let prepare = Box::new(move |accept: &AcceptZones<'_>| {
+            let wanted = WantedZones { bounds: *lock(&of_next), ..wanted(&path) };
+            accept(&wanted).map(|()| wanted)
+        });
         let (mut thread, keeping, kept) = Keeping::new(Arc::clone(&engine), None, prepare);
-        let rig = Rig { folder, engine, keeping, kept };
+        let rig = Rig { folder, engine, keeping, kept, bounds };
         zones.iter().for_each(|(name, serial)| rig.write(name, serial));
         let summary = thread.load_first(wanted(rig.folder.path()));
         (rig, summary, thread)
@@ -175,4 +186,103 @@ fn everybody_who_asks_is_answered() {
     }
     rig.keeping.stop();
     while rig.keeping.reload(Removal::HoldBack).blocking_recv().is_ok() {}
+}
+
+/// Reads zones as usual, but those whose names begin with `stuck` only when the other end of `gate` is dropped.
+struct Gated {
+    reader: ZoneReader,
+    gate: Mutex<Receiver<()>>,
+}
+
+impl ReadZone for Gated {
+    fn look(&self, load: &Load, threads: usize, progress: &AtomicU64) -> Looked {
+        if load.spec.apex[1..].starts_with(b"stuck") && load.serving.is_some() {
+            // The end is an error.
+            let _ = lock(&self.gate).recv();
+        }
+        self.reader.look(load, threads, progress)
+    }
+}
+
+/// A rig with more zones than there are threads whose second load does not end before the other end of the channel is gone.
+fn stuck_rig() -> (Rig, usize, Sender<()>) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) + 2;
+    let names: Vec<String> =
+        (0..threads).map(|i| format!("stuck{i}")).chain(["a".into(), "b".into()]).collect();
+    let zones: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let (rig, _, mut thread) = Rig::idle(&zones);
+    let (hold, gate) = channel();
+    let reader = ZoneReader::new(HashKey::new([1, 2, 3]), None);
+    thread.loaders = Loaders::with(Arc::new(Gated { reader, gate: Mutex::new(gate) }));
+    std::thread::spawn(move || thread.work());
+    zones.iter().for_each(|(name, _)| rig.write(name, "2"));
+    (rig, threads, hold)
+}
+
+#[test]
+fn a_zone_whose_load_did_not_end_held_up_all_others() {
+    let (rig, stuck, hold) = stuck_rig();
+    let mut all = rig.keeping.reload(Removal::HoldBack);
+    let one = rig.keeping.reload_zone(apex("a"), false).blocking_recv().expect("an answer");
+    assert_eq!(one.map(|report| report.summary.zones), Ok(1));
+    assert!(rig.served().contains(&("a.".to_owned(), 2)));
+    assert!(all.try_recv().is_err(), "the others are still read");
+    drop(hold);
+    let report = all.blocking_recv().expect("an answer").expect("a configuration");
+    assert_eq!((report.summary.zones, report.summary.failed), (stuck + 2, 0));
+    assert!(rig.served().iter().all(|(_, serial)| *serial == 2), "{:?}", rig.served());
+}
+
+#[test]
+fn no_reload_ended_after_a_load_that_did_not() {
+    let (rig, stuck, hold) = stuck_rig();
+    lock(&rig.bounds).load_stall = Duration::ZERO;
+    let reload = || rig.keeping.reload(Removal::HoldBack).blocking_recv().expect("an answer");
+    let first = reload().expect("a configuration");
+    assert!(first.summary.failed >= stuck, "{:?}", first.summary);
+    assert!(
+        first.faults.iter().any(|fault| fault.fault.contains("load-stall-timeout")),
+        "{:?}",
+        first.faults
+    );
+    // The next one does not wait for them either, and says so, too.
+    assert!(reload().expect("a configuration").summary.failed >= stuck);
+    let state = || rig.kept.get(&apex("stuck0")).expect("kept");
+    assert_eq!(state().word(), "old");
+    let one = rig.keeping.reload_zone(apex("stuck0"), false).blocking_recv().expect("an answer");
+    assert!(matches!(one, Err(ReloadFault::Zone(_))), "{one:?}");
+    lock(&rig.bounds).load_stall = Duration::MAX;
+    drop(hold);
+    while state().word() != "ok" {
+        reload().expect("a configuration");
+    }
+    assert_eq!(state().zone.as_ref().map(|zone| zone.serial().0), Some(2));
+}
+
+#[test]
+fn a_reload_with_an_empty_configuration_removed_every_zone() {
+    let names: Vec<String> = (0..20).map(|i| format!("z{i:02}")).collect();
+    let zones: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let (rig, _) = Rig::new(&zones);
+    let remove = |names: &[String]| {
+        names.iter().for_each(|name| fs::remove_file(rig.folder.path().join(name)).expect("removed"));
+    };
+    let reload = |removal| rig.keeping.reload(removal).blocking_recv().expect("an answer");
+    let held = |gone| Err(ReloadFault::HeldBack(LostZones { gone, of: 20 }));
+    remove(&names[..11]);
+    assert_eq!(reload(Removal::HoldBack), held(11), "more than half of them");
+    remove(&names[11..]);
+    assert_eq!(reload(Removal::HoldBack), held(20), "all of them");
+    assert_eq!(rig.served().len(), 20);
+    assert!(rig.kept.last_reload().is_some_and(|last| last.result.is_err()));
+    lock(&rig.bounds).max_removed = 1.0;
+    assert_eq!(reload(Removal::HoldBack), held(20), "none would be left");
+    zones[..2].iter().for_each(|(name, serial)| rig.write(name, serial));
+    assert_eq!(reload(Removal::HoldBack).map(|report| report.summary.removed), Ok(18));
+    remove(&names[..1]);
+    assert_eq!(reload(Removal::HoldBack).map(|report| report.summary.removed), Ok(1), "one is left");
+    remove(&names[1..2]);
+    assert!(reload(Removal::HoldBack).is_err());
+    assert_eq!(reload(Removal::Force).map(|report| report.summary.removed), Ok(1));
+    assert_eq!(rig.served(), []);
 }

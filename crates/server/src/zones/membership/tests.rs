@@ -1,5 +1,7 @@
 //! Which zones catalog zones make, over versions and restarts.
 
+use std::fs;
+
 use proptest::prelude::*;
 use wire::hash::HashKey;
 use wire::{Ttl, Type};

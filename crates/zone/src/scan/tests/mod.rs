@@ -213,12 +213,18 @@ fn an_endless_line_takes_bounded_memory() {
         [("", FaultKind::EntryTooLong), ("\"", FaultKind::EntryTooLong), (";", FaultKind::EntryTooLong)]
     {
         let text = io::Cursor::new(format!("a A 192.0.2.1\n{front}"));
-        let reader = text.chain(Endless { left: 20 << 20, tail: b"\n A 192.0.2.1\nb A 192.0.2.1" });
+        let tail = b"\n A 192.0.2.1\nb A 192.0.2.1";
+        let reader = |left: usize| text.clone().chain(Endless { left, tail });
         let mut keep = Keep::default();
-        let report = read(TextSource::reader("z", reader), &config(), &mut keep);
+        let long = 3 << 19;
+        let report = read(TextSource::reader("z", reader(long)), &config(), &mut keep);
         assert_eq!(kinds(&report), [(kind, 2, 1)]);
         assert_eq!(keep.places.last(), Some(&(0, 4)));
-        assert_eq!(report.bytes, (20 << 20) + 41 + front.len() as u64);
+        assert_eq!(report.bytes, long as u64 + 41 + front.len() as u64);
+        // Where no line ends for longer, the rest is not read.
+        let report = read(TextSource::reader("z", reader(1 << 40)), &config(), &mut keep);
+        assert_eq!(kinds(&report), [(kind, 2, 1), (FaultKind::NoText, 2, 0)]);
+        assert!(report.stopped && report.bytes < 16 << 20, "{} bytes read", report.bytes);
     }
 }
 
@@ -325,6 +331,44 @@ fn includes_are_bounded_and_their_faults_reported_where_they_stand() {
         assert_eq!(kinds(&report), [(FaultKind::CannotRead, 0, 0)]);
         assert!(!report.is_clean());
     }
+}
+
+#[test]
+fn a_sparse_file_was_read_to_its_end_after_its_error_was_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse");
+    for front in ["", "a A 192.0.2.1\n", "a TXT (", "a TXT \""] {
+        std::fs::write(&path, front).unwrap();
+        std::fs::File::options().append(true).open(&path).unwrap().set_len(10 << 30).unwrap();
+        let (_, report) = scan_file(&path, &config());
+        let kinds: Vec<FaultKind> = report.faults.iter().map(|fault| fault.kind).collect();
+        assert_eq!(kinds, [FaultKind::EntryTooLong, FaultKind::NoText], "{front:?}");
+        assert!(report.stopped && report.bytes < 16 << 20, "{front:?}: {} bytes read", report.bytes);
+    }
+}
+
+#[test]
+fn text_is_bounded_with_all_that_it_includes() {
+    let dir = tempfile::tempdir().unwrap();
+    let main = dir.path().join("main");
+    write(dir.path(), "main", "a A 192.0.2.1\n$INCLUDE more\nb A 192.0.2.1\n");
+    write(dir.path(), "more", "c A 192.0.2.1\n");
+    let (of_main, of_all) = (main.metadata().unwrap().len(), main.metadata().unwrap().len() + 14);
+    let bounded = |text: u64| {
+        let mut config = config();
+        config.limits.text = text;
+        let (keep, report) = scan_file(&main, &config);
+        (keep.lines.len(), report.stopped, kinds(&report))
+    };
+    assert_eq!(bounded(of_all), (3, false, vec![]));
+    assert_eq!(bounded(of_all - 1), (1, true, vec![(FaultKind::TextTooLong, 0, 0)]));
+    assert_eq!(bounded(of_main - 1), (0, true, vec![(FaultKind::TextTooLong, 0, 0)]));
+    // The size of what is no file is not known before it has been read.
+    let mut few = config();
+    few.limits.text = 100_000;
+    let endless = Read::chain(&b"a A 192.0.2.1\n"[..], io::repeat(b'\n'));
+    let report = read(TextSource::reader("endless", endless), &few, &mut Keep::default());
+    assert_eq!(kinds(&report), [(FaultKind::TextTooLong, 0, 0)]);
 }
 
 /// Reads well for a while.

@@ -1,0 +1,105 @@
+//! Addresses of one name in another order for each query, so that clients that take the first one spread over all of them.
+
+use wire::Type;
+use wire::message::HEADER_LEN;
+
+/// Bytes of a record before its data, where its owner is a pointer.
+const RECORD_HEAD: usize = 12;
+
+/// Rotates the addresses in the answer section of a message by a number that depends on the query's ID. The question, of type A or
+/// AAAA, ends at `question_end`; the section has `records` records. Only records in a row with one and the same pointer as owner are
+/// moved: nothing points into them, so no offset changes.
+#[cold]
+pub(crate) fn rotate(message: &mut [u8], question_end: usize, records: u16, qtype: Type) {
+    let id = message.get(..2).map_or(0, |id| u16::from_be_bytes([id[0], id[1]]));
+    let data_len: u16 = if qtype == Type::A { 4 } else { 16 };
+    let Some(section) = message.get_mut(question_end.max(HEADER_LEN)..) else { return };
+    let Some(start) = first(section, records, qtype) else { return };
+    let len = RECORD_HEAD + usize::from(data_len);
+    let Some(section) = section.get_mut(start..) else { return };
+    let Some(owner) = section.get(..2).map(|owner| [owner[0], owner[1]]) else { return };
+    let head = [qtype.0.to_be_bytes(), 1u16.to_be_bytes()].concat();
+    let is_like = |record: &&[u8]| {
+        record[..2] == owner && record[2..6] == head && record[10..RECORD_HEAD] == data_len.to_be_bytes()
+    };
+    let count = section.chunks_exact(len).take(usize::from(records)).take_while(is_like).count();
+    if count > 1
+        && owner[0] >= 0xc0
+        && let Some(addresses) = section.get_mut(..count * len)
+    {
+        addresses.rotate_left(usize::from(id) % count * len);
+    }
+}
+
+/// Where the first record of this type begins in a section, behind the aliases that lead to it.
+fn first(section: &[u8], records: u16, qtype: Type) -> Option<usize> {
+    let mut at = 0;
+    for _ in 0..records {
+        let begin = at;
+        loop {
+            match *section.get(at)? {
+                0 => break at += 1,
+                pointer if pointer >= 0xc0 => break at += 2,
+                label => at += 1 + usize::from(label),
+            }
+        }
+        let head = section.get(at..at + 10)?;
+        if head[..2] == qtype.0.to_be_bytes() {
+            return Some(begin);
+        }
+        at += 10 + usize::from(u16::from_be_bytes([head[8], head[9]]));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: &[u8] = b"\x01a\0\0\x01\0\x01";
+
+    fn address(owner: u8, last: u8) -> Vec<u8> {
+        vec![0xc0, owner, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, last]
+    }
+
+    /// The last bytes of the addresses in order, after a rotation with this ID.
+    fn rotated(id: u16, records: &[Vec<u8>], count: u16) -> Vec<u8> {
+        let mut message = [&id.to_be_bytes()[..], &[0; 10], QUESTION, &records.concat()].concat();
+        let end = HEADER_LEN + QUESTION.len();
+        rotate(&mut message, end, count, Type::A);
+        assert_eq!(message[..end], [&id.to_be_bytes()[..], &[0; 10], QUESTION].concat());
+        let mut at = end;
+        let lasts = records.iter().map(|record| {
+            at += record.len();
+            message[at - 1]
+        });
+        lasts.collect()
+    }
+
+    #[test]
+    fn each_address_comes_first_for_some_ids() {
+        let records: Vec<_> = (1..=3).map(|last| address(12, last)).collect();
+        let all: Vec<_> = (0..4).map(|id| rotated(id, &records, 3)).collect();
+        assert_eq!(all, [vec![1, 2, 3], vec![2, 3, 1], vec![3, 1, 2], vec![1, 2, 3]]);
+    }
+
+    #[test]
+    fn only_addresses_of_one_owner_in_the_answer_move() {
+        let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01b\xc0\x0c".to_vec();
+        let signature = b"\xc0\x1f\0\x2e\0\x01\0\0\0\x3c\0\x01\x09".to_vec();
+        let all = [alias, address(31, 1), address(31, 2), signature.clone(), address(12, 3), address(12, 4)];
+        assert_eq!(rotated(1, &all, 4), [12, 2, 1, 9, 3, 4], "the rest is in other sections");
+        assert_eq!(rotated(1, &[address(12, 1), address(31, 2)], 2), [1, 2], "two owners");
+        assert_eq!(rotated(1, &[signature], 2), [9], "there is none");
+    }
+
+    #[test]
+    fn a_message_that_breaks_off_is_left_as_it_is() {
+        for cut in 0..16 {
+            let mut broken = [&1u16.to_be_bytes()[..], &[0; 10], QUESTION, &address(12, 1)[..cut]].concat();
+            let before = broken.clone();
+            rotate(&mut broken, HEADER_LEN + QUESTION.len(), 2, Type::A);
+            assert_eq!(broken, before);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What cannot be said exactly becomes less: names that are refused, and recursion that is refused altogether.
+
+use crate::ledger::Outcome;
+use crate::model::{Keys, Setting};
+use crate::tree::Statement;
+use crate::work::Work;
+
+/// What is refused, because what the source does with it cannot be said.
+#[derive(Debug, Default)]
+pub(crate) struct Narrow {
+    /// Domains whose names may not be asked of other servers.
+    domains: Vec<String>,
+    /// Those of them below which rules are left out as well.
+    whole: Vec<String>,
+    /// Domains whose names are found from the root servers down, whatever rule stands above them.
+    iterated: Vec<String>,
+    /// Recursion is for no client.
+    closed: bool,
+    /// Zones whose queries are limited: as catalog zones alone, which answer no queries, they are served.
+    only_catalogs: Vec<String>,
+}
+
+/// Why a zone whose queries are limited is left out.
+pub(crate) const LIMITED: &str = "it limits who may query, and nomen answers every client from its zones: the zones that it is for are left out. To move them, limit the clients in a firewall and migrate a copy of the file without it";
+
+impl Work {
+    /// Has no name at or below a domain asked of other servers: the rule or the zone for it is left out.
+    pub(crate) fn refuse_domain(&mut self, domain: &str) {
+        if !self.narrow.domains.iter().any(|other| other == domain) {
+            self.narrow.domains.push(domain.to_owned());
+        }
+    }
+
+    /// The same, where the source asks no server for a name below the domain, whatever rule there is for it.
+    pub(crate) fn refuse_all_below(&mut self, domain: &str) {
+        self.refuse_domain(domain);
+        self.narrow.whole.push(domain.to_owned());
+    }
+
+    /// Has the names of a domain found from the root servers down, or refused where a rule above it asks other servers.
+    pub(crate) fn iterate_domain(&mut self, domain: &str) {
+        self.narrow.iterated.push(domain.to_owned());
+    }
+
+    /// Refuses recursion to every client, for a statement that limits it in a way that cannot be said.
+    pub(crate) fn refuse_recursion(&mut self, statement: &Statement, why: &str) {
+        let words = format!(
+            "{why}: recursion is refused to every client, so that none gets what this statement denies; to do without it, migrate a copy of the file that does not have it"
+        );
+        self.ledger.narrower(statement, words);
+        self.narrow.closed = true;
+    }
+
+    /// Has a zone left out unless it becomes a catalog zone.
+    pub(crate) fn serve_as_catalog_alone(&mut self, zone: &str) {
+        self.narrow.only_catalogs.push(zone.to_owned());
+    }
+}
+
+/// Whether a name is a domain, or is below it.
+pub(crate) fn is_below(name: &str, domain: &str) -> bool {
+    domain == "." || name == domain || name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+}
+
+/// Writes what is refused.
+pub(crate) fn write(work: &mut Work) {
+    let narrow = std::mem::take(&mut work.narrow);
+    let mut domains = narrow.domains;
+    work.nomen.zones.retain(|zone| {
+        let left_out =
+            narrow.only_catalogs.contains(&zone.name) && zone.keys.get("catalog-template").is_none();
+        if left_out {
+            domains.push(zone.name.clone());
+        }
+        !left_out
+    });
+    let nomen = &mut work.nomen;
+    let above = |domain: &str| {
+        nomen.forwards.iter().chain(&nomen.stubs).any(|rule| match rule.get("domain") {
+            Some(Setting::Text(above)) => above != domain && is_below(domain, above),
+            _ => false,
+        })
+    };
+    domains.extend(narrow.iterated.into_iter().filter(|domain| above(domain)));
+    let Some(resolver) = &mut nomen.resolver else { return };
+    let mut words = Vec::new();
+    let mut kept = |rule: &Keys| match rule.get("domain") {
+        Some(Setting::Text(domain)) => match narrow.whole.iter().find(|above| is_below(domain, above)) {
+            Some(above) => {
+                words.push(format!("the rule for {domain} is left out: no name below {above} is asked for"));
+                false
+            }
+            None => !domains.contains(domain),
+        },
+        _ => false,
+    };
+    nomen.forwards.retain(&mut kept);
+    nomen.stubs.retain(&mut kept);
+    for domain in &domains {
+        match domain.as_str() {
+            "." => {
+                resolver.switch("iterate", false);
+                words.push("names that no rule is for are refused (`iterate = false`)".to_owned());
+            }
+            domain if nomen.zones.iter().any(|zone| zone.name == domain) => {}
+            domain => {
+                resolver.add("refused-domains", domain);
+                words.push(format!("names at and below {domain} are refused (`refused-domains`)"));
+            }
+        }
+    }
+    if narrow.closed {
+        nomen.access.clear();
+        nomen.grant("refuse", "any");
+    }
+    let iterates =
+        nomen.resolver.as_ref().and_then(|keys| keys.get("iterate")) != Some(&Setting::Switch(false));
+    if !iterates && nomen.forwards.is_empty() && nomen.stubs.is_empty() {
+        nomen.resolver = None;
+        nomen.access.clear();
+        words = vec![
+            "no server is left that may be asked: there is no [resolver], and recursion is refused".into(),
+        ];
+    }
+    words.into_iter().for_each(|words| work.ledger.unwritten(Outcome::Narrower, words));
+}

@@ -1,0 +1,268 @@
+//! What a migrated configuration lets clients do, and that it is never more than before.
+
+use super::*;
+use crate::model::{Keys, Nomen, Setting, Zone};
+pub(super) use crate::narrow::is_below;
+use crate::network::Network;
+
+/// A client: its address, the key that it signs with, and whether it asks over TCP.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asker {
+    pub(super) address: &'static str,
+    pub(super) key: Option<&'static str>,
+    pub(super) tcp: bool,
+}
+
+/// The networks that the machine is attached to, and its own addresses.
+pub(super) const ATTACHED: [&str; 2] = ["127.0.0.0/8", "10.77.0.0/16"];
+pub(super) const OWN: [&str; 3] = ["127.0.0.1", "::1", "10.77.0.1"];
+
+const ADDRESSES: [&str; 10] = [
+    "127.0.0.1",
+    "10.1.0.1",
+    "10.66.0.1",
+    "10.66.1.1",
+    "10.77.0.1",
+    "10.77.0.9",
+    "192.0.2.7",
+    "203.0.113.5",
+    "2001:db8::1",
+    "::1",
+];
+
+/// Clients of all kinds.
+pub(super) fn askers() -> impl Iterator<Item = Asker> {
+    let keys = [None, Some("k1"), Some("k2")];
+    let of = move |address| {
+        keys.into_iter().flat_map(move |key| [true, false].map(|tcp| Asker { address, key, tcp }))
+    };
+    ADDRESSES.into_iter().flat_map(of)
+}
+
+impl Asker {
+    pub(super) fn network(self) -> Network {
+        Network::parse(self.address).expect(self.address)
+    }
+    pub(super) fn is_in(self, network: &str) -> bool {
+        Network::parse(network).expect(network).covers(self.network())
+    }
+}
+
+/// Which servers are asked for a name in the clear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Asked {
+    NoServer,
+    Servers(Vec<String>),
+    Roots,
+}
+
+/// What a produced configuration lets do.
+pub(super) struct After(pub(super) Nomen);
+
+impl After {
+    pub(super) fn of(program: PeerProgram, files: &[(&str, &str)]) -> Self {
+        let files_in_memory = memory(files);
+        let (mut texts, mut work) = (Texts::new(&files_in_memory), Work::default());
+        run(&mut texts, Path::new(files[0].0), Some(program), &mut work).unwrap_or_else(|e| panic!("{e:?}"));
+        finish(&mut texts, &mut work);
+        Self(work.nomen)
+    }
+
+    fn zone(&self, name: &str) -> Option<&Zone> {
+        self.0.zones.iter().find(|zone| zone.name == name)
+    }
+
+    /// Whether every client gets answers from a zone.
+    pub(super) fn serves(&self, name: &str) -> bool {
+        self.zone(name).is_some_and(|zone| zone.keys.get("catalog-template").is_none())
+    }
+
+    /// Whether a client is in a list of a zone.
+    pub(super) fn lists(&self, zone: &str, key: &str, client: Asker) -> bool {
+        self.zone(zone).is_some_and(|zone| zone.keys.members(key).iter().any(|text| fits(text, client)))
+    }
+
+    /// Whether a client may change records of a name and type, by `allow-update` or by a rule.
+    pub(super) fn updates(&self, zone: &str, client: Asker, name: &str, rtype: &str) -> bool {
+        let Some(found) = self.zone(zone) else { return false };
+        for rule in found.keys.members("update-policy") {
+            let words: Vec<&str> = rule.split(' ').collect();
+            let at =
+                words.iter().position(|word| ["name", "subdomain", "self", "selfsub", "zone"].contains(word));
+            let at = at.expect("names");
+            if !fits(&words[1..at].join(" "), client) {
+                continue;
+            }
+            let named = words.get(at + 1).map_or("", |word| word.trim_end_matches('.'));
+            let (of_name, types) = match words[at] {
+                "name" => (name == named, &words[at + 2..]),
+                "subdomain" => (is_below(name, named), &words[at + 2..]),
+                "self" => (client.key == Some(name), &words[at + 1..]),
+                "selfsub" => (client.key.is_some_and(|key| is_below(name, key)), &words[at + 1..]),
+                _ => (is_below(name, zone), &words[at + 1..]),
+            };
+            if of_name && (types.is_empty() || types.contains(&rtype)) {
+                return words[0] == "grant";
+            }
+        }
+        found.keys.members("allow-update").iter().any(|text| fits(text, client))
+    }
+
+    /// Whether a client may have other servers asked.
+    pub(super) fn recurses(&self, client: Asker) -> bool {
+        if self.0.resolver.is_none() {
+            return false;
+        }
+        assert!(!self.0.access.is_empty(), "without a block, nomen has clients of its own choice");
+        let transport = if client.tcp { "tcp" } else { "udp" };
+        let fits = |block: &&Keys| {
+            let protos = block.members("proto");
+            let of = |word: &String| match word.as_str() {
+                "any" => true,
+                "loopback" => client.is_in("127.0.0.0/8") || client.is_in("::1"),
+                "attached" => ATTACHED.iter().any(|network| client.is_in(network)),
+                network => client.is_in(network),
+            };
+            (protos.is_empty() || protos.iter().any(|proto| proto == transport))
+                && block.members("from").iter().any(of)
+        };
+        let first = self.0.access.iter().find(fits);
+        first.is_some_and(|block| block.get("action") == Some(&Setting::Text("allow".into())))
+    }
+
+    /// The servers that are asked for a name.
+    pub(super) fn asks(&self, name: &str) -> Asked {
+        let Some(resolver) = &self.0.resolver else { return Asked::NoServer };
+        if self.0.zones.iter().any(|zone| is_below(name, &zone.name)) {
+            return Asked::NoServer;
+        }
+        let refused =
+            resolver.members("refused-domains").iter().map(|domain| (domain.clone(), Asked::NoServer));
+        let rules = self.0.forwards.iter().chain(&self.0.stubs).map(|rule| match rule.get("domain") {
+            Some(Setting::Text(domain)) => (domain.clone(), Asked::Servers(rule.members("servers").to_vec())),
+            other => panic!("{other:?}"),
+        });
+        let longest = refused.chain(rules).filter(|(domain, _)| is_below(name, domain));
+        let iterates = resolver.get("iterate") != Some(&Setting::Switch(false));
+        let usual = if iterates { Asked::Roots } else { Asked::NoServer };
+        longest.max_by_key(|(domain, _)| domain.trim_matches('.').len()).map_or(usual, |(_, asked)| asked)
+    }
+}
+
+fn fits(text: &str, client: Asker) -> bool {
+    text.split(' ').all(|word| match word.strip_prefix("key:") {
+        Some(key) => client.key == Some(key),
+        None => word == "any" || client.is_in(word),
+    })
+}
+
+fn narrower(found: &Converted) -> usize {
+    found.accounts.iter().filter(|account| account.outcome == Outcome::Narrower).count()
+}
+
+#[test]
+fn a_zone_of_bind_for_some_clients_was_served_to_all() {
+    let zone = |own: &str| format!("zone a.example {{ type primary; file \"/a\"; {own} }};\n");
+    for (options, own) in [
+        ("", "allow-query { none; };"),
+        ("", "allow-query { 10.0.0.0/8; };"),
+        ("", "allow-query { !192.0.2.1; any; };"),
+        ("", "allow-query-on { 127.0.0.1; };"),
+        ("allow-query { key k; };", ""),
+        ("blackhole { 192.0.2.0/24; };", ""),
+    ] {
+        for recursion in ["no", "yes"] {
+            let text = format!("options {{ recursion {recursion}; {options} }};\n{}", zone(own));
+            let found = bind(&text);
+            assert!(!found.toml.contains("[[zone]]"), "{text}{}", found.toml);
+            assert!(narrower(&found) > 0, "{text}");
+            // Its names are not asked for elsewhere.
+            assert_eq!(
+                found.toml.contains("refused-domains = [\"a.example\"]"),
+                recursion == "yes",
+                "{text}"
+            );
+        }
+    }
+    for all in ["allow-query { any; };", "allow-query { 0.0.0.0/0; ::/0; };", ""] {
+        let found = bind(&format!("options {{ recursion no; }};\n{}", zone(all)));
+        has(&found, &["name = \"a.example\""]);
+        assert_eq!(narrower(&found), 0);
+    }
+}
+
+#[test]
+fn what_unbound_forwarded_over_tls_was_resolved_in_the_clear() {
+    let unbound =
+        |text: &str| of(PeerProgram::Unbound, &[("/u", &format!("server:\n  interface: 127.0.0.1\n{text}"))]);
+    let rule = |name: &str, addr: &str, more: &str| {
+        format!("forward-zone:\n  name: \"{name}\"\n  forward-addr: {addr}\n{more}")
+    };
+    let tls = "  forward-tls-upstream: yes\n";
+    // No server at all is left: there is no recursion.
+    let all = unbound(&rule(".", "192.0.2.53@853", tls));
+    assert!(!all.toml.contains("[resolver]") && narrower(&all) > 0, "{}", all.toml);
+    let beside = unbound(&(rule(".", "192.0.2.53@853", tls) + &rule("lan", "10.0.0.1", "")));
+    has(&beside, &["iterate = false", "domain = \"lan\""]);
+    assert!(!beside.toml.contains("192.0.2.53"), "{}", beside.toml);
+    let below = unbound(&(rule("corp.example", "192.0.2.53@853", tls) + &rule(".", "192.0.2.54", "")));
+    has(&below, &["refused-domains = [\"corp.example\"]", "servers = [\"192.0.2.54\"]"]);
+    let whole = unbound(&("  tls-upstream: yes\n".to_owned() + &rule("lan", "10.0.0.1", "")));
+    assert!(!whole.toml.contains("[resolver]"), "{}", whole.toml);
+}
+
+#[test]
+fn a_network_that_the_recursor_refused_was_allowed() {
+    let after = After::of(
+        PeerProgram::Recursor,
+        &[("/r", "local-address=127.0.0.1\nallow-from=10.0.0.0/8, !10.66.0.0/16\n")],
+    );
+    let recurses = |address| after.recurses(Asker { address, key: None, tcp: false });
+    assert!(recurses("10.1.0.1") && !recurses("10.66.0.1") && !recurses("192.0.2.7"));
+    let found =
+        of(PeerProgram::Recursor, &[("/r", "local-address=127.0.0.1\nallow-from=10.0.0.0/8, !10.66.x\n")]);
+    has(&found, &["action = \"refuse\"\nfrom = [\"any\"]"]);
+    assert_eq!(outcomes(&found, "!10.66.x"), [Outcome::Narrower]);
+}
+
+#[test]
+fn a_relative_owner_of_updates_was_dropped() {
+    let text = "key:\n  - id: k1\n    algorithm: hmac-sha256\n    secret: c2VjcmV0\nacl:\n  - id: u\n    key: k1\n    action: update\n    update-owner: name\n    update-owner-match: equal\n    update-owner-name: [www, \"@\", mail.a.example., b.c]\nzone:\n  - domain: a.example\n    acl: u\n";
+    let found = of(PeerProgram::Knot, &[("/k", text)]);
+    for name in ["www.a.example", "a.example", "mail.a.example", "b.c.a.example"] {
+        has(&found, &[&format!("\"grant key:k1 name {name}.\"")]);
+    }
+    assert_eq!(narrower(&found), 0);
+}
+
+#[test]
+fn policies_that_cannot_be_moved_were_left_out_and_their_names_resolved() {
+    let unbound = |text: &str| of(PeerProgram::Unbound, &[("/u", text)]);
+    let closed = "action = \"refuse\"\nfrom = [\"any\"]";
+    has(&unbound("server:\n  access-control: 10.0.0.0/8 allow\nrpz:\n  name: r\n  zonefile: r\n"), &[closed]);
+    has(&bind("options { allow-recursion { any; }; response-policy { zone r; }; };"), &[closed]);
+    let lua = [("/r", "allow-from=10.0.0.0/8\nlua-config-file=/l\n"), ("/l", "rpzFile('x')\n")];
+    has(&of(PeerProgram::Recursor, &lua), &[closed]);
+    let names = unbound(
+        "server:\n  local-zone: ads.example. always_nxdomain\n  local-zone: bad.example deny\n  local-zone: kids.example transparent\n  local-zone-tag: kids.example \"t\"\n  local-data: \"x.kids.example A 192.0.2.1\"\n",
+    );
+    has(&names, &["refused-domains = [\"kids.example\", \"ads.example\", \"bad.example\"]"]);
+    assert!(!names.toml.contains("192.0.2.1"), "{}", names.toml);
+}
+
+#[test]
+fn mapped_addresses_opened_recursion_to_all_of_ipv4() {
+    let found = of(PeerProgram::Unbound, &[("/u", "server:\n  access-control: ::ffff:0:0/96 allow\n")]);
+    assert!(!found.toml.contains("ffff"), "{}", found.toml);
+    assert_eq!(outcomes(&found, "access-control"), [Outcome::Narrower]);
+    let found = bind("options { allow-recursion { ::ffff:0:0/96; 10/8; }; };");
+    assert!(!found.toml.contains("ffff"), "{}", found.toml);
+}
+
+#[test]
+fn any_signer_was_any_client() {
+    let text = format!(
+        "{KEY} options {{ recursion no; }}; zone a.example {{ type primary; file \"/a\"; update-policy {{ grant * subdomain a.example. A; }}; }};"
+    );
+    has(&bind(&text), &["update-policy = [\"grant key:xfer subdomain a.example. A\"]"]);
+}

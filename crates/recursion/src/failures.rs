@@ -1,0 +1,149 @@
+//! Why clients get SERVFAIL from recursive service, and how often.
+
+use std::fmt;
+
+use dnssec::BogusReason;
+use resolver::LookupFailure;
+use wire::NameBuf;
+
+use crate::stats::SharedCount;
+
+/// Why a client gets SERVFAIL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureCause<'a> {
+    /// Other servers were asked, and there is no answer.
+    Lookup(LookupFailure),
+    /// The answer is bogus.
+    Bogus {
+        /// The name at which validation fails.
+        at: &'a NameBuf,
+        /// Why.
+        reason: BogusReason,
+    },
+    /// An earlier lookup failed, and that is remembered (RFC 9520).
+    Remembered,
+    /// An earlier answer was bogus, and that is remembered.
+    RememberedBogus(BogusReason),
+    /// The chain of CNAME and DNAME is too long or a loop.
+    AliasChain,
+    /// The name asks which trust anchors there are, and the answer is no (RFC 8509).
+    Sentinel,
+}
+
+/// The labels of all causes, in the order in which they are counted.
+const LABELS: [&str; 13] = [
+    "no-reply",
+    "timed-out",
+    "network",
+    "no-servers",
+    "bad-reply",
+    "no-other-server",
+    "shed",
+    "overspent",
+    "bogus",
+    "remembered",
+    "remembered-bogus",
+    "alias-chain",
+    "sentinel",
+];
+
+impl FailureCause<'_> {
+    /// How many causes are counted apart.
+    pub const COUNT: usize = LABELS.len();
+
+    /// Its number below [`COUNT`](Self::COUNT); `None` of what is refused, not failed.
+    pub fn place(self) -> Option<usize> {
+        Some(match self {
+            FailureCause::Lookup(LookupFailure::NoRecursion | LookupFailure::NoRule) => return None,
+            FailureCause::Lookup(LookupFailure::NoReply) => 0,
+            FailureCause::Lookup(LookupFailure::TimedOut) => 1,
+            FailureCause::Lookup(LookupFailure::Network) => 2,
+            FailureCause::Lookup(LookupFailure::NoServers) => 3,
+            FailureCause::Lookup(LookupFailure::BadReply(_)) => 4,
+            FailureCause::Lookup(LookupFailure::NoOtherServer) => 5,
+            FailureCause::Lookup(LookupFailure::Shed(_)) => 6,
+            FailureCause::Lookup(LookupFailure::Overspent(_)) => 7,
+            FailureCause::Bogus { .. } => 8,
+            FailureCause::Remembered => 9,
+            FailureCause::RememberedBogus(_) => 10,
+            FailureCause::AliasChain => 11,
+            FailureCause::Sentinel => 12,
+        })
+    }
+
+    /// Its label in metrics.
+    pub fn label(self) -> Option<&'static str> {
+        self.place().and_then(|place| LABELS.get(place).copied())
+    }
+}
+
+impl fmt::Display for FailureCause<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FailureCause::Lookup(failure) => failure.fmt(f),
+            FailureCause::Bogus { at, reason } => write!(f, "bogus at {at}: {reason}"),
+            FailureCause::Remembered => f.write_str("an earlier lookup failed, which is remembered"),
+            FailureCause::RememberedBogus(reason) => {
+                write!(f, "an earlier answer was bogus, which is remembered: {reason}")
+            }
+            FailureCause::AliasChain => f.write_str("the chain of aliases is too long or a loop"),
+            FailureCause::Sentinel => f.write_str("the name asks for another state of a trust anchor"),
+        }
+    }
+}
+
+/// Clients that got SERVFAIL, by cause.
+#[derive(Debug, Default)]
+pub struct FailureCounts([SharedCount; LABELS.len()]);
+
+impl FailureCounts {
+    /// Counts one.
+    pub(crate) fn add(&self, cause: FailureCause<'_>) {
+        if let Some(count) = cause.place().and_then(|place| self.0.get(place)) {
+            count.add();
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(SharedCount::get).sum()
+    }
+
+    /// Each cause by its label, and its number.
+    pub fn by_cause(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        LABELS.into_iter().zip(self.0.iter().map(SharedCount::get))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_counted_under_its_own_label() {
+        let at = wire::Name::ROOT.to_buf();
+        let causes = [
+            FailureCause::Lookup(LookupFailure::NoReply),
+            FailureCause::Lookup(LookupFailure::TimedOut),
+            FailureCause::Lookup(LookupFailure::Network),
+            FailureCause::Lookup(LookupFailure::NoServers),
+            FailureCause::Lookup(LookupFailure::BadReply(resolver::ReplyFault::Malformed)),
+            FailureCause::Lookup(LookupFailure::NoOtherServer),
+            FailureCause::Lookup(LookupFailure::Shed(resolver::ShedReason::Rule)),
+            FailureCause::Lookup(LookupFailure::Overspent(resolver::Overspent::Queries)),
+            FailureCause::Bogus { at: &at, reason: BogusReason::Unsigned },
+            FailureCause::Remembered,
+            FailureCause::RememberedBogus(BogusReason::Unsigned),
+            FailureCause::AliasChain,
+            FailureCause::Sentinel,
+        ];
+        let counts = FailureCounts::default();
+        for cause in causes {
+            counts.add(cause);
+        }
+        assert!(counts.by_cause().all(|(_, count)| count == 1), "{counts:?}");
+        assert_eq!(causes.map(|cause| cause.label().unwrap_or_default()), LABELS);
+        counts.add(FailureCause::Lookup(LookupFailure::NoRule));
+        assert_eq!(counts.total(), LABELS.len() as u64);
+    }
+}

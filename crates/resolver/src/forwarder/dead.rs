@@ -1,0 +1,130 @@
+//! Rules whose servers are all down: their lookups fail at once.
+//!
+//! After a lookup by a rule that forwards has failed because no server replied, each of them is sent a question of our own, for the
+//! NS records of the rule's domain: a server that is only slow to resolve some name answers that one. Servers that do not
+//! are dead for half a minute. As long as all servers of a rule are dead, one question in each probe interval goes out and waits
+//! [`DEAD_WAIT`] for its answer; others fail without being sent.
+
+use std::time::{Duration, Instant};
+
+use exchange::Action;
+
+use super::Forwarder;
+use super::seek::plain;
+use super::state::{LookupId, Steps, Timer, Try, TryId};
+use crate::config::Reach;
+use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
+use crate::query;
+use crate::random::Random;
+use crate::rules::Way;
+use crate::servers::ServerId;
+use crate::trace::TraceEvent;
+
+/// Longest wait of a lookup for a reply of servers that are dead.
+const DEAD_WAIT: Duration = Duration::from_millis(50);
+
+impl<O: Outlet, R: Random> Forwarder<O, R> {
+    /// Limits the time of a lookup whose rule has only dead servers, or ends it. Returns whether it has ended.
+    pub(super) fn ends_at_dead_servers(
+        &mut self,
+        id: LookupId,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let Some(lookup) = self.lookups.get(&id) else { return true };
+        let servers = lookup.asked.iter().map(|asked| self.servers.get(asked.server));
+        if lookup.asked.is_empty()
+            || !servers.clone().all(|server| server.is_some_and(|one| one.is_dead(now)))
+        {
+            return false;
+        }
+        let is_due = servers.flatten().any(|server| server.wants_probe(now));
+        self.stats.dead.add(1);
+        self.note(id, now, || TraceEvent::Dead);
+        if !is_due {
+            self.end(id, LookupOutcome::Failed(LookupFailure::NoReply), now, actions);
+            return true;
+        }
+        let at = now + DEAD_WAIT;
+        if let Some(lookup) = self.lookups.get_mut(&id) {
+            lookup.hopeless_at = Some(at);
+        }
+        self.set_timer(at, Timer::Hopeless(id));
+        false
+    }
+
+    /// No dead server has replied to a lookup in time.
+    pub(super) fn hopeless(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        if let Some(lookup) = self.lookups.get_mut(&id) {
+            lookup.hopeless_at = None;
+            self.end(id, LookupOutcome::Failed(LookupFailure::NoReply), now, actions);
+        }
+    }
+
+    /// Sends a question of our own to each server of a rule, if all of them are failing: whether they are down is then known for
+    /// the next lookups.
+    pub(super) fn check_servers(&mut self, rule: usize, now: Instant, actions: &mut Vec<Action>) {
+        let Some(Way::Forward { servers, .. }) = self.rules.get(rule).map(|rule| &rule.way) else { return };
+        let servers = servers.clone();
+        let is_failing = |id: &ServerId| self.servers.get(*id).is_some_and(|server| server.is_failing());
+        if !servers.iter().all(is_failing) {
+            return;
+        }
+        for server in servers {
+            let is_due = |one: &crate::server::Server| one.wants_check(now, &self.config.timing);
+            if self.servers.get(server).is_some_and(is_due) {
+                self.check_server(rule, server, now, actions);
+            }
+        }
+    }
+
+    fn check_server(&mut self, rule: usize, server: ServerId, now: Instant, actions: &mut Vec<Action>) {
+        let recursion_desired = self.rules.recurse(rule);
+        let Some(rule) = self.rules.get(rule) else { return };
+        let domain = rule.domain.as_name().to_lower();
+        let inquiry = plain(domain.as_lower(), wire::Type::NS);
+        let stream = self.servers.get(server).is_some_and(|server| server.upstream.reach == Reach::Tcp);
+        let try_id = TryId(self.number());
+        let carrier = match stream {
+            true => self.stream_to(server, try_id, now, actions),
+            false => self.datagram_to(server, try_id, actions),
+        };
+        let Some((link, id, measurable)) = carrier else { return };
+        let (name, mixed) = self.name_for(server, &inquiry.name.into(), now);
+        let opt = self.opt_for(server, Steps::default(), now);
+        let message = query::build(id, name.as_name(), &inquiry, recursion_desired, opt.as_ref());
+        actions.push(Action::Send { link, message });
+        let at = now + self.config.timing.max_rto;
+        if let Some(server) = self.servers.get_mut(server) {
+            server.on_check(now);
+        }
+        self.count_sent(server, stream, true);
+        let one = Try {
+            lookup: None,
+            place: 0,
+            server,
+            link,
+            stream,
+            id,
+            inquiry,
+            name,
+            mixed,
+            opt,
+            steps: Steps::default(),
+            sent: now,
+            measurable,
+            timer: Some(at),
+            probe: true,
+            check: true,
+        };
+        self.set_timer(at, Timer::Try(try_id));
+        self.tries.insert(try_id, one);
+    }
+
+    /// A check of our own is over, with a reply or without.
+    pub(super) fn check_ended(&mut self, one: &Try, is_answered: bool, now: Instant) {
+        if let Some(server) = self.servers.get_mut(one.server).filter(|_| one.check) {
+            server.on_check_ended(is_answered, now);
+        }
+    }
+}

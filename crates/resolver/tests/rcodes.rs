@@ -1,0 +1,157 @@
+//! Every pair of response code and records: which replies are taken, and with which response code.
+
+use resolver::{Inquiry, ReplyFault, Scope, scrub};
+use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Owner, Section};
+use wire::{Class, NameBuf, Rcode, Ttl, Type, rdata, text};
+
+const SOA: &str = "example. SOA ns.example. root.example. 1 2 3 4 300";
+/// With the name in front of it, the target of the DNAME below is longer than 255 bytes.
+const LONG: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.\
+                    bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb.\
+                    ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc.d.example.";
+const LONG_DNAME: &str =
+    "d.example. DNAME ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd.d2.example.";
+
+/// What a reply has, and what becomes of it with each of the response codes that records may come with.
+struct Row {
+    what: &'static str,
+    question: String,
+    answer: Vec<String>,
+    authority: Vec<String>,
+    /// For NOERROR, NXDOMAIN and YXDOMAIN: the response code of what is kept, `None` if the reply is refused.
+    taken: [Option<Rcode>; 3],
+}
+
+const NOERROR: Option<Rcode> = Some(Rcode::NOERROR);
+const NXDOMAIN: Option<Rcode> = Some(Rcode::NXDOMAIN);
+const YXDOMAIN: Option<Rcode> = Some(Rcode::YXDOMAIN);
+
+fn row(
+    what: &'static str,
+    question: &str,
+    answer: &[&str],
+    authority: &[&str],
+    taken: [Option<Rcode>; 3],
+) -> Row {
+    let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+    Row { what, question: question.to_owned(), answer: lines(answer), authority: lines(authority), taken }
+}
+
+#[rustfmt::skip]
+fn rows() -> Vec<Row> {
+    let data = [NOERROR, None, None];
+    let absence = [NOERROR, NXDOMAIN, None];
+    // The response code is that of a name which is asked for by itself.
+    let beyond = [NOERROR; 3];
+    let (a, alias) = ("www.example. A 192.0.2.1", "www.example. CNAME b.example.");
+    let (dname, made) = ("y.example. DNAME z.example.", "x.y.example. CNAME x.z.example.");
+    let ns = "example. NS ns.example.";
+    vec![
+        row("the data", "www.example. A", &[a], &[], data),
+        row("the data and an SOA", "www.example. A", &[a], &[SOA], data),
+        row("the data and servers", "www.example. A", &[a], &[ns], data),
+        row("all data at a name", "www.example. ANY", &[a], &[SOA], data),
+        row("an alias that was asked for", "www.example. CNAME", &[alias], &[], data),
+        row("an alias for ANY", "www.example. ANY", &[alias], &[], data),
+        row("an alias and its data", "www.example. A", &[alias, "b.example. A 192.0.2.1"], &[], data),
+        row("an alias and its data and an SOA", "www.example. A", &[alias, "b.example. A 192.0.2.1"], &[SOA], data),
+        row("two aliases and their data", "www.example. A",
+            &[alias, "b.example. CNAME c.example.", "c.example. A 192.0.2.1"], &[], data),
+        row("an alias and a denial", "www.example. A", &[alias], &[SOA], absence),
+        row("an alias alone", "www.example. A", &[alias], &[], [NOERROR, NXDOMAIN, None]),
+        row("an alias out of the domain", "www.example. A", &["www.example. CNAME www.other."], &[], beyond),
+        row("an alias out of the domain and data there", "www.example. A",
+            &["www.example. CNAME www.other.", "www.other. A 192.0.2.1"], &[], beyond),
+        row("nothing", "www.example. A", &[], &[], absence),
+        row("a denial", "www.example. A", &[], &[SOA], absence),
+        row("data of another name", "www.example. A", &["x.example. A 192.0.2.1"], &[SOA], absence),
+        row("data of another type", "www.example. AAAA", &[a], &[SOA], absence),
+        row("a DNAME and data", "x.y.example. A", &[dname, made, "x.z.example. A 192.0.2.1"], &[], data),
+        row("a DNAME and a denial", "x.y.example. A", &[dname, made], &[SOA], absence),
+        row("a DNAME alone", "x.y.example. A", &[dname, made], &[], [NOERROR, NXDOMAIN, None]),
+        row("a DNAME that was asked for", "y.example. DNAME", &[dname], &[], data),
+        row("a DNAME and a CNAME at one name", "y.example. DNAME", &[dname, "y.example. CNAME z.example."], &[SOA], data),
+        row("a CNAME that follows and was asked for", "x.y.example. CNAME", &[dname, made], &[], data),
+        row("a CNAME that follows, for ANY", "x.y.example. ANY", &[dname, made], &[], beyond),
+        row("a CNAME that follows and data, for ANY", "x.y.example. ANY",
+            &[dname, made, "x.z.example. A 192.0.2.1"], &[], data),
+        row("a CNAME that follows and a denial, for ANY", "x.y.example. ANY", &[dname, made], &[SOA], absence),
+        row("a DNAME out of the domain", "x.y.example. A", &["y.example. DNAME other."], &[], beyond),
+        row("a name that is too long", &format!("{LONG} A"), &[LONG_DNAME], &[], [None, None, YXDOMAIN]),
+        row("a name that is too long, for ANY", &format!("{LONG} ANY"), &[LONG_DNAME], &[], [None, None, YXDOMAIN]),
+        row("a name that is too long and an SOA", &format!("{LONG} A"), &[LONG_DNAME], &[SOA], [None, None, YXDOMAIN]),
+        row("an alias to a name that is too long", "www.example. A",
+            &[&format!("www.example. CNAME {LONG}"), LONG_DNAME], &[], [None, None, YXDOMAIN]),
+        row("data at the name that is too long", &format!("{LONG} A"),
+            &[LONG_DNAME, &format!("{LONG} A 192.0.2.1")], &[], [None, None, YXDOMAIN]),
+    ]
+}
+
+fn reply(row: &Row, inquiry: &Inquiry, rcode: Rcode) -> Vec<u8> {
+    let (mut buf, mut names) = (vec![0; MAX_MESSAGE], Compressor::large());
+    let mut header = Header::query(1).reply();
+    header.set_rcode(rcode);
+    header.set_authoritative(true);
+    let mut b = Builder::new(&mut buf, MAX_MESSAGE, header, &mut names);
+    b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass).expect("room");
+    for (section, lines) in [(Section::Answer, &row.answer), (Section::Authority, &row.authority)] {
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            let owner: NameBuf = words[0].parse().expect("a name");
+            let rtype = Type::from_text(words[1].as_bytes()).expect("a type");
+            let tokens: Vec<text::Token<'_>> =
+                words[2..].iter().map(|word| text::Token { bytes: word.as_bytes(), quoted: false }).collect();
+            let mut data = Vec::new();
+            rdata::parse_text(rtype, &tokens, None, &mut data).expect("data");
+            b.record(section, Owner::Name(owner.as_name()), rtype, Class::IN, Ttl::from_secs(60), &data)
+                .expect("room");
+        }
+    }
+    b.message()
+}
+
+fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
+    let (name, qtype) = row.question.split_once(' ').expect("a name and a type");
+    let name: NameBuf = name.parse().expect("a name");
+    let inquiry = Inquiry {
+        name: name.as_name().to_lower(),
+        qtype: Type::from_text(qtype.as_bytes()).expect("a type"),
+        qclass: Class::IN,
+        dnssec_ok: false,
+        checking_disabled: false,
+    };
+    let domain: NameBuf = "example.".parse().expect("a name");
+    let scope = Scope {
+        domain: domain.as_name(),
+        sent: name.as_name(),
+        records_per_set: 100,
+        max_ttl: 86_400,
+        max_negative_ttl: 3600,
+    };
+    let answer = scrub(&reply(row, &inquiry, rcode), &inquiry, rcode, &scope)?;
+    let written = Header::of(&answer.message).map(|header| header.rcode());
+    assert_eq!(written, Some(answer.rcode), "{}: the message has the same response code", row.what);
+    Ok(answer.rcode)
+}
+
+/// A YXDOMAIN with records and no DNAME, and NXDOMAIN beside the data that was asked for, went out as they came.
+#[test]
+fn a_response_code_that_the_records_prove_wrong_is_refused() {
+    for row in rows() {
+        for (rcode, taken) in [Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN].into_iter().zip(row.taken) {
+            let expected = taken.ok_or(ReplyFault::Contradiction(rcode));
+            assert_eq!(outcome(&row, rcode), expected, "{} with {rcode}", row.what);
+        }
+    }
+}
+
+/// Only these three come with records of zones.
+#[test]
+fn all_other_response_codes_are_errors_whatever_records_come_with_them() {
+    let answers = [Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN];
+    for rcode in (0..16).map(Rcode).filter(|rcode| !answers.contains(rcode)) {
+        for row in rows() {
+            assert_eq!(outcome(&row, rcode), Err(ReplyFault::Rcode(rcode)), "{} with {rcode}", row.what);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Listening sockets on the control connection: `give` sends them to the server that takes over, `receive` is that server's end.
+//!
+//! The command is answered as others are, with the number of sockets; then as many descriptors follow, 64 at most with each byte.
+
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::unix::OwnedWriteHalf;
+
+use super::{AnswerLine, True};
+use crate::frontend::Frontend;
+
+/// Descriptors in one message; the kernel allows 253.
+const AT_ONCE: usize = 64;
+/// Room for the descriptors of one message, in bytes.
+const SPACE: usize = rustix::cmsg_space!(ScmRights(AT_ONCE));
+/// Longest wait for the other end to read.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest answer line that is read, in bytes.
+const MAX_LINE: usize = 4096;
+
+/// Sends the listening sockets. Returns whether they were sent: then the listeners leave in them what they have not read.
+///
+/// # Errors
+/// The system's, if the other end is gone.
+pub(super) async fn give(frontend: &Frontend, writer: &mut OwnedWriteHalf) -> io::Result<bool> {
+    let sockets = match frontend.sockets() {
+        Ok(sockets) => sockets,
+        Err(e) => {
+            let error = format!("the sockets cannot be handed over: {}", crate::words::reason(&e));
+            write(writer, &AnswerLine::Fault { ok: false, error, data: None }).await?;
+            return Ok(false);
+        }
+    };
+    write(writer, &AnswerLine::Done { ok: True, data: json!({"sockets": sockets.len()}) }).await?;
+    let stream: &tokio::net::UnixStream = writer.as_ref();
+    for part in sockets.chunks(AT_ONCE) {
+        let sent = stream.async_io(Interest::WRITABLE, || send(stream.as_fd(), part));
+        tokio::time::timeout(WRITE_TIMEOUT, sent).await??;
+    }
+    frontend.leave_unread();
+    Ok(true)
+}
+
+async fn write(writer: &mut OwnedWriteHalf, line: &AnswerLine) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    tokio::time::timeout(WRITE_TIMEOUT, writer.write_all(&text)).await?
+}
+
+fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
+    let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::other("too many descriptors for one message"));
+    }
+    let sent = sendmsg(stream, &[IoSlice::new(b".")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    if sent == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Reads the answer to [`super::Command::HandOver`] and the sockets behind it. The stream should have a read timeout.
+///
+/// # Errors
+/// In words: the server's refusal, or what is wrong with its answer.
+pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, String> {
+    let broken = |e: io::Error| format!("it does not hand its sockets over: {}", crate::words::reason(&e));
+    let wanted = match serde_json::from_slice(&read_line(stream).map_err(broken)?) {
+        Ok(AnswerLine::Done { data, .. }) => data.get("sockets").and_then(Value::as_u64).unwrap_or(0),
+        Ok(AnswerLine::Fault { error, .. }) => return Err(error),
+        Ok(AnswerLine::Text { .. }) | Err(_) => return Err("its answer is not one of nomen".into()),
+    };
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let mut sockets = Vec::new();
+    while sockets.len() < wanted {
+        let mut space = [MaybeUninit::uninit(); SPACE];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let read = recvmsg(&*stream, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags);
+        let before = sockets.len();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                sockets.extend(descriptors);
+            }
+        }
+        if read.map_err(|e| broken(e.into()))?.bytes == 0 || sockets.len() == before {
+            return Err(format!("it hands over {} of {wanted} sockets", sockets.len()));
+        }
+    }
+    Ok(sockets)
+}
+
+/// One line, byte by byte: a descriptor is lost if the byte that it comes with is read in another way.
+fn read_line(stream: &mut StdStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < MAX_LINE {
+        stream.read_exact(&mut byte)?;
+        if byte == *b"\n" {
+            return Ok(line);
+        }
+        line.extend(byte);
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn more_sockets_than_a_message_holds_arrive_and_work() {
+        let (mut ours, theirs) = StdStream::pair().expect("a pair");
+        let client = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let address = client.local_addr().expect("bound");
+        let sockets: Vec<OwnedFd> =
+            (0..AT_ONCE + 1).map(|_| UdpSocket::bind("127.0.0.1:0").expect("bound").into()).collect();
+        (&theirs).write_all(b"{\"ok\":true,\"data\":{\"sockets\":65}}\n").expect("written");
+        sockets.chunks(AT_ONCE).for_each(|part| send(theirs.as_fd(), part).expect("sent"));
+        drop(sockets);
+        let taken = receive(&mut ours).expect("taken");
+        assert_eq!(taken.len(), AT_ONCE + 1);
+        for socket in taken {
+            UdpSocket::from(socket).send_to(b"x", address).expect("sent");
+            assert_eq!(client.recv(&mut [0; 8]).expect("received"), 1);
+        }
+    }
+
+    #[test]
+    fn a_refusal_and_an_end_in_between_are_faults() {
+        for (answer, wanted) in [
+            (&b"{\"ok\":false,\"error\":\"no\"}\n"[..], "no"),
+            (b"{\"ok\":true,\"data\":{\"sockets\":2}}\n", "0 of 2"),
+            (b"nonsense\n", "not one of nomen"),
+            (b"", "does not hand"),
+        ] {
+            let (mut ours, theirs) = StdStream::pair().expect("a pair");
+            (&theirs).write_all(answer).expect("written");
+            drop(theirs);
+            let fault = receive(&mut ours).expect_err("a fault");
+            assert!(fault.contains(wanted), "{fault}");
+        }
+    }
+}

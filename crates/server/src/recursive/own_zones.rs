@@ -1,0 +1,63 @@
+//! Zones that are served here, as the resolver sees them: names that they delegate are resolved from the servers that they name.
+
+use std::sync::Weak;
+use std::time::Instant;
+
+use authority::{Aim, Ask, HashingLimit, PASSES, Scratch, answer};
+use engine::Engine;
+use resolver::ServedZones;
+use wire::hash::HashedName;
+use wire::message::{Builder, Compressor, MAX_MESSAGE};
+use wire::{Class, Header, LowerName, LowerNameBuf, Name, Type};
+use zone::catalog::Catalog;
+
+use crate::frontend::Served;
+
+/// CNAME and DNAME links that a response follows, as an authoritative server would.
+const MAX_CHAIN: u8 = 16;
+
+/// The zones of this engine, as long as there is one.
+pub(super) struct OfEngine(pub(super) Weak<Engine<Served>>);
+
+impl ServedZones for OfEngine {
+    fn refer(&self, name: LowerName<'_>, message: &mut Vec<u8>) -> Option<LowerNameBuf> {
+        let catalog = self.0.upgrade()?.catalog();
+        let mut qname = HashedName::new();
+        qname.set(catalog.key(), name.as_name());
+        let located = Aim::find(&catalog, &qname, Type::A, false)?.located();
+        let zone = catalog.entry(located)?.name().as_name().to_lower();
+        respond(&catalog, name.as_name(), Type::A, false, message).then_some(zone)
+    }
+}
+
+/// Puts the response to a question that these zones give into `message`. Returns whether there is one that is whole.
+pub(super) fn respond(
+    catalog: &Catalog,
+    name: Name<'_>,
+    qtype: Type,
+    dnssec_ok: bool,
+    message: &mut Vec<u8>,
+) -> bool {
+    let key = catalog.key();
+    let mut qname = HashedName::new();
+    qname.set(key, name);
+    let Some(mut aim) = Aim::find(catalog, &qname, qtype, dnssec_ok) else { return false };
+    for pass in 0..PASSES {
+        if !aim.prefetch(catalog, pass, &qname) {
+            break;
+        }
+    }
+    message.resize(MAX_MESSAGE, 0);
+    let mut names = Compressor::large();
+    let mut b = Builder::new(message, MAX_MESSAGE, Header::query(0).reply(), &mut names);
+    if b.question(name, qtype, Class::IN).is_err() {
+        return false;
+    }
+    let hashing = HashingLimit::at(Instant::now());
+    let (qname, max_chain, resolves) = (&qname, MAX_CHAIN, &|| false);
+    let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
+    let answered = answer(&ask, &aim, &mut b, &mut Scratch::new()).is_ok() && !b.header().truncated();
+    let len = b.finish();
+    message.truncate(len);
+    answered
+}

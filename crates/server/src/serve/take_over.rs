@@ -1,0 +1,62 @@
+//! `nomen serve --take-over`: gets the listening sockets of the server that runs, and waits until that one has ended. Queries wait in
+//! the sockets meanwhile, so that an upgrade loses none.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::control::{Command, default_paths, hand_over};
+use crate::words::reason;
+
+/// Longest wait for the running server's answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the running server's end. It first writes what it has acknowledged and answers what it has received.
+const END_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Takes the sockets of the server whose control socket is at `path`, or at the first default place; none if no server runs.
+///
+/// # Errors
+/// In words, with what to do: the server refuses, or does not end.
+pub(super) fn take_over(path: Option<&Path>) -> Result<Option<Vec<OwnedFd>>, String> {
+    let paths = path.map_or_else(default_paths, |path| vec![path.to_owned()]);
+    let Some(mut stream) = paths.iter().find_map(|path| UnixStream::connect(path).ok()) else {
+        return Ok(None);
+    };
+    let refused = |why: String| format!("cannot take over from the server that runs: {why}");
+    let io = |e: std::io::Error| refused(reason(&e));
+    // Before the hand-over: a process that has ended has no number any more.
+    let server: Pid = socket_peercred(&stream).map_err(|e| io(e.into()))?.pid;
+    let server_end = pidfd_open(server, PidfdFlags::empty()).map_err(|e| io(e.into()))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io)?;
+    let mut command = serde_json::to_vec(&Command::HandOver).unwrap_or_default();
+    command.push(b'\n');
+    stream.write_all(&command).map_err(io)?;
+    let sockets = hand_over::receive(&mut stream).map_err(refused)?;
+    wait(&server_end).map_err(|why| {
+        format!("the server that handed its sockets over, process {server}, does not end: {why}; stop it, and start again")
+    })?;
+    Ok(Some(sockets))
+}
+
+/// Waits for the end of a process.
+fn wait(process: &OwnedFd) -> Result<(), String> {
+    let until = Instant::now() + END_TIMEOUT;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(format!("it was waited for {} s", END_TIMEOUT.as_secs()));
+        }
+        let timeout = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(1), tv_nsec: 999_000_000 };
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(e) => return Err(reason(&e.into())),
+        }
+    }
+}

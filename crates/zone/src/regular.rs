@@ -1,0 +1,127 @@
+//! Opening regular files.
+//!
+//! A FIFO or a device at a path where a file is expected keeps `open` or a read waiting for ever, or never ends. What
+//! opens a file by a configured name, or in the state folder, opens it here.
+
+use std::fmt;
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// The path leads to something other than a regular file. The source of an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotRegular {
+    found: &'static str,
+}
+
+impl fmt::Display for NotRegular {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a regular file: it is a {}", self.found)
+    }
+}
+
+impl std::error::Error for NotRegular {}
+
+impl NotRegular {
+    /// Whether `error` is this one.
+    pub fn caused(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|source| source.is::<NotRegular>())
+    }
+}
+
+/// Opens the regular file at `path` for reading.
+///
+/// # Errors
+/// [`NotRegular`] for anything but a file or a folder, `IsADirectory` for a folder, or what the system reports.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), path)
+}
+
+/// Opens the regular file at `path` as `options` say, which may make it. Never waits for another process.
+///
+/// The flags `O_NONBLOCK` and `O_NOCTTY` are set; of a regular file neither changes anything.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // To open a device may have effects of its own, so it is looked at first.
+    if let Ok(about) = fs::metadata(path) {
+        check(about.file_type())?;
+    }
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    // Another file may have taken its place in between.
+    check(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// Reads the whole regular file at `path`, of at most `most` bytes.
+///
+/// # Errors
+/// As [`open`], and `FileTooLarge` for a file of more bytes.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, most.saturating_add(1)), &mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+/// The same for text.
+///
+/// # Errors
+/// As [`read`], and `InvalidData` for bytes that are not UTF-8.
+pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
+    let text = String::from_utf8(read(path, most)?);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8 text"))
+}
+
+fn check(kind: FileType) -> io::Result<()> {
+    let found = match kind {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        kind if kind.is_fifo() => "FIFO",
+        kind if kind.is_socket() => "socket",
+        _ => "device",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, NotRegular { found }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_without_waiting() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fifo = folder.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&fifo, &link).expect("a link");
+        let mut writing = OpenOptions::new();
+        writing.write(true).create(true).truncate(true);
+        for path in [&fifo, &link, Path::new("/dev/zero")] {
+            for opened in [open(path), open_with(&mut writing, path)] {
+                let error = opened.expect_err("refused");
+                assert!(NotRegular::caused(&error), "{}: {error}", path.display());
+            }
+        }
+        assert_eq!(open(folder.path()).expect_err("a folder").kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(open(&folder.path().join("none")).expect_err("nothing").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        fs::write(&path, "text").expect("written");
+        assert_eq!(read_to_string(&path, 4).expect("text"), "text");
+        assert_eq!(read(&path, 3).expect_err("too large").kind(), io::ErrorKind::FileTooLarge);
+        fs::write(&path, b"\xff").expect("written");
+        assert_eq!(read_to_string(&path, 4).expect_err("no text").kind(), io::ErrorKind::InvalidData);
+    }
+}
