@@ -43,12 +43,14 @@ pub struct ForwardRule {
     /// RD in the queries (RFC 1035 §4.1.1): set for servers that ask others, clear for those that are authoritative for
     /// the domain. Default: true.
     pub recursion_desired: bool,
+    /// How names are resolved step by step where the servers have no answer. Default: they are not.
+    pub instead: Option<IterateRule>,
 }
 
 impl ForwardRule {
     /// A rule for servers that ask others.
     pub fn new(domain: NameBuf, upstreams: Vec<Upstream>) -> Self {
-        ForwardRule { domain, upstreams, recursion_desired: true }
+        ForwardRule { domain, upstreams, recursion_desired: true, instead: None }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wire::{Class, LowerName, LowerNameBuf, NameBuf, Type};
 
-use crate::config::{ForwardConfig, Upstream};
+use crate::config::{ForwardConfig, IterateRule, Upstream};
 use crate::copy::LocalCopy;
 use crate::delegations::Cut;
 use crate::inquiry::Inquiry;
@@ -26,6 +26,8 @@ pub(crate) enum Way {
         recursion_desired: bool,
         /// The servers.
         servers: Vec<ServerId>,
+        /// The rule by which names are resolved where these have no answer.
+        instead: Option<usize>,
     },
     /// They are resolved step by step.
     Iterate {
@@ -41,6 +43,17 @@ pub(crate) enum Way {
 }
 
 impl Rule {
+    fn iterated(rule: &IterateRule) -> Self {
+        let start = Arc::new(Cut::start(rule.domain.as_name().to_lower(), &rule.servers));
+        let way = Way::Iterate { start, prime: rule.prime, copy: rule.copy.clone() };
+        Rule { domain: rule.domain, way }
+    }
+
+    /// Whether names are resolved step by step, at once or where servers have no answer.
+    pub(crate) fn may_walk(&self) -> bool {
+        self.walks() || matches!(self.way, Way::Forward { instead: Some(_), .. })
+    }
+
     /// Whether names are resolved step by step.
     pub(crate) fn walks(&self) -> bool {
         matches!(self.way, Way::Iterate { .. })
@@ -95,18 +108,23 @@ impl Rules {
                     named.push(id);
                 }
             }
-            let way = Way::Forward { recursion_desired: rule.recursion_desired, servers: named };
+            let instead = rule.instead.as_ref().map(|instead| rules.hide(instead));
+            let way = Way::Forward { recursion_desired: rule.recursion_desired, servers: named, instead };
             rules.add(Rule { domain: rule.domain, way });
         }
         for rule in &config.iterate.rules {
-            let start = Arc::new(Cut::start(rule.domain.as_name().to_lower(), &rule.servers));
-            let way = Way::Iterate { start, prime: rule.prime, copy: rule.copy.clone() };
-            rules.add(Rule { domain: rule.domain, way });
+            rules.add(Rule::iterated(rule));
         }
         for domain in &config.refused {
             rules.add(Rule { domain: *domain, way: Way::Refuse });
         }
         (rules, upstreams)
+    }
+
+    /// Adds a rule that covers no name by itself. Returns its number.
+    fn hide(&mut self, rule: &IterateRule) -> usize {
+        self.all.push(Rule::iterated(rule));
+        self.all.len() - 1
     }
 
     fn add(&mut self, rule: Rule) {

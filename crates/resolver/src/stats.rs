@@ -128,6 +128,8 @@ pub struct ForwardStats {
     pub parents_asked: Counter,
     /// Lookups that were not given more than a moment, since all servers of their rule are known not to answer.
     pub dead: Counter,
+    /// Lookups that were begun anew, step by step, since the servers of their rule had no answer.
+    pub instead: Counter,
     /// Bytes of what is known of delegations.
     pub delegation_bytes: Counter,
     /// What may have been forged.
@@ -152,6 +154,7 @@ impl ForwardStats {
             recursive: Counter::default(),
             parents_asked: Counter::default(),
             dead: Counter::default(),
+            instead: Counter::default(),
             delegation_bytes: Counter::default(),
             suspects: Suspects::default(),
         }

@@ -167,6 +167,8 @@ pub enum TraceEvent {
     },
     /// All servers of the rule are known not to answer: a reply is waited for 50 ms, or not at all.
     Dead,
+    /// The servers of the rule have no answer, and the name is resolved step by step.
+    Instead,
     /// Other settings are in force: what follows is done by them.
     Configured,
     /// The request has its answer.
@@ -314,6 +316,9 @@ impl fmt::Display for TraceEvent {
             }
             TraceEvent::Broke { server, transport, error } => {
                 write!(f, "the {transport} link to {server} failed: {error}")
+            }
+            TraceEvent::Instead => {
+                f.write_str("the servers of the rule have no answer: the name is resolved from the root")
             }
             TraceEvent::Dead => f.write_str("no server of the rule has answered for some time"),
             TraceEvent::Configured => f.write_str("other settings are in force"),

@@ -1,12 +1,14 @@
 //! Mutants judged by Unbound and BIND, too: a server on loopback answers for the tree's zones, and gives one question an answer
 //! as an attacker makes it. Unbound, and BIND's `delv`, ask it, and their verdicts are compared with ours.
 //!
+//! Usually every fortieth mutant is judged, with `MUTANTS_STEP` or in long tests (`NOMEN_LONG_TESTS`) more:
+//!
 //! ```text
-//! cargo test -p dnssec --test it -- --ignored --nocapture peers
+//! MUTANTS_STEP=1 cargo test -p dnssec --test it -- --nocapture peers
 //! ```
 //!
 //! It prints a line for each way to make mutants, and one for each triple of verdicts. All that differ are in
-//! `verdicts.txt` in the folder that it names; `peers.md` beside this file explains them.
+//! `verdicts.txt` in the folder that it names; `peers.md` beside this file explains them, and a triple that it does not have fails.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -269,9 +271,43 @@ fn delv(anchors: &Path, server: SocketAddr, reply: &Reply) -> Verdict {
     }
 }
 
+/// The verdicts of this crate, Unbound and BIND that occur where they differ, each explained in `peers.md`.
+const EXPLAINED: [[Verdict; 3]; 12] = {
+    use Verdict::{Bogus, Insecure, Secure};
+    [
+        [Secure, Secure, Bogus],
+        [Secure, Insecure, Bogus],
+        [Secure, Bogus, Bogus],
+        [Insecure, Insecure, Secure],
+        [Insecure, Insecure, Bogus],
+        [Insecure, Bogus, Secure],
+        [Insecure, Bogus, Insecure],
+        [Insecure, Bogus, Bogus],
+        [Bogus, Secure, Secure],
+        [Bogus, Secure, Bogus],
+        [Bogus, Insecure, Insecure],
+        [Bogus, Insecure, Bogus],
+    ]
+};
+
+/// Of how many mutants one is judged.
+fn step() -> usize {
+    let is_long = std::env::var_os("NOMEN_LONG_TESTS").is_some_and(|long| !long.is_empty());
+    let usual = if is_long { 1 } else { 40 };
+    std::env::var("MUTANTS_STEP").map_or(usual, |step| step.parse().expect("a number"))
+}
+
+/// Whether this machine has the program.
+fn has(program: &str) -> bool {
+    Command::new(program).arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
 #[test]
-#[ignore = "takes minutes, Unbound and delv"]
 fn peers_judge_the_same_mutants() {
+    if !has("unbound") || !has("delv") {
+        return testkit::left_out("unbound or delv is missing: no peer judges mutants of answers");
+    }
+    let most = step();
     let validity = Validity { inception: now() - 3600, expiration: now() + 86_400 };
     let tree = Arc::new(Tree::valid(validity));
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
@@ -305,10 +341,10 @@ fn peers_judge_the_same_mutants() {
             number += 1;
             let honest = tree.reply(name(&format!("{owner}.{zone}")), *qtype);
             let unchanged = Mutant { family: "unchanged", detail: String::new(), reply: honest.clone() };
-            let most = std::env::var("MUTANTS_STEP").map_or(1, |step| step.parse().expect("a number"));
             let all = mutants_of(&tree, &honest, zone, number);
             let all = all.into_iter().skip(number % most).step_by(most);
-            for Mutant { family, detail, reply } in std::iter::once(unchanged).chain(all) {
+            let unchanged = (most < 10 || number % 8 == 0).then_some(unchanged);
+            for Mutant { family, detail, reply } in unchanged.into_iter().chain(all) {
                 *mutant.lock().expect("no panic") = Some(reply.clone());
                 let of_unbound = asked(&client, resolver, &reply).expect("an answer of Unbound");
                 let verdicts = [ours(&tree, &table, &reply), of_unbound, delv(&anchors, server, &reply)];
@@ -333,5 +369,9 @@ fn peers_judge_the_same_mutants() {
     }
     println!("those that differ: {}", folder().join("verdicts.txt").display());
     let total: usize = triples.values().sum();
-    assert!(total > 600, "{total}");
+    assert!(total > 60, "{total}");
+    let is_explained =
+        |triple: &[Verdict; 3]| triple.iter().all(|one| *one == triple[0]) || EXPLAINED.contains(triple);
+    let unexplained: Vec<_> = triples.keys().filter(|triple| !is_explained(triple)).collect();
+    assert!(unexplained.is_empty(), "{unexplained:?}\n{differing}");
 }

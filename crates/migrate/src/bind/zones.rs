@@ -448,7 +448,7 @@ pub(super) fn forward_mode(work: &mut Work, at: Option<&Statement>, mode: &str) 
         "only" => work.ledger.translated(at, "[[resolver.forward]]"),
         _ => work
             .ledger
-            .differs(at, "nomen asks the forwarders alone (`forward only`), also where they do not answer"),
+            .differs(at, "nomen asks the forwarders alone (`forward only`), also where they do not answer, unless `forward-first` is set in the rule"),
     }
 }
 

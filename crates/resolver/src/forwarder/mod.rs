@@ -8,13 +8,14 @@
 //! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after the other,
 //! asked each time for as much of the name as they need. `walk` takes these steps, `addresses` knows where the servers are. Where
 //! none has a known address, a lookup without clients finds it, on which the first one depends: `seek` begins these. What is tried
-//! where no server of a zone is of use is in `fallback`, and what is done where all servers of a rule are down in `dead`. Where there is a copy of the zone that a rule begins with, it
+//! where no server of a zone is of use is in `fallback`, and what is done where all servers of a rule are down in `dead`. Rules that forward first are in `instead`. Where there is a copy of the zone that a rule begins with, it
 //! is asked in place of the zone's servers.
 
 mod addresses;
 mod configure;
 mod dead;
 mod fallback;
+mod instead;
 mod minimise;
 mod payers;
 mod replies;
@@ -150,7 +151,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         } = request;
         let tracer = trace.map(|trace| Tracer::new(trace, now));
         let rule = self.rules.covering(&inquiry);
-        let walks = rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.walks());
+        let walks = rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.may_walk());
         let budget = if walks { Some(budget.unwrap_or_default()) } else { budget };
         let limits = &self.config.iterate.budget;
         let most = if walks { limits.time } else { self.config.timing.client };
@@ -302,6 +303,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// Ends a lookup.
     fn end(&mut self, id: LookupId, outcome: LookupOutcome, now: Instant, actions: &mut Vec<Action>) {
+        if let LookupOutcome::Failed(failure) = &outcome
+            && self.goes_instead(id, *failure, now, actions)
+        {
+            return;
+        }
         let Some(mut lookup) = self.remove(id, now, actions) else { return };
         match &outcome {
             LookupOutcome::Answered(_) => self.stats.answered.add(1),
@@ -420,7 +426,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// What a rule is, for a trace.
     fn rule_event(&self, rule: usize) -> Option<TraceEvent> {
         let rule = self.rules.get(rule)?;
-        let Way::Forward { recursion_desired, servers } = &rule.way else { return None };
+        let Way::Forward { recursion_desired, servers, .. } = &rule.way else { return None };
         let upstreams = servers.iter().filter_map(|&id| Some(self.servers.get(id)?.upstream));
         Some(TraceEvent::Rule {
             domain: Box::new(rule.domain),

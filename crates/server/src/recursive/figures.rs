@@ -81,7 +81,7 @@ fn service_counts(recursive: &Recursive) -> [Described; 15] {
 }
 
 /// What validating counts.
-fn validation_counts(recursive: &Recursive) -> [Described; 14] {
+fn validation_counts(recursive: &Recursive) -> [Described; 15] {
     let validation = &recursive.service.stats().validation;
     [
         ("validation_secure", "Answers of other servers found secure", validation.secure.get()),
@@ -126,7 +126,7 @@ fn validation_counts(recursive: &Recursive) -> [Described; 14] {
 }
 
 /// What lookups at other servers count.
-fn forward_counts(recursive: &Recursive) -> [Described; 14] {
+fn forward_counts(recursive: &Recursive) -> [Described; 15] {
     let forward = &recursive.forward;
     [
         ("forward_lookups", "Lookups that other servers were asked for", forward.lookups.get()),
@@ -168,6 +168,11 @@ fn forward_counts(recursive: &Recursive) -> [Described; 14] {
             "forward_dead",
             "Lookups that failed at once or within 50 ms, since no server of their rule has answered for some time",
             forward.dead.get(),
+        ),
+        (
+            "forward_instead",
+            "Lookups that were begun anew from the root since the servers of their rule had no answer (forward-first)",
+            forward.instead.get(),
         ),
         (
             "forward_overspent",

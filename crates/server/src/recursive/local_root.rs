@@ -150,7 +150,7 @@ impl LocalRoot {
         Some(why)
     }
 
-    /// Whether a version is held that may not be used, so that its serial number says nothing of those that primaries have.
+    /// Whether a version is held that may not be used. Its serial number then does not count beside those that primaries have.
     pub fn is_refused(&self) -> bool {
         let state = lock(&self.state);
         state.standing == Standing::Refused && (state.good.is_some() || state.offered.is_some())

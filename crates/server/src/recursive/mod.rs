@@ -488,7 +488,9 @@ impl Adopt for Recursive {
 /// here delegate resolved from there.
 fn take_zones_here(forward: &mut ForwardConfig, local_root: &Arc<LocalRoot>, own_zones: &OwnZones) {
     forward.iterate.own_zones = Some(own_zones.clone());
-    let of_root = forward.iterate.rules.iter_mut().filter(|rule| rule.domain.as_name().is_root());
+    let instead = forward.rules.iter_mut().filter_map(|rule| rule.instead.as_mut());
+    let all = forward.iterate.rules.iter_mut().chain(instead);
+    let of_root = all.filter(|rule| rule.domain.as_name().is_root());
     of_root.for_each(|rule| rule.copy = Some(local_root.copy()));
 }
 

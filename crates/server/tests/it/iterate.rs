@@ -184,6 +184,47 @@ fn inside_names_that_a_zone_here_delegates_ended_in_a_referral() {
 }
 
 #[test]
+fn forwarders_that_have_no_answer_ended_every_lookup() {
+    in_a_network("iterate::inside_forwarders_that_have_no_answer_ended_every_lookup");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_forwarders_that_have_no_answer_ended_every_lookup() {
+    inside();
+    let _root = authority(1, &[(".", ROOT)]);
+    let _example = authority(2, &[("example", EXAMPLE)]);
+    let _child = authority(3, &[("child.example", CHILD)]);
+    // One forwarder that refuses, one at whose port none listens.
+    let refusing = authority(8, &[("other.test", CHILD)]);
+    let rule = |servers: &str| format!("[[resolver.forward]]\nservers = [{servers}]\nforward-first = true\n");
+    let both = rule("\"10.53.0.8\", \"10.53.0.8@5399\"");
+    let server = resolver(&both);
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    assert_eq!(server.query(&["alias.example", "+short"]), "www.child.example.\n192.0.2.2\n");
+    assert!(server.query(&["nosuch.example"]).contains("status: NXDOMAIN"));
+    assert!(refusing.counter("udp.queries") > 0, "the forwarders come first");
+    assert!(server.counter("forward.instead") >= 3);
+    let said = text(&server.ctl(&["explain", "new.example"]).stdout);
+    assert!(
+        said.contains("the servers of the rule have no answer: the name is resolved from the root"),
+        "{said}"
+    );
+    // A forwarder that answers is enough.
+    server.reconfigure("\"10.53.0.8\", \"10.53.0.8@5399\"", "\"10.53.0.2\"");
+    server.reload();
+    let before = server.counter("forward.instead");
+    server.ctl_json(&["cache", "flush", ".", "--tree"]);
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    assert_eq!(server.counter("forward.instead"), before);
+    server.reconfigure("forward-first = true\n", "");
+    server.reconfigure("\"10.53.0.2\"", "\"10.53.0.8\"");
+    server.reload();
+    server.ctl_json(&["cache", "flush", ".", "--tree"]);
+    assert!(server.query(&["www.example"]).contains("status: SERVFAIL"), "the forwarder alone is asked");
+}
+
+#[test]
 fn a_resolver_is_one_command() {
     in_a_network("iterate::inside_a_resolver_is_one_command");
 }

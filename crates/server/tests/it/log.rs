@@ -133,12 +133,12 @@ fn what_changes_or_copies_a_zone_left_no_trace_at_info() {
 #[test]
 fn what_gets_servfail_left_no_trace_at_info() {
     // A zone that cannot be loaded, a server that cannot be asked, and a key that is not known.
-    let (at, nobody) = (free_address(), free_address());
+    let (at, silent) = (free_address(), free_address());
     let more = format!(
         "[metrics]\nlisten = {}\n[[zone]]\nname = \"broken.test\"\nfile = \"broken.zone\"\n\
          [resolver]\nvalidate = false\n[[resolver.forward]]\nservers = [{}]\n",
         written(at),
-        written(nobody)
+        written(silent)
     );
     let folder = changes::folder(APEX);
     fs::write(folder.path().join("broken.zone"), "@ A x\n").expect("written");

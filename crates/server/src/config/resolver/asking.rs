@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use recursion::Domain;
-use resolver::{ForwardLimits, ForwardRule, ForwardTiming, Reach, Upstream};
+use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateRule, Reach, Upstream};
 use toml::Spanned;
 use toml::de::DeValue;
 use wire::{Name, NameBuf};
@@ -99,6 +99,8 @@ keys! {
         live "servers" servers: Vec<At<Server>>, example ["192.0.2.53", "2001:db8::53@5353"];
         /// Ask them over TCP alone.
         live "tcp-only" tcp_only: bool = false, example true;
+        /// Where none of them has an answer, resolve the name from the root servers down, or those of `root-servers`.
+        live "forward-first" first: bool = false, example true;
         /// Pass on that they have validated an answer (AD, RFC 4035 §4.9.3): for servers that do, on a path that nobody
         /// else can write to. Their answers are not validated here then.
         live "trust-ad" trust_ad: bool = false, example true;
@@ -198,8 +200,13 @@ fn upstreams(servers: &[At<Server>], tcp_only: bool) -> Vec<Upstream> {
 }
 
 impl Forward {
-    pub(super) fn rule(&self) -> ForwardRule {
-        ForwardRule::new(self.domain.value, upstreams(&self.servers, *self.tcp_only))
+    /// The rule. `root` is how all names are resolved step by step.
+    pub(super) fn rule(&self, root: impl FnOnce() -> IterateRule) -> ForwardRule {
+        let instead = (*self.first).then(root);
+        ForwardRule {
+            instead,
+            ..ForwardRule::new(self.domain.value, upstreams(&self.servers, *self.tcp_only))
+        }
     }
 
     pub(super) fn domain(&self, validating: &Validating) -> Domain {

@@ -123,7 +123,8 @@ impl Iterating {
         }
     }
 
-    fn rule(&self) -> IterateRule {
+    /// How all names are resolved step by step.
+    pub(super) fn rule(&self) -> IterateRule {
         let Some(own) = &self.root_servers.value else { return self.hinted() };
         let addresses: Vec<SocketAddr> = own.iter().map(|server| server.0.0).collect();
         let servers =

@@ -180,7 +180,7 @@ impl<'s> Recursive<'s> {
         ForwardConfig {
             rules: forwards
                 .iter()
-                .map(|rule| rule.rule())
+                .map(|rule| rule.rule(|| iterating.rule()))
                 .chain(stubs.iter().map(|rule| rule.rule()))
                 .collect(),
             iterate: iterating.config(budget, self.iterates()),

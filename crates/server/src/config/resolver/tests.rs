@@ -200,6 +200,7 @@ fn every_key_reaches_the_forwarder() {
                 domain: name("corp.example."),
                 upstreams: vec![server("10.0.0.53:53", both)],
                 recursion_desired: false,
+                instead: None,
             },
         ],
         iterate: IterateConfig {

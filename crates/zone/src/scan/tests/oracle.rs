@@ -141,8 +141,10 @@ proptest! {
 
 /// BIND reads a file, and reads what we wrote after reading it: both times it must find the same.
 #[test]
-#[ignore = "needs named-compilezone"]
 fn bind_reads_the_same() {
+    if std::process::Command::new("named-compilezone").arg("-h").output().is_err() {
+        return testkit::left_out("named-compilezone is missing: BIND does not read what the scanner writes");
+    }
     const TEXT: &str = r#"$TTL 1h
 @ IN SOA ns1 host\.master ( 1 ; serial
   2h 30m

@@ -1,0 +1,47 @@
+//! Rules that forward first: names for which their servers have no answer are resolved step by step.
+
+use std::time::Instant;
+
+use exchange::Action;
+
+use super::Forwarder;
+use super::state::{LookupId, Timer};
+use crate::inquiry::{LookupFailure, Outlet};
+use crate::random::Random;
+use crate::rules::Way;
+use crate::trace::TraceEvent;
+
+impl<O: Outlet, R: Random> Forwarder<O, R> {
+    /// Has a lookup that is about to fail begin anew, step by step, if its rule says so. Returns whether it does.
+    pub(super) fn goes_instead(
+        &mut self,
+        id: LookupId,
+        failure: LookupFailure,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        if !matches!(failure, LookupFailure::NoReply | LookupFailure::Network | LookupFailure::BadReply(_)) {
+            return false;
+        }
+        let Some(rule) = self.lookups.get(&id).map(|lookup| lookup.rule) else { return false };
+        let way = self.rules.get(rule).map(|rule| &rule.way);
+        let Some(Way::Forward { instead: Some(instead), .. }) = way else { return false };
+        let instead = *instead;
+        self.note(id, now, || TraceEvent::Instead);
+        self.stats.instead.add(1);
+        self.check_servers(rule, now, actions);
+        let Some(lookup) = self.lookups.get_mut(&id) else { return false };
+        lookup.rule = instead;
+        let tries = std::mem::take(&mut lookup.tries);
+        let (resume, hopeless) = (lookup.resume.take(), lookup.hopeless_at.take());
+        self.drop_timer(resume, Timer::Resume(id));
+        self.drop_timer(hopeless, Timer::Hopeless(id));
+        for one in tries {
+            self.leave(one, now, actions);
+        }
+        self.load.lookup_went(rule);
+        self.load.lookup_came(instead);
+        self.set_out(id, now, actions);
+        true
+    }
+}
