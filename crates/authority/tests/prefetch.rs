@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use authority::{Aim, Ask, PASSES, Scratch, answer};
+use authority::{Aim, Ask, HashingLimit, PASSES, Scratch, answer};
 use testkit::{Chain, Record, key, name, random, sign};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header};

@@ -503,7 +503,9 @@ fn noted<'q, M>(
     shared: (&Stats, &Shared<M>),
     query: impl FnOnce() -> LoggedQuery<'q>,
 ) -> Answered {
-    if let Err(refusal) = answered {
+    if let Err(refusal) = answered
+        && (refusal.rcode == Rcode::SERVFAIL || signed.is_some())
+    {
         note_failure(refusal, signed, shared, query);
     }
     answered

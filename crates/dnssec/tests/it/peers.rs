@@ -272,11 +272,12 @@ fn delv(anchors: &Path, server: SocketAddr, reply: &Reply) -> Verdict {
 }
 
 /// The verdicts of this crate, Unbound and BIND that occur where they differ, each explained in `peers.md`.
-const EXPLAINED: [[Verdict; 3]; 12] = {
+const EXPLAINED: [[Verdict; 3]; 13] = {
     use Verdict::{Bogus, Insecure, Secure};
     [
         [Secure, Secure, Bogus],
         [Secure, Insecure, Bogus],
+        [Secure, Bogus, Secure],
         [Secure, Bogus, Bogus],
         [Insecure, Insecure, Secure],
         [Insecure, Insecure, Bogus],

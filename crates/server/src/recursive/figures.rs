@@ -81,7 +81,7 @@ fn service_counts(recursive: &Recursive) -> [Described; 15] {
 }
 
 /// What validating counts.
-fn validation_counts(recursive: &Recursive) -> [Described; 15] {
+fn validation_counts(recursive: &Recursive) -> [Described; 14] {
     let validation = &recursive.service.stats().validation;
     [
         ("validation_secure", "Answers of other servers found secure", validation.secure.get()),
