@@ -234,11 +234,12 @@ impl<M: Memory> Worker<M> {
     fn answer_one(
         &mut self,
         case: usize,
-        Query { packet, client }: Query<'_>,
+        query: Query<'_>,
         (received, may_put_off): (Instant, bool),
         out: &mut [u8],
         to: &dyn Fn() -> ReturnAddress,
     ) -> Outcome {
+        let Query { packet, client } = query;
         let Worker { account, shared, cases, aims, names, scratch, .. } = self;
         let signed = cases[case].signed();
         let Case { request, qname, route, may_recurse, .. } = &cases[case];
@@ -277,10 +278,9 @@ impl<M: Memory> Worker<M> {
                     Ok(Found::LeadsTo(to)) => {
                         follow(shared, &frame, question_only, to, &asked, &mut b, tickets)
                     }
-                    Ok(Found::Nothing) if waits() => return Outcome::Pending,
                     Ok(Found::Nothing) => {
-                        frame.clear(&mut b, question_only);
-                        beyond(shared, Operation::Query, &asked, &mut b, tickets)
+                        cases[case].route = Route::Source(Operation::Query, question);
+                        return self.answer_elsewhere(case, query, (received, may_put_off), out, to);
                     }
                     Err(refusal) => Ok(Err(refusal)),
                 }
@@ -300,6 +300,20 @@ impl<M: Memory> Worker<M> {
         frame.account(reply, stats);
         log_both(shared, || logged(&frame, received, served()), reply, out);
         Outcome::Reply(reply.len)
+    }
+
+    /// Answers a query that memory leaves to other servers, whose case says so by now.
+    #[cold]
+    #[inline(never)]
+    fn answer_elsewhere(
+        &mut self,
+        case: usize,
+        query: Query<'_>,
+        times: (Instant, bool),
+        out: &mut [u8],
+        to: &dyn Fn() -> ReturnAddress,
+    ) -> Outcome {
+        self.answer_one(case, query, times, out, to)
     }
 
     /// Answers a query that has waited.

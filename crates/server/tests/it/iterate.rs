@@ -156,10 +156,13 @@ fn inside_names_that_a_zone_here_delegates_ended_in_a_referral() {
     let more = "[[zone]]\nname = \"corp\"\nfile = \"corp.zone\"\n\
                 [resolver]\nvalidate = false\nroot-servers = [\"10.53.0.1\"]\n\
                 [[resolver.stub]]\ndomain = \"stub.corp\"\nservers = [\"10.53.0.3\"]\n\
+                [log]\nqueries = true\n\
                 [[resolver.access]]\nfrom = [\"127.0.0.2\"]\naction = \"refuse\"\n[[resolver.access]]\nfrom = [\"127.0.0.1\"]\n";
     let server = Server::start_in(folder, "", more);
     let answer = server.query(&["www.child.corp"]);
     assert!(answer.contains("flags: qr rd ra;") && answer.contains("192.0.2.44"), "{answer}");
+    // The answer is not from the zone, and the query log does not say so.
+    server.wait_for_log("name=www.child.corp. class=\"IN\" type=\"A\" rcode=NOERROR", 1);
     assert_eq!(server.query(&["www.child.corp", "+short"]), "192.0.2.44\n", "from the cache");
     assert_eq!(server.query(&["www.stub.corp", "+short"]), "192.0.2.44\n", "by the rule for the child");
     assert_eq!(server.query(&["alias.corp", "+short"]), "www.child.corp.\n192.0.2.44\n");
