@@ -1,5 +1,6 @@
 //! The line a query goes down, for one worker and one batch at a time.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -234,23 +235,21 @@ impl<M: Memory> Worker<M> {
     fn answer_one(
         &mut self,
         case: usize,
-        query: Query<'_>,
+        Query { packet, client }: Query<'_>,
         (received, may_put_off): (Instant, bool),
         out: &mut [u8],
         to: &dyn Fn() -> ReturnAddress,
     ) -> Outcome {
-        let Query { packet, client } = query;
         let Worker { account, shared, cases, aims, names, scratch, .. } = self;
         let signed = cases[case].signed();
         let Case { request, qname, route, may_recurse, .. } = &cases[case];
         if let Route::Stopped(Stopped::Silence) = route {
             return count(Outcome::Drop, &account.stats);
         }
-        let (may_recurse, stats) = (*may_recurse, &account.stats);
+        let (may_recurse, stats, elsewhere) = (*may_recurse, &account.stats, Cell::new(false));
         let (config, agent) = (&*shared.config, agent(shared, route, aims));
         let frame = ReplyFrame { request, packet, client, may_recurse, config, signed, agent };
         let (mut b, question_only) = frame.begin(out, names);
-        let verified = signed.and_then(Signature::verified);
         let resolves = || resolves(&shared.memory, route, request, qname, may_recurse);
         let asked = |question| Asked {
             packet,
@@ -261,12 +260,12 @@ impl<M: Memory> Worker<M> {
             qname,
             may_recurse,
             resolves: &resolves,
-            verified,
+            verified: signed.and_then(Signature::verified),
             stats,
         };
-        let served = || Served::of(route, aims, shared);
+        let served = || Served::of(route, aims, shared, elsewhere.get());
         let known = || zone_facts(&shared.memory, *route, aims, request, qname);
-        let facts = || if request.asks_of_zone() { known() } else { None };
+        let facts = || if request.asks_of_zone() && !elsewhere.get() { known() } else { None };
         let waits = || may_put_off && put_off(&frame, to, received, account);
         let mut issue = || ticket(&frame, to(), received, (served(), facts()), account);
         let tickets = TicketOffice { issue: &mut issue };
@@ -278,9 +277,11 @@ impl<M: Memory> Worker<M> {
                     Ok(Found::LeadsTo(to)) => {
                         follow(shared, &frame, question_only, to, &asked, &mut b, tickets)
                     }
+                    Ok(Found::Nothing) if waits() => return Outcome::Pending,
                     Ok(Found::Nothing) => {
-                        cases[case].route = Route::Source(Operation::Query, question);
-                        return self.answer_elsewhere(case, query, (received, may_put_off), out, to);
+                        elsewhere.set(true);
+                        frame.clear(&mut b, question_only);
+                        beyond(shared, Operation::Query, &asked, &mut b, tickets)
                     }
                     Err(refusal) => Ok(Err(refusal)),
                 }
@@ -300,20 +301,6 @@ impl<M: Memory> Worker<M> {
         frame.account(reply, stats);
         log_both(shared, || logged(&frame, received, served()), reply, out);
         Outcome::Reply(reply.len)
-    }
-
-    /// Answers a query that memory leaves to other servers, whose case says so by now.
-    #[cold]
-    #[inline(never)]
-    fn answer_elsewhere(
-        &mut self,
-        case: usize,
-        query: Query<'_>,
-        times: (Instant, bool),
-        out: &mut [u8],
-        to: &dyn Fn() -> ReturnAddress,
-    ) -> Outcome {
-        self.answer_one(case, query, times, out, to)
     }
 
     /// Answers a query that has waited.
@@ -480,10 +467,16 @@ struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    /// What the route of a query says of that.
+    /// What the route of a query says of that, and whether memory has left it to other servers.
     #[cold]
-    fn of<M: Memory>(route: &Route, aims: &[Aimed<M::Aim>], shared: &'a Shared<M>) -> Self {
+    fn of<M: Memory>(
+        route: &Route,
+        aims: &[Aimed<M::Aim>],
+        shared: &'a Shared<M>,
+        is_elsewhere: bool,
+    ) -> Self {
         let zone = match route {
+            _ if is_elsewhere => None,
             Route::Memory(aim, _) => shared.memory.zone(&aims[usize::from(*aim)].aim),
             _ => None,
         };
