@@ -312,7 +312,7 @@ enum Answered {
     /// A stream of messages: a zone.
     Stream,
     /// Nothing, since nobody who would know can be asked.
-    Nobody,
+    NoServer,
     /// Nothing, on purpose.
     Silence,
 }
@@ -322,7 +322,7 @@ impl Answered {
         Ok(match self {
             Self::Message(message) => return text(message),
             Self::Stream => ";; the answer is a stream of messages\n".into(),
-            Self::Nobody => ";; no answer: no reachable name server\n".into(),
+            Self::NoServer => ";; no answer: no reachable name server\n".into(),
             Self::Silence => ";; no reply\n".into(),
         })
     }
@@ -341,7 +341,7 @@ fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
         }
         std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
     }
-    Answered::Nobody
+    Answered::NoServer
 }
 
 /// The answer that the query path makes; counted nowhere.
