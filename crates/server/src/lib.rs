@@ -12,6 +12,7 @@
 //! | [`changes`] | dynamic updates: zones that change, and what is kept of that |
 //! | [`transfers`] | zones for other servers |
 //! | [`secondaries`] | zones from other servers, and NOTIFY both ways |
+//! | `stores`, [`background`] | stores of zones on disk; the threads of work beside serving |
 //! | [`recursive`] | recursive service: cache and forwarder at work |
 //! | [`in_force`] | the configuration in force, and which parts take over what a reload changes |
 //! | [`control`], [`signals`] | what operators can have a running server do: commands on a socket, signals |
@@ -31,6 +32,7 @@
 #![deny(clippy::print_stdout)]
 
 mod audit;
+pub mod background;
 pub mod builtin;
 pub mod changes;
 pub mod cli;
@@ -56,6 +58,7 @@ pub mod secondaries;
 pub mod serve;
 pub mod signals;
 mod spare;
+pub mod stores;
 mod sync;
 pub mod tools;
 pub mod transfers;

@@ -13,6 +13,7 @@ use super::Job;
 use super::counts::UpdateCounts;
 use super::plan::ZoneUpdates;
 use super::transactions::{CommitOrder, TransactionFault};
+use crate::zones::keeping::Claim;
 use crate::zones::{Apex, FileStamp};
 
 /// A zone that changes.
@@ -30,6 +31,8 @@ pub(super) struct Line {
     pub(super) file: Option<FileStamp>,
     /// The serial number of the version in it.
     pub(super) first: Serial,
+    /// Ends with the line, unless something of the zone is stored.
+    pub(super) claim: Claim,
 }
 
 /// Why changes are not kept.

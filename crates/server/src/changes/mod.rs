@@ -52,6 +52,7 @@ use wire::{LowerNameBuf, Name, Rcode, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
+use crate::background::Background;
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
@@ -191,6 +192,7 @@ impl Changes {
         engine: &Arc<Engine<Served>>,
         settings: &Settings,
         state: &Path,
+        background: &Arc<Background>,
     ) -> Result<Arc<Changes>, ChangesFault> {
         // Whoever opens the folder says what is wrong if it cannot be made.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
@@ -200,7 +202,8 @@ impl Changes {
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
         let shared = Arc::new(Shared::new(notes, stored));
         let (orders, taken) = channel();
-        let worker = Worker::new(folder.clone(), taken, orders.clone(), Arc::clone(&shared));
+        let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));
+        let worker = Worker::new(folder.clone(), taken, orders.clone(), of_worker, background);
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         thread("changes").spawn(move || worker.work()).map_err(ChangesFault::Thread)?;
         let files = ZoneFiles { shared: Arc::clone(&shared), orders: orders.clone() };

@@ -494,6 +494,7 @@ mod tests {
     use super::*;
     use crate::changes::counts::UpdateCounts;
     use crate::changes::line::{Decided, Demand, Line};
+    use crate::zones::keeping::Claim;
     use journal::{RealDisk, ZoneFolder};
     use proptest::prelude::*;
     use std::ops::ControlFlow;
@@ -576,6 +577,7 @@ mod tests {
             compacting: false,
             file: None,
             first: base.serial(),
+            claim: Claim::of_none(),
         };
         // The second changes what the first has changed since it was begun.
         let demands: Vec<Demand> = ["a.example.", "a.example.", "b.example."]

@@ -25,9 +25,9 @@ use super::line::{Decided, Demand, Group, KeepFault, Line};
 use super::plan::ZoneUpdates;
 use super::transactions::{CommitEnd, CommitOrder, TransactionFault};
 use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
+use crate::background::{Background, JobKind};
 use crate::logging::audit;
 use crate::repeated::log_repeated;
-use crate::spare::{Share, spare};
 use crate::zones::keeping::ClaimedZone;
 use crate::zones::shown_change::ShownRecord;
 use crate::zones::{Apex, FileStamp};
@@ -110,6 +110,7 @@ pub(super) struct Worker {
     orders: Receiver<Order>,
     own: Sender<Order>,
     shared: Arc<Shared>,
+    background: Arc<Background>,
     files: ZoneFiles,
     lines: HashMap<Apex, Line>,
     /// What came of taking zones from their files, until whoever wanted it asks.
@@ -132,10 +133,11 @@ impl Worker {
         orders: Receiver<Order>,
         own: Sender<Order>,
         shared: Arc<Shared>,
+        background: Arc<Background>,
     ) -> Worker {
         let files = ZoneFiles { shared: Arc::clone(&shared), orders: own.clone() };
         let (lines, takes, marks_synced) = (HashMap::new(), HashMap::new(), Instant::now());
-        Worker { folder, orders, own, shared, files, lines, takes, number: 0, marks_synced }
+        Worker { folder, orders, own, shared, background, files, lines, takes, number: 0, marks_synced }
     }
 
     /// Works until it is told to stop: a thread's work.
@@ -340,8 +342,9 @@ impl Worker {
         let keeping = self.shared.keeping.get().ok_or(Refusal::NOT_LOADED)?;
         let (reply, replied) = sync_channel(1);
         keeping.claim(apex.clone(), reply);
+        // A reply that comes after this has no receiver, and ends its claim.
         let claimed = replied.recv_timeout(PATIENCE).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
-        let ClaimedZone { version: zone, file } = claimed;
+        let ClaimedZone { version: zone, file, mut claim } = claimed;
         let opened = self.folder.zone(name(apex)).or_else(|fault| {
             let healed = self.is_stored(apex) && heal(&self.folder, &zone, &fault);
             if healed { self.folder.zone(name(apex)) } else { Err(fault) }
@@ -350,6 +353,9 @@ impl Worker {
             Ok((store, stored)) => {
                 let serial = stored.as_ref().map(|stored| stored.serial());
                 if serial.is_none_or(|serial| serial == zone.serial()) {
+                    if self.is_stored(apex) {
+                        claim.keep();
+                    }
                     self.number += 1;
                     let number = self.number;
                     return Ok(Line {
@@ -360,6 +366,7 @@ impl Worker {
                         since: None,
                         compacting: false,
                         file,
+                        claim,
                     });
                 }
                 format!("serial {} is in service, and another is in the state folder", zone.serial())
@@ -374,8 +381,8 @@ impl Worker {
             name(apex)
         );
         self.shared.counts.failed.fetch_add(1, Relaxed);
-        if !self.is_stored(apex) {
-            keeping.unclaim(apex.clone());
+        if self.is_stored(apex) {
+            claim.keep();
         }
         Err(NOT_KEPT)
     }
@@ -386,9 +393,10 @@ impl Worker {
 
     /// A zone of which nothing is on the disk yet goes on coming from its file.
     fn let_go_unless_stored(&mut self, apex: &Apex) {
-        let line = self.lines.get(apex);
-        if let Some(line) = line.filter(|line| line.store.acknowledged().is_some()) {
-            if !self.is_stored(apex) {
+        let is_stored = self.is_stored(apex);
+        if let Some(line) = self.lines.get_mut(apex).filter(|line| line.store.acknowledged().is_some()) {
+            line.claim.keep();
+            if !is_stored {
                 info!(
                     "zone {}: from now on it is kept in the state folder, its file is not read",
                     name(apex)
@@ -396,10 +404,8 @@ impl Worker {
                 self.files.note_read(apex, line.file.as_ref(), line.first);
                 crate::sync::lock(&self.shared.stored).insert(apex.clone());
             }
-        } else if self.lines.remove(apex).is_some()
-            && let Some(keeping) = self.shared.keeping.get()
-        {
-            keeping.unclaim(apex.clone());
+        } else {
+            self.lines.remove(apex);
         }
     }
 
@@ -512,24 +518,23 @@ impl Worker {
         if line.since.is_none() && line.zone.is_worth_folding() {
             let (zone, number, own, of) =
                 (Arc::clone(&line.zone), line.number, self.own.clone(), apex.clone());
-            let fold = move || {
-                let folded = || spare(Share::Tenth, || zone.folded());
-                let folded = catch_unwind(AssertUnwindSafe(folded)).ok().and_then(Result::ok);
+            line.since = Some(Vec::new());
+            self.background.run(JobKind::Fold, move || {
+                let folded = catch_unwind(AssertUnwindSafe(|| zone.folded())).ok().and_then(Result::ok);
                 // Otherwise the server is stopping.
                 let _ = own.send(Order::Folded(of, number, folded));
-            };
-            line.since = std::thread::Builder::new().name("fold".into()).spawn(fold).ok().map(|_| Vec::new());
+            });
         }
         if !line.compacting && line.store.is_worth_compacting() {
             match line.store.begin_compaction() {
                 Ok(mut replacement) => {
                     let (zone, own, of) = (Arc::clone(&line.zone), self.own.clone(), apex.clone());
-                    let write = move || {
-                        let written = spare(Share::Tenth, || replacement.write(&zone));
+                    line.compacting = true;
+                    self.background.run(JobKind::Compaction, move || {
+                        let written = catch_unwind(AssertUnwindSafe(|| replacement.write(&zone)));
+                        let written = written.unwrap_or(Err(StoreFault::NotWritten));
                         let _ = own.send(Order::Compacted(of, Box::new(replacement), written));
-                    };
-                    let thread = std::thread::Builder::new().name("compaction".into());
-                    line.compacting = thread.spawn(write).is_ok();
+                    });
                 }
                 Err(fault) => not_compacted(apex, &fault),
             }

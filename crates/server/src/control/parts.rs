@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::background::Background;
 use crate::changes::Changes;
 use crate::connections::AdminConnections;
 use crate::frontend::Frontend;
@@ -42,6 +43,8 @@ pub struct Parts {
     pub logging: Arc<Logging>,
     /// The process.
     pub process: Process,
+    /// Work beside serving.
+    pub background: Arc<Background>,
     /// Connections of administration.
     pub connections: Arc<AdminConnections>,
 }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Figures, MetricType, Printer, unix};
+use crate::background::{Background, JobKind};
 use crate::connections::AdminConnections;
 use crate::logging::Logging;
 use crate::process::{Process, cpu_time, max_descriptors, open_descriptors, resident_memory, virtual_memory};
@@ -16,6 +18,8 @@ pub struct ProcessFigures {
     pub logging: Arc<Logging>,
     /// Connections of administration.
     pub connections: Arc<AdminConnections>,
+    /// Work beside serving.
+    pub background: Arc<Background>,
 }
 
 impl Figures for ProcessFigures {
@@ -57,6 +61,20 @@ impl Figures for ProcessFigures {
         out.family("admin_connections", help, MetricType::Gauge, open.into_iter())?;
         let evicted = sets.map(|(listener, set)| ([("listener", listener.into())], set.evicted()));
         let help = "Idle connections to the control socket and to the HTTP listener that were closed to make room for others";
-        out.family("admin_connections_evicted", help, MetricType::Counter, evicted.into_iter())
+        out.family("admin_connections_evicted", help, MetricType::Counter, evicted.into_iter())?;
+        background(&self.background, out)
     }
+}
+
+fn background(background: &Background, out: &mut Printer<'_>) -> fmt::Result {
+    let jobs = JobKind::ALL.map(|kind| (kind.word(), background.counts(kind)));
+    let states = jobs.iter().flat_map(|(kind, counts)| {
+        [("waiting", &counts.waiting), ("running", &counts.running)]
+            .map(|(state, count)| ([("kind", (*kind).into()), ("state", state.into())], count.load(Relaxed)))
+    });
+    let help = "Work on zones beside serving that waits for a thread or runs, by kind";
+    out.family("background_jobs", help, MetricType::Gauge, states)?;
+    let done = jobs.iter().map(|(kind, counts)| ([("kind", (*kind).into())], counts.done.load(Relaxed)));
+    let help = "Work on zones beside serving that has ended, by kind";
+    out.family("background_jobs_done", help, MetricType::Counter, done)
 }

@@ -57,6 +57,11 @@ impl Figures for SecondaryFigures {
         let stored = stored.map(|(word, count)| (word, count.load(Relaxed)));
         let help = "Versions of zones from primaries kept on disk, and those that could not be";
         out.family("secondary_zone_writes", help, MetricType::Counter, of("result", stored.into()))?;
+        out.counter(
+            "secondary_history_read_failures",
+            "Changes of zones from primaries that could not be read from the disk for IXFR",
+            counts.unread.load(Relaxed),
+        )?;
         let forwarded = vec![
             ("answered", counts.forwarded.load(Relaxed)),
             ("failed", counts.forward_failed.load(Relaxed)),

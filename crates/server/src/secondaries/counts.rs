@@ -28,6 +28,8 @@ pub struct SecondaryCounts {
     pub stored: AtomicU64,
     /// Times that the disk did not keep what it should.
     pub unstored: AtomicU64,
+    /// Histories that could not be read from the disk.
+    pub unread: AtomicU64,
     /// Zones that expired.
     pub expired: AtomicU64,
     /// Updates that wait for a primary now.

@@ -14,9 +14,9 @@ use wire::Rcode;
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Header};
 
+use super::Secondaries;
 use super::counts::SecondaryCounts;
 use super::plan::ZonePeers;
-use super::{Secondaries, on_a_thread};
 use crate::frontend::Served;
 use crate::sync::read;
 
@@ -90,7 +90,7 @@ impl UpdateForwarding {
         let zone = asked.name().to_string();
         let work = move || settle(&zone, &peers, &message, ticket, &place);
         // A ticket that is dropped with the thread answers SERVFAIL.
-        if !on_a_thread("forward", work) {
+        if !self.secondaries.desk.threads.run(work) {
             warn!("an update is not passed on: the system refuses a thread");
         }
         Sourced::Pending(promise)

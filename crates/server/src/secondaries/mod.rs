@@ -43,13 +43,13 @@ use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
+use crate::background::{Background, JobKind};
 use crate::config::Settings;
 use crate::descriptors::DescriptorShares;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::kept_threads::KeptThreads;
 use crate::recursive::LocalRoot;
-use crate::spare::{Share, spare};
 use crate::sync::{read, write};
 use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
@@ -129,10 +129,12 @@ struct Desk {
     keeping: OnceLock<ZoneKeeping>,
     store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
-    transfers: Arc<KeptThreads>,
+    /// Threads of transfers and of forwarded updates, which wait for primaries.
+    threads: Arc<KeptThreads>,
     /// The copy of the root zone, which judges versions of it.
     local_root: OnceLock<Arc<LocalRoot>>,
     memory: Arc<IncomingMemory>,
+    background: Arc<Background>,
 }
 
 impl Desk {
@@ -154,11 +156,6 @@ impl Desk {
     }
 }
 
-/// Does work on a thread of its own, or says that there is none to be had.
-fn on_a_thread(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
-    std::thread::Builder::new().name(name.to_owned()).spawn(work).is_ok()
-}
-
 impl Surroundings for Arc<Desk> {
     fn fetch(&self, apex: Apex, job: FetchJob) {
         let (number, desk, of) = (job.number, Arc::clone(self), apex.clone());
@@ -171,7 +168,7 @@ impl Surroundings for Arc<Desk> {
             let fetched = fetched.and_then(|fetched| desk.judged(&of, fetched));
             desk.request(SecondaryRequest::Fetched(number, of, figures, fetched));
         };
-        if !self.transfers.run(work) {
+        if !self.threads.run(work) {
             error!("no transfer, the system refuses a thread");
             let failed = Err(SecondaryFault::Unreachable);
             self.request(SecondaryRequest::Fetched(number, apex, FetchFigures::default(), failed));
@@ -179,19 +176,15 @@ impl Surroundings for Arc<Desk> {
     }
 
     fn fold(&self, number: u64, apex: Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, fold: bool) {
-        let (desk, of) = (Arc::clone(self), apex.clone());
-        let work = move || {
+        let desk = Arc::clone(self);
+        self.background.run(JobKind::Fold, move || {
             let made = catch_unwind(AssertUnwindSafe(|| {
-                let folded = || zone.folded().ok();
-                let folded = if fold { Arc::new(spare(Share::Tenth, folded)?) } else { zone };
+                let folded = if fold { Arc::new(zone.folded().ok()?) } else { zone };
                 let next = |zone: Arc<Zone>, change: &Arc<ChangeSet>| zone.apply(change).ok().map(Arc::new);
                 changes.iter().try_fold(folded, next)
             }));
-            desk.request(SecondaryRequest::Folded(number, of, made.ok().flatten()));
-        };
-        if !on_a_thread("fold", work) {
-            self.request(SecondaryRequest::Folded(number, apex, None));
-        }
+            desk.request(SecondaryRequest::Folded(number, apex, made.ok().flatten()));
+        });
     }
 
     fn news(&self, apex: &Apex, news: SecondaryNews) {
@@ -231,31 +224,35 @@ impl Secondaries {
         engine: &Arc<Engine<Served>>,
         settings: &Settings,
         state: Option<&Path>,
+        background: &Arc<Background>,
     ) -> Result<Arc<Secondaries>, SecondariesFault> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(SecondariesFault::Random)?;
         let unread = Arc::new(Unread::default());
-        let opened = state.and_then(|state| {
+        let counts = Arc::<SecondaryCounts>::default();
+        let store = state.and_then(|state| {
             let fault = |fault| warn!("zones from primaries are not kept on disk: {fault}");
-            SecondaryStore::open(state).map_err(fault).ok()
+            SecondaryStore::open(state, background, &counts).map_err(fault).ok()
         });
-        let (store, writer) = opened.unzip();
         let (outgoing, keeping) = (OnceLock::new(), OnceLock::new());
-        let (of_desk, transfers) = (Arc::clone(&unread), KeptThreads::new("transfer"));
+        let (of_desk, threads) = (Arc::clone(&unread), KeptThreads::new("primaries"));
         let local_root = OnceLock::new();
         let memory = Arc::new(IncomingMemory::default());
         memory.set(settings.transfers.incoming_memory());
-        let desk =
-            Arc::new(Desk { outgoing, keeping, store, unread: of_desk, transfers, memory, local_root });
+        let desk = Arc::new(Desk {
+            outgoing,
+            keeping,
+            store,
+            unread: of_desk,
+            threads,
+            memory,
+            local_root,
+            background: Arc::clone(background),
+        });
         let epoch = (Instant::now(), unix_seconds());
+        let (random, of_core) = (ChaCha::new(seed), Arc::clone(&counts));
         let core =
-            SecondaryCore::new(Arc::clone(&desk), ChaCha::new(seed), engine.key(), limits(settings), epoch);
-        let counts = core.counts();
-        if let Some(writer) = writer {
-            let counts = Arc::clone(&counts);
-            let thread = std::thread::Builder::new().name("secondaries-disk".into());
-            thread.spawn(move || writer.work(&counts)).map_err(SecondariesFault::Thread)?;
-        }
+            SecondaryCore::new(Arc::clone(&desk), random, engine.key(), limits(settings), of_core, epoch);
         let links = LINKS.min(DescriptorShares::of(settings).for_zones());
         let config = OutgoingConfig { links, ..OutgoingConfig::default() };
         let outgoing = Outgoing::start("secondaries", core, &config).map_err(SecondariesFault::Thread)?;

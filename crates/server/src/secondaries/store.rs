@@ -1,105 +1,131 @@
-//! What was taken from primaries, on disk: written by a thread of its own, beside serving, and read at the start, so that
-//! zones are there without a transfer. The files are `journal`'s.
+//! Stores of zones from primaries: written beside serving, and read at the start, so that zones are there without a transfer.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use journal::{History, RealDisk, StoreFault, ZoneFolder, ZoneStore};
-use tracing::{debug, info, warn};
+use journal::{History, RealDisk, StoreFault};
+use tracing::{info, warn};
 use wire::hash::HashKey;
 use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::counts::SecondaryCounts;
+use crate::background::Background;
 use crate::repeated::log_repeated;
+use crate::stores::{StoreOrder, ZoneStores};
 use crate::sync::lock;
 use crate::zones::Apex;
 use crate::zones::keeper::KeptVersion;
 
 /// The folder of the files in the state folder.
 pub const FOLDER: &str = "secondaries";
-/// Most stores that stay open from one thing to keep to the next. There may be very many zones, and to open one anew costs
-/// little.
-const MOST_OPEN: usize = 1024;
-/// After which reading or writing a zone is worth a line.
-const LONG: Duration = Duration::from_secs(1);
-/// Longest wait for the disk at the end.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Reading a zone that takes longer than this is logged.
+const SLOW_READ: Duration = Duration::from_secs(1);
 
-/// What is to be kept of a zone.
+/// What becomes of the store of a zone from primaries.
 #[derive(Debug)]
 pub(super) enum Keep {
-    /// This version; what changed since the one before, if that is known.
+    /// Stores this version: by its changes where they are known and follow the stored version.
     Version(Arc<Zone>, Option<Vec<Arc<ChangeSet>>>),
-    /// That a primary has confirmed the version that is kept.
+    /// Stores that a primary confirmed the stored version.
     Confirmed,
-    /// Nothing more: it is taken from primaries no longer.
+    /// Removes the store: the zone has no primaries any more.
     Nothing,
-    /// All that was to be kept so far, before this is answered.
-    Flush(SyncSender<()>),
-    /// Nothing new; what changed since a version is to be read.
-    Read(Serial, SyncSender<Option<History>>),
 }
 
-/// The files, and the thread that writes them.
+/// The stores of zones from primaries.
 pub struct SecondaryStore {
-    folder: ZoneFolder,
-    orders: Sender<(Apex, Keep, u64)>,
-    going: Arc<Going>,
+    stores: ZoneStores,
+    counts: Arc<SecondaryCounts>,
+    removing: Mutex<HashMap<Apex, usize>>,
 }
-
-/// Zones of which nothing is to be kept any more, each with how often that is still to be done.
-type Going = Mutex<HashMap<Apex, usize>>;
 
 impl SecondaryStore {
-    /// Opens the files in a state folder.
+    /// Opens the stores in a state folder.
     ///
     /// # Errors
-    /// Why nothing can be kept there.
-    pub fn open(state: &Path) -> Result<(Arc<SecondaryStore>, SecondaryWriter), StoreFault> {
-        let folder = ZoneFolder::open(Arc::new(RealDisk), &state.join(FOLDER))?;
-        let (orders, taken) = channel();
-        let going = Arc::<Going>::default();
-        let writer = SecondaryWriter { folder: folder.clone(), orders: taken, going: Arc::clone(&going) };
-        Ok((Arc::new(SecondaryStore { folder, orders, going }), writer))
+    /// Why nothing can be stored there.
+    pub fn open(
+        state: &Path,
+        background: &Arc<Background>,
+        counts: &Arc<SecondaryCounts>,
+    ) -> Result<Arc<SecondaryStore>, StoreFault> {
+        let stores = ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(background))?;
+        Ok(Arc::new(SecondaryStore { stores, counts: Arc::clone(counts), removing: Mutex::default() }))
     }
 
-    /// Has something kept, as of a time in seconds since 1970.
-    pub(super) fn keep(&self, apex: Apex, keep: Keep, at: u64) {
-        if matches!(keep, Keep::Nothing) {
-            *lock(&self.going).entry(apex.clone()).or_default() += 1;
+    /// Queues a write of a zone, as of a time in seconds since 1970.
+    pub(super) fn keep(self: &Arc<Self>, apex: Apex, keep: Keep, at: u64) {
+        let is_version = matches!(keep, Keep::Version(..));
+        let (order, removes) = match keep {
+            Keep::Version(zone, changes) => (StoreOrder::Version(zone, changes, Some(at)), false),
+            Keep::Confirmed => (StoreOrder::Confirmed(at), false),
+            Keep::Nothing => (StoreOrder::Remove, true),
+        };
+        if removes {
+            *lock(&self.removing).entry(apex.clone()).or_default() += 1;
         }
-        // The writer ends with the process.
-        let _ = self.orders.send((apex, keep, at));
+        let (all, of) = (Arc::clone(self), apex.clone());
+        let stored = move |result| all.stored(&of, result, is_version, removes);
+        self.stores.order(&apex, order, Box::new(stored));
     }
 
-    /// What changed in a zone since a version; `None` if that is not known. Waits for the disk.
+    /// Counts and logs how a write ended.
+    fn stored(&self, apex: &Apex, result: Result<bool, StoreFault>, is_version: bool, removes: bool) {
+        match result {
+            Ok(_) => drop(self.counts.stored.fetch_add(u64::from(is_version), Relaxed)),
+            Err(fault) => {
+                self.counts.unstored.fetch_add(1, Relaxed);
+                let name = name(apex).to_string();
+                let about = ("secondary not kept", &*name);
+                log_repeated!(warn, WARN, about, "zone {name}: it is not kept on disk: {fault}");
+            }
+        }
+        if removes {
+            let mut removing = lock(&self.removing);
+            match removing.get_mut(apex) {
+                Some(more) if *more > 1 => *more -= 1,
+                _ => drop(removing.remove(apex)),
+            }
+        }
+    }
+
+    /// Returns the changes of a zone from a version on; `None` if the store does not reach back to it. Waits for the disk.
     pub(super) fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
-        let (reply, replied) = sync_channel(1);
-        self.keep(apex.clone(), Keep::Read(from, reply), 0);
-        replied.recv_timeout(LAST_WORDS).ok().flatten()
+        self.stores.history(apex, from).unwrap_or_else(|fault| {
+            self.counts.unread.fetch_add(1, Relaxed);
+            let name = name(apex).to_string();
+            let about = ("secondary not read", &*name);
+            log_repeated!(
+                warn,
+                WARN,
+                about,
+                "zone {name}: its history cannot be read from the disk: {fault}"
+            );
+            None
+        })
     }
 
-    /// Waits until all that was to be kept is, but not for ever.
+    /// Waits until all that was queued is on the disk, some seconds at most.
     pub(super) fn flush(&self) {
-        let (done, ended) = sync_channel(1);
-        self.keep(Apex::default(), Keep::Flush(done), 0);
-        // A disk that takes longer than this has had its chance.
-        let _ = ended.recv_timeout(LAST_WORDS);
+        if !self.stores.flush() {
+            warn!(
+                "zones from primaries are not all on the disk: it is too slow; a restart transfers them again"
+            );
+        }
     }
 
     /// What was kept of a zone by an earlier run. Whether it has expired is not looked at.
     pub fn load(&self, apex: &Apex, key: &HashKey) -> Option<KeptVersion> {
-        if lock(&self.going).contains_key(apex) {
+        if lock(&self.removing).contains_key(apex) {
             return None;
         }
         let (begun, name) = (Instant::now(), Name::from_wire(apex).ok()?);
-        let loaded = self.folder.zone(name).and_then(|(store, stored)| {
+        let loaded = self.stores.folder().zone(name).and_then(|(store, stored)| {
             let Some(stored) = stored else { return Ok(None) };
             if let Some(torn) = stored.torn_tail() {
                 info!(
@@ -116,13 +142,13 @@ impl SecondaryStore {
             let confirmed = stored.confirmed().or_else(written).unwrap_or(0);
             Ok(Some(KeptVersion { zone, confirmed, expired: false }))
         });
-        if begun.elapsed() > LONG {
+        if begun.elapsed() > SLOW_READ {
             info!("zone {name}: read from the state folder in {} ms", begun.elapsed().as_millis());
         }
         match loaded {
             Ok(kept) => kept,
             Err(fault) => {
-                let aside = match self.folder.set_aside(name) {
+                let aside = match self.stores.folder().set_aside(name) {
                     Ok(path) => format!("it is now {}", path.display()),
                     Err(fault) => fault.to_string(),
                 };
@@ -133,99 +159,8 @@ impl SecondaryStore {
     }
 }
 
-/// Writes the files.
-pub struct SecondaryWriter {
-    folder: ZoneFolder,
-    orders: Receiver<(Apex, Keep, u64)>,
-    going: Arc<Going>,
-}
-
-impl SecondaryWriter {
-    /// Writes until nobody has anything to be kept any more: a thread's work.
-    pub(super) fn work(self, counts: &SecondaryCounts) {
-        let mut stores: HashMap<Apex, ZoneStore> = HashMap::new();
-        while let Ok((apex, keep, at)) = self.orders.recv() {
-            if let Keep::Flush(done) = keep {
-                // Whoever waited may have gone.
-                let _ = done.try_send(());
-                continue;
-            }
-            let name = Name::from_wire(&apex).unwrap_or(Name::ROOT);
-            let (begun, is_version) = (Instant::now(), matches!(keep, Keep::Version(..)));
-            let goes = matches!(keep, Keep::Nothing);
-            let kept = match stores.remove(&apex).map_or_else(|| self.open(name), Ok) {
-                Ok(store) => kept(store, keep, at),
-                Err(fault) => Err(fault),
-            };
-            match kept {
-                Ok(store) => {
-                    if stores.len() >= MOST_OPEN {
-                        stores.clear();
-                    }
-                    stores.extend(store.map(|store| (apex.clone(), store)));
-                    if is_version {
-                        counts.stored.fetch_add(1, Relaxed);
-                        debug!("zone {name}: kept in {} ms", begun.elapsed().as_millis());
-                    }
-                }
-                Err(fault) => {
-                    counts.unstored.fetch_add(1, Relaxed);
-                    let about = ("secondary not kept", &*name.to_string());
-                    log_repeated!(warn, WARN, about, "zone {name}: it is not kept on disk: {fault}");
-                }
-            }
-            if goes {
-                self.gone(&apex);
-            }
-        }
-    }
-
-    /// Nothing is kept of a zone any more.
-    fn gone(&self, apex: &Apex) {
-        let mut going = lock(&self.going);
-        match going.get_mut(apex) {
-            Some(more) if *more > 1 => *more -= 1,
-            _ => drop(going.remove(apex)),
-        }
-    }
-
-    /// A store whose file cannot be used is begun anew: what is to be kept is there as a whole.
-    fn open(&self, name: Name<'_>) -> Result<ZoneStore, StoreFault> {
-        let opened = self.folder.zone(name).or_else(|_| {
-            self.folder.set_aside(name)?;
-            self.folder.zone(name)
-        });
-        opened.map(|(store, _)| store)
-    }
-}
-
-/// Keeps something. Returns the store, unless nothing is to be kept any more.
-fn kept(mut store: ZoneStore, keep: Keep, at: u64) -> Result<Option<ZoneStore>, StoreFault> {
-    match keep {
-        Keep::Nothing => return store.remove().map(|()| None),
-        Keep::Flush(_) => {}
-        Keep::Read(from, reply) => {
-            // Whoever waited may have gone.
-            let _ = reply.try_send(store.history(from)?);
-        }
-        Keep::Confirmed => match store.confirmed(at) {
-            Ok(()) | Err(StoreFault::NoBase) => {}
-            Err(fault) => return Err(fault),
-        },
-        Keep::Version(zone, changes) => {
-            let appended = changes.is_some_and(|changes| {
-                let all = changes.iter().try_for_each(|change| store.append(change));
-                all.and_then(|()| store.sync()).is_ok_and(|serial| serial == zone.serial())
-            });
-            if !appended {
-                store.replace(&zone)?;
-            } else if store.is_worth_compacting() {
-                store.compact(&zone)?;
-            }
-            store.confirmed(at)?;
-        }
-    }
-    Ok(Some(store))
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
 }
 
 #[cfg(test)]
@@ -253,18 +188,25 @@ mod tests {
         Arc::new(builder.finish().expect("a zone"))
     }
 
+    fn open(folder: &TempDir) -> Arc<SecondaryStore> {
+        loop {
+            match SecondaryStore::open(folder.path(), &Background::new(), &Arc::default()) {
+                Ok(store) => return store,
+                // A thread of an earlier run still has it.
+                Err(StoreFault::Locked(_)) => std::thread::yield_now(),
+                Err(fault) => panic!("{fault}"),
+            }
+        }
+    }
+
     /// Has things kept by one run, and returns what the next one finds: serial and time of confirmation.
     fn next_run(folder: &TempDir, keeps: Vec<(Keep, u64)>) -> Option<(u32, u64)> {
         {
-            let (store, writer) = SecondaryStore::open(folder.path()).expect("a folder");
-            let thread = std::thread::spawn(move || writer.work(&SecondaryCounts::default()));
+            let store = open(folder);
             keeps.into_iter().for_each(|(keep, at)| store.keep(apex(), keep, at));
             store.flush();
-            drop(store);
-            thread.join().expect("it ends");
         }
-        let (store, _writer) = SecondaryStore::open(folder.path()).expect("a folder");
-        store.load(&apex(), &key()).map(|kept| (kept.zone.serial().0, kept.confirmed))
+        open(folder).load(&apex(), &key()).map(|kept| (kept.zone.serial().0, kept.confirmed))
     }
 
     fn step(from: u32, to: u32) -> Keep {

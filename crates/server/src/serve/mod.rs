@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 use tracing::{info, warn};
 use wire::hash::HashKey;
 
+use crate::background::Background;
 use crate::builtin;
 use crate::changes::Changes;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
@@ -112,8 +113,9 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let recursive = start_recursive(&frontend, &settings, state.as_deref(), &local_root)?;
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
-    let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref())?;
-    let changes = start_updates(&frontend, &settings, &wanted, built_in, &secondaries)?;
+    let background = Background::new();
+    let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref(), &background)?;
+    let changes = start_updates(&frontend, &settings, &wanted, built_in, (&secondaries, &background))?;
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(changes.iter().map(|changes| Arc::clone(changes) as Arc<dyn Adopt>));
@@ -122,9 +124,9 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let in_force = Arc::new(InForce::new(source, settings, adopting));
     let renew = in_force.clone();
     let prepare = Box::new(move |accept: &AcceptZones<'_>| renew.renew(accept));
-    let differences = state.as_deref().and_then(start_differences);
+    let differences = state.as_deref().and_then(|state| open_differences(state, &background));
     let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
-    zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
+    zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state, Arc::clone(&background));
     zones.copy_root_to(local_root);
     transfers.connect(changes.clone(), differences.clone(), Arc::clone(&secondaries), zones.produced());
     connect(&mut zones, &keeping, &secondaries, (changes.as_ref(), &kept), differences.as_ref());
@@ -155,6 +157,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         in_force,
         logging,
         process,
+        background,
         connections: Arc::default(),
     };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
@@ -200,9 +203,9 @@ fn start_updates(
     settings: &Settings,
     wanted: &WantedZones,
     built_in: bool,
-    secondaries: &Arc<Secondaries>,
+    (secondaries, background): (&Arc<Secondaries>, &Arc<Background>),
 ) -> Result<Option<Arc<Changes>>, StartFault> {
-    let changes = start_changes(frontend, settings, wanted, built_in)?;
+    let changes = start_changes(frontend, settings, wanted, built_in, background)?;
     secondaries.forward_updates(&frontend.engine);
     Ok(changes)
 }
@@ -214,9 +217,10 @@ fn start_changes(
     settings: &Settings,
     wanted: &WantedZones,
     built_in: bool,
+    background: &Arc<Background>,
 ) -> Result<Option<Arc<Changes>>, StartFault> {
     let Some(state) = settings.server.storage.folder().filter(|_| !built_in) else { return Ok(None) };
-    match Changes::start(&frontend.engine, settings, &state) {
+    match Changes::start(&frontend.engine, settings, &state, background) {
         Ok(changes) => {
             changes.allow(&wanted.updates);
             Ok(Some(changes))
@@ -255,9 +259,9 @@ fn store_sockets(frontend: &Frontend) {
 }
 
 /// What keeps the changes of zone files. Without it they go over whole.
-fn start_differences(state: &Path) -> Option<Arc<Differences>> {
-    let started = Differences::start(state);
-    started.inspect_err(|fault| warn!("what changes in zone files is not kept for IXFR: {fault}")).ok()
+fn open_differences(state: &Path, background: &Arc<Background>) -> Option<Arc<Differences>> {
+    let opened = Differences::open(state, background);
+    opened.inspect_err(|fault| warn!("what changes in zone files is not kept for IXFR: {fault}")).ok()
 }
 
 /// What takes zones from primaries, which are kept in the state folder if there is one.
@@ -266,13 +270,14 @@ fn start_secondaries(
     settings: &Settings,
     wanted: &WantedZones,
     state: Option<&Path>,
+    background: &Arc<Background>,
 ) -> Result<Arc<Secondaries>, StartFault> {
     if state.is_none() && wanted.peers.any_taken() {
         warn!(
             "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
         );
     }
-    let started = Secondaries::start(&frontend.engine, settings, state);
+    let started = Secondaries::start(&frontend.engine, settings, state, background);
     started.map_err(|fault| outside(fault.to_string()))
 }
 
@@ -337,6 +342,7 @@ pub(crate) fn figures(parts: &Parts) -> AllFigures {
         in_force,
         logging,
         process,
+        background,
         connections,
         ..
     } = parts.clone();
@@ -350,7 +356,7 @@ pub(crate) fn figures(parts: &Parts) -> AllFigures {
         Box::new(ZoneFigures { kept, engine, in_force, images }),
         Box::new(TransferFigures { transfers, differences }),
         Box::new(SecondaryFigures(secondaries)),
-        Box::new(ProcessFigures { process, logging, connections }),
+        Box::new(ProcessFigures { process, logging, connections, background }),
     ];
     let changes = changes.map(|changes| -> Box<dyn Figures> { Box::new(UpdateFigures(changes)) });
     all.into_iter().chain(changes).chain(recursion).collect()

@@ -1,32 +1,30 @@
-//! What changes in zone files, kept on disk, so that IXFR (RFC 1995) has differences of zones that change by their files: by
-//! a thread of its own, beside serving. The files are `journal`'s; the records of a zone are not in them.
+//! Changes of zone files, stored on disk beside serving, so that IXFR (RFC 1995) has differences of zones that change by their
+//! files. The stores hold changes only, not the records of the zones.
 //!
 //! Nothing depends on them. What cannot be kept, or does not lead to the version in service, is not used, and whoever asks
 //! for what changed gets the whole zone; keeping begins anew with the next change.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use journal::{DEFAULT_HISTORY, History, RealDisk, StoreFault, ZoneFolder, ZoneStore};
-use tracing::{debug, warn};
+use journal::{DEFAULT_HISTORY, History, RealDisk, StoreFault};
+use tracing::debug;
 use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::Apex;
+use crate::background::Background;
 use crate::repeated::log_repeated;
+use crate::stores::{StoreOrder, ZoneStores};
 use crate::sync::lock;
 
 /// The folder of the files in the state folder.
 const FOLDER: &str = "differences";
 /// Records of a zone from which on its differences are kept, if nobody says otherwise: a smaller one is a message or a few.
 pub const LEAST_RECORDS: u64 = 1000;
-/// Longest wait for the thread.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Of which versions of a zone it is kept what changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,20 +49,6 @@ impl Default for DifferenceRule {
     }
 }
 
-/// What the thread is asked for.
-enum Order {
-    /// Keep what changed, and so many bytes of what changed before.
-    Keep(Apex, Arc<ChangeSet>, u64),
-    /// The same, if it leads on from what is there.
-    GoOn(Apex, Arc<ChangeSet>, u64),
-    /// Let go of a zone.
-    Forget(Apex),
-    /// What changed since a version.
-    Read(Apex, Serial, SyncSender<Option<History>>),
-    /// Answer, all before this being done.
-    Flush(SyncSender<()>),
-}
-
 /// What has become of differences.
 #[derive(Debug, Default)]
 pub struct DifferenceCounts {
@@ -74,188 +58,95 @@ pub struct DifferenceCounts {
     pub failed: AtomicU64,
 }
 
-/// Keeps what changes in zone files.
+/// Stores of the changes of zone files.
 pub struct Differences {
-    orders: Sender<Order>,
-    /// Zones of which something may be on the disk.
+    stores: ZoneStores,
+    /// Zones whose changes may be on the disk.
     known: Mutex<HashSet<Apex>>,
     counts: Arc<DifferenceCounts>,
 }
 
 impl Differences {
-    /// Opens the files in a state folder, and starts the thread.
+    /// Opens the stores in a state folder.
     ///
     /// # Errors
-    /// Why nothing can be kept there.
-    pub fn start(state: &Path) -> Result<Arc<Differences>, StoreFault> {
-        let folder = ZoneFolder::open(Arc::new(RealDisk), &state.join(FOLDER))?;
+    /// Why nothing can be stored there.
+    pub fn open(state: &Path, background: &Arc<Background>) -> Result<Arc<Differences>, StoreFault> {
+        let stores = ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(background))?;
         let mut known = HashSet::new();
-        for zone in folder.zones()? {
+        for zone in stores.folder().zones()? {
             match zone {
                 Ok(apex) => drop(known.insert(Apex::from(apex.as_name().as_wire()))),
                 Err(fault) => debug!("a file in the folder of differences is not used: {fault}"),
             }
         }
-        let ((orders, taken), counts) = (channel(), Arc::<DifferenceCounts>::default());
-        let keeper = Keeper { folder, stores: HashMap::new(), counts: Arc::clone(&counts) };
-        let thread = std::thread::Builder::new().name("differences".into());
-        thread.spawn(move || keeper.work(&taken)).map_err(|error| StoreFault::Io {
-            action: "start the thread that writes",
-            path: state.join(FOLDER),
-            error,
-        })?;
-        Ok(Arc::new(Differences { orders, known: Mutex::new(known), counts }))
+        Ok(Arc::new(Differences { stores, known: Mutex::new(known), counts: Arc::default() }))
     }
 
-    /// Keeps what changed in a zone, and at least so many bytes of what changed before, if there is as much.
+    /// Stores a change of a zone, with at least so many bytes of earlier changes, if there are as many.
     pub fn keep(&self, apex: &Apex, change: Arc<ChangeSet>, bytes: u64) {
         lock(&self.known).insert(apex.clone());
-        self.order(Order::Keep(apex.clone(), change, bytes));
+        self.order(apex, StoreOrder::Change(change, bytes));
     }
 
-    /// Keeps what changed in a zone while this program did not run, if what is kept leads up to that.
+    /// Stores a change that was made while nomen did not run, if the stored changes lead up to it.
     pub fn go_on(&self, apex: &Apex, change: Arc<ChangeSet>, bytes: u64) {
         if self.knows(apex) {
-            self.order(Order::GoOn(apex.clone(), change, bytes));
+            self.order(apex, StoreOrder::ContinueChanges(change, bytes));
         }
     }
 
-    /// Lets go of what is kept of a zone.
+    /// Removes the stored changes of a zone.
     pub fn forget(&self, apex: &Apex) {
         if lock(&self.known).remove(apex) {
-            self.order(Order::Forget(apex.clone()));
+            self.order(apex, StoreOrder::Remove);
         }
     }
 
-    /// Lets go of what is kept of zones that are none of these.
+    /// Removes the stored changes of all zones but these.
     pub fn retain(&self, wanted: impl Fn(&Apex) -> bool) {
         let gone: Vec<Apex> = lock(&self.known).iter().filter(|apex| !wanted(apex)).cloned().collect();
         gone.iter().for_each(|apex| self.forget(apex));
     }
 
-    /// Whether something may be kept of a zone.
+    /// Whether changes of a zone may be stored.
     pub fn knows(&self, apex: &[u8]) -> bool {
         lock(&self.known).contains(apex)
     }
 
-    /// What changed in a zone since a version; `None` if that is not known. Waits for the thread.
+    /// Returns the changes of a zone from a version on; `None` if they are not stored. Waits for the disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
-        let (reply, replied) = sync_channel(1);
-        self.order(Order::Read(apex.clone(), from, reply));
-        replied.recv_timeout(PATIENCE).ok().flatten()
+        self.stores.history(apex, from).unwrap_or_else(|fault| {
+            let name = name(apex).to_string();
+            let about = ("differences not read", &*name);
+            log_repeated!(warn, WARN, about, "zone {name}: its differences cannot be read: {fault}");
+            None
+        })
     }
 
-    /// What has become of differences.
+    /// Counts of changes.
     pub fn counts(&self) -> &DifferenceCounts {
         &self.counts
     }
 
-    /// Waits until all that was to be kept is, but not for ever.
+    /// Waits until all changes are on the disk, some seconds at most.
     pub fn flush(&self) {
-        let (done, ended) = sync_channel(1);
-        self.order(Order::Flush(done));
-        // A disk that takes longer than this has had its chance.
-        let _ = ended.recv_timeout(PATIENCE);
+        self.stores.flush();
     }
 
-    fn order(&self, order: Order) {
-        // The thread ends with the process.
-        let _ = self.orders.send(order);
-    }
-}
-
-/// The thread's state.
-struct Keeper {
-    folder: ZoneFolder,
-    stores: HashMap<Apex, ZoneStore>,
-    counts: Arc<DifferenceCounts>,
-}
-
-impl Keeper {
-    fn work(mut self, orders: &Receiver<Order>) {
-        while let Ok(order) = orders.recv() {
-            match order {
-                Order::Keep(apex, change, bytes) => {
-                    let kept = self.keep(&apex, &change, bytes);
-                    self.note(&apex, kept);
-                }
-                Order::GoOn(apex, change, bytes) => {
-                    let store = self.take(&apex);
-                    let leads_on = store.as_ref().is_ok_and(|store| store.serial() == Some(change.before));
-                    store.into_iter().for_each(|store| drop(self.stores.insert(apex.clone(), store)));
-                    if leads_on {
-                        let kept = self.keep(&apex, &change, bytes);
-                        self.note(&apex, kept);
-                    }
-                }
-                Order::Forget(apex) => match self.take(&apex).and_then(ZoneStore::remove) {
-                    Ok(()) => {}
-                    Err(fault) => warn!("zone {}: its differences cannot be removed: {fault}", name(&apex)),
-                },
-                Order::Read(apex, from, reply) => {
-                    // Whoever waited may have gone.
-                    let _ = reply.try_send(self.history(apex, from));
-                }
-                Order::Flush(done) => drop(done.try_send(())),
-            }
-        }
-    }
-
-    fn note(&self, apex: &Apex, kept: Result<(), StoreFault>) {
-        match kept {
-            Ok(()) => drop(self.counts.kept.fetch_add(1, Relaxed)),
+    fn order(&self, apex: &Apex, order: StoreOrder) {
+        let (counts, of, removes) =
+            (Arc::clone(&self.counts), apex.clone(), matches!(order, StoreOrder::Remove));
+        let stored = move |result: Result<bool, StoreFault>| match result {
+            Ok(stored) => drop(counts.kept.fetch_add(u64::from(stored && !removes), Relaxed)),
             Err(fault) => {
-                self.counts.failed.fetch_add(1, Relaxed);
-                let about = ("differences", &*name(apex).to_string());
-                log_repeated!(
-                    warn,
-                    WARN,
-                    about,
-                    "zone {}: what changed is not kept for IXFR: {fault}",
-                    name(apex)
-                );
+                counts.failed.fetch_add(1, Relaxed);
+                let name = name(&of).to_string();
+                let about = ("differences", &*name);
+                log_repeated!(warn, WARN, about, "zone {name}: its changes are not stored for IXFR: {fault}");
             }
-        }
-    }
-
-    /// The store of a zone. One whose file cannot be used is begun anew.
-    fn take(&mut self, apex: &Apex) -> Result<ZoneStore, StoreFault> {
-        if let Some(store) = self.stores.remove(apex) {
-            return Ok(store);
-        }
-        let opened = self.folder.zone(name(apex)).or_else(|_| {
-            self.folder.set_aside(name(apex))?;
-            self.folder.zone(name(apex))
-        });
-        opened.map(|(store, _)| store)
-    }
-
-    fn keep(&mut self, apex: &Apex, change: &ChangeSet, bytes: u64) -> Result<(), StoreFault> {
-        let mut store = self.take(apex)?;
-        store.keep_history(bytes);
-        // What is there may lead to another version: the file was changed while nobody looked, or in its larger part.
-        if store.serial() != Some(change.before) || store.is_broken() {
-            store.replace_without_zone(change.before)?;
-        }
-        store.append(change)?;
-        store.sync()?;
-        if store.is_worth_compacting() {
-            store.compact_without_zone()?;
-        }
-        self.stores.insert(apex.clone(), store);
-        Ok(())
-    }
-
-    fn history(&mut self, apex: Apex, from: Serial) -> Option<History> {
-        let read = self.take(&apex).and_then(|store| {
-            let history = store.history(from);
-            self.stores.insert(apex.clone(), store);
-            history
-        });
-        read.unwrap_or_else(|fault| {
-            warn!("zone {}: its differences cannot be read: {fault}", name(&apex));
-            None
-        })
+        };
+        self.stores.order(apex, order, Box::new(stored));
     }
 }
 
@@ -299,7 +190,7 @@ mod tests {
         before.flush();
         drop(before);
         loop {
-            match Differences::start(state) {
+            match Differences::open(state, &Background::new()) {
                 Ok(differences) => return differences,
                 Err(StoreFault::Locked(_)) => std::thread::yield_now(),
                 Err(fault) => panic!("{fault}"),
@@ -310,7 +201,7 @@ mod tests {
     #[test]
     fn what_changed_is_there_after_a_restart_and_begins_anew_where_it_does_not_fit() {
         let state = tempfile::tempdir().expect("a folder");
-        let differences = Differences::start(state.path()).expect("started");
+        let differences = Differences::open(state.path(), &Background::new()).expect("started");
         assert!(!differences.knows(&apex()));
         keep(&differences, 1, 2);
         keep(&differences, 2, 5);
@@ -341,7 +232,7 @@ mod tests {
     #[test]
     fn a_file_that_is_damaged_costs_the_history_and_nothing_else() {
         let state = tempfile::tempdir().expect("a folder");
-        let differences = Differences::start(state.path()).expect("started");
+        let differences = Differences::open(state.path(), &Background::new()).expect("started");
         keep(&differences, 1, 2);
         differences.flush();
         let shards = std::fs::read_dir(state.path().join(FOLDER)).expect("a folder");

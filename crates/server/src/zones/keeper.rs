@@ -304,6 +304,11 @@ impl Keeper {
         self.stamps.as_deref()?.first()
     }
 
+    /// Whether it is changed by updates, and not by its file.
+    pub fn is_claimed(&self) -> bool {
+        self.claimed
+    }
+
     /// Whether a load is under way.
     pub fn is_loading(&self) -> bool {
         self.loading.is_some()

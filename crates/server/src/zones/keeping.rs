@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Engine;
@@ -59,6 +59,38 @@ pub struct ClaimedZone {
     pub version: Arc<Zone>,
     /// Its file, as it was when last read.
     pub file: Option<FileStamp>,
+    /// Ends the claim when dropped.
+    pub claim: Claim,
+}
+
+/// That a zone is changed by updates, and not by its file. Dropped, it lets the zone come from its file again, unless
+/// [kept](Self::keep) or the zone was claimed before.
+pub struct Claim {
+    apex: Apex,
+    /// Where it ends; `None` if it does not.
+    ends_at: Option<Sender<Message>>,
+}
+
+impl Claim {
+    /// A claim of no zone.
+    #[cfg(test)]
+    pub(crate) fn of_none() -> Self {
+        Claim { apex: Apex::default(), ends_at: None }
+    }
+
+    /// The zone stays claimed: updates of it are stored.
+    pub fn keep(&mut self) {
+        self.ends_at = None;
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(messages) = self.ends_at.take() {
+            // Otherwise the server is stopping.
+            let _ = messages.send(Message::Unclaim(self.apex.clone()));
+        }
+    }
 }
 
 /// What the thread hears.
@@ -116,11 +148,6 @@ impl ZoneKeeping {
     pub fn claim(&self, apex: Apex, reply: SyncSender<Option<ClaimedZone>>) {
         // The server is stopping, if nobody takes it.
         let _ = self.messages.send(Message::Claim(apex, reply));
-    }
-
-    /// A zone that was claimed comes from its file again.
-    pub fn unclaim(&self, apex: Apex) {
-        let _ = self.messages.send(Message::Unclaim(apex));
     }
 
     /// The file of a zone that was claimed was written with what updates have made of it.
@@ -337,11 +364,13 @@ impl Keeping {
                 Message::News(apex, news) => self.heard(&apex, news),
                 Message::Expires(apex, at) => self.publisher.set_expires(apex, at),
                 Message::Claim(apex, reply) => {
-                    let version = self.claim(&apex, true);
-                    // Whoever asked may have lost patience.
-                    let _ = reply.try_send(version);
+                    if let Err(TrySendError::Disconnected(Some(claimed))) = reply.try_send(self.claim(&apex))
+                    {
+                        // The sender has timed out, and may have claimed the zone again: that claim comes later.
+                        self.end_claim(claimed.claim);
+                    }
                 }
-                Message::Unclaim(apex) => drop(self.claim(&apex, false)),
+                Message::Unclaim(apex) => self.set_claimed(&apex, false),
                 Message::Wrote(apex, file) => {
                     let mut keepers = write(&self.kept.keepers);
                     let keeper = keepers.get_mut(&apex).map(|zone| &mut zone.keeper);
@@ -508,13 +537,28 @@ impl Keeping {
         self.act_on(apex, actions);
     }
 
-    /// Reports to a zone's keeper that updates change it, or no longer. Returns the version in service.
-    fn claim(&mut self, apex: &Apex, claimed: bool) -> Option<ClaimedZone> {
+    /// Has a zone changed by updates, and not by its file, until the claim ends. `None` if no version is in service.
+    fn claim(&mut self, apex: &Apex) -> Option<ClaimedZone> {
         let mut keepers = write(&self.kept.keepers);
         let zone = keepers.get_mut(apex)?;
         let version = zone.keeper.state().zone.clone()?;
-        zone.keeper.handle(KeeperEvent::Claimed(claimed));
-        Some(ClaimedZone { version, file: zone.keeper.file().cloned() })
+        let ends_at = (!zone.keeper.is_claimed()).then(|| self.own.clone());
+        zone.keeper.handle(KeeperEvent::Claimed(true));
+        let claim = Claim { apex: apex.clone(), ends_at };
+        Some(ClaimedZone { version, file: zone.keeper.file().cloned(), claim })
+    }
+
+    /// Ends a claim at once.
+    fn end_claim(&mut self, mut claim: Claim) {
+        if claim.ends_at.take().is_some() {
+            self.set_claimed(&claim.apex, false);
+        }
+    }
+
+    fn set_claimed(&mut self, apex: &Apex, claimed: bool) {
+        if let Some(zone) = write(&self.kept.keepers).get_mut(apex) {
+            zone.keeper.handle(KeeperEvent::Claimed(claimed));
+        }
     }
 
     /// Reports to a zone's keeper what updates have made of it.

@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock, RwLock};
 
 use exchange::unix_seconds;
-use journal::{History, RealDisk, StoreFault, ZoneFolder, ZoneStore};
-use tracing::{error, info, warn};
+use journal::{History, RealDisk, StoreFault};
+use tracing::{error, info};
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Member, base_records, member_label, record_change, version_step,
 };
@@ -26,7 +27,10 @@ use zone::{Zone, ZoneBuilder};
 use super::Apex;
 use super::keeping::{LEAST_HELD, Removal};
 use super::membership::CatalogStatus;
-use crate::sync::lock;
+use crate::background::Background;
+use crate::repeated::log_repeated;
+use crate::stores::{StoreOrder, ZoneStores};
+use crate::sync::{read as read_lock, write};
 
 /// The folder of the files in the state folder.
 const FOLDER: &str = "catalogs";
@@ -101,22 +105,37 @@ impl From<BadName> for ProduceFault {
     }
 }
 
-/// The files of catalog zones that are made here.
+/// The stores of produced catalog zones. No reader waits for a write of another zone, nor does the check whether a zone is one.
 #[derive(Default)]
-pub struct ProducedStores(Mutex<HashMap<Apex, ZoneStore>>);
+pub struct ProducedStores {
+    zones: RwLock<HashSet<Apex>>,
+    /// Opened for the first catalog zone.
+    stores: OnceLock<ZoneStores>,
+}
 
 impl ProducedStores {
-    /// Whether a zone is made here.
+    /// Whether a zone is produced here. Waits for no disk.
     pub fn has(&self, apex: &[u8]) -> bool {
-        lock(&self.0).contains_key(apex)
+        read_lock(&self.zones).contains(apex)
     }
 
-    /// What changed in a zone since a version; `None` if that is not known any more.
-    pub fn history(&self, apex: &[u8], from: Serial) -> Option<History> {
-        lock(&self.0).get(apex)?.history(from).unwrap_or_else(|fault| {
-            warn!("zone {}: its history cannot be read: {fault}", shown(apex));
+    /// Returns the changes of a zone from a version on; `None` if they are not stored any more. Waits for the disk.
+    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+        self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {
+            let name = shown(apex).to_string();
+            let about = ("history", &*name);
+            log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
             None
         })
+    }
+
+    fn set(&self, apex: &Apex, is_produced: bool) {
+        let mut zones = write(&self.zones);
+        if is_produced {
+            zones.insert(apex.clone())
+        } else {
+            zones.remove(apex)
+        };
     }
 }
 
@@ -142,8 +161,7 @@ type Step = (Apex, Option<Member>);
 #[derive(Default)]
 pub struct Producer {
     state: Option<PathBuf>,
-    /// Opened when there is something to keep.
-    folder: Option<ZoneFolder>,
+    background: Arc<Background>,
     stores: Arc<ProducedStores>,
     catalogs: BTreeMap<Apex, Catalog>,
     listings: HashMap<Apex, Arc<Listing>>,
@@ -159,8 +177,8 @@ fn shown(apex: &[u8]) -> Name<'_> {
 
 impl Producer {
     /// One that keeps what it makes in this state folder.
-    pub fn open(state: Option<PathBuf>) -> Producer {
-        Producer { state, ..Producer::default() }
+    pub fn open(state: Option<PathBuf>, background: Arc<Background>) -> Producer {
+        Producer { state, background, ..Producer::default() }
     }
 
     /// The files, for whoever sends zones to others.
@@ -194,7 +212,7 @@ impl Producer {
             self.changed.extend(catalog.made.iter().flat_map(|(_, members)| members.keys().cloned()));
             self.catalogs.insert(catalog.plan.apex.clone(), catalog);
         }
-        before.keys().for_each(|apex| drop(lock(&self.stores.0).remove(apex)));
+        before.keys().for_each(|apex| self.stores.set(apex, false));
         self.changed.extend(listings.keys().cloned());
         self.listings = listings;
     }
@@ -232,7 +250,7 @@ impl Producer {
         };
         for (apex, catalog) in &mut self.catalogs {
             let steps = catalog.held_back(steps.remove(apex).unwrap_or_default(), removal);
-            if let Err(fault) = catalog.advance(steps, lock(&self.stores.0).get_mut(apex)) {
+            if let Err(fault) = catalog.advance(steps, self.stores.stores.get()) {
                 catalog.fault = Some(fault.to_string());
                 catalog.news = Some(Err(fault));
                 self.changed.extend(changed.iter().cloned());
@@ -301,11 +319,11 @@ impl Producer {
 
     /// A catalog zone as it was kept, or one that lists nothing yet.
     fn open_catalog(&mut self, plan: ProducedPlan, key: &HashKey) -> Catalog {
-        lock(&self.stores.0).remove(&plan.apex);
-        let opened = self.folder().and_then(|folder| read(&folder, &plan.apex, key));
+        self.stores.set(&plan.apex, false);
+        let opened = self.open_stores().and_then(|stores| read(&stores, &plan.apex, key));
         let (made, fault, news) = match opened {
-            Ok((store, zone, members)) => {
-                lock(&self.stores.0).insert(plan.apex.clone(), store);
+            Ok((zone, members)) => {
+                self.stores.set(&plan.apex, true);
                 (Some((Arc::clone(&zone), members)), None, Ok(zone))
             }
             Err(fault) => (None, Some(fault.to_string()), Err(fault)),
@@ -313,28 +331,24 @@ impl Producer {
         Catalog { plan, made, news: Some(news), held: HashSet::new(), fault }
     }
 
-    fn folder(&mut self) -> Result<ZoneFolder, ProduceFault> {
-        if let Some(folder) = &self.folder {
-            return Ok(folder.clone());
+    fn open_stores(&self) -> Result<ZoneStores, ProduceFault> {
+        if let Some(stores) = self.stores.stores.get() {
+            return Ok(stores.clone());
         }
         let state = self.state.as_ref().ok_or(ProduceFault::NoState)?;
-        let folder = ZoneFolder::open(Arc::new(RealDisk), &state.join(FOLDER))?;
-        self.folder = Some(folder.clone());
-        Ok(folder)
+        let stores = ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(&self.background))?;
+        Ok(self.stores.stores.get_or_init(|| stores).clone())
     }
 }
 
 /// A catalog zone as it was kept, and what it lists; or one that lists nothing, which is kept from now on.
-fn read(
-    folder: &ZoneFolder,
-    apex: &Apex,
-    key: &HashKey,
-) -> Result<(ZoneStore, Arc<Zone>, Members), ProduceFault> {
-    let (mut store, stored) = folder.zone(shown(apex))?;
+fn read(stores: &ZoneStores, apex: &Apex, key: &HashKey) -> Result<(Arc<Zone>, Members), ProduceFault> {
+    stores.close(apex);
+    let (mut store, stored) = stores.folder().zone(shown(apex))?;
     if let Some(stored) = stored {
         let zone = stored.load(key)?;
         let listed = CatalogZone::read(&zone).map_err(ProduceFault::Catalog)?;
-        return Ok((store, Arc::new(zone), listed.members));
+        return Ok((Arc::new(zone), listed.members));
     }
     let mut builder = ZoneBuilder::new(shown(apex), key);
     let serial = SerialPolicy::UnixTime.next(Serial(0), unix_seconds());
@@ -344,25 +358,24 @@ fn read(
     }
     let zone = builder.finish().map_err(ProduceFault::Zone)?;
     store.replace(&zone)?;
-    Ok((store, Arc::new(zone), Members::new()))
+    Ok((Arc::new(zone), Members::new()))
 }
 
-/// Keeps the version that a change has made of another. Where more changes than there was, nobody wants the difference.
-fn keep(store: &mut ZoneStore, before: &Zone, change: &ChangeSet, after: &Zone) -> Result<(), StoreFault> {
-    if (change.removed.len() + change.added.len()) as u64 > before.record_count() {
-        return store.replace(after);
-    }
-    if store.is_broken() {
-        store.compact(before)?;
-    }
-    store.append(change)?;
-    store.sync()?;
-    if store.is_worth_compacting()
-        && let Err(fault) = store.compact(after)
-    {
-        warn!("zone {}: it could not be written anew: {fault}", store.apex());
-    }
-    Ok(())
+/// Stores the version that a change has made of another, and waits for the disk. Where the change is larger than the zone was,
+/// the version is stored as a whole.
+fn store(
+    stores: &ZoneStores,
+    apex: &Apex,
+    before: &Zone,
+    change: ChangeSet,
+    after: &Arc<Zone>,
+) -> Result<(), StoreFault> {
+    let is_large = (change.removed.len() + change.added.len()) as u64 > before.record_count();
+    let changes = (!is_large).then(|| vec![Arc::new(change)]);
+    let (done, ended) = sync_channel(1);
+    let version = StoreOrder::Version(Arc::clone(after), changes, None);
+    stores.order(apex, version, Box::new(move |result| drop(done.send(result))));
+    ended.recv().unwrap_or(Err(StoreFault::NotWritten)).map(drop)
 }
 
 impl Catalog {
@@ -387,8 +400,8 @@ impl Catalog {
     }
 
     /// Makes the version that follows from these steps, and keeps it.
-    fn advance(&mut self, steps: Vec<Step>, store: Option<&mut ZoneStore>) -> Result<(), ProduceFault> {
-        let (Some((zone, members)), Some(store)) = (&mut self.made, store) else { return Ok(()) };
+    fn advance(&mut self, steps: Vec<Step>, stores: Option<&ZoneStores>) -> Result<(), ProduceFault> {
+        let (Some((zone, members)), Some(stores)) = (&mut self.made, stores) else { return Ok(()) };
         if steps.is_empty() {
             return Ok(());
         }
@@ -398,10 +411,10 @@ impl Catalog {
         for (zone, member) in &steps {
             record_change(apex, shown(zone), members.get(zone), member.as_ref(), &mut change)?;
         }
-        let next = zone.apply(&change).map_err(ProduceFault::Change)?;
-        keep(store, zone, &change, &next)?;
+        let next = Arc::new(zone.apply(&change).map_err(ProduceFault::Change)?);
+        store(stores, &self.plan.apex, zone, change, &next)?;
         let folded = next.is_worth_folding().then(|| next.folded().ok()).flatten();
-        *zone = Arc::new(folded.unwrap_or(next));
+        *zone = folded.map_or(next, Arc::new);
         for (zone, member) in steps {
             match member {
                 Some(member) => members.insert(zone, member),

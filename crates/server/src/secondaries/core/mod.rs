@@ -180,12 +180,13 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         random: R,
         key: HashKey,
         limits: CoreLimits,
+        counts: Arc<SecondaryCounts>,
         (now, unix): (Instant, u64),
     ) -> Self {
         SecondaryCore {
             surroundings,
             random,
-            counts: Arc::default(),
+            counts,
             key,
             limits,
             epoch: (now, unix),
@@ -202,11 +203,6 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             last_link: 0,
             last_job: 0,
         }
-    }
-
-    /// What is counted.
-    pub(super) fn counts(&self) -> Arc<SecondaryCounts> {
-        Arc::clone(&self.counts)
     }
 
     /// An instant in seconds since 1970.

@@ -14,6 +14,7 @@ use super::{
     Asker, Keeping, KeptZone, Listing, ProducedStores, Purpose, ReloadFault, Reloaded, Removal, RoundReport,
     Summary, answer, report,
 };
+use crate::background::Background;
 use crate::config::zones::{ConfiguredZone, Templates};
 use crate::config::{Rejected, read_zone};
 use crate::recursive::LocalRoot;
@@ -67,12 +68,13 @@ impl Keeping {
         secondaries: Arc<Secondaries>,
         transfers: Arc<Transfers>,
         state: Option<PathBuf>,
+        background: Arc<Background>,
     ) {
         secondaries.store().into_iter().for_each(|store| self.loaders.read_from(Arc::clone(store)));
         self.secondaries = Some(secondaries);
         self.transfers = Some(transfers);
         self.joining.membership = Membership::open(state.as_deref());
-        self.joining.producer = Producer::open(state.clone());
+        self.joining.producer = Producer::open(state.clone(), background);
         self.joining.state = state;
     }
 

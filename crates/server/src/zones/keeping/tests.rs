@@ -286,3 +286,28 @@ fn a_reload_with_an_empty_configuration_removed_every_zone() {
     assert_eq!(reload(Removal::Force).map(|report| report.summary.removed), Ok(1));
     assert_eq!(rig.served(), []);
 }
+
+#[test]
+fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
+    let (rig, _) = Rig::new(&[("example", "1")]);
+    let claim = || {
+        let (reply, replied) = std::sync::mpsc::sync_channel(1);
+        rig.keeping.claim(apex("example"), reply);
+        replied
+    };
+    // The one that claims has timed out, before or after the claim was made.
+    drop(claim());
+    rig.write("example", "2");
+    rig.reload();
+    assert_eq!(rig.served(), [("example.".to_owned(), 2)]);
+    let claimed = claim().recv().expect("a reply").expect("a version");
+    rig.write("example", "3");
+    rig.reload();
+    assert_eq!(rig.served(), [("example.".to_owned(), 2)], "updates change the zone");
+    // A claim beside it ends nothing, and the zone comes from its file again when the first one ends.
+    drop(claim().recv().expect("a reply"));
+    drop(claimed);
+    rig.write("example", "4");
+    rig.reload();
+    assert_eq!(rig.served(), [("example.".to_owned(), 4)]);
+}

@@ -7,7 +7,10 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use wire::{NameBuf, Type};
 
+use journal::Disk;
+
 use super::*;
+use crate::stores::tests::GatedDisk;
 
 fn key() -> HashKey {
     HashKey::new([1, 2, 3])
@@ -33,9 +36,16 @@ fn plans(catalogs: &[&str]) -> Vec<ProducedPlan> {
 
 /// A producer of `cat` and `other`, started in a state folder with these zones.
 fn start(state: &Path, zones: &[(&str, &str)]) -> Producer {
-    let mut producer = Producer::open(Some(state.to_owned()));
+    let mut producer = Producer::open(Some(state.to_owned()), Arc::default());
     configure(&mut producer, zones);
     producer
+}
+
+/// Ends a producer; another can have its state folder then.
+fn stop(producer: Producer) {
+    let stores = producer.stores.stores.get().cloned();
+    drop(producer);
+    stores.into_iter().for_each(ZoneStores::wait_until_unused);
 }
 
 fn configure(producer: &mut Producer, zones: &[(&str, &str)]) {
@@ -87,7 +97,7 @@ fn a_member_that_stays_keeps_its_label_and_one_that_comes_back_gets_another() {
     assert_eq!(label(&producer, "cat", "b.test"), b);
     // After a restart as well, and nothing that stays makes a version.
     let before = version(&producer, "cat").serial();
-    drop(producer);
+    stop(producer);
     let mut producer = start(state.path(), &[("a.test", "cat"), ("b.test", "cat silver")]);
     let reported = produce(&mut producer, Removal::HoldBack);
     assert_eq!(reported["cat."].serial(), before);
@@ -122,7 +132,7 @@ fn members_that_would_go_in_great_number_stay_listed_until_they_are_forced_out()
     let mut producer = start(state.path(), &all);
     produce(&mut producer, Removal::HoldBack);
     // After a restart as well: a folder of zones may not have been mounted.
-    drop(producer);
+    stop(producer);
     let mut producer = start(state.path(), &all[..5]);
     producer.list(&apex("new.test"), Some(listing("cat")));
     produce(&mut producer, Removal::HoldBack);
@@ -141,7 +151,7 @@ fn what_cannot_be_read_is_a_fault_and_no_empty_list() {
     let state = folder();
     let mut producer = start(state.path(), &[("a.test", "cat")]);
     produce(&mut producer, Removal::HoldBack);
-    drop(producer);
+    stop(producer);
     let shards = fs::read_dir(state.path().join(FOLDER)).expect("a folder");
     let files = shards.flat_map(|shard| fs::read_dir(shard.expect("a shard").path()).into_iter().flatten());
     for file in files.map(|file| file.expect("a file").path()) {
@@ -158,7 +168,7 @@ fn what_cannot_be_read_is_a_fault_and_no_empty_list() {
         // Each time it is configured it is tried again, and reported.
         configure(&mut producer, &[("a.test", "cat")]);
     }
-    let mut homeless = Producer::open(None);
+    let mut homeless = Producer::open(None, Arc::default());
     configure(&mut homeless, &[("a.test", "cat")]);
     let made = homeless.produce(Removal::HoldBack);
     assert!(matches!(made[..], [(_, Err(ProduceFault::NoState)), (_, Err(ProduceFault::NoState))]));
@@ -257,8 +267,8 @@ proptest! {
                 }
                 Happening::Configure => producer.configure(plans(&["cat", "other"]), listings(&wanted), &key()),
                 Happening::Restart => {
-                    drop(std::mem::take(&mut producer));
-                    producer = Producer::open(Some(state.path().to_owned()));
+                    stop(std::mem::take(&mut producer));
+                    producer = Producer::open(Some(state.path().to_owned()), Arc::default());
                     producer.configure(plans(&["cat", "other"]), listings(&wanted), &key());
                 }
             }
@@ -287,4 +297,28 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn network_workers_waited_for_the_disk_that_a_catalog_zone_was_written_to() {
+    let (state, disk) = (tempfile::tempdir().expect("a folder"), GatedDisk::new());
+    let mut producer = Producer::open(Some(state.path().to_owned()), Arc::default());
+    let gated: Arc<dyn Disk> = Arc::clone(&disk) as Arc<dyn Disk>;
+    let opened = ZoneStores::open(gated, &state.path().join(FOLDER), Arc::default()).expect("stores");
+    drop(producer.stores.stores.set(opened));
+    configure(&mut producer, &[("a.test", "cat")]);
+    produce(&mut producer, Removal::HoldBack);
+    let stores = producer.stores();
+    disk.close(Some("cat.zone"));
+    producer.list(&apex("b.test"), Some(listing("cat")));
+    let thread = std::thread::spawn(move || produce(&mut producer, Removal::HoldBack).len());
+    while !disk.has_waiting() {
+        std::thread::yield_now();
+    }
+    assert!(stores.has(&apex("cat")) && stores.has(&apex("other")) && !stores.has(&apex("a.test")));
+    let from_other = stores.history(&apex("other"), Serial(0));
+    assert!(from_other.is_none(), "another zone's history does not wait either");
+    assert!(disk.has_waiting());
+    disk.close(None);
+    assert_eq!(thread.join().expect("it ends"), 1);
 }
