@@ -411,7 +411,8 @@ fn extended_error_only(view: &View<'_>) -> bool {
 fn wildcard_ns(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let Some(zone) = view.case.world.zone_of(&name) else { return false };
-    let delegates = |r: &Record| r.owner.is_wildcard() && zone.has(&r.owner, "NS") && name.is_under(&r.owner.parent());
+    let delegates =
+        |r: &Record| r.owner.is_wildcard() && zone.has(&r.owner, "NS") && name.is_under(&r.owner.parent());
     let servers: Vec<_> = view.theirs.sections[1].iter().filter(|r| r.rtype == rtype::NS).collect();
     let refers = view.theirs.sections[0].is_empty() && !view.theirs.has(flag::AA) && view.theirs.rcode == 0;
     refers
@@ -630,9 +631,8 @@ fn class_any(view: &View<'_>) -> bool {
         .filter(|r| r.rtype == rtype::NS)
         .filter_map(|r| Some(Name::from_wire(&r.rdata)?.0.lower()))
         .collect();
-    let is_of_server = |r: &Record| {
-        (r.is_or_covers(rtype::A) || r.is_or_covers(rtype::AAAA)) && servers.contains(&r.owner)
-    };
+    let is_of_server =
+        |r: &Record| (r.is_or_covers(rtype::A) || r.is_or_covers(rtype::AAAA)) && servers.contains(&r.owner);
     let only_servers = || {
         theirs.sections[2].is_subset(&mine.sections[2])
             && mine.sections[2].difference(&theirs.sections[2]).all(is_of_server)
