@@ -19,6 +19,7 @@ mod programs;
 mod provider;
 mod queries;
 mod random;
+mod redirect;
 mod reflector;
 mod relay;
 mod report;
@@ -217,6 +218,20 @@ enum Part {
         #[arg(long)]
         xdp: Option<String>,
     },
+    /// Only redirect datagrams for this address from an interface to a program's AF_XDP socket, and become that program (started by
+    /// the benchmark itself).
+    #[command(hide = true)]
+    Redirect {
+        /// Interface.
+        #[arg(long)]
+        interface: String,
+        /// Address and port.
+        #[arg(long)]
+        listen: SocketAddr,
+        /// The program and its arguments.
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
     /// Only pass every query on from a port of its own, and its answer back (started by the benchmark itself).
     #[command(hide = true)]
     Relay {
@@ -233,6 +248,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.part {
         Some(Part::Reflector { listen, size, xdp }) => reflector::run(*listen, *size, xdp.as_deref()),
+        Some(Part::Redirect { interface, listen, command }) => redirect::run(interface, *listen, command),
         Some(Part::Relay { listen, upstream }) => relay::run(*listen, *upstream),
         None => compare(&arguments),
     };

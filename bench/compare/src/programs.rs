@@ -60,17 +60,12 @@ impl Programs {
         output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(words))
     }
 
-    /// Whether a server has an AF_XDP front: of NSD only some builds do.
+    /// Whether a server has an AF_XDP front: of NSD and dnsdist only some versions and builds do.
     pub(crate) fn has_front(&self, kind: Kind) -> bool {
         match kind {
             Kind::Nomen | Kind::Knot | Kind::Kresd | Kind::Reflector => true,
-            Kind::Nsd => {
-                let output = Command::new(&self.nsd).arg("-v").stdin(Stdio::null()).output();
-                output.is_ok_and(|output| {
-                    let text = [output.stdout, output.stderr].concat();
-                    String::from_utf8_lossy(&text).contains("--enable-xdp")
-                })
-            }
+            Kind::Nsd => self.about(kind).is_some_and(|text| text.contains("--enable-xdp")),
+            Kind::Dnsdist => self.about(kind).is_some_and(|text| text.contains("AF_XDP")),
             _ => false,
         }
     }
@@ -120,6 +115,11 @@ impl Programs {
 
     /// The version a server reports, in one word or two.
     pub(crate) fn version(&self, kind: Kind) -> Option<String> {
+        version_in(&self.about(kind)?)
+    }
+
+    /// What a server prints of its version and how it was built.
+    fn about(&self, kind: Kind) -> Option<String> {
         let flag = match kind.program() {
             Kind::Nsd => "-v",
             Kind::Bind | Kind::Knot | Kind::Unbound | Kind::Kresd => "-V",
@@ -127,8 +127,7 @@ impl Programs {
             _ => return None,
         };
         let output = Command::new(self.of(kind)).arg(flag).stdin(Stdio::null()).output().ok()?;
-        let text = [output.stdout, output.stderr].concat();
-        version_in(&String::from_utf8_lossy(&text))
+        Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 }
 
@@ -242,6 +241,7 @@ mod tests {
             fs::create_dir(folder.join("bin")).unwrap();
             let programs = programs(&folder.join("bin"), &[("nsd", configured)]);
             assert_eq!(programs.has_front(Kind::Nsd), is_there);
+            assert!(!programs.has_front(Kind::NsdDefaults) && programs.has_front(Kind::Knot));
             let own = folder.join(NSD_XDP_PROGRAM.trim_start_matches('/'));
             if is_there {
                 fs::create_dir_all(own.parent().unwrap()).unwrap();

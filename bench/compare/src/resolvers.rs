@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use crate::buffers::SOCKET_BUFFER;
 use crate::failure::{Failure, Result};
 use crate::namespaces;
+use crate::redirect;
 use crate::servers::{self, Kind, Settings, Tuning};
 
 /// Whom resolvers answer beside their own machine: the namespaces on both ends of a pair (RFC 2544, benchmarking).
@@ -217,10 +218,21 @@ fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
         Tuning::Advised => format!("setUDPMultipleMessagesVectorSize({DNSDIST_BATCH})\n"),
         _ => String::new(),
     };
+    let (front, queue) = match settings.xdp {
+        true => (
+            format!(
+                "xsk = newXsk({{ifName='{}', NIC_queue_id=0, frameNums=65536, xskMapPath='{}'}})\n",
+                namespaces::SERVER_INTERFACE,
+                redirect::SOCKETS
+            ),
+            ", xskSocket=xsk",
+        ),
+        false => (String::new(), ""),
+    };
     // Health checks off: the upstream is up. Shards at the default of 20: where a thread finds one locked, it passes
     // the cache by.
     format!(
-        "{batches}setUDPSocketBufferSizes({SOCKET_BUFFER}, {SOCKET_BUFFER})\nsetLocal('{}', {{reusePort=true}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\nsetSecurityPollSuffix('')\n\
+        "{front}{batches}setUDPSocketBufferSizes({SOCKET_BUFFER}, {SOCKET_BUFFER})\nsetLocal('{}', {{reusePort=true{queue}}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\nsetSecurityPollSuffix('')\n\
          newServer({{address='{upstream}', sockets=4}}):setUp()\n\
          pc = newPacketCache({}, {{maxTTL=86400}})\n\
          getPool(''):setCache(pc)\n",
@@ -326,7 +338,8 @@ mod tests {
         let resolving = Resolving { source: Source::Upstream(upstream), cache: 1 << 20 };
         for xdp in [false, true] {
             let settings = Settings { xdp, ..settings(resolving, None) };
-            let texts = [nomen(&settings, resolving), kresd(&settings, upstream, resolving.cache)];
+            let others = [kresd, dnsdist].map(|write| write(&settings, upstream, resolving.cache));
+            let texts = [&[nomen(&settings, resolving)][..], &others].concat();
             assert!(texts.iter().all(|text| text.contains(namespaces::SERVER_INTERFACE) == xdp), "{texts:?}");
         }
     }

@@ -262,9 +262,15 @@ impl Server {
         self.group
     }
 
-    /// What it has printed so far.
+    /// What it has printed so far, and what NSD wrote to the file that it wants.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        read(&self.log) + &read(&self.log.with_file_name("nsd.log"))
+    }
+
+    /// The line that says that it has no AF_XDP front after all, and goes on with sockets.
+    pub(crate) fn lacks_front(&self) -> Option<String> {
+        self.log().lines().find(|line| says_no_front(line)).map(String::from)
     }
 
     /// Binds all its threads to a CPU. Knot's workers bind themselves to CPUs of their own choice, which may be the generator's.
@@ -304,6 +310,10 @@ impl Drop for Server {
     }
 }
 
+fn says_no_front(line: &str) -> bool {
+    ["no AF_XDP", "error: xdp:", "disabling XDP"].iter().any(|words| line.contains(words))
+}
+
 /// Starts a server and waits until it answers each probe with NOERROR or NXDOMAIN.
 pub(crate) fn start(
     kind: Kind,
@@ -329,7 +339,7 @@ pub(crate) fn start(
     };
     programs.adapt(kind, &settings.folder)?;
     let log = File::create(settings.folder.join("log"))?;
-    let mut command = wrapped(settings, &program);
+    let mut command = wrapped(kind, settings, &program);
     command
         .args(arguments)
         .args(programs.further_arguments(kind))
@@ -385,8 +395,8 @@ pub(crate) fn image_is_kept(state: &Path) -> bool {
     })
 }
 
-/// The command line up to the server's own arguments: die with us, in the namespace, on one CPU.
-fn wrapped(settings: &Settings, program: &Path) -> Command {
+/// The command line up to the server's own arguments: die with us, in the namespace, on one CPU, behind what its AF_XDP front needs.
+fn wrapped(kind: Kind, settings: &Settings, program: &Path) -> Command {
     let mut words: Vec<String> = Vec::new();
     if find(Path::new("setpriv")).is_some() {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(String::from));
@@ -398,6 +408,12 @@ fn wrapped(settings: &Settings, program: &Path) -> Command {
     let last = measure::cpus().max(settings.cpu + 1) - 1;
     let cpus = if settings.state.is_some() { format!("0-{last}") } else { settings.cpu.to_string() };
     words.extend(["taskset".to_string(), "-c".to_string(), cpus]);
+    if settings.xdp && kind == Kind::Dnsdist {
+        let own = std::env::current_exe().unwrap_or_default().display().to_string();
+        let listen = settings.address.to_string();
+        words.extend([own, "redirect".to_string(), "--listen".to_string(), listen]);
+        words.extend(["--interface", namespaces::SERVER_INTERFACE, "--"].map(String::from));
+    }
     let mut command = Command::new(words.remove(0));
     command.args(words).arg(program);
     command
@@ -841,6 +857,13 @@ mod tests {
         assert!(all.iter().filter(|kind| kind.is_first()).all(|kind| kind.program() == *kind));
         let own_ports = all.iter().filter(|kind| kind.forwards() && !kind.takes_fresh_ports());
         assert_eq!(own_ports.copied().collect::<Vec<_>>(), [Kind::Dnsdist, Kind::DnsdistAdvised]);
+    }
+
+    #[test]
+    fn a_server_that_goes_on_with_sockets_is_noticed() {
+        let nsd = "[2026-11-25 13:57:20.157] nsd[9781]: error: failed to initialize XDP... disabling XDP.";
+        assert!(says_no_front(nsd) && says_no_front("reflector: no AF_XDP: permission denied"));
+        assert!(!says_no_front("nsd[9783]: notice: nsd started (NSD 4.15.4), pid 9781"));
     }
 
     #[test]

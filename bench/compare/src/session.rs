@@ -107,6 +107,8 @@ impl Plan {
 
 /// Queries that must be answered before a server counts as started.
 const PROBES: usize = 16;
+/// Longest wait for a server that has no zones to answer.
+const START: Duration = Duration::from_secs(30);
 /// Queries that our own client repeats.
 const TIMED: usize = 300_000;
 /// Servers whose answers must be known before one that differs is left out at once.
@@ -436,8 +438,10 @@ impl<'a> Scene<'a> {
 
     fn start(&self, kind: Kind, settings: &Settings) -> Result<Server> {
         let plan = self.plan;
-        let server =
-            servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), plan.patience)?;
+        // A server without zones has nothing to load.
+        let most = if self.stage.base.forwards() { START } else { plan.patience };
+        let patience = most.min(plan.patience);
+        let server = servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), patience)?;
         if plan.is_timed() {
             measure::until_idle(server.group(), WORKING)?;
         }
@@ -745,7 +749,7 @@ fn front_turn(scene: &Scene, kind: Kind, records: &mut Records) -> Result<()> {
     let settings = scene.settings(kind, true, reply_size(records, task.workload)).behind_af_xdp(kind);
     let upstream = scene.upstream()?;
     let server = scene.start(kind, &settings)?;
-    if let Some(line) = server.log().lines().find(|line| line.contains("no AF_XDP")) {
+    if let Some(line) = server.lacks_front() {
         return Err(Failure::new(format!("AF_XDP was not to be had: {line}")));
     }
     namespaces::check_xdp()?;

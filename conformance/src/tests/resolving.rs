@@ -46,7 +46,7 @@ fn a_cname_that_a_dname_makes_is_what_was_asked_for_and_others_may_go_on() {
     let judge = |mine: &Says, theirs: &Says| judged(&query, mine, theirs);
     let mine = Says::answer(&moved("tree.sound."));
     let next = pointing("x.tree.sound.", rtype::CNAME, "end.sound.");
-    let further = Says::answer(&[&moved("tree.sound.")[..], &[next.clone()]].concat());
+    let further = Says::answer(&[&moved("tree.sound.")[..], std::slice::from_ref(&next)].concat());
     assert_eq!(judge(&mine, &further), excused(&[Facet::Answer], RULE));
     assert_eq!(judge(&mine, &further.clone().rcode(3)), excused(&[Facet::Rcode, Facet::Answer], RULE));
     assert_eq!(judge(&mine, &Says::fails(2)), excused(&[Facet::Rcode, Facet::Answer], RULE));
