@@ -10,6 +10,7 @@ pub(crate) use resolving::{AGAIN as RESOLVING_AGAIN_RULES, RULES as RESOLVING_RU
 use crate::answer::{Answer, OptRecord, Record, flag};
 use crate::compare::{Case, Difference, Facet, Reply};
 use crate::name::Name;
+use crate::nsec3;
 use crate::query::{Transport, rtype};
 use crate::servers::Kind;
 use std::collections::BTreeSet;
@@ -62,8 +63,8 @@ pub(crate) const RULES: &[Rule] = &[
             Facet::Duplicates,
         ],
         subject: Some(Kind::Nomen),
-        why: "A chain of CNAMEs or DNAMEs without end, or nearly so: how many steps a server takes is its own affair. RFC 1034, section 3.6.2: chains \"should be followed and CNAME loops signalled as an error\"; RFC 6672, section 3.2 gives YXDOMAIN where a substituted name becomes too long.",
-        applies: endless_chain,
+        why: "A chain of CNAMEs or DNAMEs without end, or nearly so: how many steps a server takes is its own affair; as far as both go, they go the same way. RFC 1034, section 3.6.2: chains \"should be followed and CNAME loops signalled as an error\"; RFC 6672, section 3.2 gives YXDOMAIN where a substituted name becomes too long.",
+        applies: chain_limit,
     },
     Rule {
         id: "cname-and-old-types",
@@ -102,9 +103,9 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         id: "wildcard-ns",
-        facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
+        facets: &[Facet::Aa, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "NS at a wildcard owner. RFC 4592, section 4.2: \"the semantics of a wildcard domain name owning an NS RRSet has come to be poorly defined\"; BIND refuses to load such a zone, Knot gives a referral and NSD does not.",
+        why: "NS at a wildcard owner. RFC 4592, section 4.2: \"the semantics of a wildcard domain name owning an NS RRSet has come to be poorly defined\"; BIND refuses to load such a zone, Knot gives a referral, nomen and NSD take the records for data.",
         applies: wildcard_ns,
     },
     Rule {
@@ -230,14 +231,14 @@ pub(crate) const RULES: &[Rule] = &[
         id: "svcb-additional",
         facets: &[Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "Addresses beside SVCB and HTTPS records. RFC 9460, section 4.1: an authoritative server \"SHOULD\" add the records of the target name. nomen adds the addresses of the target names, and nothing of a target that is a CNAME; servers that add less leave those addresses out, servers that add more send the CNAME at the target, what it leads to, or (Knot) the NSEC3 of the target.",
+        why: "Addresses beside SVCB and HTTPS records. RFC 9460, section 4.1: an authoritative server \"SHOULD\" add the records of the target name. nomen adds the addresses of the target names, and nothing of a target that is a CNAME; servers that add less leave those addresses out, servers that add more send the CNAME at the target, what it leads to, or (Knot alone) NSEC3 records that prove something of the target.",
         applies: svcb_additional,
     },
     Rule {
         id: "class-any",
         facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "QCLASS ANY. RFC 1035, section 6.2 lets it be answered from the zones there are, never authoritatively; BIND refuses to read it, NSD leaves the authority section out, Knot sets AA.",
+        why: "QCLASS ANY. RFC 1035, section 6.2 lets it be answered from the zones there are, never authoritatively; BIND refuses to read it, NSD leaves the authority section out and with it the addresses of the servers named there, Knot sets AA.",
         applies: class_any,
     },
     Rule {
@@ -329,20 +330,35 @@ fn across_zones(view: &View<'_>) -> bool {
     from.name != to.name && (goes_on || view.mine.has(flag::TC))
 }
 
+/// One of the two shows a chain without end, if it is not cut short, and one goes as far as the other or further, by the same steps.
+fn chain_limit(view: &View<'_>) -> bool {
+    let (mine, theirs) = (view.mine, view.theirs);
+    let codes = [mine, theirs].iter().all(|a| matches!(a.rcode, 0 | 2 | 3 | 6));
+    if mine.has(flag::TC) || theirs.has(flag::TC) {
+        return codes && endless_chain(view);
+    }
+    let (own, other) = (&mine.sections[0], &theirs.sections[0]);
+    let same_way = own.is_subset(other) || other.is_subset(own);
+    codes && same_way && [mine, theirs].iter().any(|a| is_endless(a))
+}
+
 /// Some server's answer shows a chain longer than any honest one in the zones, or a loop.
 fn endless_chain(view: &View<'_>) -> bool {
-    view.case.replies.iter().filter_map(|(_, r)| r.answer()).chain(view.case.upstream()).any(|a| {
-        let owners: BTreeSet<_> =
-            a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).map(|r| r.owner.clone()).collect();
-        let closes = |r: &Record| Name::from_wire(&r.rdata).is_some_and(|(n, _)| owners.contains(&n));
-        let all_close =
-            !owners.is_empty() && a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).all(closes);
-        let grows = a.sections[0]
-            .iter()
-            .filter(|r| r.rtype == rtype::DNAME)
-            .any(|r| Name::from_wire(&r.rdata).is_some_and(|(target, _)| target.is_under(&r.owner)));
-        grows || cnames(a) > 12 || all_close
-    })
+    let replies = view.case.replies.iter().filter_map(|(_, r)| r.answer());
+    replies.chain(view.case.upstream()).any(is_endless)
+}
+
+fn is_endless(a: &Answer) -> bool {
+    let owners: BTreeSet<_> =
+        a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).map(|r| r.owner.clone()).collect();
+    let closes = |r: &Record| Name::from_wire(&r.rdata).is_some_and(|(n, _)| owners.contains(&n));
+    let all_close =
+        !owners.is_empty() && a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).all(closes);
+    let grows = a.sections[0]
+        .iter()
+        .filter(|r| r.rtype == rtype::DNAME)
+        .any(|r| Name::from_wire(&r.rdata).is_some_and(|(target, _)| target.is_under(&r.owner)));
+    grows || cnames(a) > 12 || all_close
 }
 
 fn truncated_chain(view: &View<'_>) -> bool {
@@ -391,11 +407,19 @@ fn extended_error_only(view: &View<'_>) -> bool {
     view.mine.rcode != 0 && header(mine) == header(theirs) && rest(mine) == rest(theirs)
 }
 
+/// The other refers to what a wildcard above the name delegates, and the subject answers with authority.
 fn wildcard_ns(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let Some(zone) = view.case.world.zone_of(&name) else { return false };
-    let depth = name.0.len() - zone.name.0.len();
-    (0..=depth).any(|skip| zone.has(&Name(name.0[skip..].to_vec()).child(b"*"), "NS"))
+    let delegates =
+        |r: &Record| r.owner.is_wildcard() && zone.has(&r.owner, "NS") && name.is_under(&r.owner.parent());
+    let servers: Vec<_> = view.theirs.sections[1].iter().filter(|r| r.rtype == rtype::NS).collect();
+    let refers = view.theirs.sections[0].is_empty() && !view.theirs.has(flag::AA) && view.theirs.rcode == 0;
+    refers
+        && !servers.is_empty()
+        && servers.into_iter().all(delegates)
+        && view.mine.has(flag::AA)
+        && view.mine.rcode == 0
 }
 
 fn formerr_with_opt(view: &View<'_>) -> bool {
@@ -501,19 +525,54 @@ fn sibling_glue(view: &View<'_>) -> bool {
     room(view).is_some() && referral && !in_domain && !view.mine.has(flag::TC)
 }
 
+/// The chain of both leads to the apex of a zone, of which the subject says what a zone above it has, and the other nothing, or what
+/// the zone itself has.
 fn ds_after_cname(view: &View<'_>) -> bool {
     let Some((_, target)) = chain_end(view.mine) else { return false };
-    view.case.query.qtype == rtype::DS && view.case.world.zones.iter().any(|z| z.name.lower() == target)
+    let target = target.lower();
+    let is_apex = |name: &Name| view.case.world.zones.iter().any(|z| z.name.lower() == *name);
+    let soa = |a: &Answer| {
+        let mut owners = a.sections[1].iter().filter(|r| r.rtype == rtype::SOA).map(|r| r.owner.lower());
+        owners.next()
+    };
+    let above = soa(view.mine).is_some_and(|apex| apex != target && target.is_under(&apex) && is_apex(&apex));
+    let same_chain = view.mine.sections[0] == view.theirs.sections[0];
+    let below = soa(view.theirs).map_or(view.theirs.sections[1].is_empty(), |apex| apex == target);
+    view.case.query.qtype == rtype::DS
+        && is_apex(&target)
+        && same_chain
+        && above
+        && below
+        && matches!(view.mine.rcode, 0 | 3)
+        && view.theirs.rcode == 0
 }
 
-/// The fullest whole answer is so near to the room that compression decides.
+/// The fullest whole answer is so near to the room that compression decides, and both say the same, as far as one that is cut short
+/// says anything.
 fn fits_or_not(view: &View<'_>) -> bool {
     let whole = view.case.replies.iter().filter_map(|(_, r)| r.answer()).filter(|a| !a.has(flag::TC));
-    let fullest = whole.map(|a| a.len).max().unwrap_or(0);
-    // Names that DNAME makes repeat whole labels, which some compress and some do not.
+    let Some(fullest) = whole.max_by_key(|a| a.len) else { return false };
     let chained = view.mine.sections[0].iter().any(|r| r.rtype == rtype::DNAME);
-    let slack = if chained { 260 } else { 60 };
-    room(view).is_some_and(|room| fullest + slack > room)
+    let slack = SLACK + if chained { made_names(fullest).min(MADE) } else { 0 };
+    let same_code = view.mine.rcode == view.theirs.rcode || truncated_chain(view);
+    same_code && room(view).is_some_and(|room| fullest.len + slack > room)
+}
+
+/// Bytes by which two servers' compression differs, at the most.
+const SLACK: usize = 60;
+
+/// Bytes of names that DNAME makes by which it differs further, at the most.
+const MADE: usize = 200;
+
+/// Bytes of the names that DNAME makes: they repeat whole labels, which some servers compress and some do not.
+fn made_names(answer: &Answer) -> usize {
+    let records = &answer.sections[0];
+    let dnames: Vec<_> = records.iter().filter(|r| r.rtype == rtype::DNAME).map(|r| &r.owner).collect();
+    let is_made = |r: &&Record| {
+        let below = |dname: &&Name| r.owner.is_under(dname) && r.owner != **dname;
+        r.rtype == rtype::CNAME && dnames.iter().any(below)
+    };
+    records.iter().filter(is_made).map(|r| r.owner.wire_len() + r.rdata.len()).sum()
 }
 
 fn nul_in_labels(view: &View<'_>) -> bool {
@@ -529,8 +588,8 @@ fn cd_cleared(view: &View<'_>) -> bool {
         && view.mine.flags | flag::CD | flag::AA | flag::TC == view.theirs.flags | flag::AA | flag::TC
 }
 
-/// What the subject has more are addresses of target names, and what the other has more is a CNAME at one, what that leads to, or an
-/// NSEC3 record.
+/// What the subject has more are addresses of target names, and what the other has more is a CNAME at one, what that leads to, or, if
+/// it is Knot, NSEC3 records about these names.
 fn svcb_additional(view: &View<'_>) -> bool {
     let target = |r: &Record| {
         let service = matches!(r.rtype, rtype::SVCB | rtype::HTTPS);
@@ -549,24 +608,45 @@ fn svcb_additional(view: &View<'_>) -> bool {
         led_to.extend(next);
     }
     let more = mine.difference(theirs).all(|r| is_address(r) && targets.contains(&r.owner));
+    let about = |r: &Record| targets.iter().chain(&led_to).any(|name| nsec3::is_about(r, name));
+    // A signature belongs to the record that it covers.
+    let proves = |r: &Record| theirs.iter().any(|proof| proof.owner == r.owner && about(proof));
+    let is_knot = view.difference.against == [Kind::Knot];
     let less = theirs.difference(mine).all(|r| {
         let alias = r.is_or_covers(rtype::CNAME) && (targets.contains(&r.owner) || led_to.contains(&r.owner));
-        alias || r.is_or_covers(rtype::NSEC3) || is_address(r) && led_to.contains(&r.owner)
+        let proof = is_knot && r.is_or_covers(rtype::NSEC3) && proves(r);
+        alias || proof || is_address(r) && led_to.contains(&r.owner)
     });
     !targets.is_empty() && more && less
 }
 
-/// The subject's answer has no AA, and the other refuses, has AA or has no authority section.
+/// The subject's answer has no AA, and the other refuses, has AA, or has no authority section, and of the additional section all but
+/// addresses of the servers that the subject names there.
 fn class_any(view: &View<'_>) -> bool {
-    let refuses = matches!(view.theirs.rcode, 1 | 4 | 5) && view.theirs.sections[0].is_empty();
-    let leaves_out = view.theirs.sections[1].is_empty() && view.theirs.rcode == view.mine.rcode;
-    let fits = match view.difference.facet {
-        Facet::Rcode => refuses,
-        Facet::Aa => view.theirs.has(flag::AA),
-        Facet::Authority => refuses || leaves_out,
-        _ => true,
+    let (mine, theirs) = (view.mine, view.theirs);
+    let refuses = matches!(theirs.rcode, 1 | 4 | 5) && theirs.sections.iter().all(BTreeSet::is_empty);
+    let leaves_out = theirs.sections[1].is_empty() && theirs.rcode == mine.rcode;
+    let servers: BTreeSet<_> = mine.sections[1]
+        .iter()
+        .filter(|r| r.rtype == rtype::NS)
+        .filter_map(|r| Some(Name::from_wire(&r.rdata)?.0.lower()))
+        .collect();
+    let is_of_server =
+        |r: &Record| (r.is_or_covers(rtype::A) || r.is_or_covers(rtype::AAAA)) && servers.contains(&r.owner);
+    let only_servers = || {
+        theirs.sections[2].is_subset(&mine.sections[2])
+            && mine.sections[2].difference(&theirs.sections[2]).all(is_of_server)
     };
-    view.case.query.class == 255 && !view.mine.has(flag::AA) && fits
+    let fits = match view.difference.facet {
+        // Beyond its zones the subject refuses as well.
+        Facet::Rcode => refuses && matches!(mine.rcode, 0 | 3 | 5 | 6),
+        Facet::Aa => theirs.has(flag::AA),
+        Facet::Authority => refuses || leaves_out,
+        // Without these sections more fits.
+        Facet::Tc => mine.has(flag::TC) && (refuses || leaves_out),
+        _ => refuses || leaves_out && only_servers(),
+    };
+    view.case.query.class == 255 && !mine.has(flag::AA) && fits
 }
 
 /// The subject proves all that the others prove, and one NSEC more.

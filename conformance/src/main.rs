@@ -17,6 +17,7 @@ mod internet;
 mod messages;
 mod name;
 mod network;
+mod nsec3;
 mod programs;
 mod query;
 mod report;

@@ -177,4 +177,5 @@ fn the_explained_page_and_the_table_agree() {
 }
 
 mod forwarding;
+mod resolving;
 mod rules;

@@ -64,16 +64,17 @@ pub(crate) struct Difference {
 }
 
 /// Compares every server's answers with the majority's, query by query. On a tie nobody
-/// is known to be right, so all differ.
-pub(crate) fn compare(all: &[&Answers]) -> Vec<Difference> {
+/// is known to be right, so all differ. Of several that have the same program only one has a vote.
+pub(crate) fn compare(all: &[(&Answers, bool)]) -> Vec<Difference> {
     let mut differences = vec![Difference::default(); all.len()];
-    let questions = all.iter().map(|answers| answers.summaries.len()).max().unwrap_or(0);
+    let questions = all.iter().map(|(answers, _)| answers.summaries.len()).max().unwrap_or(0);
     for question in 0..questions {
         let given: Vec<Option<Summary>> =
-            all.iter().map(|answers| answers.summaries.get(question).copied().flatten()).collect();
+            all.iter().map(|(answers, _)| answers.summaries.get(question).copied().flatten()).collect();
         let mut votes: BTreeMap<Summary, usize> = BTreeMap::new();
-        for summary in given.iter().flatten() {
-            *votes.entry(*summary).or_default() += 1;
+        let voting = given.iter().zip(all).filter(|(_, (_, has_vote))| *has_vote);
+        for summary in voting.filter_map(|(summary, _)| *summary) {
+            *votes.entry(summary).or_default() += 1;
         }
         let most = votes.values().max().copied().unwrap_or(0);
         let mut leading = votes.iter().filter(|(_, count)| **count == most).map(|(summary, _)| *summary);
@@ -112,20 +113,24 @@ mod tests {
             answers(&[Some(0), Some(0), None]),
             answers(&[Some(0), Some(0), Some(0)]),
         ];
-        let found = compare(&servers.iter().collect::<Vec<_>>());
+        let found = compare(&servers.each_ref().map(|answers| (answers, true)));
         assert_eq!(found.iter().map(|difference| difference.count).collect::<Vec<_>>(), [1, 1, 0]);
         assert!(found[0].example.as_deref().is_some_and(|text| text.starts_with("#0")));
     }
 
     #[test]
     fn a_tie_clears_nobody() {
-        let found = compare(&[&answers(&[Some(0), Some(3)]), &answers(&[Some(3), Some(3)])]);
-        assert_eq!(found.iter().map(|difference| difference.count).collect::<Vec<_>>(), [1, 1]);
+        let (one, other) = (answers(&[Some(0), Some(3)]), answers(&[Some(3), Some(3)]));
+        let counts = |all: &[(&Answers, bool)]| compare(all).iter().map(|d| d.count).collect::<Vec<_>>();
+        assert_eq!(counts(&[(&one, true), (&other, true)]), [1, 1]);
+        // Nor does the same program once more make a majority.
+        assert_eq!(counts(&[(&one, true), (&other, true), (&other, false)]), [1, 1, 1]);
+        assert_eq!(counts(&[(&one, true), (&other, false)]), [0, 1]);
     }
 
     #[test]
     fn silence_of_all_is_still_wrong() {
-        let found = compare(&[&answers(&[None]), &answers(&[None])]);
+        let found = compare(&[(&answers(&[None]), true), (&answers(&[None]), true)]);
         assert_eq!(found.iter().map(|difference| difference.count).collect::<Vec<_>>(), [1, 1]);
     }
 }

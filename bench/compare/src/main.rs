@@ -3,6 +3,7 @@
 
 mod answers;
 mod axfr;
+mod buffers;
 mod client;
 mod failure;
 mod goals;
@@ -18,6 +19,7 @@ mod programs;
 mod provider;
 mod queries;
 mod random;
+mod redirect;
 mod reflector;
 mod relay;
 mod report;
@@ -37,18 +39,19 @@ mod zones;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use buffers::{Buffers, KERNEL, SOCKET_BUFFER};
 use failure::{Context, Failure, Result};
 use programs::Programs;
 use report::{Machine, Results};
 use servers::Kind;
 use session::Plan;
-use workloads::{Sizes, Workload};
+use workloads::{MISS_RATES, Sizes, Workload};
 
 /// Compares nomen with its peers on this machine.
 #[derive(Parser)]
@@ -125,7 +128,7 @@ struct Arguments {
     /// CPU of the load generator.
     #[arg(long, default_value_t = 0)]
     load_cpu: usize,
-    /// First of twelve ports on loopback.
+    /// First of twenty ports on loopback.
     #[arg(long, default_value_t = 25_400)]
     port: u16,
     /// Seconds a server may take to load.
@@ -177,9 +180,9 @@ struct Resolvers {
     /// The program that lends the small Internet to cold and attacks, which take the rights of root.
     #[arg(long, default_value = "target/release/conformance")]
     conformance: PathBuf,
-    /// Queries a second for new names where the resolver is not saturated.
-    #[arg(long, default_value_t = 5_000)]
-    miss_rate: u64,
+    /// Queries a second for new names, separated by commas: each is a row.
+    #[arg(long, alias = "miss-rate", value_delimiter = ',', default_values_t = MISS_RATES)]
+    miss_rates: Vec<u64>,
     /// Milliseconds that the upstream takes over each answer.
     #[arg(long, default_value_t = 0)]
     delay: u64,
@@ -215,6 +218,20 @@ enum Part {
         #[arg(long)]
         xdp: Option<String>,
     },
+    /// Only redirect datagrams for this address from an interface to a program's AF_XDP socket, and become that program (started by
+    /// the benchmark itself).
+    #[command(hide = true)]
+    Redirect {
+        /// Interface.
+        #[arg(long)]
+        interface: String,
+        /// Address and port.
+        #[arg(long)]
+        listen: SocketAddr,
+        /// The program and its arguments.
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
     /// Only pass every query on from a port of its own, and its answer back (started by the benchmark itself).
     #[command(hide = true)]
     Relay {
@@ -231,6 +248,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.part {
         Some(Part::Reflector { listen, size, xdp }) => reflector::run(*listen, *size, xdp.as_deref()),
+        Some(Part::Redirect { interface, listen, command }) => redirect::run(interface, *listen, command),
         Some(Part::Relay { listen, upstream }) => relay::run(*listen, *upstream),
         None => compare(&arguments),
     };
@@ -270,7 +288,7 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         arguments.servers.clone()
     };
     let (servers, missing): (Vec<Kind>, Vec<Kind>) = wanted.into_iter().partition(|kind| programs.has(*kind));
-    for kind in missing {
+    for kind in missing.into_iter().filter(|kind| kind.is_first()) {
         results.skip(kind, format!("{}: not installed", kind.name()));
     }
     if servers.is_empty() {
@@ -287,6 +305,12 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
     let resolvers = &arguments.resolvers;
     let server_cpu = arguments.server_cpu.unwrap_or(results.machine.cpus.saturating_sub(1));
     let load_cpu = arguments.load_cpu;
+    let buffers = Buffers::open(Path::new(KERNEL)).unwrap_or_else(|failure| {
+        results.skipped.push(format!(
+            "socket buffers are the kernel's where a server has no setting for them: {failure}"
+        ));
+        Buffers::default()
+    });
     let spare = (0..results.machine.cpus).find(|cpu| *cpu != server_cpu && *cpu != load_cpu);
     Ok(Plan {
         workloads: if arguments.workloads.is_empty() { Workload::all() } else { arguments.workloads.clone() },
@@ -309,7 +333,8 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         patience: Duration::from_secs(arguments.patience),
         upstream_cpu: resolvers.upstream_cpu.or(spare).unwrap_or(load_cpu),
         delay: Duration::from_millis(resolvers.delay),
-        miss_rate: if smoke { 1_000 } else { resolvers.miss_rate },
+        miss_rates: if smoke { vec![1_000] } else { resolvers.miss_rates.clone() },
+        buffers,
         cache: resolvers.cache_size.max(1) << 20,
         flood_cache: resolvers.flood_cache_size.max(1) << 20,
         conformance: fs::canonicalize(&resolvers.conformance)
@@ -370,7 +395,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
 
 /// Notes versions and settings.
 fn describe(plan: &Plan, results: &mut Results) {
-    for kind in &plan.servers {
+    for kind in plan.servers.iter().filter(|kind| kind.is_first()) {
         if let Some(version) = plan.programs.version(*kind) {
             results.versions.insert(kind.name().to_string(), version);
         }
@@ -389,6 +414,9 @@ fn describe(plan: &Plan, results: &mut Results) {
     set("secondary zones", plan.sizes.taken.to_string());
     set("cold names", plan.sizes.cold.to_string());
     set("queries", plan.sizes.queries.to_string());
+    let rates: Vec<String> = plan.miss_rates.iter().map(u64::to_string).collect();
+    set("miss rates", rates.join("/"));
+    set("socket buffers MiB", (SOCKET_BUFFER >> 20).to_string());
     set("cache MiB", (plan.cache >> 20).to_string());
     set("flood cache MiB", (plan.flood_cache >> 20).to_string());
     set("upstream delay ms", plan.delay.as_millis().to_string());
@@ -401,7 +429,7 @@ fn today() -> String {
 }
 
 /// Prints the table and writes it, the JSON and the plots into `folder`.
-fn write(folder: &std::path::Path, results: &Results) -> Result<()> {
+fn write(folder: &Path, results: &Results) -> Result<()> {
     let table = report::table(results);
     println!("{table}");
     fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;

@@ -108,6 +108,17 @@ pub(crate) fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Result<T>
     done.unwrap_or_else(|_| Err(Failure::new("a thread in a namespace failed")))
 }
 
+/// Fails unless a program takes packets at the server's end of the pair: a server that could not give it one may go on with sockets.
+pub(crate) fn check_xdp() -> Result<()> {
+    let mut command = Command::new("ip");
+    command.args(["-n", SERVER, "-details", "link", "show", "dev", SERVER_INTERFACE]).stdin(Stdio::null());
+    let output = command.output().context(|| "ip".to_string())?;
+    if String::from_utf8_lossy(&output.stdout).contains("prog/xdp") {
+        return Ok(());
+    }
+    Err(Failure::new(format!("no program takes packets at {SERVER_INTERFACE}")))
+}
+
 fn open(namespace: &str) -> Result<File> {
     File::open(Path::new("/run/netns").join(namespace)).context(|| namespace.to_string())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::Result;
-use crate::servers::Kind;
+use crate::servers::{Kind, NSD_XDP_PROGRAM};
 
 /// Where the programs are.
 #[derive(Clone, Debug)]
@@ -36,14 +36,14 @@ impl Programs {
     pub(crate) fn of(&self, kind: Kind) -> PathBuf {
         match kind {
             Kind::Nomen => self.nomen.clone(),
-            Kind::Nsd => self.nsd.clone(),
-            Kind::Knot => self.knotd.clone(),
-            Kind::Bind => self.named.clone(),
-            Kind::Pdns => self.pdns.clone(),
+            Kind::Nsd | Kind::NsdDefaults => self.nsd.clone(),
+            Kind::Knot | Kind::KnotDefaults => self.knotd.clone(),
+            Kind::Bind | Kind::BindDefaults => self.named.clone(),
+            Kind::Pdns | Kind::PdnsAdvised => self.pdns.clone(),
             Kind::Unbound => self.unbound.clone(),
             Kind::Recursor => self.recursor.clone(),
-            Kind::Dnsdist => self.dnsdist.clone(),
-            Kind::Kresd => self.kresd.clone(),
+            Kind::Dnsdist | Kind::DnsdistAdvised => self.dnsdist.clone(),
+            Kind::Kresd | Kind::KresdAdvised => self.kresd.clone(),
             Kind::Reflector | Kind::Relay => std::env::current_exe().unwrap_or_default(),
         }
     }
@@ -60,11 +60,21 @@ impl Programs {
         output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(words))
     }
 
+    /// Whether a server has an AF_XDP front: of NSD and dnsdist only some versions and builds do.
+    pub(crate) fn has_front(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Nomen | Kind::Knot | Kind::Kresd | Kind::Reflector => true,
+            Kind::Nsd => self.about(kind).is_some_and(|text| text.contains("--enable-xdp")),
+            Kind::Dnsdist => self.about(kind).is_some_and(|text| text.contains("AF_XDP")),
+            _ => false,
+        }
+    }
+
     /// Arguments that this version of a server needs. PowerDNS Recursor since 5.2 reads the settings that older versions have
     /// only with a flag, which older versions refuse.
     pub(crate) fn further_arguments(&self, kind: Kind) -> Vec<String> {
         const OLD_SETTINGS: &str = "--enable-old-settings";
-        if kind != Kind::Recursor {
+        if kind.program() != Kind::Recursor {
             return Vec::new();
         }
         let help = Command::new(self.of(kind)).arg("--help").stdin(Stdio::null()).output();
@@ -73,8 +83,17 @@ impl Programs {
     }
 
     /// Changes the configuration in this folder where a server's version needs that: BIND since 9.20 has no lock file and refuses
-    /// the setting that keeps older versions from making one; PowerDNS outside its package's folders does not find its backend.
+    /// the setting that keeps older versions from making one; PowerDNS outside its package's folders does not find its backend, and NSD
+    /// not the program that it gives to an interface.
     pub(crate) fn adapt(&self, kind: Kind, folder: &Path) -> Result<()> {
+        let kind = kind.program();
+        if kind == Kind::Nsd
+            && let Some(own) = find(&self.nsd).as_deref().and_then(xdp_program)
+        {
+            let file = folder.join("nsd.conf");
+            let text = fs::read_to_string(&file)?;
+            fs::write(&file, text.replace(NSD_XDP_PROGRAM, &own.display().to_string()))?;
+        }
         if kind == Kind::Bind && !self.version(kind).is_some_and(|version| has_lock_file(&version)) {
             let file = folder.join("named.conf");
             let text = fs::read_to_string(&file)?;
@@ -96,15 +115,19 @@ impl Programs {
 
     /// The version a server reports, in one word or two.
     pub(crate) fn version(&self, kind: Kind) -> Option<String> {
-        let flag = match kind {
+        version_in(&self.about(kind)?)
+    }
+
+    /// What a server prints of its version and how it was built.
+    fn about(&self, kind: Kind) -> Option<String> {
+        let flag = match kind.program() {
             Kind::Nsd => "-v",
             Kind::Bind | Kind::Knot | Kind::Unbound | Kind::Kresd => "-V",
             Kind::Pdns | Kind::Nomen | Kind::Recursor | Kind::Dnsdist => "--version",
-            Kind::Reflector | Kind::Relay => return None,
+            _ => return None,
         };
         let output = Command::new(self.of(kind)).arg(flag).stdin(Stdio::null()).output().ok()?;
-        let text = [output.stdout, output.stderr].concat();
-        version_in(&String::from_utf8_lossy(&text))
+        Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 }
 
@@ -130,6 +153,12 @@ pub(crate) fn find(program: &Path) -> Option<PathBuf> {
 fn has_lock_file(version: &str) -> bool {
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) < (Some(9), Some(20))
+}
+
+/// NSD's program for an interface, beside that of a server that is not where its package has it.
+fn xdp_program(program: &Path) -> Option<PathBuf> {
+    let own = program.parent()?.parent()?.join(NSD_XDP_PROGRAM.trim_start_matches('/'));
+    own.is_file().then_some(own)
 }
 
 /// The folder of PowerDNS' backends, beside that of a program that is not where its package has it.
@@ -201,6 +230,29 @@ mod tests {
             assert!(text.contains("pid-file none;"), "{text}");
             assert_eq!(programs.further_arguments(Kind::Recursor).len(), flags, "{help}");
             assert!(programs.further_arguments(Kind::Bind).is_empty());
+        }
+    }
+
+    #[test]
+    fn nsd_has_a_front_if_it_was_built_with_one_and_gets_the_program_of_its_folder() {
+        for (configured, is_there) in [("--enable-xdp", true), ("--disable-xdp", false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let folder = folder.path();
+            fs::create_dir(folder.join("bin")).unwrap();
+            let programs = programs(&folder.join("bin"), &[("nsd", configured)]);
+            assert_eq!(programs.has_front(Kind::Nsd), is_there);
+            assert!(!programs.has_front(Kind::NsdDefaults) && programs.has_front(Kind::Knot));
+            let own = folder.join(NSD_XDP_PROGRAM.trim_start_matches('/'));
+            if is_there {
+                fs::create_dir_all(own.parent().unwrap()).unwrap();
+                fs::write(&own, "").unwrap();
+            }
+            fs::write(folder.join("nsd.conf"), format!("  xdp-program-path: \"{NSD_XDP_PROGRAM}\"\n"))
+                .unwrap();
+            programs.adapt(Kind::Nsd, folder).unwrap();
+            let text = fs::read_to_string(folder.join("nsd.conf")).unwrap();
+            let named = if is_there { own.display().to_string() } else { NSD_XDP_PROGRAM.to_string() };
+            assert_eq!(text, format!("  xdp-program-path: \"{named}\"\n"));
         }
     }
 

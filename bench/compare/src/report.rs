@@ -302,6 +302,9 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
+/// The server of a row about a start from an image, which nomen may read with every CPU: all others are started on one.
+pub(crate) const FROM_IMAGE: &str = "nomen, from image (all CPUs)";
+
 /// Start-up of a server with a workload's zones, medians over the rounds.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub(crate) struct Loading {

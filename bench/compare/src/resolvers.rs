@@ -4,13 +4,13 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
+use crate::buffers::SOCKET_BUFFER;
 use crate::failure::{Failure, Result};
 use crate::namespaces;
-use crate::servers::{Kind, Settings};
-
-/// Bytes of socket buffer, each way: what nomen asks for by itself.
-const SOCKET_BUFFER: u64 = 4 << 20;
+use crate::redirect;
+use crate::servers::{self, Kind, Settings, Tuning};
 
 /// Whom resolvers answer beside their own machine: the namespaces on both ends of a pair (RFC 2544, benchmarking).
 const CLIENTS: &str = "198.18.0.0/30";
@@ -42,6 +42,12 @@ pub(crate) struct Anchor {
     pub(crate) ds: String,
 }
 
+/// A folder in memory that a server needs: kresd for its cache, as its manual advises.
+pub(crate) fn scratch(kind: Kind, settings: &Settings) -> Option<PathBuf> {
+    let wanted = kind.program() == Kind::Kresd && settings.tuning == Tuning::Advised;
+    wanted.then(|| PathBuf::from(format!("/dev/shm/nomen-compare-{}", settings.address.port())))
+}
+
 /// Writes the configuration and returns the arguments.
 pub(crate) fn configure(kind: Kind, settings: &Settings, resolving: Resolving) -> Result<Vec<String>> {
     let folder = &settings.folder;
@@ -54,7 +60,7 @@ pub(crate) fn configure(kind: Kind, settings: &Settings, resolving: Resolving) -
     if let Source::Root(root) = resolving.source {
         write("hints", format!(". 3600 NS {ROOT_SERVER}\n{ROOT_SERVER} 3600 A {root}\n"))?;
     }
-    Ok(match (kind, resolving.source) {
+    Ok(match (kind.program(), resolving.source) {
         (Kind::Nomen, _) => words(&["serve", "--config", &write("nomen.toml", nomen(settings, resolving))?]),
         (Kind::Bind, _) => {
             let file = write("named.conf", bind(settings, resolving))?;
@@ -132,13 +138,14 @@ fn bind(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
         let (tag, algorithm, digest_type, digest) = (next(), next(), next(), next().replace(' ', ""));
         format!("trust-anchors {{ \"{zone}\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n")
     });
+    let alike = servers::bind_alike();
     // Beyond `recursive-clients` (1000) BIND refuses; floods would measure that.
     format!(
         "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none; \
          listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion yes; allow-query {{ any; }}; \
          allow-recursion {{ any; }}; {own} dnssec-validation {validation}; \
          empty-zones-enable no; max-cache-size {cache}; recursive-clients 100000; \
-         notify no; zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000; }};\ncontrols {{ }};\n\
+         notify no; zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000;{alike} }};\ncontrols {{ }};\n\
          logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n{trust}{after}"
     )
 }
@@ -207,10 +214,25 @@ fn recursor(settings: &Settings, Resolving { source, cache }: Resolving) -> Stri
 }
 
 fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
+    let batches = match settings.tuning {
+        Tuning::Advised => format!("setUDPMultipleMessagesVectorSize({DNSDIST_BATCH})\n"),
+        _ => String::new(),
+    };
+    let (front, queue) = match settings.xdp {
+        true => (
+            format!(
+                "xsk = newXsk({{ifName='{}', NIC_queue_id=0, frameNums=65536, xskMapPath='{}'}})\n",
+                namespaces::SERVER_INTERFACE,
+                redirect::SOCKETS
+            ),
+            ", xskSocket=xsk",
+        ),
+        false => (String::new(), ""),
+    };
     // Health checks off: the upstream is up. Shards at the default of 20: where a thread finds one locked, it passes
     // the cache by.
     format!(
-        "setLocal('{}', {{reusePort=true}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\nsetSecurityPollSuffix('')\n\
+        "{front}{batches}setUDPSocketBufferSizes({SOCKET_BUFFER}, {SOCKET_BUFFER})\nsetLocal('{}', {{reusePort=true{queue}}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\nsetSecurityPollSuffix('')\n\
          newServer({{address='{upstream}', sockets=4}}):setUp()\n\
          pc = newPacketCache({}, {{maxTTL=86400}})\n\
          getPool(''):setCache(pc)\n",
@@ -220,16 +242,17 @@ fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
 }
 
 fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
-    let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
     let front = match settings.xdp {
         true => format!("net.listen('{}', {port}, {{ kind = 'xdp' }})\n", namespaces::SERVER_INTERFACE),
         false => String::new(),
     };
+    let cache_folder = scratch(Kind::Kresd, settings).unwrap_or_else(|| settings.folder.join("cache"));
+    let cache_folder = cache_folder.display();
     // Without trust anchors nothing is validated; the modules do work of their own in the background. NXDOMAIN that
     // was not validated is kept for the least TTL only, five seconds by default; everything here has 3600.
     format!(
-        "net.listen('{ip}', {port}, {{ kind = 'dns' }})\n{front}cache.open({cache}, 'lmdb://{folder}/cache')\n\
+        "net.listen('{ip}', {port}, {{ kind = 'dns' }})\n{front}cache.open({cache}, 'lmdb://{cache_folder}')\n\
          cache.min_ttl(3600)\n\
          for _, name in ipairs({{'ta_update', 'ta_signal_query', 'ta_sentinel', 'priming', 'detect_time_skew', \
          'detect_time_jump'}}) do pcall(modules.unload, name) end\ntrust_anchors.remove('.')\n\
@@ -238,6 +261,9 @@ fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
         upstream.port()
     )
 }
+
+/// Queries that dnsdist takes at once where it is to: as many as nomen.
+const DNSDIST_BATCH: usize = 64;
 
 /// Bytes that an entry takes where a cache is bounded by entries, measured by `cached-200k`.
 const PACKET_BYTES: u64 = 512;
@@ -253,6 +279,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::buffers::Buffers;
     use crate::servers::Role;
 
     fn settings(resolving: Resolving, anchor: Option<Anchor>) -> Settings {
@@ -266,7 +293,30 @@ mod tests {
             state: None,
             role: Role::Resolves(resolving),
             anchor,
+            tuning: Tuning::Alike,
+            buffers: Buffers::default(),
         }
+    }
+
+    #[test]
+    fn what_a_manual_advises_is_in_the_second_column_alone() {
+        let upstream = "127.0.0.1:5398".parse().unwrap();
+        let resolving = Resolving { source: Source::Upstream(upstream), cache: 64 << 20 };
+        let first = settings(resolving, None);
+        let second = Settings { tuning: Tuning::Advised, ..first.clone() };
+        let texts = |settings: &Settings| [dnsdist, kresd].map(|write| write(settings, upstream, 64 << 20));
+        let (first_texts, second_texts) = (texts(&first), texts(&second));
+        for (number, words) in
+            ["VectorSize(64)", "lmdb:///dev/shm/nomen-compare-5399"].into_iter().enumerate()
+        {
+            assert!(!first_texts[number].contains(words), "{}", first_texts[number]);
+            assert!(second_texts[number].contains(words), "{}", second_texts[number]);
+        }
+        assert!(first_texts[1].contains("lmdb:///f/cache"), "{}", first_texts[1]);
+        assert_eq!(scratch(Kind::Kresd, &first), None);
+        assert_eq!(scratch(Kind::Dnsdist, &second), None);
+        assert!(scratch(Kind::KresdAdvised, &second).is_some());
+        assert!(bind(&first, resolving).contains("minimal-responses yes; udp-receive-buffer 4194304;"));
     }
 
     #[test]
@@ -288,7 +338,8 @@ mod tests {
         let resolving = Resolving { source: Source::Upstream(upstream), cache: 1 << 20 };
         for xdp in [false, true] {
             let settings = Settings { xdp, ..settings(resolving, None) };
-            let texts = [nomen(&settings, resolving), kresd(&settings, upstream, resolving.cache)];
+            let others = [kresd, dnsdist].map(|write| write(&settings, upstream, resolving.cache));
+            let texts = [&[nomen(&settings, resolving)][..], &others].concat();
             assert!(texts.iter().all(|text| text.contains(namespaces::SERVER_INTERFACE) == xdp), "{texts:?}");
         }
     }

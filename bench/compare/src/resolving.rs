@@ -118,7 +118,7 @@ impl Ground<'_> {
         };
         let (seen, offered) = match cell {
             Cell::RoundTrip => return self.round_trips(),
-            Cell::Rate { clients } => (self.misses(loaded(clients, 100, Some(plan.miss_rate)))?, None),
+            Cell::MissRate { rate, clients } => (self.misses(loaded(clients, 100, Some(rate)))?, Some(rate)),
             Cell::Saturated { clients } => (self.misses(loaded(clients, 200, None))?, None),
             Cell::Alone => (self.beside(None)?, None),
             Cell::Flood => (self.beside(Some(Flow::Answered(loaded(20, FLOOD, None))))?, None),
@@ -253,7 +253,7 @@ impl Ground<'_> {
         load.latency = client.latency;
         let alone = cell == Cell::Alone;
         load.probed = if alone { 0 } else { client.answered };
-        let misses = matches!(cell, Cell::Rate { .. } | Cell::Saturated { .. });
+        let misses = matches!(cell, Cell::MissRate { .. } | Cell::Saturated { .. });
         let unique = load.answered + if misses { client.answered } else { 0 };
         let peak = resident.iter().copied().fold(0.0, f64::max);
         let bound = self.workload.cache(self.plan) as f64;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 
 use crate::answers::exchange;
+use crate::buffers::{Buffers, SOCKET_BUFFER};
 use crate::failure::{Context, Failure, Result};
 use crate::measure;
 use crate::namespaces;
@@ -20,27 +21,50 @@ use crate::resolvers::{self, Anchor, Resolving, Source};
 use crate::sys;
 use crate::zones::{Denial, ZoneSet};
 
-/// A server that can take part.
+/// How a server is configured where it has a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tuning {
+    /// Alike as far as it can be: minimal responses, and socket buffers of one size.
+    Alike,
+    /// With its own defaults of these.
+    Defaults,
+    /// As its manual advises for speed, where that is not how all are configured.
+    Advised,
+}
+
+/// A server that can take part. Some have a second column, with the same program configured in another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub(crate) enum Kind {
     /// This project's.
     Nomen,
     /// NLnet Labs' NSD.
     Nsd,
+    /// The same with its own defaults.
+    NsdDefaults,
     /// CZ.NIC's Knot DNS.
     Knot,
+    /// The same with its own defaults.
+    KnotDefaults,
     /// ISC's BIND.
     Bind,
+    /// The same with its own defaults.
+    BindDefaults,
     /// PowerDNS Authoritative Server.
     Pdns,
+    /// The same as its manual advises.
+    PdnsAdvised,
     /// NLnet Labs' Unbound.
     Unbound,
     /// PowerDNS Recursor.
     Recursor,
     /// PowerDNS' dnsdist.
     Dnsdist,
+    /// The same as its manual advises.
+    DnsdistAdvised,
     /// CZ.NIC's Knot Resolver.
     Kresd,
+    /// The same as its manual advises.
+    KresdAdvised,
     /// The floor: see `reflector.rs`.
     Reflector,
     /// The floor of a miss: see `relay.rs`.
@@ -53,49 +77,87 @@ impl Kind {
         match self {
             Kind::Nomen => "nomen",
             Kind::Nsd => "NSD",
+            Kind::NsdDefaults => "NSD, defaults",
             Kind::Knot => "Knot",
+            Kind::KnotDefaults => "Knot, defaults",
             Kind::Bind => "BIND",
+            Kind::BindDefaults => "BIND, defaults",
             Kind::Pdns => "PowerDNS",
+            Kind::PdnsAdvised => "PowerDNS, as advised",
             Kind::Unbound => "Unbound",
             Kind::Recursor => "Recursor",
             Kind::Dnsdist => "dnsdist",
+            Kind::DnsdistAdvised => "dnsdist, as advised",
             Kind::Kresd => "kresd",
+            Kind::KresdAdvised => "kresd, as advised",
             Kind::Reflector => "reflector",
             Kind::Relay => "relay",
         }
     }
 
-    /// Whether it has an AF_XDP front.
-    pub(crate) fn has_xdp(self) -> bool {
-        matches!(self, Kind::Nomen | Kind::Knot | Kind::Kresd | Kind::Reflector)
+    /// The name on the command line, which is also that of its folder.
+    pub(crate) fn key(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+    }
+
+    /// Whose program it is: its own, unless it is the second column of another.
+    pub(crate) fn program(self) -> Kind {
+        match self {
+            Kind::NsdDefaults => Kind::Nsd,
+            Kind::KnotDefaults => Kind::Knot,
+            Kind::BindDefaults => Kind::Bind,
+            Kind::PdnsAdvised => Kind::Pdns,
+            Kind::DnsdistAdvised => Kind::Dnsdist,
+            Kind::KresdAdvised => Kind::Kresd,
+            own => own,
+        }
+    }
+
+    /// How it is configured.
+    pub(crate) fn tuning(self) -> Tuning {
+        match self {
+            Kind::NsdDefaults | Kind::KnotDefaults | Kind::BindDefaults => Tuning::Defaults,
+            Kind::PdnsAdvised | Kind::DnsdistAdvised | Kind::KresdAdvised => Tuning::Advised,
+            _ => Tuning::Alike,
+        }
+    }
+
+    /// Whether it is the first column of its program.
+    pub(crate) fn is_first(self) -> bool {
+        self.tuning() == Tuning::Alike
     }
 
     /// Whether it answers from zones.
     pub(crate) fn serves_zones(self) -> bool {
-        matches!(self, Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind | Kind::Pdns)
+        matches!(self.program(), Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind | Kind::Pdns)
     }
 
     /// Whether it forwards what it does not know, and keeps the answers.
     pub(crate) fn forwards(self) -> bool {
         matches!(
-            self,
+            self.program(),
             Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor | Kind::Dnsdist | Kind::Kresd
         )
     }
 
+    /// Whether it takes a fresh port for each question that it forwards (RFC 5452 §9.2): dnsdist keeps its ports.
+    pub(crate) fn takes_fresh_ports(self) -> bool {
+        self.forwards() && self.program() != Kind::Dnsdist
+    }
+
     /// Whether it finds names from the root on, and validates.
     pub(crate) fn validates(self) -> bool {
-        matches!(self, Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor)
+        matches!(self.program(), Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor)
     }
 
     /// Whether it takes zones from a primary, and is told of changes.
     pub(crate) fn takes_zones(self) -> bool {
-        matches!(self, Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind)
+        matches!(self.program(), Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind)
     }
 
     /// Whether it takes dynamic updates of zones that it reads from files.
     pub(crate) fn takes_updates(self) -> bool {
-        matches!(self, Kind::Nomen | Kind::Knot | Kind::Bind)
+        matches!(self.program(), Kind::Nomen | Kind::Knot | Kind::Bind)
     }
 
     /// Whether it is a server, and not a floor for one.
@@ -127,6 +189,10 @@ pub(crate) struct Settings {
     pub(crate) role: Role,
     /// Where trust begins for a resolver that validates.
     pub(crate) anchor: Option<Anchor>,
+    /// How it is configured where it has a choice.
+    pub(crate) tuning: Tuning,
+    /// Sizes of socket buffers that it gets where it has no setting for them, unless it has its own defaults.
+    pub(crate) buffers: Buffers,
 }
 
 /// What a server is there for.
@@ -151,6 +217,15 @@ impl Settings {
     pub(crate) fn client_namespace(&self) -> Option<&'static str> {
         self.xdp.then_some(namespaces::CLIENT)
     }
+
+    /// The same server with AF_XDP. NSD takes from there what comes to port 53, and nothing else.
+    pub(crate) fn behind_af_xdp(mut self, kind: Kind) -> Settings {
+        self.xdp = true;
+        if kind == Kind::Nsd {
+            self.address.set_port(53);
+        }
+        self
+    }
 }
 
 /// A running server; killed with all its processes when dropped.
@@ -158,6 +233,8 @@ pub(crate) struct Server {
     child: Child,
     group: u32,
     log: PathBuf,
+    /// Folder in memory, removed with it.
+    scratch: Option<PathBuf>,
     /// Where it answers.
     pub(crate) address: SocketAddr,
     /// What starting it took.
@@ -185,9 +262,15 @@ impl Server {
         self.group
     }
 
-    /// What it has printed so far.
+    /// What it has printed so far, and what NSD wrote to the file that it wants.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        read(&self.log) + &read(&self.log.with_file_name("nsd.log"))
+    }
+
+    /// The line that says that it has no AF_XDP front after all, and goes on with sockets.
+    pub(crate) fn lacks_front(&self) -> Option<String> {
+        self.log().lines().find(|line| says_no_front(line)).map(String::from)
     }
 
     /// Binds all its threads to a CPU. Knot's workers bind themselves to CPUs of their own choice, which may be the generator's.
@@ -221,7 +304,14 @@ impl Drop for Server {
         while !measure::processes(self.group).is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
+        if let Some(scratch) = &self.scratch {
+            let _ = fs::remove_dir_all(scratch);
+        }
     }
+}
+
+fn says_no_front(line: &str) -> bool {
+    ["no AF_XDP", "error: xdp:", "disabling XDP"].iter().any(|words| line.contains(words))
 }
 
 /// Starts a server and waits until it answers each probe with NOERROR or NXDOMAIN.
@@ -237,14 +327,19 @@ pub(crate) fn start(
         let _ = fs::remove_dir_all(&settings.folder);
     }
     fs::create_dir_all(&settings.folder)?;
+    let scratch = resolvers::scratch(kind, settings);
+    if let Some(scratch) = &scratch {
+        let _ = fs::remove_dir_all(scratch);
+        fs::create_dir(scratch).context(|| scratch.display().to_string())?;
+    }
     let program = find(&programs.of(kind)).context(|| format!("{} is not installed", kind.name()))?;
     let arguments = match settings.role {
         Role::Resolves(resolving) if kind.forwards() => resolvers::configure(kind, settings, resolving)?,
-        _ => configure(kind, settings, zones)?,
+        _ => configure(kind.program(), settings, zones)?,
     };
     programs.adapt(kind, &settings.folder)?;
     let log = File::create(settings.folder.join("log"))?;
-    let mut command = wrapped(settings, &program);
+    let mut command = wrapped(kind, settings, &program);
     command
         .args(arguments)
         .args(programs.further_arguments(kind))
@@ -253,11 +348,14 @@ pub(crate) fn start(
         .stdout(log.try_clone()?)
         .stderr(log)
         .process_group(0);
+    let default = settings.tuning == Tuning::Defaults;
+    let _raised = (!default).then(|| settings.buffers.raise()).transpose()?;
     let began = Instant::now();
     let child = command.spawn().context(|| format!("cannot start {}", kind.name()))?;
     let group = child.id();
     let log = settings.folder.join("log");
-    let mut server = Server { child, group, log, address: settings.address, startup: Startup::default() };
+    let (address, startup) = (settings.address, Startup::default());
+    let mut server = Server { child, group, log, scratch, address, startup };
     wait(kind, &mut server, settings, probes, began + patience)?;
     let processes = measure::processes(group);
     server.pin(settings.cpu);
@@ -273,7 +371,7 @@ pub(crate) fn start(
 
 /// Has a server write out what it took, if it does not do so by itself when it ends.
 pub(crate) fn write_out(kind: Kind, programs: &Programs, settings: &Settings) -> Result<()> {
-    if kind != Kind::Nsd {
+    if kind.program() != Kind::Nsd {
         return Ok(());
     }
     let control = programs.nsd.with_file_name("nsd-control");
@@ -297,8 +395,8 @@ pub(crate) fn image_is_kept(state: &Path) -> bool {
     })
 }
 
-/// The command line up to the server's own arguments: die with us, in the namespace, on one CPU.
-fn wrapped(settings: &Settings, program: &Path) -> Command {
+/// The command line up to the server's own arguments: die with us, in the namespace, on one CPU, behind what its AF_XDP front needs.
+fn wrapped(kind: Kind, settings: &Settings, program: &Path) -> Command {
     let mut words: Vec<String> = Vec::new();
     if find(Path::new("setpriv")).is_some() {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(String::from));
@@ -310,6 +408,12 @@ fn wrapped(settings: &Settings, program: &Path) -> Command {
     let last = measure::cpus().max(settings.cpu + 1) - 1;
     let cpus = if settings.state.is_some() { format!("0-{last}") } else { settings.cpu.to_string() };
     words.extend(["taskset".to_string(), "-c".to_string(), cpus]);
+    if settings.xdp && kind == Kind::Dnsdist {
+        let own = std::env::current_exe().unwrap_or_default().display().to_string();
+        let listen = settings.address.to_string();
+        words.extend([own, "redirect".to_string(), "--listen".to_string(), listen]);
+        words.extend(["--interface", namespaces::SERVER_INTERFACE, "--"].map(String::from));
+    }
     let mut command = Command::new(words.remove(0));
     command.args(words).arg(program);
     command
@@ -409,9 +513,7 @@ fn configure(kind: Kind, settings: &Settings, zones: &ZoneSet) -> Result<Vec<Str
             };
             words(&["relay", "--listen", &settings.address.to_string(), "--upstream", &upstream.to_string()])
         }
-        Kind::Unbound | Kind::Recursor | Kind::Dnsdist | Kind::Kresd => {
-            return Err(Failure::new(format!("{} has no zones", kind.name())));
-        }
+        other => return Err(Failure::new(format!("{} has no zones", other.name()))),
     })
 }
 
@@ -468,6 +570,16 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
          logfile: \"{folder}/nsd.log\"\n  verbosity: 0\n  rrl-ratelimit: 0\n  tcp-count: 1000\n  \
          tcp-query-count: 0\n"
     );
+    if settings.tuning != Tuning::Defaults {
+        let _ = write!(
+            text,
+            "  minimal-responses: yes\n  receive-buffer-size: {SOCKET_BUFFER}\n  send-buffer-size: {SOCKET_BUFFER}\n"
+        );
+    }
+    if settings.xdp {
+        let interface = namespaces::SERVER_INTERFACE;
+        let _ = write!(text, "  xdp-interface: {interface}\n  xdp-program-path: \"{NSD_XDP_PROGRAM}\"\n");
+    }
     let _ = match settings.role {
         Role::TakesMany(primary) => write!(
             text,
@@ -498,6 +610,9 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
     }
     text
 }
+
+/// Where NSD's package has the program that takes its queries to AF_XDP.
+pub(crate) const NSD_XDP_PROGRAM: &str = "/usr/lib/bpf/nsd/xdp-dns-redirect_kern.o";
 
 fn knot(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
@@ -549,11 +664,12 @@ fn bind(settings: &Settings, zones: &ZoneSet) -> String {
     let (ip, port) = (settings.address.ip(), settings.address.port());
     let own = ip.to_string();
     let transfers = if settings.role == Role::Sends { &own } else { "none" };
+    let alike = if settings.tuning == Tuning::Defaults { String::new() } else { bind_alike() };
     let mut text = format!(
         "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none; \
          listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; allow-query {{ any; }}; \
          allow-transfer {{ {transfers}; }}; notify no; empty-zones-enable no; dnssec-validation no; \
-         zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000;{} }};\ncontrols {{ }};\n\
+         zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000;{alike}{} }};\ncontrols {{ }};\n\
          logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n",
         if matches!(settings.role, Role::TakesMany(_)) { BIND_WITH_MANY } else { "" }
     );
@@ -586,6 +702,11 @@ fn bind(settings: &Settings, zones: &ZoneSet) -> String {
     text
 }
 
+/// What makes BIND's answers and socket buffers like those of the others.
+pub(crate) fn bind_alike() -> String {
+    format!(" minimal-responses yes; udp-receive-buffer {SOCKET_BUFFER}; udp-send-buffer {SOCKET_BUFFER};")
+}
+
 /// Its defaults of 10, 2 and 20, and those for timers of minutes, are for few zones that change seldom.
 const BIND_WITH_MANY: &str = " transfers-in 256; transfers-per-ns 256; serial-query-rate 100000; \
                               min-refresh-time 1; min-retry-time 1;";
@@ -611,6 +732,9 @@ fn pdns(settings: &Settings, zones: &ZoneSet) -> String {
     );
     if settings.role == Role::Sends {
         let _ = writeln!(text, "allow-axfr-ips={ip}");
+    }
+    if settings.tuning == Tuning::Advised {
+        text += "reuseport=yes\ncache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0\n";
     }
     if zones.denial.is_some() {
         let _ = writeln!(text, "bind-dnssec-db={folder}/dnssec.sqlite");
@@ -685,6 +809,8 @@ mod tests {
             state: None,
             role,
             anchor: None,
+            tuning: Tuning::Alike,
+            buffers: Buffers::default(),
         }
     }
 
@@ -693,9 +819,57 @@ mod tests {
         let zones = ZoneSet { key: String::new(), zones: Vec::new(), records: 0, denial: None };
         for xdp in [false, true] {
             let settings = Settings { xdp, ..settings(Role::Answers) };
-            let texts = [nomen, knot].map(|write| write(&settings, &zones));
+            let texts = [nomen, knot, nsd].map(|write| write(&settings, &zones));
             assert!(texts.iter().all(|text| text.contains(namespaces::SERVER_INTERFACE) == xdp), "{texts:?}");
         }
+    }
+
+    #[test]
+    fn answers_and_buffers_are_made_alike_unless_defaults_are_wanted() {
+        let zones = ZoneSet { key: String::new(), zones: Vec::new(), records: 0, denial: None };
+        let alike = settings(Role::Answers);
+        let defaults = Settings { tuning: Tuning::Defaults, ..alike.clone() };
+        for (write, minimal) in [
+            (nsd as fn(&Settings, &ZoneSet) -> String, "minimal-responses: yes"),
+            (bind, "minimal-responses yes;"),
+        ] {
+            let (first, second) = (write(&alike, &zones), write(&defaults, &zones));
+            for words in [minimal, &SOCKET_BUFFER.to_string()] {
+                assert!(first.contains(words) && !second.contains(words), "{words}: {first} {second}");
+            }
+        }
+        let advised = Settings { tuning: Tuning::Advised, ..alike.clone() };
+        assert!(
+            pdns(&advised, &zones).contains("cache-ttl=0") && !pdns(&alike, &zones).contains("cache-ttl")
+        );
+    }
+
+    #[test]
+    fn a_second_column_has_the_program_and_the_duties_of_the_first() {
+        let all = Kind::value_variants();
+        for kind in all.iter().filter(|kind| !kind.is_first()) {
+            let first = kind.program();
+            assert!(first.is_first() && kind.name().starts_with(first.name()), "{kind:?}");
+            let duties =
+                |kind: Kind| (kind.serves_zones(), kind.forwards(), kind.answers(), kind.takes_fresh_ports());
+            assert_eq!(duties(*kind), duties(first), "{kind:?}");
+        }
+        assert!(all.iter().filter(|kind| kind.is_first()).all(|kind| kind.program() == *kind));
+        let own_ports = all.iter().filter(|kind| kind.forwards() && !kind.takes_fresh_ports());
+        assert_eq!(own_ports.copied().collect::<Vec<_>>(), [Kind::Dnsdist, Kind::DnsdistAdvised]);
+    }
+
+    #[test]
+    fn a_server_that_goes_on_with_sockets_is_noticed() {
+        let nsd = "[2026-11-25 13:57:20.157] nsd[9781]: error: failed to initialize XDP... disabling XDP.";
+        assert!(says_no_front(nsd) && says_no_front("reflector: no AF_XDP: permission denied"));
+        assert!(!says_no_front("nsd[9783]: notice: nsd started (NSD 4.15.4), pid 9781"));
+    }
+
+    #[test]
+    fn nsd_takes_port_53_behind_af_xdp() {
+        let port = |kind| settings(Role::Answers).behind_af_xdp(kind).address.port();
+        assert_eq!((port(Kind::Nsd), port(Kind::Knot)), (53, 5399));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::answers::{self, Answers};
 use crate::axfr::Content;
+use crate::buffers::Buffers;
 use crate::failure::{Context, Failure, Result};
 use crate::internet::Internet;
 use crate::iterating::Abroad;
@@ -80,8 +81,10 @@ pub(crate) struct Plan {
     pub(crate) upstream_cpu: usize,
     /// How long the upstream takes over each answer.
     pub(crate) delay: Duration,
-    /// Queries a second of the fixed-rate measurement of misses.
-    pub(crate) miss_rate: u64,
+    /// Queries a second of the fixed-rate measurements of misses.
+    pub(crate) miss_rates: Vec<u64>,
+    /// Sizes of socket buffers that servers get which have no setting for them.
+    pub(crate) buffers: Buffers,
     /// Bytes of a resolver's cache.
     pub(crate) cache: u64,
     /// The same where a flood is to fill it.
@@ -104,6 +107,8 @@ impl Plan {
 
 /// Queries that must be answered before a server counts as started.
 const PROBES: usize = 16;
+/// Longest wait for a server that has no zones to answer.
+const START: Duration = Duration::from_secs(30);
 /// Queries that our own client repeats.
 const TIMED: usize = 300_000;
 /// Servers whose answers must be known before one that differs is left out at once.
@@ -155,7 +160,7 @@ impl Task {
     /// One on the small Internet.
     fn abroad(workload: Workload, internet: &Internet, plan: &Plan) -> Result<Task> {
         let sample = internet.sample(workload, plan.sample)?;
-        Ok(Task { workload, queries: None, sample, timed: Vec::new(), cells: workload.cells(&plan.clients) })
+        Ok(Task { workload, queries: None, sample, timed: Vec::new(), cells: workload.cells(plan) })
     }
 }
 
@@ -274,7 +279,7 @@ impl<'a> Scene<'a> {
             let queries = workload.queries(&zones, &plan.work, &plan.sizes, plan.seed)?;
             let step = (queries.count as usize / plan.sample.max(1)).max(1);
             let sample = queries::read(&queries.wire, plan.sample, step)?;
-            let cells = workload.cells(&plan.clients);
+            let cells = workload.cells(plan);
             let timed = if cells.is_empty() { 1 } else { TIMED };
             let timed = queries::read(&queries.wire, timed, 1)?;
             Ok(Task { workload: *workload, queries: Some(queries), sample, timed, cells })
@@ -287,7 +292,7 @@ impl<'a> Scene<'a> {
             stage.workloads.iter().filter_map(|workload| workload.floor()).filter(|floor| has_floor(*floor));
         let serving = |kind: &Kind| {
             let able = || stage.base.needs().is_none_or(|(words, _)| plan.programs.knows(words));
-            stage.base.suits(*kind) && (*kind != Kind::Nomen || able())
+            stage.base.suits(*kind, plan.is_timed()) && (*kind != Kind::Nomen || able())
         };
         let mut kinds: Vec<Kind> = plan.servers.iter().copied().filter(serving).collect();
         let floor = floors.next();
@@ -328,7 +333,9 @@ impl<'a> Scene<'a> {
 
     /// Who is measured behind an AF_XDP front; the reflector right after nomen.
     fn fronts(&self) -> Vec<Kind> {
-        let fit = |kind: &Kind| kind.has_xdp() && (self.kinds.contains(kind) || !kind.answers());
+        let fit = |kind: &Kind| {
+            (self.kinds.contains(kind) || !kind.answers()) && self.plan.programs.has_front(*kind)
+        };
         let mut able: Vec<Kind> = self.plan.servers.iter().copied().filter(fit).collect();
         able.sort_by_key(|kind| (*kind != Kind::Nomen, *kind != Kind::Reflector));
         able
@@ -375,12 +382,14 @@ impl<'a> Scene<'a> {
             },
             cpu: self.plan.server_cpu,
             xdp: false,
-            folder: self.plan.work.join("run").join(kind.name()),
+            folder: self.plan.work.join("run").join(kind.key()),
             keeps: false,
             response_size: size,
             state: None,
             role,
             anchor: self.anchor.clone(),
+            tuning: kind.tuning(),
+            buffers: self.plan.buffers.clone(),
         }
     }
 
@@ -429,8 +438,10 @@ impl<'a> Scene<'a> {
 
     fn start(&self, kind: Kind, settings: &Settings) -> Result<Server> {
         let plan = self.plan;
-        let server =
-            servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), plan.patience)?;
+        // A server without zones has nothing to load.
+        let most = if self.stage.base.forwards() { START } else { plan.patience };
+        let patience = most.min(plan.patience);
+        let server = servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), patience)?;
         if plan.is_timed() {
             measure::until_idle(server.group(), WORKING)?;
         }
@@ -675,7 +686,7 @@ fn validates(scene: &Scene, server: &Server) -> Result<()> {
 /// Whether a server is flooded over veth in its own turn. Each flood costs two seconds more than it lasts, which a
 /// smoke run spares the servers that have nothing but sockets.
 fn floods(plan: &Plan, kind: Kind, cell: Cell) -> bool {
-    cell == Cell::Veth { xdp: false } && (plan.is_timed() || kind.has_xdp())
+    cell == Cell::Veth { xdp: false } && (plan.is_timed() || plan.programs.has_front(kind))
 }
 
 impl Part {
@@ -704,10 +715,11 @@ impl Part {
 /// Whether a server differs from what enough others agree on, so that timing it would be wasted.
 fn differs(task: &Task, kind: Kind, records: &Records) -> Option<String> {
     let given: Vec<(Kind, &Answers)> = given(task.workload, records);
-    if given.len() < QUORUM {
+    let all = voting(&given);
+    if all.iter().filter(|(_, has_vote)| *has_vote).count() < QUORUM {
         return None;
     }
-    let found = answers::compare(&given.iter().map(|(_, answers)| *answers).collect::<Vec<_>>());
+    let found = answers::compare(&all);
     let own = given.iter().zip(found).find(|((other, _), _)| *other == kind)?.1;
     (own.count > 0).then(|| differ_text(own.count, task.sample.len()))
 }
@@ -723,19 +735,24 @@ fn given(workload: Workload, records: &Records) -> Vec<(Kind, &Answers)> {
         .collect()
 }
 
+/// Those answers, each with whether it has a vote: a program has one, however often it is configured.
+fn voting<'a>(given: &[(Kind, &'a Answers)]) -> Vec<(&'a Answers, bool)> {
+    given.iter().map(|(kind, answers)| (*answers, kind.is_first())).collect()
+}
+
 /// A server behind its AF_XDP front: its answers must be those it sends through sockets.
 fn front_turn(scene: &Scene, kind: Kind, records: &mut Records) -> Result<()> {
     let Some(task) = scene.tasks.iter().find(|task| task.workload.is_over_veth()) else { return Ok(()) };
     if part(records, kind, task.workload).trouble.is_some() {
         return Ok(());
     }
-    let mut settings = scene.settings(kind, true, reply_size(records, task.workload));
-    settings.xdp = true;
+    let settings = scene.settings(kind, true, reply_size(records, task.workload)).behind_af_xdp(kind);
     let upstream = scene.upstream()?;
     let server = scene.start(kind, &settings)?;
-    if let Some(line) = server.log().lines().find(|line| line.contains("no AF_XDP")) {
+    if let Some(line) = server.lacks_front() {
         return Err(Failure::new(format!("AF_XDP was not to be had: {line}")));
     }
+    namespaces::check_xdp()?;
     if let Some(known) = &part(records, kind, task.workload).answers {
         let given = answers::ask(settings.client_namespace(), server.address, &task.sample)?;
         let pairs = known.summaries.iter().zip(&given.summaries);
@@ -859,6 +876,7 @@ fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, sec
         Cell::Alone
         | Cell::Flood
         | Cell::Overload
+        | Cell::MissRate { .. }
         | Cell::Transfer
         | Cell::Secondary(_)
         | Cell::Cold(_)

@@ -1,11 +1,14 @@
 //! System calls the standard library has no safe door to: batched datagrams, CPU clocks and counters of other
 //! threads, signals, pinning. All `unsafe` of this crate is here; what the calls are for is explained elsewhere.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem;
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -279,6 +282,104 @@ impl Batch {
         }
         Ok(done)
     }
+}
+
+/// Calls `bpf` for a new descriptor.
+///
+/// # Safety
+/// `T` is the attribute of `command`, every pointer in it is valid for what the command reads there, and the command writes nowhere.
+unsafe fn bpf<T>(command: libc::c_int, attribute: &T) -> io::Result<libc::c_long> {
+    // SAFETY: the attribute lives and its size is given; the rest is the caller's promise.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_ref(attribute), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// # Safety
+/// As for [`bpf`], and the command returns a new descriptor.
+unsafe fn bpf_open<T>(command: libc::c_int, attribute: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise is that of `bpf`.
+    let descriptor = unsafe { bpf(command, attribute) }?;
+    // SAFETY: the descriptor is new, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+}
+
+/// A map of the kernel's for programs: its type, bytes of a key and of a value, entries.
+pub(crate) fn bpf_map(kind: u32, key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
+    // `BPF_MAP_CREATE`, whose attribute begins with these.
+    // SAFETY: the attribute of this command, without pointers.
+    unsafe { bpf_open(0, &[kind, key, value, entries, 0]) }
+}
+
+/// The attribute of `BPF_PROG_LOAD`, as far as it is used.
+#[repr(C)]
+struct ProgramAttribute {
+    kind: u32,
+    count: u32,
+    instructions: u64,
+    licence: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach: u32,
+}
+
+/// What programs and links of this kind are for: `BPF_XDP`.
+const ATTACH_XDP: u32 = 37;
+
+/// A program for packets that come to an interface, of these instructions.
+pub(crate) fn bpf_program(instructions: &[u64]) -> io::Result<OwnedFd> {
+    let licence = c"Apache-2.0 OR MIT";
+    let attribute = ProgramAttribute {
+        kind: 6, // BPF_PROG_TYPE_XDP
+        count: instructions.len() as u32,
+        instructions: instructions.as_ptr().expose_provenance() as u64,
+        licence: licence.as_ptr().expose_provenance() as u64,
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+        version: 0,
+        flags: 0,
+        name: [0; 16],
+        interface: 0,
+        attach: ATTACH_XDP,
+    };
+    // SAFETY: the attribute of `BPF_PROG_LOAD`; an instruction is eight bytes, there are as many as said, the licence ends with a zero, and
+    // there is no log to write.
+    unsafe { bpf_open(5, &attribute) }
+}
+
+/// Has a program take the packets of an interface, in the driver or else behind it, while the descriptor or a place has it.
+pub(crate) fn bpf_attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
+    // `BPF_LINK_CREATE`, with `XDP_FLAGS_DRV_MODE` and then with `XDP_FLAGS_SKB_MODE`.
+    let attach = |flags: u32| {
+        // SAFETY: the attribute of this command, without pointers.
+        unsafe { bpf_open(28, &[program.as_raw_fd() as u32, interface, ATTACH_XDP, flags]) }
+    };
+    attach(1 << 2).or_else(|_| attach(1 << 1))
+}
+
+/// The attribute of `BPF_OBJ_PIN`, as far as it is used.
+#[repr(C)]
+struct PinAttribute {
+    path: u64,
+    object: u32,
+    flags: u32,
+}
+
+/// Gives a map or a link a place in a file system of that kind.
+pub(crate) fn bpf_pin(object: &OwnedFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let attribute = PinAttribute {
+        path: path.as_ptr().expose_provenance() as u64,
+        object: object.as_raw_fd() as u32,
+        flags: 0,
+    };
+    // SAFETY: the attribute of `BPF_OBJ_PIN`; the path lives and ends with a zero.
+    unsafe { bpf(6, &attribute) }.map(drop)
 }
 
 /// The layout of `struct perf_event_attr` up to its fifth version, which every kernel since 4.1 takes.

@@ -121,6 +121,13 @@ pub(crate) enum Cell {
         /// Client sockets.
         clients: usize,
     },
+    /// So many new names a second.
+    MissRate {
+        /// Queries a second.
+        rate: u64,
+        /// Client sockets.
+        clients: usize,
+    },
     /// As many as get answered.
     Saturated {
         /// Client sockets.
@@ -236,6 +243,7 @@ impl Cell {
         match self {
             Cell::RoundTrip => "one outstanding".to_string(),
             Cell::Rate { clients } => format!("fixed rate, {}", plural(clients)),
+            Cell::MissRate { rate, clients } => miss_rate(rate, clients),
             Cell::Saturated { clients } => format!("saturated, {}", plural(clients)),
             Cell::TcpPipelined { clients } => format!("TCP pipelined, {}", plural(clients)),
             Cell::TcpConnections { clients } => format!("TCP one query a connection, {}", plural(clients)),
@@ -255,6 +263,14 @@ impl Cell {
             Cell::Update { tcp: true, clients } => format!("updates over TCP, {}", plural(clients)),
         }
     }
+}
+
+/// New names a second that are asked for unless others are wanted, and that goals are judged at.
+pub(crate) const MISS_RATES: [u64; 5] = [1_000, 5_000, 10_000, 20_000, 40_000];
+
+/// The row of so many new names a second.
+pub(crate) fn miss_rate(rate: u64, clients: usize) -> String {
+    format!("fixed rate of {rate} a second, {}", plural(clients))
 }
 
 fn plural(clients: usize) -> String {
@@ -335,8 +351,31 @@ impl Base {
         !matches!(self, Base::Taken | Base::TakenMany | Base::Updated)
     }
 
-    /// Whether a server can take part at all.
-    pub(crate) fn suits(self, kind: Kind) -> bool {
+    /// Whether a second column shows something here that the first does not: defaults do where answers are positive and a socket can be
+    /// full; caches of PowerDNS where names are few or many; kresd's where it writes them; batches of dnsdist where it answers. Where
+    /// nothing is timed each takes part once, to be known to start.
+    fn has_second(self, kind: Kind, timed: bool) -> bool {
+        use Workload::{Cached100, Cached200k, CachedVeth, Misses};
+        let once = matches!(self, Base::OneName | Base::Forwarding(Cached100));
+        let shows = match (kind, self) {
+            (Kind::NsdDefaults | Kind::KnotDefaults | Kind::BindDefaults, base) => {
+                matches!(base, Base::OneName | Base::Zones10k | Base::SignedNsec3)
+            }
+            (Kind::PdnsAdvised, base) => matches!(base, Base::OneName | Base::Zones10k | Base::Zones100k),
+            (Kind::DnsdistAdvised, base) => {
+                matches!(base, Base::Forwarding(Cached100 | Cached200k | CachedVeth))
+            }
+            (Kind::KresdAdvised, base) => matches!(base, Base::Forwarding(Cached100 | Cached200k | Misses)),
+            _ => false,
+        };
+        shows && (timed || once)
+    }
+
+    /// Whether a server can take part at all, and shows something if it does. `timed` is false where figures are not looked at.
+    pub(crate) fn suits(self, kind: Kind, timed: bool) -> bool {
+        if !kind.is_first() && !self.has_second(kind, timed) {
+            return false;
+        }
         match self {
             Base::Forwarding(_) => kind.forwards(),
             Base::Validating(_) | Base::Internet(_) => kind.validates(),
@@ -552,9 +591,14 @@ impl Workload {
         )
     }
 
+    /// How it is asked by a plan.
+    pub(crate) fn cells(self, plan: &Plan) -> Vec<Cell> {
+        self.asked(&plan.clients, &plan.miss_rates)
+    }
+
     /// How it is asked. `clients` are the counts wanted everywhere; without them unsigned workloads are asked with
     /// 1, 20, 100 and 500, the others with 20.
-    pub(crate) fn cells(self, clients: &[usize]) -> Vec<Cell> {
+    fn asked(self, clients: &[usize], miss_rates: &[u64]) -> Vec<Cell> {
         let counts: &[usize] = match clients {
             [] if matches!(self, Workload::Cached100 | Workload::Validated100) => &[1, 10, 50, 100, 200, 500],
             [] if self.is_unsigned() => &[1, 20, 100, 500],
@@ -580,7 +624,9 @@ impl Workload {
                 [Cell::Rate { clients: 20 }].into_iter().chain(saturated).collect()
             }
             Workload::Misses => {
-                vec![Cell::RoundTrip, Cell::Rate { clients: most }, Cell::Saturated { clients: most }]
+                let rates = miss_rates.iter().map(|rate| Cell::MissRate { rate: *rate, clients: most });
+                let saturated = Cell::Saturated { clients: most };
+                [Cell::RoundTrip].into_iter().chain(rates).chain([saturated]).collect()
             }
             Workload::Flood => vec![Cell::Alone, Cell::Flood],
             Workload::Overload => vec![Cell::Alone, Cell::Overload],
@@ -708,22 +754,22 @@ mod tests {
         for (base, able) in
             [(Base::Taken, Kind::Nsd), (Base::Updated, Kind::Bind), (Base::Delegations, Kind::Pdns)]
         {
-            assert!(base.suits(Kind::Nomen) && base.suits(able), "{base:?}");
+            assert!(base.suits(Kind::Nomen, true) && base.suits(able, true), "{base:?}");
         }
-        assert!(!Base::Taken.suits(Kind::Pdns) && !Base::Updated.suits(Kind::Nsd));
+        assert!(!Base::Taken.suits(Kind::Pdns, true) && !Base::Updated.suits(Kind::Nsd, true));
         let many = Workload::Secondaries;
-        assert!(many.base().suits(Kind::Bind) && !many.base().suits(Kind::Pdns));
+        assert!(many.base().suits(Kind::Bind, true) && !many.base().suits(Kind::Pdns, true));
         assert!(!many.base().has_starts() && many.floor().is_none());
-        assert_eq!(many.cells(&[3])[0], Cell::Secondary(Phase::Start), "before anything can change");
+        assert_eq!(many.asked(&[3], &[])[0], Cell::Secondary(Phase::Start), "before anything can change");
     }
 
     #[test]
     fn only_who_validates_is_asked_where_that_is_measured() {
         for workload in [Workload::Validated100, Workload::Cold, Workload::Attacks] {
             for kind in [Kind::Nomen, Kind::Unbound, Kind::Recursor, Kind::Bind] {
-                assert!(workload.base().suits(kind), "{workload:?} {kind:?}");
+                assert!(workload.base().suits(kind, true), "{workload:?} {kind:?}");
             }
-            assert!(!workload.base().suits(Kind::Dnsdist), "{workload:?}");
+            assert!(!workload.base().suits(Kind::Dnsdist, true), "{workload:?}");
         }
         let reflected = |workload: Workload| workload.floor() == Some(Kind::Reflector);
         let measured = |workload: Workload| (workload.is_cached(), reflected(workload), workload.which());
@@ -734,20 +780,46 @@ mod tests {
         assert_eq!(measured(Workload::Flood), (false, true, Known::Plain));
         assert_eq!(measured(Workload::Overload), (false, false, Known::Plain));
         assert_eq!(Workload::Misses.floor(), Some(Kind::Relay));
-        assert_eq!(Workload::Validated100.cells(&[]), Workload::Cached100.cells(&[]));
+        assert_eq!(Workload::Validated100.asked(&[], &[]), Workload::Cached100.asked(&[], &[]));
+    }
+
+    #[test]
+    fn misses_are_asked_for_at_every_rate_between_one_alone_and_as_many_as_there_can_be() {
+        let cells = Workload::Misses.asked(&[], &MISS_RATES);
+        let names: Vec<String> = cells.iter().map(|cell| cell.name()).collect();
+        assert_eq!(names.len(), MISS_RATES.len() + 2);
+        assert_eq!(names[0], "one outstanding");
+        assert_eq!(names[1], "fixed rate of 1000 a second, 20 clients");
+        assert_eq!(names[names.len() - 2], "fixed rate of 40000 a second, 20 clients");
+        assert!(cells.is_sorted(), "as the table has them");
+    }
+
+    #[test]
+    fn a_second_column_takes_part_where_it_shows_something() {
+        let seconds = || Kind::value_variants().iter().copied().filter(|kind| !kind.is_first());
+        for kind in seconds() {
+            let bases: Vec<Base> = Workload::all().iter().map(|workload| workload.base()).collect();
+            let takes_part = |timed: bool| bases.iter().filter(|base| base.suits(kind, timed)).count();
+            assert!(takes_part(true) >= 3, "{kind:?}");
+            assert_eq!(takes_part(false), 1, "{kind:?}: once, to be known to start");
+        }
+        assert!(Base::OneName.suits(Kind::NsdDefaults, true));
+        assert!(!Base::Taken.suits(Kind::NsdDefaults, true), "answers are not what is measured");
+        assert!(!Base::OneName.suits(Kind::KresdAdvised, true), "it has no zones");
+        assert!(!Base::Forwarding(Workload::Misses).suits(Kind::DnsdistAdvised, true));
     }
 
     #[test]
     fn every_unsigned_workload_is_asked_with_every_number_of_clients() {
         for workload in Workload::all().into_iter().filter(|workload| workload.is_unsigned()) {
-            let cells = workload.cells(&[]);
+            let cells = workload.asked(&[], &[]);
             for clients in [1, 20, 100, 500] {
                 assert!(cells.contains(&Cell::Rate { clients }), "{workload:?} {clients}");
             }
         }
-        assert_eq!(Workload::Root.cells(&[]).len(), 2);
+        assert_eq!(Workload::Root.asked(&[], &[]).len(), 2);
         assert_eq!(
-            Workload::Nxdomain.cells(&[3]),
+            Workload::Nxdomain.asked(&[3], &[]),
             [Cell::Rate { clients: 3 }, Cell::Saturated { clients: 3 }]
         );
     }

@@ -2,7 +2,7 @@
 //! replies.
 
 use super::{Rule, View};
-use crate::answer::{Record, flag};
+use crate::answer::{Answer, Record, flag};
 use crate::compare::Facet;
 use crate::internet::sites::Condition;
 use crate::name::Name;
@@ -43,7 +43,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-dname-type",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "QTYPE DNAME below a DNAME. RFC 6672, section 3.2: a DNAME above the name redirects the query whatever its QTYPE. nomen follows it, and fails where that leads to broken servers; BIND answers with the DNAME itself the first time and follows it the second, the others do one or the other, or fail.",
+        why: "QTYPE DNAME below a DNAME. RFC 6672, section 3.2: a DNAME above the name redirects the query whatever its QTYPE. nomen follows it, and fails where that leads to a zone that is broken; BIND answers with the DNAME itself the first time and follows it the second, the others do one or the other, or fail.",
         applies: dname_type,
     },
     Rule {
@@ -109,22 +109,23 @@ fn cd_without_ad(view: &View<'_>) -> bool {
     view.case.query.cd && !view.mine.has(flag::AD)
 }
 
+/// The zones of which not every answer can be had, or be found secure or insecure.
+const BROKEN: [Condition; 7] = [
+    Condition::Expired,
+    Condition::WrongDs,
+    Condition::Tampered,
+    Condition::Stripped,
+    Condition::Unproven,
+    Condition::Lame,
+    Condition::Dead,
+];
+
 /// With CD the subject has an answer, where the zone, or one above, is broken and the other fails.
 fn cd_bogus(view: &View<'_>) -> bool {
-    let broken = [
-        Condition::Expired,
-        Condition::WrongDs,
-        Condition::Tampered,
-        Condition::Stripped,
-        Condition::Unproven,
-        // A server may have the zone below one that it refuses, of which no DS can be had.
-        Condition::Lame,
-    ];
-    let found: Vec<Condition> = names(view).iter().flat_map(|name| zones_of(view, name)).collect();
-    view.case.query.cd
-        && matches!(view.mine.rcode, 0 | 3)
-        && view.theirs.rcode == 2
-        && broken.iter().any(|condition| found.contains(condition))
+    // A server may have the zone below one that it refuses, of which no DS can be had; of one that is dead there is nothing.
+    let is_broken = |condition: &Condition| BROKEN.contains(condition) && *condition != Condition::Dead;
+    let found = names(view).into_iter().flat_map(|name| zones_of(view, &name)).any(|c| is_broken(&c));
+    view.case.query.cd && matches!(view.mine.rcode, 0 | 3) && view.theirs.rcode == 2 && found
 }
 
 fn failure_without_ad(view: &View<'_>) -> bool {
@@ -139,32 +140,63 @@ fn failure_is_bare(view: &View<'_>) -> bool {
 }
 
 /// QTYPE CNAME, and the subject answers with the CNAME at the name and the DNAME above that it follows from, and nothing else; the
-/// other fails, or has these and goes on.
+/// other fails, or has these and goes on, to where it may have no AD to give.
 fn cname_of_dname(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let mine = &view.mine.sections[0];
     let is_cname = |r: &Record| r.is_or_covers(rtype::CNAME) && r.owner == name;
-    let is_dname = |r: &Record| r.is_or_covers(rtype::DNAME) && name.is_under(&r.owner) && name != r.owner;
-    let has = |wanted: &Record| {
-        view.theirs.sections[0]
-            .iter()
-            .any(|r| (&r.owner, r.rtype, &r.rdata) == (&wanted.owner, wanted.rtype, &wanted.rdata))
-    };
-    let goes_on = view.theirs.rcode == 2 || mine.iter().filter(|r| r.rtype == rtype::CNAME).all(has);
+    let is_dname = |r: &Record| r.is_or_covers(rtype::DNAME) && redirects(r, &name);
+    let has_all = || mine.iter().filter(|r| r.rtype == rtype::CNAME).all(|r| shows(view.theirs, r));
+    let goes_on = view.theirs.rcode == 2 || matches!(view.theirs.rcode, 0 | 3) && has_all();
     view.case.query.qtype == rtype::CNAME
         && view.mine.rcode == 0
         && mine.iter().any(|r| r.rtype == rtype::CNAME)
         && mine.iter().any(|r| r.rtype == rtype::DNAME)
         && mine.iter().all(|r| is_cname(r) || is_dname(r))
         && goes_on
+        && (view.difference.facet != Facet::Ad || view.mine.has(flag::AD))
 }
 
-/// QTYPE DNAME, and somebody shows a DNAME above the name.
+/// Whether a record's owner is above a name: a DNAME there redirects it.
+fn redirects(record: &Record, name: &Name) -> bool {
+    name.is_under(&record.owner) && *name != record.owner
+}
+
+/// Whether an answer has this record, with whatever TTL.
+fn shows(answer: &Answer, wanted: &Record) -> bool {
+    let data = |r: &Record| (r.owner.clone(), r.rtype, r.rdata.clone());
+    answer.sections[0].iter().any(|r| data(r) == data(wanted))
+}
+
+/// QTYPE DNAME, and somebody shows a DNAME above the name. The subject has followed it, and the other shows it, too, or fails; or the
+/// subject fails, since it leads to a zone that is broken. Only where they say different things may AD differ.
 fn dname_type(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
-    let redirects = |r: &Record| r.rtype == rtype::DNAME && name.is_under(&r.owner) && name != r.owner;
-    let mut replies = view.case.replies.iter().filter_map(|(_, reply)| reply.answer());
-    view.case.query.qtype == rtype::DNAME && replies.any(|answer| answer.sections[0].iter().any(redirects))
+    let is_above = |r: &&Record| r.rtype == rtype::DNAME && redirects(r, &name);
+    let replies = || view.case.replies.iter().filter_map(|(_, reply)| reply.answer());
+    let Some(dname) = replies().find_map(|answer| answer.sections[0].iter().find(is_above)) else {
+        return false;
+    };
+    let is_made = |r: &Record| r.rtype == rtype::CNAME && r.owner == name;
+    let followed = matches!(view.mine.rcode, 0 | 3 | 6)
+        && shows(view.mine, dname)
+        && (view.mine.rcode == 6 || view.mine.sections[0].iter().any(is_made))
+        && (view.theirs.rcode == 2 || matches!(view.theirs.rcode, 0 | 3 | 6) && shows(view.theirs, dname));
+    let target = Name::from_wire(&dname.rdata).map(|(target, _)| {
+        let below = name.0.len() - dname.owner.0.len();
+        Name(name.0[..below].iter().chain(&target.0).cloned().collect()).lower()
+    });
+    let leads_to_broken = || {
+        let names = names(view).into_iter().filter(|other| *other != name).chain(target);
+        names.flat_map(|name| zones_of(view, &name)).any(|condition| BROKEN.contains(&condition))
+    };
+    let failed = || view.mine.rcode == 2 && view.mine.sections[0].is_empty() && leads_to_broken();
+    let same = view.mine.rcode == view.theirs.rcode
+        && view.mine.sections[0].len() == view.theirs.sections[0].len()
+        && view.mine.sections[0].iter().all(|r| shows(view.theirs, r));
+    view.case.query.qtype == rtype::DNAME
+        && (followed || failed())
+        && (view.difference.facet != Facet::Ad || !same)
 }
 
 /// The name that the subject's aliases lead to.

@@ -1,8 +1,8 @@
 //! What a stage has shown, as rows of the results: answers that differ, loads, starts, and what was left out.
 
-use super::{Records, Scene, differ_text, given, part};
+use super::{Records, Scene, differ_text, given, part, voting};
 use crate::answers;
-use crate::report::{Agreement, Figures, Group, Loading, Noise, Results, Row};
+use crate::report::{Agreement, FROM_IMAGE, Figures, Group, Loading, Noise, Results, Row};
 use crate::servers::{Kind, Startup};
 use crate::workloads::{Cell, Workload};
 
@@ -11,7 +11,7 @@ pub(super) fn judge(scene: &Scene, records: &mut Records, results: &mut Results)
     for task in &scene.tasks {
         let workload = task.workload;
         let given = given(workload, records);
-        let found = answers::compare(&given.iter().map(|(_, answers)| *answers).collect::<Vec<_>>());
+        let found = answers::compare(&voting(&given));
         let verdicts: Vec<(Kind, answers::Difference)> =
             given.iter().map(|(kind, _)| *kind).zip(found).collect();
         let asked = task.sample.len();
@@ -50,7 +50,7 @@ pub(super) fn gather(scene: &Scene, records: &Records, results: &mut Results) {
             (row, _) => row,
         };
         results.loading.extend(row.filter(|_| kind.answers() && scene.stage.base.has_starts()));
-        results.loading.extend(loading(&format!("{}, from image", kind.name()), &record.restarts));
+        results.loading.extend(loading(FROM_IMAGE, &record.restarts));
         if let Some(trouble) = &record.trouble {
             results.skip(*kind, format!("{}, {}: {trouble}", scene.name(), kind.name()));
         }
