@@ -1,7 +1,8 @@
 //! The command line: every verb, option and exit code, as one definition that also yields the man page and the
 //! completions. What the verbs do is elsewhere; `run` only calls them.
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -18,6 +19,20 @@ pub const EXIT_FAULTS: u8 = 1;
 pub const EXIT_USAGE: u8 = 2;
 /// Something outside failed: no server answered, a file could not be read, an address not be opened.
 pub const EXIT_OUTSIDE: u8 = 3;
+
+/// Exit statuses of dig, by which `nomen query --dig` ends.
+pub mod dig {
+    /// A response came, whatever its response code.
+    pub const OK: u8 = 0;
+    /// The command line was wrong.
+    pub const USAGE: u8 = 1;
+    /// The file of queries could not be read.
+    pub const FILE: u8 = 8;
+    /// No server answered.
+    pub const NO_REPLY: u8 = 9;
+    /// Something else failed.
+    pub const INTERNAL: u8 = 10;
+}
 
 const EXIT_HELP: &str = "\
 Exit status:
@@ -321,6 +336,7 @@ Options, as dig has them; the first letters are enough, and most take `no` in fr
 +edns=N +noedns +ednsflags=N +ednsopt=CODE:HEX +bufsize=N +padding=N +keepalive +nsid +cookie +expire +zoneversion +subnet=NET\n  \
 +tcp +ignore (keep a truncated answer) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
 +nofail: ask the next server where one answers SERVFAIL\n  \
++search +domain=NAME +ndots=N: complete a name that has fewer dots, by the list of /etc/resolv.conf or by NAME\n  \
 +trace (walk from the root servers down) +chase (validate): as --trace and --chase\n\n\
 SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of /etc/resolv.conf.\n\
 A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER the servers of /etc/resolv.conf are asked, one\n\
@@ -329,8 +345,13 @@ AXFR and IXFR=SERIAL ask for a transfer, over TCP."
 )]
 pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
-    #[arg(required_unless_present_any = ["reverse", "file", "name"], value_name = "WORD")]
+    #[arg(required_unless_present_any = ["reverse", "file", "name", "dig"], value_name = "WORD")]
     pub words: Vec<String>,
+    /// End with the exit status of dig, for scripts: 0 for any response, 1 for a wrong command line, 8 for a file of queries that
+    /// cannot be read, 9 without a response, 10 for anything else. A program that is called `dig`, such as a link to nomen, is
+    /// `nomen query --dig`.
+    #[arg(long)]
+    pub dig: bool,
     /// Read queries from a file, one or more a line; `-` is standard input.
     #[arg(short = 'f', long = "file", value_name = "FILE", conflicts_with = "reverse")]
     pub file: Option<PathBuf>,
@@ -751,9 +772,45 @@ pub enum CtlZone {
     },
 }
 
+/// Whether the program was called as dig.
+pub fn is_called_dig() -> bool {
+    std::env::args_os().next().is_some_and(|program| is_dig(&program))
+}
+
+fn is_dig(program: &OsStr) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == "dig")
+}
+
+/// The command line of a program with these arguments: one that is called as dig is `nomen query --dig`.
+fn command_line(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.first().is_some_and(|program| is_dig(program)) {
+        let query = ["nomen", "query", "--dig"].map(OsString::from);
+        arguments.splice(..1, query);
+    }
+    arguments
+}
+
+/// Parses the command line. Returns as an error the exit code, where there is nothing to run.
+fn parse() -> Result<Cli, u8> {
+    let arguments = command_line(std::env::args_os().collect());
+    Cli::try_parse_from(&arguments).map_err(|fault| {
+        // If nobody reads it, the exit code is left.
+        let _ = fault.print();
+        let is_query = arguments.get(1).is_some_and(|verb| verb == "query");
+        match fault.use_stderr() {
+            true if is_query && arguments.iter().any(|word| word == "--dig") => dig::USAGE,
+            true => EXIT_USAGE,
+            false => EXIT_OK,
+        }
+    })
+}
+
 /// Parses the command line and runs the verb.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return ExitCode::from(code),
+    };
     if !matches!(cli.verb, Verb::Serve(_)) {
         tools::end_with_the_reader();
     }
@@ -781,7 +838,7 @@ pub fn run() -> ExitCode {
 }
 
 /// The manual page of the whole on standard output; or a page for each verb, and one of the configuration, in a folder.
-fn man(out: Option<&std::path::Path>) -> u8 {
+fn man(out: Option<&Path>) -> u8 {
     let result = match out {
         Some(folder) => clap_mangen::generate_to(Cli::command(), folder)
             .and_then(|()| std::fs::write(folder.join("nomen.toml.5"), crate::config::reference::man_page())),
@@ -806,6 +863,21 @@ mod tests {
         for bad in ["0", "1.5", "-1", "NaN", "yes", ""] {
             assert!(query_share(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_program_that_is_called_dig_asks_queries() {
+        let line = |words: &[&str]| {
+            let line = command_line(words.iter().map(OsString::from).collect());
+            line.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line(&["/usr/local/bin/dig", "-x", "192.0.2.1"]), "nomen query --dig -x 192.0.2.1");
+        assert_eq!(line(&["nomen", "query", "dig"]), "nomen query dig");
+        assert_eq!(line(&["digger", "query"]), "digger query");
+        assert!(
+            Cli::try_parse_from(["nomen", "query", "--dig"]).is_ok(),
+            "dig alone asks for the root's servers"
+        );
     }
 
     #[test]
