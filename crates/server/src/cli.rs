@@ -1,7 +1,6 @@
 //! The command line: every verb, option and exit code, as one definition that also yields the man page and the
 //! completions. What the verbs do is elsewhere; `run` only calls them.
 
-use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,6 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::resolver::asking::Server;
 use crate::tools;
+use crate::tools::query::as_dig;
 use crate::words::reason;
 
 /// Everything went well.
@@ -19,20 +19,6 @@ pub const EXIT_FAULTS: u8 = 1;
 pub const EXIT_USAGE: u8 = 2;
 /// Something outside failed: no server answered, a file could not be read, an address not be opened.
 pub const EXIT_OUTSIDE: u8 = 3;
-
-/// Exit statuses of dig, by which `nomen query --dig` ends.
-pub mod dig {
-    /// A response came, whatever its response code.
-    pub const OK: u8 = 0;
-    /// The command line was wrong.
-    pub const USAGE: u8 = 1;
-    /// The file of queries could not be read.
-    pub const FILE: u8 = 8;
-    /// No server answered.
-    pub const NO_REPLY: u8 = 9;
-    /// Something else failed.
-    pub const INTERNAL: u8 = 10;
-}
 
 const EXIT_HELP: &str = "\
 Exit status:
@@ -772,33 +758,15 @@ pub enum CtlZone {
     },
 }
 
-/// Whether the program was called as dig.
-pub fn is_called_dig() -> bool {
-    std::env::args_os().next().is_some_and(|program| is_dig(&program))
-}
-
-fn is_dig(program: &OsStr) -> bool {
-    Path::new(program).file_name().is_some_and(|name| name == "dig")
-}
-
-/// The command line of a program with these arguments: one that is called as dig is `nomen query --dig`.
-fn command_line(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    if arguments.first().is_some_and(|program| is_dig(program)) {
-        let query = ["nomen", "query", "--dig"].map(OsString::from);
-        arguments.splice(..1, query);
-    }
-    arguments
-}
-
 /// Parses the command line. Returns as an error the exit code, where there is nothing to run.
 fn parse() -> Result<Cli, u8> {
-    let arguments = command_line(std::env::args_os().collect());
+    let arguments = as_dig::command_line(std::env::args_os().collect());
     Cli::try_parse_from(&arguments).map_err(|fault| {
         // If nobody reads it, the exit code is left.
         let _ = fault.print();
         let is_query = arguments.get(1).is_some_and(|verb| verb == "query");
         match fault.use_stderr() {
-            true if is_query && arguments.iter().any(|word| word == "--dig") => dig::USAGE,
+            true if is_query && arguments.iter().any(|word| word == "--dig") => as_dig::USAGE,
             true => EXIT_USAGE,
             false => EXIT_OK,
         }
@@ -863,21 +831,6 @@ mod tests {
         for bad in ["0", "1.5", "-1", "NaN", "yes", ""] {
             assert!(query_share(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_program_that_is_called_dig_asks_queries() {
-        let line = |words: &[&str]| {
-            let line = command_line(words.iter().map(OsString::from).collect());
-            line.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(line(&["/usr/local/bin/dig", "-x", "192.0.2.1"]), "nomen query --dig -x 192.0.2.1");
-        assert_eq!(line(&["nomen", "query", "dig"]), "nomen query dig");
-        assert_eq!(line(&["digger", "query"]), "digger query");
-        assert!(
-            Cli::try_parse_from(["nomen", "query", "--dig"]).is_ok(),
-            "dig alone asks for the root's servers"
-        );
     }
 
     #[test]

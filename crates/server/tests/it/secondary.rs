@@ -255,11 +255,9 @@ fn a_secondary_that_has_a_new_zone_not_yet_was_a_warning() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("zones")).expect("made");
     fs::write(folder.path().join("zones/new.test"), APEX).expect("written");
-    let more = format!("[template.new]\nnotify = [{}]\n", peer(address, false));
+    let more = format!("[template.new]\nfile = \"zones/{{zone}}\"\nnotify = [{}]\n", peer(address, false));
     let primary = start_in(folder, free_address(), "state-dir = \"state\"\n", &more);
-    let file = primary.path("zones/new.test");
-    let file = file.to_str().expect("text");
-    primary.ctl_json(&["zone", "add", "new.test", "--template", "new", "--file", file]);
+    primary.ctl_json(&["zone", "add", "new.test", "--template", "new"]);
     let early = "NOTIFY not taken: the secondary does not have the zone yet zone=new.test.";
     primary.wait_for_log(early, 1);
     let warning = format!(

@@ -4,6 +4,7 @@
 //! trust anchors (`anchors`) down, asking for what that takes (`chase`); `steps` and `chain` print what it came along.
 
 pub mod anchors;
+pub mod as_dig;
 pub mod ask;
 pub mod batch;
 pub mod chain;
@@ -27,7 +28,7 @@ use serde_json::{Value, json};
 use wire::Rcode;
 use wire::message::Full;
 
-use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, QueryArgs, dig, is_called_dig};
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, QueryArgs};
 use crate::message::{QuerySpec, QueryTooLong, print, yaml};
 use crate::tools::signing::{self, SignatureFault};
 use crate::words::reason;
@@ -43,7 +44,7 @@ pub fn run(args: &QueryArgs) -> u8 {
     };
     match all {
         Ok(all) if args.dig => {
-            ask_all(args, all).map_or(dig::USAGE, |codes| codes.last().copied().unwrap_or(dig::OK))
+            ask_all(args, all).map_or(as_dig::USAGE, |codes| codes.last().copied().unwrap_or(as_dig::OK))
         }
         Ok(all) => {
             ask_all(args, all).map_or_else(|code| code, |codes| codes.into_iter().max().unwrap_or(EXIT_OK))
@@ -51,8 +52,8 @@ pub fn run(args: &QueryArgs) -> u8 {
         Err((message, code)) => {
             eprintln!("nomen: {message}");
             match code {
-                EXIT_OUTSIDE if args.dig => dig::FILE,
-                _ if args.dig => dig::USAGE,
+                EXIT_OUTSIDE if args.dig => as_dig::FILE,
+                _ if args.dig => as_dig::USAGE,
                 code => code,
             }
         }
@@ -111,10 +112,10 @@ impl Ended {
     /// The exit code of dig. A response whose signature is not good is none.
     fn dig_code(self) -> u8 {
         match self {
-            Ended::Code(EXIT_OK | EXIT_FAULTS) => dig::OK,
-            Ended::Code(EXIT_USAGE) | Ended::NoServer => dig::USAGE,
-            Ended::Code(_) => dig::NO_REPLY,
-            Ended::NotWritten => dig::INTERNAL,
+            Ended::Code(EXIT_OK | EXIT_FAULTS) => as_dig::OK,
+            Ended::Code(EXIT_USAGE) | Ended::NoServer => as_dig::USAGE,
+            Ended::Code(_) => as_dig::NO_REPLY,
+            Ended::NotWritten => as_dig::INTERNAL,
         }
     }
 }
@@ -166,7 +167,7 @@ pub fn located(mut wanted: Wanted) -> Result<Wanted, String> {
 fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if wanted.show_command && wanted.form == Form::Full {
-        let words: Vec<String> = std::env::args().skip(if is_called_dig() { 1 } else { 2 }).collect();
+        let words: Vec<String> = std::env::args().skip(if as_dig::is_called_dig() { 1 } else { 2 }).collect();
         let version = env!("CARGO_PKG_VERSION");
         writeln!(out, "; <<>> nomen {version} <<>> {}\n;; global options: +cmd", words.join(" "))?;
     }
