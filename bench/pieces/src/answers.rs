@@ -156,7 +156,9 @@ fn serving_all(key: &HashKey) -> Arc<Engine<Zones>> {
 fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine<Zones>> {
     let changes = zones.map(|zone| Change::Serve(Arc::new(zone)));
     let catalog = Catalog::new(key).with(changes).expect("zones of one key");
-    Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), Config::default()))
+    // As the server is configured by default.
+    let config = Config { rotate_addresses: true, ..Config::default() };
+    Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config))
 }
 
 /// Queries answered batch by batch, over and over.

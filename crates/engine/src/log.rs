@@ -8,6 +8,7 @@ use transfer::tsig::{TsigError, TsigKey};
 use wire::edns::ErrorInfo;
 use wire::{Name, Rcode};
 
+use crate::refusal::Refusal;
 use crate::request::Request;
 
 /// As what the server answers a query.
@@ -58,10 +59,15 @@ pub struct LoggedReply<'a> {
     pub upstream: Option<SocketAddr>,
 }
 
-/// Takes note of queries that get SERVFAIL, and of signatures that are not good; must neither block nor fail.
+/// Takes note of queries that get SERVFAIL, of signatures that are not good, and of requests that nothing here takes; must neither
+/// block nor fail.
 pub trait FailureLog: Send + Sync {
     /// Takes a query that is refused since its signature is not good.
     fn bad_signature(&self, query: &LoggedQuery<'_>, error: &TsigError);
+
+    /// Takes a transfer, NOTIFY or update that is refused for what the message alone shows: its form, its class, or an opcode that
+    /// nothing here takes.
+    fn stopped(&self, query: &LoggedQuery<'_>, refusal: Refusal);
 
     /// Takes a query that gets SERVFAIL for this reason.
     fn failed(&self, query: &LoggedQuery<'_>, info: Option<ErrorInfo>);

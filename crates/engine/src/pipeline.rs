@@ -8,13 +8,13 @@ use std::time::Instant;
 use exchange::{Batch, Client, Handler, LateReplies, Outcome, Queries, Query, Replies, ReturnAddress};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, HEADER_LEN, Mark};
-use wire::{Name, NameBuf, Rcode};
+use wire::{Name, NameBuf, Opcode, Rcode, Type};
 
 use crate::asked::Asked;
 use crate::chaos;
 use crate::gate::Stopped;
 use crate::late::{Account, PutOff, Ready, Settled, Ticket, Waiting};
-use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
+use crate::log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role};
 use crate::memory::{Found, Memory, Sought};
 use crate::refusal::{Answered, Refusal};
 use crate::request::Request;
@@ -286,7 +286,7 @@ impl<M: Memory> Worker<M> {
                     Err(refusal) => Ok(Err(refusal)),
                 }
             }
-            Route::Stopped(stopped) => Ok(Err(stopped.refusal())),
+            Route::Stopped(stopped) => stop(stopped, signed, shared, || logged(&frame, received, served())),
             Route::Chaos(asks) => Ok(chaos::answer(&config.identity, qname.as_lower(), asks.qtype, &mut b)),
             Route::Source(Operation::Query, _) if waits() => return Outcome::Pending,
             Route::Source(of, question) => beyond(shared, of, &asked(question), &mut b, tickets),
@@ -534,6 +534,36 @@ fn note_failure<'q, M>(
             log.bad_signature(&query(), error);
         }
         _ => {}
+    }
+}
+
+/// The answer to a query that the gate has stopped. A transfer, NOTIFY or update is noted, unless its signature is the reason,
+/// which is noted elsewhere.
+#[cold]
+fn stop<'q, M>(
+    stopped: Stopped,
+    signed: Option<&Signature>,
+    shared: &Shared<M>,
+    query: impl FnOnce() -> LoggedQuery<'q>,
+) -> Result<Answered, Outcome> {
+    let refusal = stopped.refusal();
+    if let Some(log) = &shared.failures
+        && signed.and_then(Signature::refusal) != Some(refusal)
+    {
+        note_stopped(&**log, &query(), refusal);
+    }
+    Ok(Err(refusal))
+}
+
+fn note_stopped(log: &dyn FailureLog, query: &LoggedQuery<'_>, refusal: Refusal) {
+    let qtype = query.request.question.map(|question| question.qtype);
+    let is_noted = match query.request.header.opcode() {
+        Opcode::NOTIFY | Opcode::UPDATE => true,
+        Opcode::QUERY => matches!(qtype, Some(Type::AXFR | Type::IXFR)),
+        _ => false,
+    };
+    if is_noted {
+        log.stopped(query, refusal);
     }
 }
 

@@ -118,6 +118,14 @@ pub trait Core: Send + 'static {
     /// Takes news of a link.
     fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>);
 
+    /// Whether [`bound`](Self::bound) is to be called for each link that is opened. To find out an address is a system call.
+    fn wants_bound(&self) -> bool {
+        false
+    }
+
+    /// Takes the address and port from which a link that was opened sends: before any message that comes on it.
+    fn bound(&mut self, _link: Link, _local: SocketAddr) {}
+
     /// When [`timeout`](Self::timeout) is to be called, if nothing happens before.
     fn deadline(&self) -> Option<Instant>;
 

@@ -57,7 +57,7 @@ impl FailureCause<'_> {
             FailureCause::Lookup(LookupFailure::NoRecursion | LookupFailure::NoRule) => return None,
             FailureCause::Lookup(LookupFailure::NoReply) => 0,
             FailureCause::Lookup(LookupFailure::TimedOut) => 1,
-            FailureCause::Lookup(LookupFailure::Network) => 2,
+            FailureCause::Lookup(LookupFailure::Network(_)) => 2,
             FailureCause::Lookup(LookupFailure::NoServers) => 3,
             FailureCause::Lookup(LookupFailure::BadReply(_)) => 4,
             FailureCause::Lookup(LookupFailure::NoOtherServer) => 5,
@@ -120,7 +120,7 @@ mod tests {
         let causes = [
             FailureCause::Lookup(LookupFailure::NoReply),
             FailureCause::Lookup(LookupFailure::TimedOut),
-            FailureCause::Lookup(LookupFailure::Network),
+            FailureCause::Lookup(LookupFailure::Network(resolver::NetworkFault::Refused)),
             FailureCause::Lookup(LookupFailure::NoServers),
             FailureCause::Lookup(LookupFailure::BadReply(resolver::ReplyFault::Malformed)),
             FailureCause::Lookup(LookupFailure::NoOtherServer),

@@ -326,7 +326,7 @@ pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
         LookupFailure::TimedOut
         | LookupFailure::NoReply
         | LookupFailure::BadReply(_)
-        | LookupFailure::Network
+        | LookupFailure::Network(_)
         | LookupFailure::NoServers => true,
         LookupFailure::NoRecursion
         | LookupFailure::NoRule
@@ -347,7 +347,9 @@ fn refusal(failure: LookupFailure) -> Refusal {
         LookupFailure::BadReply(ReplyFault::Rcode(_) | ReplyFault::Referral | ReplyFault::Lame) => {
             ErrorInfo::NO_REACHABLE_AUTHORITY
         }
-        LookupFailure::Network | LookupFailure::BadReply(ReplyFault::Truncated) => ErrorInfo::NETWORK_ERROR,
+        LookupFailure::Network(_) | LookupFailure::BadReply(ReplyFault::Truncated) => {
+            ErrorInfo::NETWORK_ERROR
+        }
         LookupFailure::BadReply(_) => ErrorInfo::INVALID_DATA,
         LookupFailure::Shed(_) | LookupFailure::Overspent(_) => ErrorInfo::OTHER,
     };

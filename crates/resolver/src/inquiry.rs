@@ -159,8 +159,8 @@ pub enum LookupFailure {
     TimedOut,
     /// All tries are spent, and no server replied.
     NoReply,
-    /// No server of a zone on the way could be reached: there is no route to any, or all refuse.
-    Network,
+    /// No server of a zone on the way could be reached.
+    Network(NetworkFault),
     /// All tries are spent, and no reply could be used; why the last could not.
     BadReply(ReplyFault),
     /// A zone on the way has no server whose address can be found.
@@ -169,6 +169,15 @@ pub enum LookupFailure {
     Overspent(Overspent),
     /// No other server than the one that is [not wanted](LookupRequest::other_than) has an answer.
     NoOtherServer,
+}
+
+/// Why no server of a zone could be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkFault {
+    /// Nothing listens at any of their ports: all connections are refused.
+    Refused,
+    /// There is no route to one of them, or a link failed in another way.
+    Unreachable,
 }
 
 /// Which limit was reached.

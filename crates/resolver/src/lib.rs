@@ -52,8 +52,8 @@ pub use config::{
 pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
 pub use forwarder::Forwarder;
 pub use inquiry::{
-    AnsweredBy, ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet,
-    ReportAgent, ShedReason,
+    AnsweredBy, ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest,
+    NetworkFault, Outlet, ReportAgent, ShedReason,
 };
 pub use query::Misfit;
 pub use random::{ChaCha, Random};

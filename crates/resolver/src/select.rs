@@ -17,6 +17,8 @@ pub(crate) struct Asked {
     pub(crate) silent: u32,
     /// Of the silent ones, those whose link failed.
     pub(crate) broken: u32,
+    /// Of the failed links, those whose other end refused.
+    pub(crate) refused: u32,
     /// Its reply could not be used: it is not asked again.
     pub(crate) spent: bool,
     /// It offers recursion and its reply was not authoritative.
@@ -26,7 +28,7 @@ pub(crate) struct Asked {
 impl Asked {
     /// The next question follows from the answer to this one. Who was of no use is so for that, too.
     pub(crate) fn goes_on(&mut self) {
-        *self = Asked { tries: 0, silent: 0, broken: 0, ..*self };
+        *self = Asked { tries: 0, silent: 0, broken: 0, refused: 0, ..*self };
     }
 
     /// The same is asked in another way: of all, and of those last that were silent.

@@ -11,7 +11,7 @@ use wire::{NameBuf, Rcode, Type};
 
 use crate::budget::Overspent;
 use crate::config::Upstream;
-use crate::inquiry::{LookupFailure, LookupOutcome, ShedReason};
+use crate::inquiry::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 use crate::query::Misfit;
 use crate::scrub::ReplyFault;
 
@@ -393,7 +393,12 @@ impl fmt::Display for LookupFailure {
             LookupFailure::TimedOut => f.write_str("the client's time is over"),
             LookupFailure::NoReply => f.write_str("no server has replied"),
             LookupFailure::BadReply(fault) => write!(f, "no reply is of use: {fault}"),
-            LookupFailure::Network => f.write_str("no server of the zone can be reached"),
+            LookupFailure::Network(NetworkFault::Refused) => {
+                f.write_str("no server of the zone can be reached: connection refused")
+            }
+            LookupFailure::Network(NetworkFault::Unreachable) => {
+                f.write_str("no server of the zone can be reached")
+            }
             LookupFailure::NoServers => f.write_str("no server of the zone has an address that can be found"),
             LookupFailure::Overspent(what) => write!(f, "the query has cost enough: {what}"),
             LookupFailure::NoOtherServer => f.write_str("no other server of the zone has an answer"),

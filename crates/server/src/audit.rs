@@ -1,19 +1,22 @@
 //! Lines about requests that get nothing, which anyone can cause: transfers, updates and NOTIFY that are refused, signatures that are
-//! not good, SERVFAIL. At most one of a kind is logged in an interval, with the number of those that were not logged. Worker threads
-//! call this, so one that is not logged costs two atomic operations.
+//! not good, SERVFAIL. At most one of a kind is logged in an interval, with the number of those that were not logged. The audit file,
+//! if there is one, has a line for each refused request, as many as [`Trail`](crate::trail::Trail) admits. Worker threads call this,
+//! so one that is not logged costs two atomic operations, and with an audit file a lock.
 
+use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use engine::{Asked, FailureLog, LoggedQuery, Role};
+use engine::{Asked, FailureLog, LoggedQuery, Refusal, Role};
 use recursion::FailureCause;
 use resolver::Inquiry;
 use tracing::{debug, info};
-use transfer::tsig::TsigError;
+use transfer::tsig::{TsigError, TsigKey};
 use wire::edns::ErrorInfo;
+use wire::{Name, Opcode, Serial};
 
-use crate::logging::audit;
+use crate::logging::{audit, has_audit_file};
 use crate::repeated;
 
 /// Longest time between two lines of a kind, where there is something to log: less than the interval of lines about one object, since
@@ -65,6 +68,45 @@ pub(crate) struct RefusalLog {
     gate: Gate,
 }
 
+/// What a refused update asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedChange {
+    /// Prerequisites.
+    pub(crate) prerequisites: usize,
+    /// Updates.
+    pub(crate) updates: usize,
+    /// Serial number of the zone in service; `None` where there is none.
+    pub(crate) serial: Option<Serial>,
+}
+
+/// A refused request, as its line has it.
+struct Refused<'a> {
+    what: &'static str,
+    /// `None` where the message cannot be read.
+    zone: Option<Name<'a>>,
+    client: IpAddr,
+    key: Option<&'a TsigKey>,
+    reason: &'a str,
+    change: Option<AskedChange>,
+}
+
+impl Refused<'_> {
+    /// Writes the line to the log where `others` has the number of those that were not logged, and to the audit file.
+    fn write(&self, others: Option<u64>, in_audit: bool) {
+        let Refused { what, zone, client, key, reason, change } = self;
+        let key = key.map_or_else(|| "none".to_owned(), |key| key.name().to_string());
+        let (zone, key) = (zone.as_ref().map(tracing::field::display), key.as_str());
+        let (prerequisites, updates) = (change.map(|of| of.prerequisites), change.map(|of| of.updates));
+        let serial = change.and_then(|of| of.serial).map(|serial| serial.0);
+        if let Some(others) = others {
+            info!(zone, %client, key, reason, prerequisites, updates, serial, not_logged = others, "{what} refused");
+        }
+        if in_audit {
+            audit!(zone, %client, key, reason, prerequisites, updates, serial, "{what} refused");
+        }
+    }
+}
+
 impl RefusalLog {
     /// Requests that are called `what` in the log.
     pub(crate) const fn new(what: &'static str) -> Self {
@@ -73,32 +115,110 @@ impl RefusalLog {
 
     /// Logs that the request is refused for this reason, or counts it.
     pub(crate) fn refused(&self, asked: &Asked<'_>, reason: &str) {
-        let Some(others) = self.gate.admit_at(asked.received) else { return };
-        let key = asked.verified.map(|verified| verified.key().name().to_string());
-        let (zone, client) = (asked.qname.as_lower(), asked.client.peer.ip());
-        let (zone, key, what) = (zone.as_name(), key.as_deref().unwrap_or("none"), self.what);
-        info!(%zone, %client, key, reason, not_logged = others, "{what} refused");
-        audit!(%zone, %client, key, reason, not_logged = others, "{what} refused");
+        self.write(asked, reason, || None);
+    }
+
+    /// Logs that a change of a zone with this serial number is refused, or counts it.
+    pub(crate) fn change_refused(
+        &self,
+        asked: &Asked<'_>,
+        reason: &str,
+        serial: impl FnOnce() -> Option<Serial>,
+    ) {
+        self.write(asked, reason, || Some(AskedChange::of(asked, serial())));
+    }
+
+    /// Writes to the audit file that the request is refused for this reason; the log has a line of another kind.
+    pub(crate) fn audited(&self, asked: &Asked<'_>, reason: &str) {
+        self.write_where(asked, reason, None, || None);
+    }
+
+    fn write(&self, asked: &Asked<'_>, reason: &str, change: impl FnOnce() -> Option<AskedChange>) {
+        self.write_where(asked, reason, self.gate.admit_at(asked.received), change);
+    }
+
+    /// Writes the line to the log where `others` has the number of those that were not logged, and to the audit file if it is
+    /// admitted there.
+    fn write_where(
+        &self,
+        asked: &Asked<'_>,
+        reason: &str,
+        others: Option<u64>,
+        change: impl FnOnce() -> Option<AskedChange>,
+    ) {
+        let (what, client) = (self.what, asked.client.peer.ip());
+        let in_audit = has_audit_file() && repeated::admit_refusal(client, what);
+        if others.is_none() && !in_audit {
+            return;
+        }
+        let zone = asked.qname.as_lower();
+        let key = asked.verified.map(|verified| &**verified.key());
+        let refused = Refused { what, zone: Some(zone.as_name()), client, key, reason, change: change() };
+        refused.write(others, in_audit);
     }
 }
 
-/// Queries that get SERVFAIL, and those whose signature is not good.
+impl AskedChange {
+    /// What a message asks for, as its header says.
+    pub(crate) fn of(asked: &Asked<'_>, serial: Option<Serial>) -> Self {
+        let [_, prerequisites, updates, _] = asked.request.header.counts();
+        AskedChange { prerequisites: prerequisites.into(), updates: updates.into(), serial }
+    }
+}
+
+/// Queries that get SERVFAIL, those whose signature is not good, and requests that nothing here takes.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLines {
     /// By the INFO-CODE of the extended error, the last one without.
     failures: [Gate; KINDS],
     signatures: Gate,
+    /// Requests that are refused before a zone is looked at.
+    stopped: [Gate; STOPPED.len()],
 }
 
 /// INFO-CODEs that have a gate of their own; further ones share the last.
 const KINDS: usize = 32;
 
+/// What requests are called that are refused before a zone is looked at.
+const STOPPED: [&str; 3] = ["transfer", "NOTIFY", "update"];
+
 impl FailureLog for FailureLines {
     fn bad_signature(&self, query: &LoggedQuery<'_>, error: &TsigError) {
-        let Some(others) = self.signatures.admit_at(query.received) else { return };
-        let (opcode, client) = (query.request.header.opcode(), query.client.peer.ip());
-        info!(%opcode, name = %query.qname(), %client, reason = %error, not_logged = others, "signature refused");
-        audit!(%opcode, name = %query.qname(), %client, reason = %error, not_logged = others, "signature refused");
+        let client = query.client.peer.ip();
+        let others = self.signatures.admit_at(query.received);
+        let in_audit = has_audit_file() && repeated::admit_refusal(client, "signature");
+        if others.is_none() && !in_audit {
+            return;
+        }
+        let (opcode, name) = (query.request.header.opcode(), query.qname());
+        let qtype = query.request.question.map(|question| question.qtype.to_string());
+        if let Some(others) = others {
+            info!(%opcode, %name, r#type = qtype, %client, reason = %error, not_logged = others, "signature refused");
+        }
+        if in_audit {
+            audit!(%opcode, %name, r#type = qtype, %client, reason = %error, "signature refused");
+        }
+    }
+
+    fn stopped(&self, query: &LoggedQuery<'_>, refusal: Refusal) {
+        let (request, client) = (query.request, query.client.peer.ip());
+        let place = match request.header.opcode() {
+            Opcode::NOTIFY => 1,
+            Opcode::UPDATE => 2,
+            _ => 0,
+        };
+        let what = STOPPED[place];
+        let others = self.stopped[place].admit_at(query.received);
+        let in_audit = has_audit_file() && repeated::admit_refusal(client, what);
+        let zone = request.question.map(|_| query.qname());
+        let reason = match refusal {
+            Refusal::MALFORMED => "the message is malformed",
+            Refusal::CLASS => "the class is not IN",
+            Refusal::OPCODE => "no zone here takes it",
+            Refusal { rcode, .. } if rcode == Refusal::EDNS_VERSION.rcode => "the version of EDNS is not 0",
+            _ => "the server does not take it",
+        };
+        Refused { what, zone, client, key: query.key, reason, change: None }.write(others, in_audit);
     }
 
     /// Failures of recursive service have a line each by their cause: [`RecursionFailureLines`].

@@ -1,13 +1,14 @@
 //! The command line: every verb, option and exit code, as one definition that also yields the man page and the
 //! completions. What the verbs do is elsewhere; `run` only calls them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::resolver::asking::Server;
 use crate::tools;
+use crate::tools::query::as_dig;
 use crate::words::reason;
 
 /// Everything went well.
@@ -321,6 +322,7 @@ Options, as dig has them; the first letters are enough, and most take `no` in fr
 +edns=N +noedns +ednsflags=N +ednsopt=CODE:HEX +bufsize=N +padding=N +keepalive +nsid +cookie +expire +zoneversion +subnet=NET\n  \
 +tcp +ignore (keep a truncated answer) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
 +nofail: ask the next server where one answers SERVFAIL\n  \
++search +domain=NAME +ndots=N: complete a name that has fewer dots, by the list of /etc/resolv.conf or by NAME\n  \
 +trace (walk from the root servers down) +chase (validate): as --trace and --chase\n\n\
 SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of /etc/resolv.conf.\n\
 A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER the servers of /etc/resolv.conf are asked, one\n\
@@ -329,8 +331,13 @@ AXFR and IXFR=SERIAL ask for a transfer, over TCP."
 )]
 pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
-    #[arg(required_unless_present_any = ["reverse", "file", "name"], value_name = "WORD")]
+    #[arg(required_unless_present_any = ["reverse", "file", "name", "dig"], value_name = "WORD")]
     pub words: Vec<String>,
+    /// End with the exit status of dig, for scripts: 0 for any response, 1 for a wrong command line, 8 for a file of queries that
+    /// cannot be read, 9 without a response, 10 for anything else. A program that is called `dig`, such as a link to nomen, is
+    /// `nomen query --dig`.
+    #[arg(long)]
+    pub dig: bool,
     /// Read queries from a file, one or more a line; `-` is standard input.
     #[arg(short = 'f', long = "file", value_name = "FILE", conflicts_with = "reverse")]
     pub file: Option<PathBuf>,
@@ -751,9 +758,27 @@ pub enum CtlZone {
     },
 }
 
+/// Parses the command line. Returns as an error the exit code, where there is nothing to run.
+fn parse() -> Result<Cli, u8> {
+    let arguments = as_dig::command_line(std::env::args_os().collect());
+    Cli::try_parse_from(&arguments).map_err(|fault| {
+        // If nobody reads it, the exit code is left.
+        let _ = fault.print();
+        let is_query = arguments.get(1).is_some_and(|verb| verb == "query");
+        match fault.use_stderr() {
+            true if is_query && arguments.iter().any(|word| word == "--dig") => as_dig::USAGE,
+            true => EXIT_USAGE,
+            false => EXIT_OK,
+        }
+    })
+}
+
 /// Parses the command line and runs the verb.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return ExitCode::from(code),
+    };
     if !matches!(cli.verb, Verb::Serve(_)) {
         tools::end_with_the_reader();
     }
@@ -781,7 +806,7 @@ pub fn run() -> ExitCode {
 }
 
 /// The manual page of the whole on standard output; or a page for each verb, and one of the configuration, in a folder.
-fn man(out: Option<&std::path::Path>) -> u8 {
+fn man(out: Option<&Path>) -> u8 {
     let result = match out {
         Some(folder) => clap_mangen::generate_to(Cli::command(), folder)
             .and_then(|()| std::fs::write(folder.join("nomen.toml.5"), crate::config::reference::man_page())),

@@ -23,6 +23,7 @@
 //! | [`interfaces`] | the addresses of this machine's network interfaces |
 //! | `audit` | log lines of requests that are refused on worker threads |
 //! | `repeated` | log lines that repeat: one, and then their number |
+//! | `trail` | which refused requests have a line of their own in the audit file |
 //! | [`descriptors`] | which part may have how many file descriptors |
 //! | [`privileges`] | giving up root |
 //! | [`message`], [`words`] | making queries and printing messages; words for people |
@@ -61,6 +62,7 @@ mod spare;
 pub mod stores;
 mod sync;
 pub mod tools;
+mod trail;
 pub mod transfers;
 pub mod words;
 pub mod worker_queue;

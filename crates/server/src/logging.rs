@@ -91,6 +91,11 @@ impl Logging {
         self.queries.as_ref()
     }
 
+    /// The file of the audit trail, if there is one.
+    pub fn audit_file(&self) -> Option<&Path> {
+        self.audit.as_ref().map(|(path, ..)| path.as_path())
+    }
+
     /// Opens the log file and those of the query log and the audit trail anew, as after they were moved away; does nothing if lines go
     /// elsewhere. Lines that still wait go to the new file.
     ///
@@ -120,6 +125,7 @@ impl Adopt for Logging {
     fn adopt(&self, settings: &Settings) {
         self.set_level(*settings.log.level);
         crate::repeated::set_interval(settings.log.repeat_interval.0);
+        crate::repeated::set_audit_refusals(settings.log.audit_refusals.0);
     }
 }
 
@@ -284,6 +290,7 @@ pub fn start(config: &Log) -> Result<(Logging, Vec<WorkerGuard>), LogFault> {
     };
     HAS_AUDIT_FILE.store(audit.is_some(), Relaxed);
     crate::repeated::set_interval(config.repeat_interval.0);
+    crate::repeated::set_audit_refusals(config.audit_refusals.0);
     let apart = queries.is_some();
     let others = filter_fn(move |metadata| !(apart && is_query(metadata) || is_audit(metadata)));
     let lines = in_form(config, fmt::layer().with_writer(writer).with_ansi(colour))

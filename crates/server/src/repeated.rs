@@ -1,8 +1,9 @@
 //! Log lines that repeat. The first of a kind about an object is logged at once; those that follow within a minute are counted,
 //! and one line has their number and the newest of them. [`Repeats`] decides that without a clock or a thread;
-//! `log_repeated!` logs by it.
+//! `log_repeated!` logs by it. One thread writes the lines with numbers, those of the audit file ([`Trail`]) as well.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use tracing::{Level, debug, error, info, warn};
 
 use crate::sync::lock;
+use crate::trail::{RefusalCount, Trail};
 
 /// Time from one line of a kind to the next (`repeat-interval`), as long as nothing else is configured.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
@@ -17,6 +19,8 @@ pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 static INTERVAL: AtomicU64 = AtomicU64::new(60_000);
 /// Lines that were not logged since they repeat.
 static HELD: AtomicU64 = AtomicU64::new(0);
+/// Refused requests without a line of their own in the audit file.
+static REFUSALS_HELD: AtomicU64 = AtomicU64::new(0);
 /// Most objects that are distinguished at a time; lines about further ones of a kind are counted together.
 const MAX_OBJECTS: usize = 4096;
 
@@ -114,7 +118,38 @@ impl Repeats {
 #[derive(Default)]
 struct Shared {
     repeats: Repeats,
+    trail: Trail,
     is_watched: bool,
+}
+
+/// Lines with numbers that are due, of the log and of the audit file.
+struct DueLines(Vec<HeldLine>, Vec<RefusalCount>);
+
+impl DueLines {
+    fn log(self) {
+        self.0.into_iter().for_each(log);
+        self.1.iter().for_each(RefusalCount::log);
+    }
+}
+
+impl Shared {
+    fn due(&mut self, now: Instant, all: bool) -> DueLines {
+        DueLines(self.repeats.due(now, all), self.trail.due(now, all))
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.repeats.next().into_iter().chain(self.trail.next()).min()
+    }
+
+    /// Has a thread log what is due. Returns what is due now if there can be no thread: the next line tries again.
+    fn watched(&mut self) -> Option<DueLines> {
+        if self.is_watched || self.next().is_none() {
+            return None;
+        }
+        let watched = std::thread::Builder::new().name("log-repeats".into()).spawn(watch);
+        self.is_watched = watched.is_ok();
+        watched.is_err().then(|| self.due(Instant::now(), false))
+    }
 }
 
 static SHARED: LazyLock<(Mutex<Shared>, Condvar)> = LazyLock::new(Default::default);
@@ -127,7 +162,14 @@ pub(crate) fn interval() -> Duration {
 /// Sets that time. Lines that are held back keep the time at which they are due.
 pub(crate) fn set_interval(interval: Duration) {
     INTERVAL.store(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX), Relaxed);
-    lock(&SHARED.0).repeats.interval = interval;
+    let mut shared = lock(&SHARED.0);
+    shared.repeats.interval = interval;
+    shared.trail.set_interval(interval);
+}
+
+/// Sets the most lines in the audit file about refused requests of one client in that time.
+pub(crate) fn set_audit_refusals(per_client: usize) {
+    lock(&SHARED.0).trail.set_per_client(per_client);
 }
 
 /// Counts a line that is not logged since it repeats.
@@ -140,6 +182,11 @@ pub(crate) fn held() -> u64 {
     HELD.load(Relaxed)
 }
 
+/// Refused requests that the audit file has in a line with their number only.
+pub(crate) fn refusals_held() -> u64 {
+    REFUSALS_HELD.load(Relaxed)
+}
+
 /// Returns the text of a line if it is to be logged now. Else it is counted, and logged later by a thread.
 pub(crate) fn admit(about: (&'static str, &str), level: Level, text: String) -> Option<String> {
     let mut shared = lock(&SHARED.0);
@@ -147,32 +194,39 @@ pub(crate) fn admit(about: (&'static str, &str), level: Level, text: String) -> 
     if admitted.is_none() {
         count_held();
     }
-    if !shared.is_watched {
-        let watched = std::thread::Builder::new().name("log-repeats".into()).spawn(watch);
-        shared.is_watched = watched.is_ok();
-        if watched.is_err() {
-            // The next line tries again, and what is due meanwhile is logged with it.
-            let lines = shared.repeats.due(Instant::now(), false);
-            drop(shared);
-            lines.into_iter().for_each(log);
-        }
+    let due = shared.watched();
+    drop(shared);
+    due.into_iter().for_each(DueLines::log);
+    admitted
+}
+
+/// Returns whether the refused request of a client gets a line of its own in the audit file. Else it is counted, and a thread
+/// writes a line with the number.
+pub(crate) fn admit_refusal(client: IpAddr, what: &'static str) -> bool {
+    let mut shared = lock(&SHARED.0);
+    let admitted = shared.trail.admit(client, what, Instant::now());
+    if !admitted {
+        REFUSALS_HELD.fetch_add(1, Relaxed);
     }
+    let due = shared.watched();
+    drop(shared);
+    due.into_iter().for_each(DueLines::log);
     admitted
 }
 
 /// Logs what is due while lines repeat: a thread's work.
 fn watch() {
     let mut shared = lock(&SHARED.0);
-    while let Some(next) = shared.repeats.next() {
+    while let Some(next) = shared.next() {
         let now = Instant::now();
         if next > now {
             let waited = SHARED.1.wait_timeout(shared, next - now);
             shared = waited.unwrap_or_else(PoisonError::into_inner).0;
             continue;
         }
-        let lines = shared.repeats.due(now, false);
+        let lines = shared.due(now, false);
         drop(shared);
-        lines.into_iter().for_each(log);
+        lines.log();
         shared = lock(&SHARED.0);
     }
     shared.is_watched = false;
@@ -180,9 +234,9 @@ fn watch() {
 
 /// Logs all that was counted: the process ends.
 pub(crate) fn log_all() {
-    let lines = lock(&SHARED.0).repeats.due(Instant::now(), true);
+    let lines = lock(&SHARED.0).due(Instant::now(), true);
     SHARED.1.notify_all();
-    lines.into_iter().for_each(log);
+    lines.log();
 }
 
 fn log(HeldLine { level, text }: HeldLine) {

@@ -325,6 +325,7 @@ impl<C: Core> Driver<C> {
             self.workers.push((worker.place(), Arc::clone(worker.mailbox())));
         }
         worker.take_mail();
+        worker.report_bound(self.core.wants_bound());
         let Tally { opened, refused, exhausted, sent } = worker.take_tally();
         self.counts.opened.add(opened);
         self.counts.refused.add(refused);
@@ -349,6 +350,7 @@ impl<C: Core> Driver<C> {
 
     fn tell_core(&mut self, link: Link, heard: &Heard, worker: &WorkerLinks, now: Instant) {
         match heard {
+            Heard::Bound(local) => self.core.bound(link, *local),
             Heard::Message(at) => {
                 self.counts.received.add(1);
                 let event = Event::Message { link, message: worker.message(at) };
@@ -522,6 +524,11 @@ impl<C: Core> Driver<C> {
             return Ok(());
         }
         let opened = LinkSocket::open(transport, to, from, &mut self.ports);
+        if self.core.wants_bound()
+            && let Some(local) = opened.as_ref().ok().and_then(LinkSocket::local)
+        {
+            self.core.bound(link, local);
+        }
         let taken = opened.and_then(|socket| self.adopt(link, socket));
         match &taken {
             Ok(()) => self.counts.opened.add(1),

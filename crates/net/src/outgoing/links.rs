@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -66,6 +67,8 @@ impl Mailbox {
 /// What became of a link.
 #[derive(Debug)]
 pub(super) enum Heard {
+    /// It sends from here; reported only where the core wants that.
+    Bound(SocketAddr),
     /// A message came; where its bytes are.
     Message(Range<usize>),
     /// It is over.
@@ -118,6 +121,8 @@ pub(super) struct WorkerLinks {
     /// Sockets of links that are closed, which can be let go of when the answers are out.
     closed: Vec<DatagramLink>,
     tally: Tally,
+    /// The core wants to know from where links send.
+    reports_bound: bool,
 }
 
 impl WorkerLinks {
@@ -145,6 +150,7 @@ impl WorkerLinks {
             outbox: Vec::new(),
             closed: Vec::new(),
             tally: Tally::default(),
+            reports_bound: false,
         })
     }
 
@@ -154,6 +160,11 @@ impl WorkerLinks {
 
     pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.mail
+    }
+
+    /// Whether the core wants to know from where links send that are opened from now on.
+    pub(super) fn report_bound(&mut self, wanted: bool) {
+        self.reports_bound = wanted;
     }
 
     /// Whether there are links.
@@ -305,6 +316,9 @@ impl WorkerLinks {
 
     fn take_in(&mut self, link: Link, socket: DatagramLink) {
         self.tally.opened += 1;
+        if self.reports_bound {
+            self.heard.extend(socket.local().map(|local| (link, Heard::Bound(local))));
+        }
         self.open.insert(link, WorkerLink { socket, waited_for: false, queued: false });
         match self.promptness.expects_reply() {
             true => self.fresh.push_back(link),
@@ -407,6 +421,7 @@ mod tests {
             links.hear(HEARD);
             while let Some((link, heard)) = links.next_heard() {
                 all.push(match heard {
+                    Heard::Bound(local) => panic!("{local}: not wanted"),
                     Heard::Message(at) => (link.0, Ok(links.message(&at).to_vec())),
                     Heard::Ended(error) | Heard::Refused(error) => (link.0, Err(error)),
                 });
@@ -440,6 +455,22 @@ mod tests {
             Some((Link(1), Heard::Refused(io::ErrorKind::AddrNotAvailable)))
         ));
         assert_eq!((links.take_tally().refused, links.is_open()), (1, false));
+    }
+
+    #[test]
+    fn where_a_link_sends_from_is_reported_before_what_comes_on_it_and_only_if_that_is_wanted() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        links.report_bound(true);
+        ask(&mut links, 1, to);
+        assert!(links.carry_out(false), "the next turn follows at once");
+        let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
+        other.send_to(b"reply", from).expect("it is sent");
+        let Some((Link(1), Heard::Bound(local))) = links.next_heard() else { panic!("not reported") };
+        assert_eq!((local, links.next_heard().is_none()), (from, true));
+        links.report_bound(false);
+        ask(&mut links, 2, to);
+        links.carry_out(false);
+        assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
     }
 
     #[test]

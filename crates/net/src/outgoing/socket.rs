@@ -70,6 +70,11 @@ impl DatagramLink {
         Ok(DatagramLink(UdpSocket::from_std(socket.into())))
     }
 
+    /// The address and port that it sends from; `None` if the system does not say.
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        self.0.local_addr().ok()
+    }
+
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.0.register(registry, token, Interest::READABLE)
     }
@@ -127,6 +132,15 @@ impl LinkSocket {
         }
         let stream = TcpStream::from_std(socket.into());
         Ok(LinkSocket::Stream(Upstream { stream, open: false, unsent: Vec::new(), partial: Vec::new() }))
+    }
+
+    /// The address and port that it sends from, which a connection has as soon as it is being opened; `None` if the system does
+    /// not say.
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        match self {
+            LinkSocket::Datagrams(socket) => socket.local(),
+            LinkSocket::Stream(upstream) => upstream.stream.local_addr().ok(),
+        }
     }
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use resolver::{LookupFailure, Overspent, ReplyFault, ShedReason};
+use resolver::{LookupFailure, NetworkFault, Overspent, ReplyFault, ShedReason};
 use wire::Rcode;
 
 use crate::support::{QUEUE, World, ask, data, domain};
@@ -22,7 +22,7 @@ fn every_failure_is_told_with_its_reason() {
         (bad(ReplyFault::Referral), "SERVFAIL rd ra EDE 22", true),
         (bad(ReplyFault::Lame), "SERVFAIL rd ra EDE 22", true),
         (LookupFailure::NoServers, "SERVFAIL rd ra EDE 22", true),
-        (LookupFailure::Network, "SERVFAIL rd ra EDE 23", true),
+        (LookupFailure::Network(NetworkFault::Refused), "SERVFAIL rd ra EDE 23", true),
         (LookupFailure::Overspent(Overspent::Queries), "SERVFAIL rd ra EDE 0", true),
         (bad(ReplyFault::Truncated), "SERVFAIL rd ra EDE 23", true),
         (bad(ReplyFault::Malformed), "SERVFAIL rd ra EDE 24", true),

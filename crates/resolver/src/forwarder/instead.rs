@@ -20,7 +20,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) -> bool {
-        if !matches!(failure, LookupFailure::NoReply | LookupFailure::Network | LookupFailure::BadReply(_)) {
+        if !matches!(failure, LookupFailure::NoReply | LookupFailure::Network(_) | LookupFailure::BadReply(_))
+        {
             return false;
         }
         let Some(rule) = self.lookups.get(&id).map(|lookup| lookup.rule) else { return false };

@@ -330,7 +330,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             self.outlet.ended(&lookup.inquiry, &outcome, now);
         }
         if let LookupOutcome::Failed(failure) = &outcome
-            && matches!(failure, LookupFailure::NoReply | LookupFailure::TimedOut | LookupFailure::Network)
+            && matches!(failure, LookupFailure::NoReply | LookupFailure::TimedOut | LookupFailure::Network(_))
         {
             self.check_servers(lookup.rule, now, actions);
         }

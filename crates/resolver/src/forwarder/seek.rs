@@ -274,7 +274,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             LookupOutcome::Answered(_) => true,
             LookupOutcome::Failed(failure) => {
                 use LookupFailure::{BadReply, Network, NoReply, NoServers};
-                matches!(failure, BadReply(_) | Network | NoReply | NoServers)
+                matches!(failure, BadReply(_) | Network(_) | NoReply | NoServers)
             }
         };
         addresses.retain(|address| may_be_asked(*address, loopback));

@@ -10,7 +10,7 @@ use wire::{LowerNameBuf, NameBuf, Type};
 
 use crate::budget::{Budget, Overspent, Seeking};
 use crate::delegations::Cut;
-use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry, LookupFailure, ReportAgent};
+use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry, LookupFailure, NetworkFault, ReportAgent};
 use crate::query::Opt;
 use crate::scrub::{ReferralProof, ReplyFault};
 use crate::select::Asked;
@@ -156,7 +156,7 @@ impl<W> Lookup<W> {
         match self.fault {
             Some(fault) => LookupFailure::BadReply(fault),
             None if self.asked.is_empty() => self.hindered.unwrap_or(LookupFailure::NoServers),
-            None if cannot_be_reached(self) => LookupFailure::Network,
+            None if cannot_be_reached(self) => LookupFailure::Network(network_fault(self)),
             None => LookupFailure::NoReply,
         }
     }
@@ -241,6 +241,14 @@ pub(super) struct Recheck {
 fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
     let all = &lookup.asked;
     all.iter().any(|asked| asked.broken > 0) && all.iter().all(|asked| asked.broken == asked.silent)
+}
+
+/// Why links led nowhere.
+fn network_fault<W>(lookup: &Lookup<W>) -> NetworkFault {
+    match lookup.asked.iter().all(|asked| asked.refused == asked.broken) {
+        true => NetworkFault::Refused,
+        false => NetworkFault::Unreachable,
+    }
 }
 
 /// A lookup of a server's address that is waited for.

@@ -239,6 +239,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.asked.get_mut(one.place)) {
             asked.silent += 1;
             asked.broken += 1;
+            asked.refused += u32::from(error == io::ErrorKind::ConnectionRefused);
             // It may be about to be started; and that the first was refused may be forged by who guesses a port.
             asked.spent |= refused && asked.broken >= REFUSALS;
         }

@@ -16,6 +16,7 @@ use zone::store::ChangeSet;
 
 use super::Changes;
 use super::worker::with_serial;
+use crate::logging::audit;
 use crate::sync::lock;
 use crate::zones::{Apex, FileStamp};
 
@@ -208,6 +209,7 @@ impl Changes {
              journal: {shown}",
             name(apex)
         );
+        audit!(zone = %name(apex), of = %of, acknowledged = lost, serial = %serial, "older version accepted");
         Accepted { serial, of, records: zone.record_count(), aside, acknowledged }
     }
 }

@@ -79,9 +79,9 @@ pub const MARKS: &str = "zone-marks";
 /// Longest wait for the thread.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What could not be kept has not happened.
 /// Updates that are refused before the zone is looked at.
 static REFUSED: RefusalLog = RefusalLog::new("update");
+/// What could not be kept has not happened.
 const NOT_KEPT: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 
 /// Why there are no dynamic updates.
@@ -500,37 +500,42 @@ impl Changes {
         let _ = replied.recv_timeout(PATIENCE);
     }
 
+    /// The serial number of a zone in service.
+    fn serial_of(&self, apex: Name<'_>) -> Option<Serial> {
+        let catalog = self.engine.upgrade()?.catalog();
+        catalog.get(apex)?.zone().map(|zone| zone.serial())
+    }
+
     /// Takes a request, if this client may change this zone.
     fn take_request(&self, asked: &Asked<'_>, tickets: TicketOffice<'_>) -> Result<Sourced, Refusal> {
         let (apex, client) = (asked.qname.as_lower(), asked.client.peer.ip());
+        let refused = |reason: &str| REFUSED.change_refused(asked, reason, || self.serial_of(apex.as_name()));
         let limits = UpdateLimits { records: self.records.load(Relaxed) };
         let request = UpdateRequest::read(asked.packet, limits).map_err(|fault| {
-            REFUSED.refused(asked, &fault.to_string());
+            refused(&fault.to_string());
             refusal(&fault)
         })?;
         let rules = self.shared.rules.load();
         let Some(rules) = rules.get(apex.as_wire()) else {
             let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
             let is_here = engine.catalog().get(apex.as_name()).is_some();
-            REFUSED.refused(
-                asked,
-                if is_here { "the zone takes no updates" } else { "the zone is not served here" },
-            );
+            refused(if is_here { "the zone takes no updates" } else { "the zone is not served here" });
             return Err(if is_here { Refusal::PROHIBITED } else { Refusal::NOT_AUTH });
         };
         let key = asked.verified.map(|verified| verified.key().name().to_buf());
         let requester = Requester { key: key.as_ref().map(|key| key.as_lower()), address: client };
         if rules.policy.permission(requester).is_none() {
-            REFUSED.refused(asked, "no rule of `allow-update` or `update-policy` names the client");
+            refused("no rule of `allow-update` or `update-policy` names the client");
             return Err(Refusal::PROHIBITED);
         }
         if self.is_frozen(apex.as_wire()) {
-            REFUSED.refused(asked, "the zone is frozen: `nomen ctl zone thaw`");
+            refused("the zone is frozen: `nomen ctl zone thaw`");
             return Err(Refusal::PROHIBITED);
         }
         let counts = &self.shared.counts;
         if counts.waiting.load(Relaxed) >= self.queue.load(Relaxed) {
             counts.too_many.fetch_add(1, Relaxed);
+            refused("too many updates wait already (`queue` of [updates])");
             return Err(NOT_KEPT);
         }
         counts.waiting.fetch_add(1, Relaxed);

@@ -280,7 +280,9 @@ impl Worker {
         let line = match if is_frozen { Err(Refusal::PROHIBITED) } else { self.line(apex) } {
             Ok(line) => line,
             Err(refusal) => {
-                settled.extend(demands.into_iter().map(|demand| refuse(&shared, demand, refusal, is_frozen)));
+                let serial = self.served_serial(apex);
+                let refuse = |demand| refuse(&shared, demand, (refusal, is_frozen), serial);
+                settled.extend(demands.into_iter().map(refuse));
                 return None;
             }
         };
@@ -307,18 +309,19 @@ impl Worker {
         if is_gone {
             self.lines.remove(apex);
         }
-        let mut decided = decided.into_iter();
+        let (mut decided, mut serial) = (decided.into_iter(), before);
         for demand in demands {
+            let decided = decided.next();
+            let change = decided.as_ref().and_then(Decided::change);
+            let after = change.map_or(serial, |change| change.after);
             settled.push(match demand {
-                Demand::Update(job) => {
-                    let outcome = Outcome::of(decided.next());
-                    answer(&shared, *job, &outcome)
-                }
+                Demand::Update(job) => answer(&shared, *job, &Outcome::of(decided), Some(serial)),
                 Demand::Commit(order) => {
-                    let end = commit_end(apex, decided.next(), fault.as_deref().unwrap_or_default());
+                    let end = commit_end(apex, decided, fault.as_deref().unwrap_or_default());
                     Settled::Commit(order.reply, end)
                 }
             });
+            serial = after;
         }
         if let Some(zone) = &zone {
             debug!("zone {}: {steps} changes, serial {before} -> {}", name(apex), zone.serial());
@@ -385,6 +388,11 @@ impl Worker {
             claim.keep();
         }
         Err(NOT_KEPT)
+    }
+
+    /// The serial number of a zone in service.
+    fn served_serial(&self, apex: &Apex) -> Option<Serial> {
+        self.shared.kept.get()?.get(apex)?.zone.as_ref().map(|zone| zone.serial())
     }
 
     fn is_stored(&self, apex: &Apex) -> bool {
@@ -474,6 +482,7 @@ impl Worker {
                     "zone {}: what its file holds is taken, serial {from} -> {to}",
                     name(apex)
                 );
+                audit!(zone = %name(apex), removed, added, serial_before = %from, serial = %to, "zone file taken");
                 self.note(apex, 1, now, None);
                 self.look_after(apex);
                 self.publish(vec![(apex.clone(), next)], Vec::new());
@@ -611,7 +620,9 @@ fn commit_end(apex: &Apex, decided: Option<Decided>, fault: &str) -> CommitEnd {
     let Some((change, records)) = decided? else { return Ok(None) };
     let (from, to) = (change.before, change.after);
     let (removed, added) = (change.removed.len(), change.added.len());
-    info!(removed, added, "zone {}: a transaction is committed, serial {from} -> {to}", name(apex));
+    let zone = name(apex);
+    info!(removed, added, "zone {zone}: a transaction is committed, serial {from} -> {to}");
+    audit!(%zone, removed, added, serial_before = %from, serial = %to, "transaction committed");
     Ok(Some(TakenStep { from, to, removed, added, records }))
 }
 
@@ -620,19 +631,24 @@ fn not_kept(fault: &str) -> TransactionFault {
 }
 
 /// The end of a demand whose zone is frozen or has a journal that cannot be used.
-fn refuse(shared: &Shared, demand: Demand, refusal: Refusal, is_frozen: bool) -> Settled {
+fn refuse(
+    shared: &Shared,
+    demand: Demand,
+    (refusal, is_frozen): (Refusal, bool),
+    serial: Option<Serial>,
+) -> Settled {
     match demand {
         Demand::Update(job) => {
             let why = if is_frozen { "the zone is frozen" } else { "its journal cannot be used" };
-            answer(shared, *job, &Outcome::Refused(refusal, why.into()))
+            answer(shared, *job, &Outcome::Refused(refusal, why.into()), serial)
         }
         Demand::Commit(order) if is_frozen => Settled::Commit(order.reply, Err(TransactionFault::Frozen)),
         Demand::Commit(order) => Settled::Commit(order.reply, Err(not_kept("the log says why"))),
     }
 }
 
-/// Counts and logs an answer: a line for each client, key and zone, and then their number.
-fn answer(shared: &Shared, job: Job, outcome: &Outcome) -> Settled {
+/// Counts and logs an answer: a line for each client, key and zone, and then their number. `serial` is that of the zone before.
+fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) -> Settled {
     let (zone, client) = (name(&job.apex), job.client);
     let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.as_name().to_string());
     let object = format!("{zone} {client} {key}");
@@ -641,6 +657,8 @@ fn answer(shared: &Shared, job: Job, outcome: &Outcome) -> Settled {
         Outcome::Unchanged | Outcome::Changed { .. } => Ok(()),
     };
     shared.counts.answered(result.err().map_or(Rcode::NOERROR, |refusal| refusal.rcode));
+    let (prerequisites, updates) = (job.request.prerequisites().len(), job.request.updates().len());
+    let serial = serial.map(|serial| serial.0);
     match outcome {
         Outcome::Changed { from, to, removed, added } => log_repeated!(
             info,
@@ -652,8 +670,10 @@ fn answer(shared: &Shared, job: Job, outcome: &Outcome) -> Settled {
             info,
             INFO,
             ("update refused", &object),
-            "zone {zone}: update refused client={client} key={key} rcode={} reason={why:?}",
-            refusal.rcode
+            "zone {zone}: update refused client={client} key={key} rcode={} reason={why:?} prerequisites={prerequisites} \
+             updates={updates} serial={}",
+            refusal.rcode,
+            serial.map_or("none".into(), |serial| serial.to_string())
         ),
         Outcome::Unchanged => debug!(%zone, %client, key, "update changes nothing"),
     }
@@ -662,9 +682,12 @@ fn answer(shared: &Shared, job: Job, outcome: &Outcome) -> Settled {
             audit!(%zone, %client, key, removed, added, serial_before = %from, serial = %to, "update accepted");
         }
         Outcome::Refused(refusal, reason) => {
-            audit!(%zone, %client, key, rcode = %refusal.rcode, %reason, "update refused");
+            let rcode = refusal.rcode;
+            audit!(%zone, %client, key, %rcode, %reason, prerequisites, updates, serial, "update refused");
         }
-        Outcome::Unchanged => audit!(%zone, %client, key, "update changes nothing"),
+        Outcome::Unchanged => {
+            audit!(%zone, %client, key, prerequisites, updates, serial, "update changes nothing");
+        }
     }
     Settled::Update(job.ticket, result)
 }

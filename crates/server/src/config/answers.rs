@@ -25,7 +25,9 @@ keys! {
         /// are truncated, and clients ask again over TCP; values above 1232 risk fragments that networks drop.
         live "max-udp-size" max_udp_size: Int<u16, 512, 4096> = Int(1232), example 1232;
         /// Send the addresses of a name (A and AAAA) in another order for each query, from zones and from the cache, so that clients
-        /// that take the first one spread over all. Off: always in the order of the zone or of the other server's answer.
+        /// that take the first one spread over all. Off: always in the order of the zone or of the other server's answer. Records of
+        /// other types keep their order: clients choose among MX, SRV, SVCB and HTTPS by preference and at random (RFC 2782), among
+        /// NS by response time, and the names in their data are compressed against records before them, which cannot move.
         live "rotate-addresses" rotate_addresses: bool = true, example false;
         /// Most CNAME and DNAME records followed for one answer.
         live "max-chain" max_chain: Int<u8, 1, 64> = Int(16), example 12;

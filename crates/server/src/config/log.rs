@@ -7,8 +7,9 @@ use toml::de::DeValue;
 
 use super::table::keys;
 use super::table::read::Reader;
-use super::table::value::{Time, Value, Word, quote};
+use super::table::value::{Int, Time, Value, Word, quote};
 use crate::repeated::DEFAULT_INTERVAL;
+use crate::trail::DEFAULT_REFUSALS;
 
 keys! {
     /// What is logged, and where.
@@ -21,9 +22,13 @@ keys! {
         /// file anew, once it was moved away.
         restart "target" target: LogTarget = LogTarget::Stderr, example "/var/log/nomen/nomen.log";
         /// File that gets an audit trail, in the same form, whatever `level` is: a line for each update, with its client, key,
-        /// counts and serials, for each transfer that is sent, and for requests of both kinds, NOTIFY and signatures that are
-        /// refused. It is opened anew as `target` is.
+        /// counts and serials, for each transfer that is sent or broken off, for each change that the operator commits, and for
+        /// each transfer, update, NOTIFY and signature that is refused. It is opened anew as `target` is.
         restart "audit-file" audit_file: Option<PathBuf> = None, example "/var/log/nomen/audit.log";
+        /// Most lines in `audit-file` about refused requests of one client in `repeat-interval`. All clients together may have a
+        /// hundred times as many. Requests beyond that are counted, and at the end of the interval a line for each client has
+        /// their number.
+        live "audit-refusals" audit_refusals: Int<usize, 1, 1_000_000> = Int(DEFAULT_REFUSALS), example 1000;
         /// Shortest time between two lines of the same kind about the same object; those between are counted, and the next line
         /// has their number. Lines about requests that anyone can send come at most once in 10 s for each kind, or in this time
         /// if it is shorter. "0s" logs each.

@@ -17,6 +17,8 @@ keys! {
         /// systemd passes for it is used.
         restart "listen" listen: AddrPort = AddrPort(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9153)),
             example "[::1]@9153";
+        /// Whether nomen also listens on an address that no interface has yet, as `freebind` of `[[listen]]` does for queries.
+        restart "freebind" freebind: bool = true, example false;
         /// Also count queries for each zone, and show its state, its serial, since when its version is in service, and when
         /// its first signature ends. Nine series at the most for each zone.
         live "per-zone" per_zone: bool = false, example true;

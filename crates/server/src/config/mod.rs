@@ -51,7 +51,7 @@ use listen::Listen;
 use log::Log;
 use metrics::Metrics;
 use report::Diagnostic;
-use resolver::{AccessBlock, Forward, Resolver, Stub};
+use resolver::{AccessBlock, Forward, InnerRules, Resolver, Stub};
 use server::Server;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
@@ -243,13 +243,25 @@ impl Settings {
         }
     }
 
-    /// What is allowed, and probably not meant.
-    pub fn warnings(&self) -> Vec<Diagnostic> {
-        let mut addresses = self.listens.iter().flat_map(|listen| listen.addr.iter());
-        let open = addresses.any(|addr| !addr.value.0.ip().is_loopback());
+    /// Rules of recursive service for domains inside zones, which are served here.
+    pub fn inner_rules<'z>(&self, zones: impl Iterator<Item = Name<'z>>) -> InnerRules {
         match &self.resolver {
-            Some(_) => resolver::warnings(&self.access, open),
-            None => Vec::new(),
+            Some(_) => InnerRules::of(&self.forwards, &self.stubs, zones),
+            None => InnerRules::default(),
+        }
+    }
+
+    /// What is allowed, and probably not meant. `passed`: sockets are, or may be, passed to the server, which listens on them if the
+    /// configuration has no address; other machines may reach them.
+    pub fn warnings(&self, passed: bool) -> Vec<Diagnostic> {
+        let mut addresses = self.listens.iter().flat_map(|listen| listen.addr.iter());
+        let reached_by = match self.names_addresses() {
+            true => addresses.any(|addr| !addr.value.0.ip().is_loopback()).then_some(""),
+            false => passed.then_some(", on the sockets that systemd passes"),
+        };
+        match (&self.resolver, reached_by) {
+            (Some(_), Some(reached_by)) => resolver::warnings(&self.access, reached_by),
+            _ => Vec::new(),
         }
     }
 

@@ -45,9 +45,19 @@ pub(super) fn explain(
     {
         return beyond(engine, recursive, name, rtype, dnssec);
     }
-    let steps =
+    let found =
         authority::explain::explain(&engine.catalog(), &engine.key(), name.as_name(), rtype, max_chain);
-    let mut steps: Vec<Value> = steps.iter().map(json_of).collect();
+    let mut steps: Vec<Value> = found.iter().map(json_of).collect();
+    if let (Some(recursive), Some(target)) = (recursive, delegated(&found, name))
+        && let Some(resolved) = resolved(recursive, target, rtype, dnssec, &mut steps)?
+    {
+        // Where aliases of a zone here lead there, they are part of the answer.
+        let answer = match target == name {
+            true => resolved,
+            false => answer(engine, name, rtype, dnssec)?.text()?,
+        };
+        return Ok(json!({"steps": steps, "answer": answer}));
+    }
     let answer = answer(engine, name, rtype, dnssec)?;
     if is_transfer(rtype) {
         let outcome = match &answer {
@@ -58,6 +68,39 @@ pub(super) fn explain(
     }
     let answer = answer.text()?;
     Ok(json!({"steps": steps, "answer": answer}))
+}
+
+/// The name that a zone here delegates, if these steps from `name` on end in a referral.
+fn delegated(steps: &[Step], name: NameBuf) -> Option<NameBuf> {
+    let is_referral = |step: &&Step| matches!(step.kind, StepKind::Referral);
+    steps.iter().find(is_referral)?;
+    let target = steps.iter().rev().find_map(|step| match &step.kind {
+        StepKind::Cname(target) | StepKind::MadeCname(target) => Some(*target),
+        _ => None,
+    });
+    Some(target.unwrap_or(name))
+}
+
+/// Explains what clients who may recurse get for a name that a zone here delegates. Returns the answer; `None` if no rule covers
+/// the name, and all clients get the referral.
+fn resolved(
+    recursive: &Recursive,
+    name: NameBuf,
+    qtype: Type,
+    dnssec_ok: bool,
+    steps: &mut Vec<Value>,
+) -> Result<Option<String>, String> {
+    let service = &recursive.service;
+    let lower = name.as_name().to_lower();
+    let inquiry = Inquiry { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
+    let inspection = service.inspect(&inquiry, service.now(Instant::now()));
+    if inspection.local || inspection.rule.is_none() {
+        return Ok(None);
+    }
+    let who =
+        "clients who may recurse, and ask for it (RD), get the resolved answer, all others the referral";
+    steps.push(said("delegated", who));
+    by_rule(service, inquiry, inspection, steps).map(Some)
 }
 
 /// Explains a question that no zone here answers: what is known, or else what other servers say now.
@@ -71,19 +114,32 @@ fn beyond(
     let service = &recursive.service;
     let lower = name.as_name().to_lower();
     let inquiry = Inquiry { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
-    let Inspection { local, rule, validates, cached, failure, bogus } =
-        service.inspect(&inquiry, service.now(Instant::now()));
+    let inspection = service.inspect(&inquiry, service.now(Instant::now()));
     let mut steps = vec![said("no-zone", "no zone here holds the name")];
-    if local {
+    if inspection.local {
         steps.push(said("local", "it is a special-use name, or local data: answered here"));
         return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?.text()?}));
     }
-    let Some(rule) = rule else {
+    if inspection.rule.is_none() {
         steps.push(said("no-rule", "no rule says whom to ask"));
         return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?.text()?}));
-    };
-    let covers = said("rule", format!("the rule for {} covers it", rule.as_name()));
-    steps.push(with(covers, "name", rule.as_name().to_string()));
+    }
+    let answer = by_rule(service, inquiry, inspection, &mut steps)?;
+    Ok(json!({"steps": steps, "answer": answer}))
+}
+
+/// Explains what recursive service answers by a rule: what is known, or else what other servers say now. Returns the answer.
+fn by_rule(
+    service: &Service,
+    inquiry: Inquiry,
+    inspection: Inspection,
+    steps: &mut Vec<Value>,
+) -> Result<String, String> {
+    let Inspection { rule, validates, cached, failure, bogus, .. } = inspection;
+    if let Some(rule) = rule {
+        let covers = said("rule", format!("the rule for {} covers it", rule.as_name()));
+        steps.push(with(covers, "name", rule.as_name().to_string()));
+    }
     if !validates {
         steps.push(said("not-validated", "what its servers answer is not validated"));
     }
@@ -98,8 +154,8 @@ fn beyond(
                 let found = if authentic { "it was found secure" } else { "it was found not to be signed" };
                 steps.push(with(said("security", found), "secure", authentic));
             }
-            dns64(service, &inquiry, &message, &mut steps);
-            return Ok(json!({"steps": steps, "answer": text(&message)?}));
+            dns64(service, &inquiry, &message, steps);
+            return text(&message);
         }
         Some(CachedAnswer { freshness: Freshness::Stale(ago), .. }) => {
             let found = format!("it is in the cache, but expired {ago} s ago: served if nobody answers");
@@ -114,15 +170,13 @@ fn beyond(
         let found = format!("that nobody could answer it is remembered for {left} s; asked all the same");
         steps.push(with(said("failed-before", found), "ttl", left));
     }
-    let answer = live(service, inquiry, &mut steps)?;
-    if let Ok(message) = &answer {
-        dns64(service, &inquiry, message, &mut steps);
+    match live(service, inquiry, steps)? {
+        Ok(message) => {
+            dns64(service, &inquiry, &message, steps);
+            text(&message)
+        }
+        Err(nothing) => Ok(nothing),
     }
-    let answer = match answer {
-        Ok(message) => text(&message)?,
-        Err(nothing) => nothing,
-    };
-    Ok(json!({"steps": steps, "answer": answer}))
 }
 
 /// Adds what clients get in place of AAAA records that are not there (DNS64), if records are made for them.

@@ -17,6 +17,9 @@ pub(super) fn reopen(logging: &Logging, dnstap: Option<&Dnstap>) -> Result<Value
     if let Some(file) = logging.query_file() {
         reopened["queries"] = file.path().display().to_string().into();
     }
+    if let Some(path) = logging.audit_file() {
+        reopened["audit"] = path.display().to_string().into();
+    }
     if let Some(file) = dnstap {
         reopened["dnstap"] = file.into();
     }

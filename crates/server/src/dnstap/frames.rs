@@ -21,7 +21,7 @@ const ENOUGH: usize = 64 * 1024;
 pub(super) struct Seen {
     pub(super) kind: DnstapKind,
     pub(super) transport: Transport,
-    /// Who asks, and from which port, as far as it is known: of queries to other servers only a configured address is.
+    /// Who asks, and from which port, as far as it is known.
     pub(super) asks: Option<(IpAddr, Option<u16>)>,
     pub(super) answers: SocketAddr,
     /// Nanoseconds since 1970.

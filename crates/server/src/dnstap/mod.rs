@@ -171,10 +171,15 @@ impl Dnstap {
         self.counts.connected.load(Relaxed) == 1
     }
 
+    /// Whether messages of this kind are copied.
+    fn is_selected(&self, kind: DnstapKind) -> bool {
+        self.kinds.load(Relaxed) & 1 << kind as u32 != 0
+    }
+
     /// Whether messages of this kind are copied, and this one is in the sample: `id` and `port` are those of the query, so
     /// that its response is in the sample, too.
     fn wants(&self, kind: DnstapKind, id: [u8; 2], port: u16) -> bool {
-        if self.kinds.load(Relaxed) & 1 << kind as u32 == 0 {
+        if !self.is_selected(kind) {
             return false;
         }
         let sample = u64::from(self.sample.load(Relaxed));

@@ -1,5 +1,6 @@
 //! Messages to and from other servers: a core between the one that asks them and the sockets, which passes everything on
-//! and copies the messages that go by.
+//! and copies the messages that go by. The socket of a link is opened after the core has decided to send a query on it, so the
+//! copy of the query waits until the address and port that it leaves from are known.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -31,10 +32,31 @@ struct Tap {
 struct Open {
     transport: Transport,
     to: SocketAddr,
-    /// The address that is asked from, where one is configured. Its port only the system knows.
+    /// The address that is asked from, where one is configured.
     from: Option<IpAddr>,
+    local: Local,
     /// ID and time of queries without a response.
     sent: Vec<([u8; 2], Instant)>,
+}
+
+/// The address and port that a link sends from.
+enum Local {
+    /// Not reported yet. Queries that are sent meanwhile wait for it.
+    Awaited(Vec<(Vec<u8>, Instant)>),
+    /// Not asked for when the link was opened.
+    Unknown,
+    /// This one.
+    Known(SocketAddr),
+}
+
+impl Open {
+    /// The address that is asked from, and the port if it is known.
+    fn asks(&self) -> Option<(IpAddr, Option<u16>)> {
+        match self.local {
+            Local::Known(local) => Some((local.ip(), Some(local.port()))),
+            Local::Awaited(_) | Local::Unknown => self.from.map(|from| (from, None)),
+        }
+    }
 }
 
 impl<C> Tapped<C> {
@@ -51,11 +73,36 @@ impl Tap {
             match action {
                 Action::Open { link, transport, to, from } => {
                     let (transport, to, from) = (*transport, *to, *from);
-                    self.links.insert(*link, Open { transport, to, from, sent: Vec::new() });
+                    let local = match self.dnstap.wants_upstream() {
+                        true => Local::Awaited(Vec::new()),
+                        false => Local::Unknown,
+                    };
+                    self.links.insert(*link, Open { transport, to, from, local, sent: Vec::new() });
                 }
-                Action::Send { link, message } => self.query(*link, message, now),
-                Action::Close { link } => drop(self.links.remove(link)),
+                Action::Send { link, message } => self.send(*link, message, now),
+                Action::Close { link } => {
+                    // What waits has been sent, or is lost with the link.
+                    self.know(*link, Local::Unknown);
+                    self.links.remove(link);
+                }
             }
+        }
+    }
+
+    /// A query is sent on a link.
+    fn send(&mut self, link: Link, message: &[u8], now: Instant) {
+        match self.links.get_mut(&link).map(|open| &mut open.local) {
+            Some(Local::Awaited(waiting)) => waiting.push((message.to_vec(), now)),
+            Some(_) => self.query(link, message, now),
+            None => {}
+        }
+    }
+
+    /// Where a link sends from is known, or never will be: copies the queries that waited for that.
+    fn know(&mut self, link: Link, local: Local) {
+        let Some(open) = self.links.get_mut(&link) else { return };
+        if let Local::Awaited(waiting) = std::mem::replace(&mut open.local, local) {
+            waiting.iter().for_each(|(message, at)| self.query(link, message, *at));
         }
     }
 
@@ -74,6 +121,9 @@ impl Tap {
     }
 
     fn response(&mut self, link: Link, message: &[u8], now: Instant) {
+        if self.links.get(&link).is_some_and(|open| matches!(open.local, Local::Awaited(_))) {
+            self.know(link, Local::Unknown);
+        }
         let (Some(open), Some(header)) = (self.links.get_mut(&link), Header::of(message)) else { return };
         let kind = match header.recursion_desired() {
             true => DnstapKind::ForwarderResponse,
@@ -86,7 +136,20 @@ impl Tap {
     }
 }
 
+/// Messages to and from other servers.
+const UPSTREAM: [DnstapKind; 4] = [
+    DnstapKind::ForwarderQuery,
+    DnstapKind::ForwarderResponse,
+    DnstapKind::ResolverQuery,
+    DnstapKind::ResolverResponse,
+];
+
 impl Dnstap {
+    /// Whether any message to or from other servers is copied.
+    fn wants_upstream(&self) -> bool {
+        UPSTREAM.iter().any(|kind| self.is_selected(*kind))
+    }
+
     fn of_server(
         &self,
         kind: DnstapKind,
@@ -101,7 +164,7 @@ impl Dnstap {
         let unix = |at: Option<Instant>| at.map(|at| self.clock.unix(at));
         let (query_at, response_at) = (unix(query_at), unix(response_at));
         let (transport, answers) = (link.transport, link.to);
-        let asks = link.from.map(|from| (from, None));
+        let asks = link.asks();
         let seen = || Seen { kind, transport, asks, answers, query_at, response_at, zone_len: 0 };
         self.leave(seen, &[], message);
     }
@@ -136,6 +199,16 @@ impl<C: Core> Core for Tapped<C> {
         self.saw(&actions[before..], now);
     }
 
+    fn wants_bound(&self) -> bool {
+        self.tap.as_ref().is_some_and(|tap| tap.dnstap.wants_upstream())
+    }
+
+    fn bound(&mut self, link: Link, local: SocketAddr) {
+        if let Some(tap) = &mut self.tap {
+            tap.know(link, Local::Known(local));
+        }
+    }
+
     fn deadline(&self) -> Option<Instant> {
         self.core.deadline()
     }
@@ -148,6 +221,7 @@ impl<C: Core> Core for Tapped<C> {
 }
 
 impl<C> Tapped<C> {
+    /// Looks at what the core wants done.
     fn saw(&mut self, actions: &[Action], now: Instant) {
         if let Some(tap) = &mut self.tap {
             tap.actions(actions, now);

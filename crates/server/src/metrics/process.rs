@@ -36,6 +36,11 @@ impl Figures for ProcessFigures {
             "Lines missing from the audit trail because its file could not take them in time",
             self.logging.audit_dropped() as u64,
         )?;
+        out.counter(
+            "audit_counted",
+            "Refused requests that the audit trail has in a line with their number only (audit-refusals)",
+            crate::repeated::refusals_held(),
+        )?;
         let version = env!("CARGO_PKG_VERSION").into();
         out.info("build", "The version of nomen that runs; the value is always 1", [("version", version)])?;
         let started = unix(self.process.started);

@@ -23,11 +23,13 @@ impl Figures for SecondaryFigures {
             MetricType::Gauge,
             of("state", self.0.states().words().into()),
         )?;
-        let help =
-            "Transfers received, by what came: whole zones, differences, nothing because nothing is newer";
-        let received = [("axfr", &counts.axfr), ("ixfr", &counts.ixfr), ("same", &counts.same)];
+        let help = "Transfers received, by what came: whole zones or differences";
+        let received = [("axfr", &counts.axfr), ("ixfr", &counts.ixfr)];
         let received = received.map(|(word, count)| (word, count.load(Relaxed)));
         out.family("transfers_received", help, MetricType::Counter, of("result", received.into()))?;
+        let help =
+            "Polls of primaries, by SOA queries or IXFR, that found nothing newer, and are no transfers";
+        out.counter("secondary_polls_unchanged", help, counts.unchanged.load(Relaxed))?;
         out.counter(
             "transfers_received_failed",
             "Transfers from primaries that failed",

@@ -12,8 +12,8 @@ pub struct SecondaryCounts {
     pub axfr: AtomicU64,
     /// Differences received.
     pub ixfr: AtomicU64,
-    /// Transfers that said that there is nothing newer.
-    pub same: AtomicU64,
+    /// Polls that found nothing newer, by an SOA query or by IXFR: no transfers.
+    pub unchanged: AtomicU64,
     /// Transfers that failed.
     pub failed: AtomicU64,
     /// Transfers that failed at a limit, in the order of [`LIMITS`].

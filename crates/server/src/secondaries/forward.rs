@@ -3,27 +3,34 @@
 //! many.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use engine::{Asked, Engine, Refusal, Source, Sourced, Ticket, TicketOffice};
-use tracing::{debug, warn};
-use wire::Rcode;
+use tracing::warn;
 use wire::edns::ErrorInfo;
-use wire::message::{Builder, Header};
+use wire::message::{Builder, Header, Parser};
+use wire::{Rcode, Serial};
 
 use super::Secondaries;
 use super::counts::SecondaryCounts;
 use super::plan::ZonePeers;
+use crate::audit::{AskedChange, RefusalLog};
 use crate::frontend::Served;
+use crate::logging::audit;
+use crate::repeated::log_repeated;
 use crate::sync::read;
+use crate::words::reason;
 
 /// Longest wait for a connection to a primary.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Longest wait for its answer, which may have to wait for a disk.
 const ANSWER: Duration = Duration::from_secs(15);
+
+/// Updates that are not passed on.
+static REFUSED: RefusalLog = RefusalLog::new("update");
 
 /// No primary could be asked, or there are too many updates: whether it was done is not known.
 const NOT_PASSED_ON: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::NO_REACHABLE_AUTHORITY);
@@ -49,8 +56,14 @@ impl Source for UpdateForwarding {
             (Some(peers), _) => self.pass_on(&peers, asked, tickets),
             (None, Some(own)) => own.answer(asked, b, tickets),
             // It could be passed on, but not for this client.
-            (None, None) if self.is_secondary(asked) => Sourced::Refused(Refusal::PROHIBITED),
-            (None, None) => Sourced::Refused(Refusal::OPCODE),
+            (None, None) if self.is_secondary(asked) => {
+                self.refused(asked, "`forward-updates` does not name the client");
+                Sourced::Refused(Refusal::PROHIBITED)
+            }
+            (None, None) => {
+                self.refused(asked, "no zone here takes updates");
+                Sourced::Refused(Refusal::OPCODE)
+            }
         }
     }
 
@@ -63,6 +76,17 @@ impl Source for UpdateForwarding {
 }
 
 impl UpdateForwarding {
+    /// Logs that an update is not passed on for this reason.
+    fn refused(&self, asked: &Asked<'_>, reason: &str) {
+        REFUSED.change_refused(asked, reason, || self.serial_of(asked));
+    }
+
+    /// The serial number that the zone has here.
+    fn serial_of(&self, asked: &Asked<'_>) -> Option<Serial> {
+        let catalog = self.secondaries.engine.upgrade()?.catalog();
+        catalog.get(asked.qname.as_lower().as_name())?.zone().map(|zone| zone.serial())
+    }
+
     /// Whether the zone is taken from primaries.
     fn is_secondary(&self, asked: &Asked<'_>) -> bool {
         read(&self.secondaries.rules)
@@ -83,12 +107,13 @@ impl UpdateForwarding {
         let most = self.secondaries.forwards.load(Relaxed);
         let Some(place) = Place::take(counts, most) else {
             counts.forward_too_many.fetch_add(1, Relaxed);
+            self.refused(asked, "too many updates wait for primaries (`forward-in-flight` of [updates])");
             return Sourced::Refused(NOT_PASSED_ON);
         };
         let (ticket, promise) = tickets.take();
         let (peers, message) = (Arc::clone(peers), asked.packet.to_vec());
-        let zone = asked.name().to_string();
-        let work = move || settle(&zone, &peers, &message, ticket, &place);
+        let update = ForwardedUpdate::of(asked, self.serial_of(asked));
+        let work = move || settle(&update, &peers, &message, ticket, &place);
         // A ticket that is dropped with the thread answers SERVFAIL.
         if !self.secondaries.desk.threads.run(work) {
             warn!("an update is not passed on: the system refuses a thread");
@@ -115,24 +140,93 @@ impl Drop for Place {
     }
 }
 
+/// An update that is passed on, as its lines have it.
+struct ForwardedUpdate {
+    zone: String,
+    client: IpAddr,
+    /// The key that signed it; of a key that is not known here, the name alone is.
+    key: String,
+    change: AskedChange,
+}
+
+impl ForwardedUpdate {
+    fn of(asked: &Asked<'_>, serial: Option<Serial>) -> Self {
+        let verified = asked.verified.map(|verified| verified.key().name().to_string());
+        let key = verified.or_else(|| unverified_key(asked)).unwrap_or_else(|| "none".into());
+        let (zone, client) = (asked.qname.as_lower().to_string(), asked.client.peer.ip());
+        ForwardedUpdate { zone, client, key, change: AskedChange::of(asked, serial) }
+    }
+
+    /// Logs that a primary has answered the update with this response code.
+    fn passed_on(&self, primary: &str, rcode: Rcode) {
+        let ForwardedUpdate { zone, client, key, change } = self;
+        let AskedChange { prerequisites, updates, serial } = change;
+        let (object, serial) = (self.object(), serial.map(|serial| serial.0));
+        log_repeated!(
+            info,
+            INFO,
+            ("update passed on", &object),
+            "zone {zone}: update passed on client={client} key={key} primary={primary} rcode={rcode} \
+             prerequisites={prerequisites} updates={updates}"
+        );
+        audit!(%zone, %client, key, primary, %rcode, prerequisites, updates, serial, "update passed on");
+    }
+
+    /// Logs that no primary has answered the update.
+    fn not_passed_on(&self, reason: &str) {
+        let ForwardedUpdate { zone, client, key, change } = self;
+        let AskedChange { prerequisites, updates, serial } = change;
+        let (object, serial) = (self.object(), serial.map(|serial| serial.0));
+        log_repeated!(
+            info,
+            INFO,
+            ("update not passed on", &object),
+            "zone {zone}: update not passed on client={client} key={key} reason={reason:?} \
+             prerequisites={prerequisites} updates={updates}"
+        );
+        audit!(%zone, %client, key, reason, prerequisites, updates, serial, "update not passed on");
+    }
+
+    /// What lines are counted together for.
+    fn object(&self) -> String {
+        format!("{} {} {}", self.zone, self.client, self.key)
+    }
+}
+
+/// The key that a request names, which is not known here or did not make its signature.
+fn unverified_key(asked: &Asked<'_>) -> Option<String> {
+    let (_, mut parser) = Parser::new(asked.packet).ok()?;
+    let name = parser.name_at(asked.request.tsig_at?).ok()?;
+    Some(format!("{} (not verified here)", name.as_name()))
+}
+
 /// Asks one primary after the other, until one has taken the update.
-fn settle(zone: &str, peers: &ZonePeers, message: &[u8], ticket: Ticket, place: &Place) {
+fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], ticket: Ticket, place: &Place) {
+    let mut why = "the zone has no primaries".to_owned();
     for primary in &peers.primaries {
-        let Ok(stream) = primary.connect(CONNECT) else { continue };
+        let stream = match primary.connect(CONNECT) {
+            Ok(stream) => stream,
+            Err(fault) => {
+                why = format!("no connection to {primary}: {}", reason(&fault));
+                continue;
+            }
+        };
         match exchange(stream, message) {
             Ok(answer) => {
                 place.0.forwarded.fetch_add(1, Relaxed);
-                debug!(zone, %primary, "update passed on");
+                let rcode = Header::of(&answer).map_or(Rcode::FORMERR, |header| header.rcode());
+                update.passed_on(&primary.to_string(), rcode);
                 return ticket.pass_on(answer);
             }
             // It may have been done: nobody else is asked.
             Err(fault) => {
-                debug!(zone, %primary, "update passed on, and no answer: {fault}");
+                why = format!("no answer from {primary}: {}", reason(&fault));
                 break;
             }
         }
     }
     place.0.forward_failed.fetch_add(1, Relaxed);
+    update.not_passed_on(&why);
     ticket.refuse(NOT_PASSED_ON);
 }
 

@@ -40,9 +40,11 @@ impl Secondaries {
     /// Takes a NOTIFY, if it is for a zone that is taken from primaries, and comes from whom the zone takes it.
     fn take_notify(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
         if asked.question.qclass != Class::IN {
+            REFUSED.refused(asked, "the class is not IN");
             return Err(Refusal::CLASS);
         }
         if asked.question.qtype != Type::SOA {
+            REFUSED.refused(asked, "the type is not SOA");
             return Err(Refusal::plain(Rcode::NOTIMP));
         }
         let (apex, counts) = (asked.qname.as_lower(), &self.counts);
@@ -68,7 +70,10 @@ impl Secondaries {
             REFUSED.refused(asked, "neither `primaries` nor `allow-notify` names the client");
             return Err(Refusal::PROHIBITED);
         };
-        let said = read_notify(asked.packet).map_err(|_| Refusal::MALFORMED)?;
+        let said = read_notify(asked.packet).map_err(|_| {
+            REFUSED.refused(asked, "the message is malformed");
+            Refusal::MALFORMED
+        })?;
         counts.notify_taken.fetch_add(1, Relaxed);
         match self.unread.add(apex.as_wire()) {
             true => {

@@ -12,6 +12,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
+use engine::Engine;
 use tokio::runtime::Runtime;
 use tracing::{info, warn};
 use wire::hash::HashKey;
@@ -22,10 +23,11 @@ use crate::changes::Changes;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
 use crate::config::Settings;
 use crate::config::report::exit_code;
+use crate::config::resolver::InnerRules;
 use crate::control::{self, Parts, Socket};
 use crate::descriptors;
 use crate::dnstap::Dnstap;
-use crate::frontend::Frontend;
+use crate::frontend::{Frontend, Served};
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
 use crate::logging::{self, Logging};
 use crate::metrics::{
@@ -104,8 +106,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let (logging, _log_writers) =
         logging::start(&settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
-    let shadowed = settings.shadowed_rules(wanted.specs.iter().map(|spec| spec.name()));
-    settings.warnings().iter().chain(&shadowed).for_each(|warning| warn!("{}", warning.message));
+    let inner_rules = warn_of(&settings, &wanted, sockets.are_passed);
     let (key, images) = open_state(&settings, built_in);
     let frontend = start_frontend(&key, &settings, &logging)?;
     let state = settings.server.storage.folder().filter(|_| !built_in);
@@ -135,6 +136,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
 
     load_first(&mut zones, wanted, args.strict)?;
+    warn_of_idle_rules(&frontend.engine, &inner_rules);
     frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
     if stores_sockets {
         store_sockets(&frontend);
@@ -291,6 +293,22 @@ fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
     };
     // Nobody has to read it.
     let _ = io::stdout().write_all(greeting.as_bytes());
+}
+
+/// Logs what is allowed by the configuration, and probably not meant. Returns the rules that lie inside zones: which of them never
+/// apply is known when these are loaded.
+fn warn_of(settings: &Settings, wanted: &WantedZones, passed: bool) -> InnerRules {
+    let names = || wanted.specs.iter().map(|spec| spec.name());
+    let shadowed = settings.shadowed_rules(names());
+    settings.warnings(passed).iter().chain(&shadowed).for_each(|warning| warn!("{}", warning.message));
+    settings.inner_rules(names())
+}
+
+/// Logs which rules of recursive service never apply since they lie inside zones that do not delegate their names.
+fn warn_of_idle_rules(engine: &Engine<Served>, rules: &InnerRules) {
+    let catalog = engine.catalog();
+    let zones = rules.zones().filter_map(|zone| catalog.get(zone)?.zone());
+    zones.flat_map(|zone| rules.idle(zone)).for_each(|warning| warn!("{}", warning.message));
 }
 
 /// Loads the zones for the first time.

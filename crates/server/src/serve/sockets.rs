@@ -1,22 +1,30 @@
 //! Everything that is opened before privileges are given up, and giving them up.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use exchange::Transport;
 use net::{BindError, Bound, Listener, ListenerConfig, XdpConfig};
+use socket2::{Domain, Protocol, Socket as Socket2, Type};
 
 use super::passed::PassedSockets;
 use crate::config::Settings;
+use crate::config::metrics::Metrics;
 use crate::control::Socket;
 use crate::privileges;
 use crate::zones::images;
+
+/// Connections for metrics that the kernel queues until they are accepted.
+const METRICS_BACKLOG: i32 = 128;
 
 /// Everything that is opened before privileges are given up, which is done by the time this exists.
 pub(super) struct Sockets {
     pub(super) dns: Vec<Bound>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) control: Option<Socket>,
+    /// Sockets were passed to the program.
+    pub(super) are_passed: bool,
     /// What the operator should know once there is a log.
     pub(super) notes: Vec<String>,
 }
@@ -35,13 +43,13 @@ impl Sockets {
             }
             None => None,
         };
-        let mut notes = passed.notes();
-        let metrics = bind_metrics(settings, &mut passed)?;
+        let (mut notes, are_passed) = (passed.notes(), !passed.is_empty());
+        let metrics = bind_metrics(settings, &mut passed, &mut notes)?;
         let dns = bind(settings, built_in, &mut passed, &mut notes)?;
         let control = bind_control(settings, built_in, ids, &mut notes)?;
         make_state_folder(settings, built_in, ids, &mut notes);
         give_up_privileges(ids, &mut notes)?;
-        Ok(Self { dns, metrics, control, notes })
+        Ok(Self { dns, metrics, control, are_passed, notes })
     }
 }
 
@@ -183,17 +191,53 @@ pub(super) fn hint(e: &BindError) -> Option<String> {
     })
 }
 
-/// The metrics listener, passed or bound.
-pub(super) fn open_metrics(addr: SocketAddr, passed: &mut PassedSockets) -> std::io::Result<TcpListener> {
-    passed.stream(addr).map_or_else(|| TcpListener::bind(addr), Ok)
+/// The metrics listener, passed or bound, with what the operator should know of an address that no interface has yet.
+pub(super) fn open_metrics(
+    metrics: &Metrics,
+    passed: &mut PassedSockets,
+) -> io::Result<(TcpListener, Option<String>)> {
+    let addr = metrics.listen.value;
+    match passed.stream(addr.0).map_or_else(|| TcpListener::bind(addr.0), Ok) {
+        Err(e) if *metrics.freebind && e.kind() == io::ErrorKind::AddrNotAvailable => {
+            let note = format!(
+                "listening on {addr} for metrics, which no interface has yet: requests are answered as soon as one has it"
+            );
+            Ok((bind_early(addr.0)?, Some(note)))
+        }
+        opened => opened.map(|socket| (socket, None)),
+    }
 }
 
-fn bind_metrics(settings: &Settings, passed: &mut PassedSockets) -> Result<Option<TcpListener>, String> {
+/// A listener for an address that no interface needs to have.
+fn bind_early(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket2::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if addr.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) }?;
+    socket.bind(&addr.into())?;
+    socket.listen(METRICS_BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn bind_metrics(
+    settings: &Settings,
+    passed: &mut PassedSockets,
+    notes: &mut Vec<String>,
+) -> Result<Option<TcpListener>, String> {
     let Some(metrics) = &settings.metrics else { return Ok(None) };
     let addr = metrics.listen.value;
-    open_metrics(addr.0, passed)
-        .and_then(|socket| socket.set_nonblocking(true).map(|()| Some(socket)))
-        .map_err(|e| format!("cannot listen on {addr} for metrics: {}", crate::words::reason(&e)))
+    let opened = open_metrics(metrics, passed).and_then(|(socket, note)| {
+        notes.extend(note);
+        socket.set_nonblocking(true).map(|()| Some(socket))
+    });
+    opened.map_err(|e| {
+        let hint = match e.kind() {
+            io::ErrorKind::AddrNotAvailable => {
+                "\n  hint: see this machine's addresses with `ip address`, or set `freebind = true` in [metrics]"
+            }
+            _ => "",
+        };
+        format!("cannot listen on {addr} for metrics: {}{hint}", crate::words::reason(&e))
+    })
 }
 
 fn bind_control(

@@ -79,7 +79,7 @@ fn sockets(settings: &Settings, faults: &mut Vec<Diagnostic>) {
     };
     if let Some(metrics) = &settings.metrics {
         let addr = &metrics.listen;
-        match open_metrics(addr.value.0, &mut passed) {
+        match open_metrics(metrics, &mut passed) {
             Err(e) if !(running && e.kind() == std::io::ErrorKind::AddrInUse) => {
                 let message = format!("cannot listen on {} for metrics: {}", addr.value, reason(&e));
                 faults.push(Diagnostic::at(addr.place.as_ref(), message));

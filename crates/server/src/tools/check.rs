@@ -8,7 +8,8 @@ use wire::hash::HashKey;
 
 use super::judge::{self, Verdict, judge, now, text_of};
 use crate::cli::{CheckArgs, EXIT_FAULTS, EXIT_OK};
-use crate::config::report::exit_code;
+use crate::config::report::{Diagnostic, exit_code};
+use crate::config::resolver::InnerRules;
 use crate::config::{self, reference};
 use crate::serve::trial;
 use crate::tools::print_out;
@@ -32,7 +33,8 @@ pub fn run(args: &CheckArgs) -> u8 {
             return exit_code(&rejected.faults);
         }
     };
-    for warning in accepted.config.settings.warnings() {
+    // Whether the server will have sockets passed is not known here.
+    for warning in accepted.config.settings.warnings(true) {
         eprint!("{}", accepted.sources.render_as("warning", &warning));
     }
     if args.system {
@@ -55,6 +57,7 @@ pub fn run(args: &CheckArgs) -> u8 {
     for warning in accepted.config.settings.shadowed_rules(names) {
         eprint!("{}", accepted.sources.render_as("warning", &warning));
     }
+    let inner_rules = accepted.config.settings.inner_rules(wanted.specs.iter().map(|spec| spec.name()));
     for (spec, doubt) in wanted.doubtful() {
         let name = spec.name();
         eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it meant?", spec.text);
@@ -68,7 +71,10 @@ pub fn run(args: &CheckArgs) -> u8 {
         return if refused == 0 { EXIT_OK } else { EXIT_FAULTS };
     }
     let specs = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
-    let mut checked = check_zones(specs, args);
+    let mut checked = check_zones(specs, args, &inner_rules);
+    for warning in &checked.idle_rules {
+        eprint!("{}", accepted.sources.render_as("warning", warning));
+    }
     if refused > 0 {
         eprintln!("{file}: {refused} files have names that are no zone names");
         checked.code = checked.code.max(EXIT_FAULTS);
@@ -89,6 +95,8 @@ struct Checked {
     faulty: usize,
     warned: usize,
     code: u8,
+    /// Rules of recursive service that never apply.
+    idle_rules: Vec<Diagnostic>,
 }
 
 impl Checked {
@@ -133,7 +141,7 @@ impl Checked {
 }
 
 /// Checks zones over all CPUs and prints what is wrong with them in the order of their names.
-fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs) -> Checked {
+fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs, rules: &InnerRules) -> Checked {
     specs.sort_by(|a, b| a.name().cmp(&b.name()));
     let (key, specs, next) = (HashKey::random(), &specs, &AtomicUsize::new(0));
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(specs.len().max(1));
@@ -146,18 +154,20 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs) -> Checked {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(spec) = specs.get(at) else { return };
                     let examined = judge(spec, &key, args.errors, args.dnssec.then(now), false);
-                    // Whoever prints is there as long as there are zones.
                     let code = judge::exit_code(&examined, args.fail_on);
-                    let _ = done.send((at, text_of(spec, &examined), Verdict::on(&examined), code));
+                    let idle = examined.zone.as_ref().map_or_else(Vec::new, |zone| rules.idle(zone));
+                    // The thread that prints is there as long as there are zones.
+                    let _ = done.send((at, text_of(spec, &examined), Verdict::on(&examined), code, idle));
                 }
             });
         }
         let (mut early, mut printed) = (HashMap::new(), 0);
-        for (at, text, verdict, code) in results {
+        for (at, text, verdict, code, idle) in results {
             checked.count(verdict, code);
-            early.insert(at, text);
-            while let Some(text) = early.remove(&printed) {
+            early.insert(at, (text, idle));
+            while let Some((text, idle)) = early.remove(&printed) {
                 eprint!("{text}");
+                checked.idle_rules.extend(idle);
                 printed += 1;
             }
         }

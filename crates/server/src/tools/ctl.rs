@@ -277,8 +277,17 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
 }
 
 /// Keys of times in seconds since 1970, wherever they stand in an answer.
-const TIMES: [&str; 8] =
-    ["loaded", "signatures_end", "started", "confirmed", "next_refresh", "expires", "at", "last"];
+const TIMES: [&str; 9] = [
+    "loaded",
+    "signatures_end",
+    "signed_until",
+    "started",
+    "confirmed",
+    "next_refresh",
+    "expires",
+    "at",
+    "last",
+];
 
 /// The value of a key, in one line: times as date, time and distance from now.
 fn value_text(key: &str, value: &Value) -> String {
@@ -458,6 +467,9 @@ mod tests {
         let said = human(&verb, &status);
         assert_eq!(said.matches("2026-11-22 17:47:40 UTC (").count(), 2, "{said}");
         assert!(said.contains("expires 2096-10-02 07:06:40 UTC (in ") && said.contains("serial 7"), "{said}");
+        let status = serde_json::json!({"local_root": {"serial": 7, "signed_until": 4_000_000_000_u64}});
+        let said = human(&CtlVerb::Status, &status);
+        assert!(said.contains("signed_until 2096-10-02 07:06:40 UTC (in "), "{said}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
 
 /// More transfers are under way than may be.
 const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
-/// Transfers refused to clients who may not have the zone.
+/// Transfers that are refused.
 static REFUSED: RefusalLog = RefusalLog::new("transfer");
 
 /// Differences that are read for datagrams at a time, half of them for one address.
@@ -146,6 +146,7 @@ impl Transfers {
         let (apex, peer) = (asked.qname.as_lower(), asked.client.peer.ip());
         let key = asked.verified.map(|verified| &**verified.key());
         if asked.question.qclass != Class::IN {
+            REFUSED.refused(asked, "the class is not IN");
             return Err(Refusal::CLASS);
         }
         if !read(&self.rules).allow(apex.as_wire(), peer, key) {
@@ -155,8 +156,14 @@ impl Transfers {
         }
         let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
         let catalog = engine.catalog();
-        let entry = catalog.get(apex.as_name()).ok_or(Refusal::NOT_AUTH)?;
-        let zone = entry.zone().cloned().ok_or(Refusal::NOT_LOADED)?;
+        let entry = catalog.get(apex.as_name()).ok_or_else(|| {
+            REFUSED.refused(asked, "the zone is not served here");
+            Refusal::NOT_AUTH
+        })?;
+        let zone = entry.zone().cloned().ok_or_else(|| {
+            REFUSED.refused(asked, "the zone is not loaded");
+            Refusal::NOT_LOADED
+        })?;
         let facts = ZoneFacts::of(entry, &zone, true);
         Ok((zone, facts))
     }
@@ -170,8 +177,12 @@ impl Transfers {
         tickets: TicketOffice<'_>,
     ) -> Result<Sourced, Refusal> {
         let peer = asked.client.peer.ip();
+        let malformed = |_| {
+            REFUSED.refused(asked, "the IXFR has no SOA with the client's serial (RFC 1995, section 3)");
+            Refusal::MALFORMED
+        };
         let client = match asked.question.qtype {
-            Type::IXFR => Some(IxfrRequest::read(asked.packet).map_err(|_| Refusal::MALFORMED)?.serial),
+            Type::IXFR => Some(IxfrRequest::read(asked.packet).map_err(malformed)?.serial),
             _ => None,
         };
         let frame = frame(asked, facts, self.udp_size.load(Relaxed)).ok_or(Refusal::MALFORMED)?;
@@ -182,6 +193,7 @@ impl Transfers {
             if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
                 warn!(%zone, %peer, "{text}");
             }
+            REFUSED.audited(asked, "too many transfers are under way");
             return Err(TOO_MANY);
         };
         self.counts.evicted.fetch_add(u64::from(evicted), Relaxed);
@@ -254,8 +266,10 @@ impl Source for Transfers {
         let done = match (asked.client.transport.is_stream(), asked.question.qtype) {
             (true, _) => self.stream(asked, zone, tickets),
             (false, Type::IXFR) => self.datagram(asked, zone.0, b, tickets),
-            // A zone needs a stream (RFC 5936 §4.2).
-            (false, _) => Err(Refusal::MALFORMED),
+            (false, _) => {
+                REFUSED.refused(asked, "AXFR needs TCP (RFC 5936, section 4.2)");
+                Err(Refusal::MALFORMED)
+            }
         };
         done.unwrap_or_else(Sourced::Refused)
     }
@@ -381,7 +395,9 @@ impl Drop for Report {
             info!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
             audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
         } else if self.slot.is_evicted() {
-            warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "transfer broken off: it had stalled, and another needed its place");
+            let text = "transfer broken off: it had stalled, and another needed its place";
+            warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "{text}");
+            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
         } else {
             counts.broken_off.fetch_add(1, Relaxed);
             let text = "transfer broken off";
@@ -389,6 +405,7 @@ impl Drop for Report {
             if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
                 warn!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
             }
+            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
         }
     }
 }

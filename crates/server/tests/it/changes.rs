@@ -221,6 +221,11 @@ fn what_updates_have_changed_comes_back_after_a_restart_and_the_file_is_taken_wh
         "{report}"
     );
     nomen.wait_for_log("is not taken, since updates have changed the zone", 1);
+    // Of that zone alone, too.
+    let output = nomen.ctl(&["zone", "reload", "example"]);
+    let said = crate::support::text(&output.stdout) + &crate::support::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("example.") && said.contains("not taken 1"), "{said}");
     assert_eq!(zone(nomen.address), changed);
     let output = nomen.ctl(&["zone", "reload", "example", "--force"]);
     let said = crate::support::text(&output.stdout);

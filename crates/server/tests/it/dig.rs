@@ -1,9 +1,11 @@
 //! `nomen query` in the place of dig: options that scripts give to dig, with dig's own output beside it where dig is installed.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
-use crate::support::{APEX, Server, run, text};
+use crate::support::{APEX, Server, free_address, nomen, run, text};
 
 /// A zone with records whose form options change.
 const RECORDS: &str = "@ MX 10 mail\nmail A 192.0.2.25\nwww A 192.0.2.80\nwww AAAA 2001:db8::80\n\
@@ -45,6 +47,55 @@ const LINES: [&str; 28] = [
     "+short www.example mail.example",
 ];
 
+/// Programs that are widely used and call dig: what each of them gives to dig, without server and port, and what it looks for in the
+/// output; nothing where it takes all of it.
+const SCRIPTS: [(&str, &[(&str, &str)]); 10] = [
+    (
+        "testssl.sh",
+        &[
+            ("+short -t a www.example", ""),
+            ("-r +short +timeout=2 +tries=2 +noidnout -t aaaa www.example", ""),
+            ("+short -t a +notcp www.example", ""),
+            ("example type257 +short", ""),
+            ("+short -t MX example", ""),
+            ("-x 192.0.2.80 +noall +answer", "PTR"),
+        ],
+    ),
+    (
+        "getssl",
+        &[
+            ("TXT _acme-challenge.example", "IN TXT"),
+            ("ANY _acme-challenge.example", "IN TXT"),
+            ("NS example", "IN NS"),
+            ("SOA example", "IN SOA"),
+        ],
+    ),
+    ("monitoring-plugins check_dig", &[("www.example -t A +retry=2 +time=5", ";; answer section:")]),
+    ("Pi-hole debug log", &[("+tries=1 +time=2 -4 www.example +short A", "")]),
+    (
+        "mailcow",
+        &[("A www.example +short", ""), ("AAAA www.example +short", ""), ("example +dnssec", ";; flags:")],
+    ),
+    (
+        "Kubernetes end-to-end tests",
+        &[
+            ("+notcp +noall +answer +search www.example A", ""),
+            ("+tcp +noall +answer +search _sip._tcp.example SRV", ""),
+        ],
+    ),
+    ("dnsperftest", &[("+tries=1 +time=2 +stats www.example", ";; query time:")]),
+    ("neofetch and Powerlevel10k", &[("+time=1 +tries=1 +short www.example", "")]),
+    ("Lynis", &[("+noall +time=3 +retry=0 www.example", ""), ("+short +time=1 www.example", "")]),
+    (
+        "hooks of certbot and dehydrated",
+        &[
+            ("+short TXT _acme-challenge.example", ""),
+            ("+short NS example", ""),
+            ("-t txt +noall +answer _acme-challenge.example", ""),
+        ],
+    ),
+];
+
 /// Words without their distances, which dig fills with tabs and blanks, and without empty lines; hexadecimal in one case.
 fn words(output: &str) -> Vec<String> {
     let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -53,8 +104,13 @@ fn words(output: &str) -> Vec<String> {
 
 /// Runs dig, without a file of options of its own; `None` if it is not installed.
 fn dig(words: &[&str]) -> Option<String> {
+    dig_output(words).map(|output| text(&output.stdout))
+}
+
+/// The same with its exit status.
+fn dig_output(words: &[&str]) -> Option<Output> {
     match Command::new("dig").env("HOME", "/nonexistent").args(words).output() {
-        Ok(output) => Some(text(&output.stdout)),
+        Ok(output) => Some(output),
         Err(_) => {
             assert!(std::env::var_os("NOTHING_MISSING").is_none(), "dig is missing");
             None
@@ -112,7 +168,7 @@ fn yaml_has_the_keys_of_dig() {
 #[test]
 fn what_does_not_exist_here_is_refused_with_what_does() {
     for (word, instead) in
-        [("+tls", "UDP and TCP"), ("+search", "whole name"), ("+sigchase", "+chase"), ("+ttl", "+ttlunits")]
+        [("+tls", "UDP and TCP"), ("+showsearch", "+search"), ("+sigchase", "+chase"), ("+ttl", "+ttlunits")]
     {
         let output = run(Path::new("."), &["query", "@127.0.0.1", "example", word]);
         let fault = text(&output.stderr);
@@ -136,4 +192,155 @@ fn the_header_is_as_options_want_it() {
     assert!(from.starts_with(&server), "{from}");
     let shown = asked(&["ns1.example", "+cmd"]);
     assert!(shown.starts_with("; <<>> nomen ") && shown.contains(" ns1.example +cmd\n"), "{shown}");
+}
+
+/// Lines that have what a script looks for, or all records if it looks for nothing, in the order of their text: records of one name
+/// come in any order.
+fn looked_for(output: &[u8], wanted: &str) -> Vec<String> {
+    let wanted = wanted.to_lowercase();
+    // Times and numbers of messages differ from query to query.
+    let is_it = |line: &String| match wanted.as_str() {
+        "" => !line.starts_with(';'),
+        _ => line.contains(&wanted),
+    };
+    let mut lines: Vec<String> = words(&text(output)).into_iter().filter(is_it).collect();
+    if wanted == ";; query time:" {
+        lines.iter_mut().for_each(|line| *line = line.replace(|c: char| c.is_ascii_digit(), ""));
+    }
+    lines.sort();
+    lines
+}
+
+#[test]
+fn scripts_that_call_dig_find_in_the_output_what_they_look_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), format!("{APEX}{RECORDS}")).expect("written");
+    let reverse = format!("{APEX}80 PTR www.example.\n");
+    fs::write(folder.path().join("2.0.192.in-addr.arpa.zone"), reverse).expect("written");
+    let server = Server::start_in(folder, "rotate-addresses = false\n", "");
+    let (at, port) = (format!("@{}", server.address.ip()), server.address.port().to_string());
+    for (script, calls) in SCRIPTS {
+        for (call, wanted) in calls {
+            let all: Vec<&str> = [&at[..], "-p", &port].into_iter().chain(call.split(' ')).collect();
+            let ours = run(Path::new("."), &[&["query", "--dig"], &all[..]].concat());
+            assert_eq!((ours.status.code(), text(&ours.stderr).as_str()), (Some(0), ""), "{script}: {call}");
+            let found = looked_for(&ours.stdout, wanted);
+            // Lynis takes the exit status alone.
+            assert_eq!(found.is_empty(), call.starts_with("+noall +time"), "{script}: {call}");
+            if let Some(theirs) = dig_output(&all) {
+                assert_eq!(found, looked_for(&theirs.stdout, wanted), "{script}: {call}");
+                assert_eq!(ours.status.code(), theirs.status.code(), "{script}: {call}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_exit_status_for_scripts_was_not_that_of_dig() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    fs::write(folder.path().join("broken.test.zone"), "@ A x\n").expect("written");
+    fs::write(folder.path().join("queries"), "ns1.example\nnosuch.example\n").expect("written");
+    let server = Server::start_in(folder, "", "");
+    let (ip, closed) = (server.address.ip(), free_address());
+    let (open, closed) =
+        (format!("@{ip} -p {}", server.address.port()), format!("@{} -p {}", closed.ip(), closed.port()));
+    let here = server.folder.path();
+    let (good, missing) = (here.join("queries"), here.join("nowhere"));
+    let link = here.join("dig");
+    symlink(nomen(&[]).get_program(), &link).expect("a link");
+    for (line, status) in [
+        (format!("{open} ns1.example"), 0),
+        (format!("{open} +short nosuch.example"), 0),
+        // REFUSED and SERVFAIL are responses.
+        (format!("{open} www.elsewhere.org"), 0),
+        (format!("{open} +short www.broken.test"), 0),
+        (format!("{open} example AXFR"), 0),
+        (format!("{open} -f {}", good.display()), 0),
+        (format!("{open} -f {}", missing.display()), 8),
+        (format!("{open} +nosuchoption ns1.example"), 1),
+        (format!("{open} -Z ns1.example"), 1),
+        (format!("{closed} +tries=1 +time=1 ns1.example"), 9),
+        (format!("{closed} +tries=1 +time=1 +tcp ns1.example"), 9),
+        ("-h".to_owned(), 0),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ours = run(here, &[&["query", "--dig"], &words[..]].concat());
+        assert_eq!(ours.status.code(), Some(status), "{line}: {}", text(&ours.stderr));
+        let linked = Command::new(&link).args(&words).output().expect("the link runs");
+        assert_eq!(linked.status.code(), Some(status), "{line}, as dig: {}", text(&linked.stderr));
+        assert_eq!(linked.stdout.is_empty(), ours.stdout.is_empty(), "{line}");
+        if let Some(theirs) = dig_output(&words) {
+            assert_eq!(theirs.status.code(), Some(status), "{line}: {}", text(&theirs.stdout));
+        }
+    }
+    // Without --dig they are nomen's own.
+    let own = |line: &str| {
+        run(here, &[&["query"], &line.split(' ').collect::<Vec<_>>()[..]].concat()).status.code()
+    };
+    assert_eq!(own(&format!("{open} www.elsewhere.org")), Some(1));
+    assert_eq!(own(&format!("{closed} +tries=1 +time=1 ns1.example")), Some(3));
+    assert_eq!(own(&format!("{open} +nosuchoption ns1.example")), Some(2));
+    // Alone it asks for the servers of the root.
+    let alone = Command::new(&link).args(open.split(' ')).output().expect("the link runs");
+    assert!(words(&text(&alone.stdout)).contains(&";. in ns".to_owned()), "{}", text(&alone.stdout));
+}
+
+/// Runs `nomen query` where `/etc/resolv.conf` is this text; `None` where no mount namespace can be had.
+fn query_with_resolvers(folder: &Path, conf: &str, words: &[&str]) -> Option<String> {
+    let file = folder.join("resolv.conf");
+    fs::write(&file, conf).expect("written");
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args([
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            "mount --bind \"$1\" /etc/resolv.conf && shift && \"$@\"",
+            "sh",
+        ]);
+        command.arg(&file);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        testkit::left_out("mount namespaces cannot be had here");
+        return None;
+    }
+    let output = unshare().arg(nomen(&[]).get_program()).arg("query").args(words).output().expect("it runs");
+    Some(text(&output.stdout) + &text(&output.stderr))
+}
+
+#[test]
+fn without_a_server_those_of_resolv_conf_are_asked() {
+    let server = Server::start(&format!("{APEX}{RECORDS}"), "");
+    let (ip, port) = (server.address.ip(), server.address.port().to_string());
+    let folder = tempfile::tempdir().expect("a folder");
+    // Nothing listens at the first one.
+    let conf = format!("nameserver 127.0.0.254\nnameserver {ip}\nsearch nowhere.test example\n");
+    let ask = |words: &[&str]| {
+        let words = [&["-p", &port, "+tries=1", "+time=60"], words].concat();
+        query_with_resolvers(folder.path(), &conf, &words)
+    };
+    let Some(found) = ask(&["www.example", "+short"]) else { return };
+    assert!(found.contains("192.0.2.80\n") && found.contains("connection refused"), "{found}");
+    // The search list completes a name without a dot, and only where that is wanted. The first name of the list is refused here, which
+    // is no answer that there is no such name.
+    let conf = format!("nameserver {ip}\nsearch sub.example example\n");
+    let ask = |words: &[&str]| {
+        let words = [&["-p", &port, "+tries=1", "+time=60"], words].concat();
+        query_with_resolvers(folder.path(), &conf, &words).expect("as before")
+    };
+    assert!(ask(&["mail", "A"]).contains("status: REFUSED"));
+    let found = ask(&["mail", "A", "+domain=example", "+short"]);
+    assert_eq!(found, "192.0.2.25\n");
+    let found = ask(&["_tcp", "A", "+search"]);
+    assert!(found.contains(";_tcp.sub.example."), "a referral is an answer: {found}");
+    let conf = format!("nameserver {ip}\nsearch www.example example\n");
+    let found = query_with_resolvers(folder.path(), &conf, &["-p", &port, "mail", "A", "+search", "+short"]);
+    assert_eq!(found.as_deref(), Some("192.0.2.25\n"), "mail.www.example. does not exist");
+    // A name with as many dots as `ndots` is tried as it is first.
+    let found =
+        query_with_resolvers(folder.path(), &conf, &["-p", &port, "mail.example", "A", "+search", "+short"]);
+    assert_eq!(found.as_deref(), Some("192.0.2.25\n"));
 }

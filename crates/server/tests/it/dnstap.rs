@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use dnstap::{Control, ControlKind, DnstapFrame, DnstapKind, DnstapMessage, append_control, first_frame};
 use prost::Message;
+use tempfile::TempDir;
 
 use crate::metrics::http;
 use crate::support::{APEX, PATIENCE, Server, eventually, free_address, nomen, text, written};
@@ -333,6 +334,41 @@ fn messages_of_clients_and_of_other_servers_are_told_apart() {
         .collect();
     assert_eq!(client, [1, 1]);
     assert_eq!(of(ClientResponse).query_zone, None);
+}
+
+#[test]
+fn messages_to_other_servers_did_not_have_the_servers_own_address_and_port() {
+    // So much that the answer is asked for again over TCP.
+    let long: String = (0..8).map(|i| format!("long TXT \"{i}{}\"\n", "x".repeat(250))).collect();
+    let upstream = Server::start(&format!("{APEX}{long}"), FILE);
+    let folder = tempfile::tempdir().expect("a folder");
+    let resolver = format!(
+        "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\nclient-timeout = \"60s\"\n\
+         [[resolver.forward]]\nservers = [{}]\n{FILE}",
+        written(upstream.address)
+    );
+    let server = Server::start_in(folder, "", &resolver);
+    assert!(server.query(&["long.example", "TXT", "+tcp", "+short"]).contains("\"7xxx"));
+    // The file of the upstream has where each query came from.
+    let of = |folder: TempDir, kind: DnstapKind| {
+        let all = messages(&folder.path().join("tap"));
+        let all = all.iter().filter(|message| message.kind() == kind);
+        let mut ends: Vec<_> = all
+            .map(|message| (message.socket_protocol, end(&message.query_address, message.query_port)))
+            .collect();
+        ends.sort();
+        (folder, ends)
+    };
+    let (folder, asked) = of(server.stop(), DnstapKind::ForwarderQuery);
+    let (_, answered) = of(folder, DnstapKind::ForwarderResponse);
+    let (_, came) = of(upstream.stop(), DnstapKind::AuthQuery);
+    assert_eq!(
+        asked.iter().map(|(protocol, _)| *protocol).collect::<Vec<_>>(),
+        [Some(1), Some(2)],
+        "{asked:?}"
+    );
+    assert!(asked.iter().all(|(_, end)| end.is_some()), "{asked:?}");
+    assert_eq!((&asked, &answered), (&came, &came));
 }
 
 #[test]

@@ -167,6 +167,20 @@ fn inside_names_that_a_zone_here_delegates_ended_in_a_referral() {
     assert_eq!(server.query(&["www.stub.corp", "+short"]), "192.0.2.44\n", "by the rule for the child");
     assert_eq!(server.query(&["alias.corp", "+short"]), "www.child.corp.\n192.0.2.44\n");
     assert_eq!(server.query(&["out.corp", "+short"]), "www.example.\n192.0.2.1\n");
+    // The steps go on where those of the zone end.
+    let explain = |server: &Server, name: &str| text(&server.ctl(&["explain", name]).stdout);
+    for name in ["www.child.corp", "fresh.child.corp", "alias.corp"] {
+        let said = explain(&server, name);
+        assert!(said.contains("referral to the name servers of child.corp."), "{said}");
+        assert!(
+            said.contains("clients who may recurse, and ask for it (RD), get the resolved answer"),
+            "{said}"
+        );
+        let answer = if name.starts_with("fresh") { "status: NXDOMAIN" } else { "192.0.2.44" };
+        assert!(said.contains(answer), "{said}");
+    }
+    assert!(explain(&server, "alias.corp").contains("www.child.corp."), "the alias is part of the answer");
+    assert!(explain(&server, "other.child.corp").contains("10.53.0.3"), "whom the lookup asks");
     assert!(server.query(&["nosuch.child.corp"]).contains("status: NXDOMAIN"));
     assert!(server.query(&["child.corp", "NS"]).contains("ns.child.corp."));
     assert!(
@@ -183,6 +197,8 @@ fn inside_names_that_a_zone_here_delegates_ended_in_a_referral() {
     server.reconfigure("root-servers = [\"10.53.0.1\"]\n", "iterate = false\n");
     server.reload();
     eventually("the referral is the answer", &server, || referral(&server.query(&["www.child.corp"])));
+    let said = explain(&server, "www.child.corp");
+    assert!(!said.contains("clients who may recurse") && said.contains("AUTHORITY: 1"), "{said}");
     assert_eq!(server.query(&["www.stub.corp", "+short"]), "192.0.2.44\n");
 }
 

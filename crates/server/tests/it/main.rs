@@ -1,10 +1,12 @@
 //! The whole program from outside: `nomen` is started as a process, asked over sockets and stopped by signals.
 
 mod activation;
+mod audit;
 mod broken;
 mod carets;
 mod catalogs;
 mod changes;
+mod check;
 mod control;
 mod conventions;
 mod dashboard;

@@ -19,6 +19,7 @@ use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, 
 
 const AXFR: u16 = 252;
 pub(crate) const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-sha256;\n\tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n};\n";
+const AUDIT: &str = "[log]\naudit-file = \"audit.log\"\n";
 const KEY: &str = "key-files = [\"transfer.key\"]\n";
 
 fn now() -> u64 {
@@ -172,8 +173,8 @@ fn large() -> String {
 
 #[test]
 fn of_transfers_only_so_many_are_under_way() {
-    let server =
-        primary(&large(), "\"any\"", "outgoing = 2\noutgoing-per-network = 2\noutgoing-stall = \"10m\"\n");
+    let limits = "outgoing = 2\noutgoing-per-network = 2\noutgoing-stall = \"10m\"\n";
+    let server = primary(&large(), "\"any\"", &format!("{limits}{AUDIT}"));
     let mut held: Vec<TcpStream> = (0..2).map(|_| connect(server.address).expect("a connection")).collect();
     for stream in &mut held {
         send(stream, &message(1, "example", AXFR)).expect("sent");
@@ -185,6 +186,10 @@ fn of_transfers_only_so_many_are_under_way() {
     drop(held.pop());
     eventually("there is a place again", &server, || transfer(server.address, "example", None).is_ok());
     server.wait_for_log("transfer broken off", 1);
+    let audit = || fs::read_to_string(server.path("audit.log")).unwrap_or_default();
+    let refused = "transfer refused zone=example. client=127.0.0.1 key=\"none\" reason=\"too many transfers are under way\"";
+    eventually("the refused one is in the audit file", &server, || audit().contains(refused));
+    eventually("so is the one broken off", &server, || audit().contains("transfer broken off zone="));
 }
 
 #[test]
@@ -194,7 +199,7 @@ fn clients_that_do_not_read_left_no_place_for_others() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), large()).expect("written");
     let limits = "[transfers]\noutgoing = 8\noutgoing-stall = \"50ms\"\n";
-    let server = Server::start_in(folder, keys, &format!("allow-transfer = [\"any\"]\n{limits}"));
+    let server = Server::start_in(folder, keys, &format!("allow-transfer = [\"any\"]\n{limits}{AUDIT}"));
     let mut held: Vec<TcpStream> = (0..8).map(|_| connect(server.address).expect("a connection")).collect();
     for stream in &mut held {
         send(stream, &message(1, "example", AXFR)).expect("sent");
@@ -205,6 +210,9 @@ fn clients_that_do_not_read_left_no_place_for_others() {
     });
     drop(held);
     server.wait_for_log("another needed its place", 1);
+    let audit = || fs::read_to_string(server.path("audit.log")).unwrap_or_default();
+    let evicted = "transfer broken off: it had stalled, and another needed its place zone=";
+    eventually("the audit file has it", &server, || audit().contains(evicted));
 }
 
 #[test]

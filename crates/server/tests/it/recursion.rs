@@ -114,6 +114,14 @@ fn the_cache_is_shown_flushed_saved_and_loaded() {
     }
     let stats = server.ctl_json(&["cache", "stats"]);
     assert_eq!((&stats["entries"], &stats["kept"]), (&3.into(), &3.into()), "{stats}");
+    // The alias led to an entry that was there.
+    assert_eq!((&stats["hits"], &stats["misses"]), (&0.into(), &3.into()), "{stats}");
+    for name in ["www.example", "WWW.example", "nosuch.example"] {
+        server.query(&[name]);
+    }
+    let stats = server.ctl_json(&["cache", "stats"]);
+    let figures = ["hits", "negative_hits", "misses", "hit_percent"].map(|key| stats[key].to_string());
+    assert_eq!(figures, ["3", "1", "3", "50.0"], "{stats}");
     let dump = text(&server.ctl(&["cache", "dump"]).stdout);
     for words in ["; www.example. A NOERROR, ", "; nosuch.example. every type NXDOMAIN, ", "192.0.2.80"] {
         assert!(dump.contains(words), "{words}: {dump}");

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::metrics::http;
 use crate::primary::{KEY_FILE, OtherServer, VARIED, other, records, secret, transfer};
 use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, run, text, written};
 
@@ -175,6 +176,103 @@ fn zones_of_bind_knot_and_nsd_are_taken_whole_and_then_by_what_changed() {
         let last = &known(&nomen, zone)["last_transfer"];
         assert_eq!(last["kind"], if *zone == "nsd" { "AXFR" } else { "IXFR" }, "{last}");
     }
+}
+
+#[test]
+fn a_whole_zone_that_came_for_ixfr_was_logged_as_ixfr() {
+    let there = free_address();
+    // Of a change of so small a file nothing is kept: the primary sends the whole zone.
+    let primary = primary(there, APEX, "");
+    let secondary = secondary(&peer(there, true), "");
+    eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    secondary.wait_for_log("asked=\"AXFR\" kind=\"AXFR\"", 1);
+    primary.write("example.zone", &format!("{}new A 192.0.2.9\n", APEX.replace("admin 1 ", "admin 2 ")));
+    primary.reload();
+    secondary.ctl_json(&["zone", "refresh", "example"]);
+    eventually("the next one, too", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
+    secondary.wait_for_log("asked=\"IXFR\" kind=\"AXFR\"", 1);
+    let log = secondary.log();
+    let line = log.lines().find(|line| line.contains("asked=\"IXFR\"")).expect("the line");
+    assert!(line.contains("transfer received zone=\"example.\"") && line.contains(" from=\"1\""), "{line}");
+}
+
+#[test]
+fn a_poll_that_finds_nothing_newer_was_counted_as_a_transfer() {
+    let (there, figures) = (free_address(), [free_address(), free_address()]);
+    let metrics = |at: usize| format!("[metrics]\nlisten = {}\n", written(figures[at]));
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    let first = start_in(folder, there, "", &format!("allow-transfer = [\"any\"]\n{}", metrics(0)));
+    let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", peer(there, false));
+    let second = server(free_address(), "", &format!("{zone}{}", metrics(1)));
+    eventually("it is taken", &second, || is_answered(&second, "ns1.example", "192.0.2.1"));
+    let has = |at: usize, line: &str| http(figures[at], "GET /metrics").lines().any(|found| found == line);
+    assert!(has(1, "nomen_secondary_polls_unchanged_total 0"));
+    second.ctl_json(&["zone", "refresh", "example"]);
+    eventually("the poll is counted", &second, || has(1, "nomen_secondary_polls_unchanged_total 1"));
+    for line in [
+        "nomen_transfers_received_total{result=\"axfr\"} 1",
+        "nomen_transfers_received_total{result=\"ixfr\"} 0",
+    ] {
+        assert!(has(1, line), "{line}");
+    }
+    assert!(!http(figures[1], "GET /metrics").contains("result=\"same\""));
+    // The primary counts IXFR that finds nothing newer by itself.
+    assert!(
+        has(0, "nomen_transfers_unchanged_total 0") && has(0, "nomen_transfers_sent_total{type=\"axfr\"} 1")
+    );
+    assert!(first.query(&["example", "IXFR=1", "+tcp", "+short"]).starts_with("ns1.example. "));
+    eventually("it is counted", &first, || has(0, "nomen_transfers_unchanged_total 1"));
+    assert!(has(0, "nomen_transfers_sent_total{type=\"ixfr\"} 0"));
+}
+
+#[test]
+fn a_notify_to_a_refused_port_was_not_answered_without_a_reason() {
+    let closed = free_address();
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    let more = format!("notify = [{}]\n[log]\nlevel = \"debug\"\n", peer(closed, false));
+    let primary = start_in(folder, free_address(), "", &more);
+    primary.wait_for_log("reason=\"connection refused\"", 1);
+    let log = primary.log();
+    let line = log.lines().find(|line| line.contains("NOTIFY not answered zone=example.")).expect("the line");
+    assert!(line.contains(&format!("peer={}@{} ", closed.ip(), closed.port())), "{line}");
+}
+
+#[test]
+fn a_secondary_that_has_a_new_zone_not_yet_was_a_warning() {
+    // It knows no zone.
+    let secondary = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = secondary.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let mut buffer = [0; 512];
+        while let Ok((len, from)) = secondary.recv_from(&mut buffer) {
+            // NOTAUTH.
+            (buffer[2], buffer[3]) = (buffer[2] | 0x80, 9);
+            let _ = secondary.send_to(&buffer[..len], from);
+        }
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("zones")).expect("made");
+    fs::write(folder.path().join("zones/new.test"), APEX).expect("written");
+    let more = format!("[template.new]\nfile = \"zones/{{zone}}\"\nnotify = [{}]\n", peer(address, false));
+    let primary = start_in(folder, free_address(), "state-dir = \"state\"\n", &more);
+    primary.ctl_json(&["zone", "add", "new.test", "--template", "new"]);
+    let early = "NOTIFY not taken: the secondary does not have the zone yet zone=new.test.";
+    primary.wait_for_log(early, 1);
+    let warning = format!(
+        "zone new.test.: {}@{} answers NOTIFY with NOTAUTH: is it a secondary",
+        address.ip(),
+        address.port()
+    );
+    let log = primary.log();
+    assert!(log.lines().any(|line| line.contains(" INFO ") && line.contains(early)), "{log}");
+    assert!(!log.contains(&warning), "{log}");
+    // It should have it by now.
+    primary.ctl_json(&["zone", "notify", "new.test"]);
+    primary.wait_for_log(&warning, 1);
+    let log = primary.log();
+    assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains(&warning)), "{log}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 
 use crate::iterate::{in_a_network, inside, ip};
+use crate::metrics::http;
 use crate::support::{APEX, BUILT_IN_PORT, PATIENCE, Server, free_address, message, run, text, written};
 
 #[test]
@@ -149,14 +150,18 @@ fn inside_an_address_that_comes_later_ended_the_start() {
     inside();
     let late = SocketAddr::from(([10, 53, 0, 9], 5300));
     let listen = |freebind| format!("[[listen]]\naddr = [{}]\n{freebind}", written(late));
-    let server = Server::start(APEX, &listen(""));
-    server.wait_for_log("which no interface has yet", 2);
+    let figures = SocketAddr::from(([10, 53, 0, 9], 9153));
+    let metrics = |freebind| format!("[metrics]\nlisten = {}\n{freebind}", written(figures));
+    let server = Server::start(APEX, &(listen("") + &metrics("")));
+    server.wait_for_log("which no interface has yet", 3);
+    server.wait_for_log("listening on 10.53.0.9@9153 for metrics, which no interface has yet", 1);
     let ask = ["query", "@10.53.0.9#5300", "ns1.example", "+short", "+tries=1", "+time=60"];
     assert_eq!(run(Path::new("."), &ask).status.code(), Some(3), "there is no route to the address yet");
     ip("address add 10.53.0.9/32 dev lo");
     for more in [&["+notcp"][..], &["+tcp"]] {
         assert_eq!(text(&run(Path::new("."), &[&ask[..], more].concat()).stdout), "192.0.2.1\n");
     }
+    assert!(http(figures, "GET /metrics").contains("nomen_build_info"));
     ip("address del 10.53.0.9/32 dev lo");
     let folder = server.stop();
     let config = fs::read_to_string(folder.path().join("nomen.toml")).expect("a configuration");
@@ -167,4 +172,12 @@ fn inside_an_address_that_comes_later_ended_the_start() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("no interface has this address") && said.contains("`freebind = true`"), "{said}");
+    let strict = config.replace(&metrics(""), &metrics("freebind = false\n"));
+    assert_ne!(strict, config);
+    fs::write(folder.path().join("nomen.toml"), strict).expect("written");
+    let output = run(folder.path(), &["serve", "--config", "nomen.toml"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("cannot listen on 10.53.0.9@9153 for metrics"), "{said}");
+    assert!(said.contains("`freebind = true` in [metrics]"), "{said}");
 }

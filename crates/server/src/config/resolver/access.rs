@@ -85,9 +85,9 @@ pub(super) fn rules(blocks: &[At<AccessBlock>], interfaces: &Interfaces) -> Vec<
     blocks.iter().map(|block| block.rule(interfaces)).collect()
 }
 
-/// A warning for each block that lets any address have names resolved, whatever interface the question comes to. `open`: the
-/// server listens on an address that other machines reach.
-pub(super) fn warnings(blocks: &[At<AccessBlock>], open: bool) -> Vec<Diagnostic> {
+/// A warning for each block that lets any address have names resolved, whatever interface the question comes to. Other machines
+/// reach the server, in the way of `reached_by` if that is not by an address of the configuration.
+pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diagnostic> {
     let is_all = |from: &At<NetworkOr<Clients>>| match from.value {
         NetworkOr::Network(network) => matches!(network.len(), 0),
         NetworkOr::Word(word) => word == Clients::Any,
@@ -101,9 +101,11 @@ pub(super) fn warnings(blocks: &[At<AccessBlock>], open: bool) -> Vec<Diagnostic
     };
     let found = blocks.iter().take_while(|block| !refuses_all(block, is_all)).filter(is_open);
     let found = found.filter_map(|block| block.from.iter().find(|from| is_all(from)));
-    let message = "recursion is open to any address: attackers can use the server against others (RFC 5358)";
+    let message = format!(
+        "recursion is open to any address{reached_by}: attackers can use the server against others (RFC 5358)"
+    );
     let hint = "name the networks of the clients in `from`, or the `interface` that they are behind";
-    found.filter(|_| open).map(|from| Diagnostic::at(from.place.as_ref(), message).hint(hint)).collect()
+    found.map(|from| Diagnostic::at(from.place.as_ref(), message.as_str()).hint(hint)).collect()
 }
 
 /// Whether a block refuses all that no block before it allows.

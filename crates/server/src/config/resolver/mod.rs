@@ -12,13 +12,15 @@ pub mod networks;
 pub mod reporting;
 pub mod validating;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use recursion::PolicyConfig;
 use resolver::ForwardConfig;
 use wire::{LowerNameBuf, Name, NameBuf};
+use zone::Zone;
+use zone::store::NodeFlags;
 
 use super::Settings;
 use super::listen::Opened;
@@ -270,9 +272,72 @@ pub(super) fn shadowed<'z>(
     served.map(shadowed).collect()
 }
 
-/// What is allowed to clients, and probably not meant. `open`: other machines reach an address that is listened on.
-pub(super) fn warnings(blocks: &[At<AccessBlock>], open: bool) -> Vec<Diagnostic> {
-    access::warnings(blocks, open)
+/// Rules for domains inside zones that are served here.
+#[derive(Debug, Default)]
+pub struct InnerRules {
+    /// The domains, by the closest zone.
+    by_zone: HashMap<NameBuf, Vec<At<NameBuf>>>,
+}
+
+impl InnerRules {
+    /// The rules of these for domains inside these zones.
+    pub(super) fn of<'z>(
+        forwards: &[At<Forward>],
+        stubs: &[At<Stub>],
+        zones: impl Iterator<Item = Name<'z>>,
+    ) -> Self {
+        let domains = forwards.iter().map(|rule| &rule.domain).chain(stubs.iter().map(|rule| &rule.domain));
+        let domains: Vec<&At<NameBuf>> = domains.collect();
+        let above: HashSet<NameBuf> = domains.iter().flat_map(|domain| ancestors(domain.value)).collect();
+        // There may be many zones: only those are kept that a rule lies in.
+        let served: HashSet<NameBuf> =
+            zones.map(|zone| zone.to_buf()).filter(|zone| above.contains(zone)).collect();
+        let mut by_zone: HashMap<NameBuf, Vec<At<NameBuf>>> = HashMap::new();
+        for domain in domains {
+            let is_served = served.contains(&domain.value);
+            let closest = ancestors(domain.value).find(|zone| served.contains(zone)).filter(|_| !is_served);
+            closest.into_iter().for_each(|zone| by_zone.entry(zone).or_default().push(domain.clone()));
+        }
+        InnerRules { by_zone }
+    }
+
+    /// The zones that rules lie in.
+    pub fn zones(&self) -> impl Iterator<Item = Name<'_>> {
+        self.by_zone.keys().map(NameBuf::as_name)
+    }
+
+    /// A warning for each rule that never applies: the zone that it lies in delegates no name that it covers.
+    pub fn idle(&self, zone: &Zone) -> Vec<Diagnostic> {
+        let apex = zone.apex().as_name();
+        let Some(domains) = self.by_zone.get(&apex.to_buf()) else { return Vec::new() };
+        let cuts = zone.iter().filter(|node| node.flags().contains(NodeFlags::CUT));
+        let cuts: Vec<NameBuf> = cuts.map(|node| node.owner().as_name().to_buf()).collect();
+        let is_delegated = |domain: Name<'_>| {
+            cuts.iter()
+                .any(|cut| domain.is_at_or_below(cut.as_name()) || cut.as_name().is_at_or_below(domain))
+        };
+        let idle = domains.iter().filter(|domain| !is_delegated(domain.value.as_name()));
+        let warning = |domain: &At<NameBuf>| {
+            let message = format!(
+                "{} lies in the zone {apex}, which is served here and delegates no name there: the rule never applies",
+                domain.value
+            );
+            let hint = "delegate the domain by NS records in the zone, or remove the rule";
+            Diagnostic::at(domain.place.as_ref(), message).hint(hint)
+        };
+        idle.map(warning).collect()
+    }
+}
+
+/// The names above a name, the closest first.
+fn ancestors(name: NameBuf) -> impl Iterator<Item = NameBuf> {
+    let parent = |name: &NameBuf| name.as_name().parent().map(|parent| parent.to_buf());
+    std::iter::successors(parent(&name), parent)
+}
+
+/// What is allowed to clients, and probably not meant, where other machines reach the server in this way.
+pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diagnostic> {
+    access::warnings(blocks, reached_by)
 }
 
 #[cfg(test)]

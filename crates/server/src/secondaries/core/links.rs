@@ -242,7 +242,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         self.counts.notify_unanswered.fetch_add(1, Relaxed);
         let server = self.zones.get(apex).and_then(|zone| zone.peers.notify.get(peer));
         if let Some(server) = server {
-            debug!(zone = %name(apex), peer = %server, ?error, "NOTIFY not answered");
+            let reason = error.map_or_else(|| "no answer in time".to_owned(), |kind| kind.to_string());
+            debug!(zone = %name(apex), peer = %server, reason, "NOTIFY not answered");
         }
     }
 }

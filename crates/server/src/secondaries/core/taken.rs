@@ -280,6 +280,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
 
     /// A primary has said that our version is the newest. It stays expired where it is at the primary, too.
     fn confirmed(&mut self, apex: &Apex, at: &Moment<'_>) {
+        self.counts.unchanged.fetch_add(1, Relaxed);
         let vouched = self.vouched(apex);
         if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
             taken.quiet_until = Some(at.now + QUIET);
@@ -317,7 +318,6 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                 self.happened(apex, SecondaryEvent::Failed(fault), at);
             }
             Ok(Fetched::Same) => {
-                self.counts.same.fetch_add(1, Relaxed);
                 let event = version.map(|_| SecondaryEvent::Unchanged(figures.expire));
                 // Nobody has the newest version who has none.
                 let event = event.unwrap_or(SecondaryEvent::Failed(SecondaryFault::BrokenOff));

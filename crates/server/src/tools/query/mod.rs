@@ -4,6 +4,7 @@
 //! trust anchors (`anchors`) down, asking for what that takes (`chase`); `steps` and `chain` print what it came along.
 
 pub mod anchors;
+pub mod as_dig;
 pub mod ask;
 pub mod batch;
 pub mod chain;
@@ -28,61 +29,104 @@ use wire::Rcode;
 use wire::message::Full;
 
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, QueryArgs};
-use crate::message::{QueryTooLong, print, yaml};
+use crate::message::{QuerySpec, QueryTooLong, print, yaml};
 use crate::tools::signing::{self, SignatureFault};
 use crate::words::reason;
 use ask::Received;
 use transfer::{Transfer, TransferFault, is_transfer};
 use words::{Form, Wanted, WordFault};
 
-/// Runs the verb; returns the exit code: that of the query that went worst.
+/// Runs the verb; returns the exit code: that of the query that went worst, or as dig has it, that of the last one.
 pub fn run(args: &QueryArgs) -> u8 {
     let all = match &args.file {
         None => words::read(args).map_err(|fault| (fault.to_string(), EXIT_USAGE)),
         Some(path) => batch::read(path, args).map_err(|fault| (fault.to_string(), fault.exit_code())),
     };
-    let all = match all {
-        Ok(all) => all,
+    match all {
+        Ok(all) if args.dig => {
+            ask_all(args, all).map_or(as_dig::USAGE, |codes| codes.last().copied().unwrap_or(as_dig::OK))
+        }
+        Ok(all) => {
+            ask_all(args, all).map_or_else(|code| code, |codes| codes.into_iter().max().unwrap_or(EXIT_OK))
+        }
         Err((message, code)) => {
             eprintln!("nomen: {message}");
-            return code;
+            match code {
+                EXIT_OUTSIDE if args.dig => as_dig::FILE,
+                _ if args.dig => as_dig::USAGE,
+                code => code,
+            }
         }
-    };
+    }
+}
+
+/// Asks all queries. Returns the exit code of each, or of what keeps all from being asked.
+fn ask_all(args: &QueryArgs, all: Vec<Wanted>) -> Result<Vec<u8>, u8> {
     let key = match signing::key(&args.key) {
         Ok(key) => key,
         Err(fault) => {
             eprintln!("nomen: {fault}");
-            return fault.exit_code();
+            return Err(fault.exit_code());
         }
     };
     let anchors = match anchors::read(args) {
         Ok(anchors) => anchors,
         Err(fault) => {
             eprintln!("nomen: {fault}");
-            return fault.exit_code();
+            return Err(fault.exit_code());
         }
     };
     if key.is_some() && all.iter().any(|wanted| wanted.trace || wanted.chase) {
         eprintln!("nomen: a key is for one server: it goes with neither --trace nor --chase");
-        return EXIT_USAGE;
+        return Err(EXIT_USAGE);
     }
-    let mut worst = EXIT_OK;
+    let mut codes = Vec::new();
     for (at, wanted) in all.into_iter().enumerate() {
         if at > 0 && wanted.form == Form::Full && wanted.parts.comments {
             say!("");
         }
-        worst = worst.max(ask_one(wanted, key.as_ref(), &anchors));
+        let ended = ask_one(wanted, key.as_ref(), &anchors);
+        codes.push(if args.dig { ended.dig_code() } else { ended.code() });
     }
-    worst
+    Ok(codes)
+}
+
+/// How a query ended.
+enum Ended {
+    /// With this exit code.
+    Code(u8),
+    /// Its server has no address.
+    NoServer,
+    /// The answer cannot be written.
+    NotWritten,
+}
+
+impl Ended {
+    fn code(self) -> u8 {
+        match self {
+            Ended::Code(code) => code,
+            Ended::NoServer | Ended::NotWritten => EXIT_OUTSIDE,
+        }
+    }
+
+    /// The exit code of dig. A response whose signature is not good is none.
+    fn dig_code(self) -> u8 {
+        match self {
+            Ended::Code(EXIT_OK | EXIT_FAULTS) => as_dig::OK,
+            Ended::Code(EXIT_USAGE) | Ended::NoServer => as_dig::USAGE,
+            Ended::Code(_) => as_dig::NO_REPLY,
+            Ended::NotWritten => as_dig::INTERNAL,
+        }
+    }
 }
 
 /// Asks one question, signed if there is a key, and prints the answer.
-fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -> u8 {
+fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -> Ended {
     let wanted = match located(wanted) {
         Ok(wanted) => wanted,
         Err(message) => {
             eprintln!("nomen: {message}");
-            return EXIT_OUTSIDE;
+            return Ended::NoServer;
         }
     };
     let done = match wanted.trace || wanted.chase {
@@ -90,10 +134,10 @@ fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -
         false => exchange(&wanted, key),
     };
     match done {
-        Ok(code) => code,
+        Ok(code) => Ended::Code(code),
         Err(e) => {
             eprintln!("nomen: cannot write: {}", reason(&e));
-            EXIT_OUTSIDE
+            Ended::NotWritten
         }
     }
 }
@@ -123,10 +167,29 @@ pub fn located(mut wanted: Wanted) -> Result<Wanted, String> {
 fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if wanted.show_command && wanted.form == Form::Full {
-        let words: Vec<String> = std::env::args().skip(2).collect();
+        let words: Vec<String> = std::env::args().skip(if as_dig::is_called_dig() { 1 } else { 2 }).collect();
         let version = env!("CARGO_PKG_VERSION");
         writeln!(out, "; <<>> nomen {version} <<>> {}\n;; global options: +cmd", words.join(" "))?;
     }
+    let mut names = server::searched(wanted).into_iter().peekable();
+    while let Some(name) = names.next() {
+        let query = QuerySpec { name, ..wanted.query.clone() };
+        let wanted = Wanted { query, ..wanted.clone() };
+        let ended = exchange_one(&wanted, key, names.peek().is_some(), &mut out)?;
+        if let Some(code) = ended {
+            return Ok(code);
+        }
+    }
+    Ok(EXIT_OK)
+}
+
+/// Asks for one name, and prints the answer. Where another name is to be tried, NXDOMAIN is none, and `None` is returned.
+fn exchange_one(
+    wanted: &Wanted,
+    key: Option<&Arc<TsigKey>>,
+    has_next: bool,
+    out: &mut impl Write,
+) -> io::Result<Option<u8>> {
     let query = wanted.query.message().and_then(|mut query| {
         let verifier = signing::sign(key, &mut query).map_err(|Full| QueryTooLong)?;
         Ok((query, verifier))
@@ -135,7 +198,7 @@ fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
         Ok(query) => query,
         Err(fault) => {
             eprintln!("nomen: {fault}");
-            return Ok(EXIT_USAGE);
+            return Ok(Some(EXIT_USAGE));
         }
     };
     if wanted.show_query && wanted.form == Form::Full {
@@ -143,7 +206,7 @@ fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
         writeln!(out, ";; Sending:\n{shown}")?;
     }
     if is_transfer(wanted.query.qtype) {
-        return transfer(wanted, &query, verifier, &mut out);
+        return transfer(wanted, &query, verifier, out).map(Some);
     }
     let answer = match ask_in_turn(wanted, &query) {
         Ok(answer) => answer,
@@ -153,14 +216,17 @@ fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
             }
             out.flush()?;
             eprintln!("nomen: {message}");
-            return Ok(EXIT_OUTSIDE);
+            return Ok(Some(EXIT_OUTSIDE));
         }
     };
+    if has_next && print::rcode(&answer.message) == Ok(Rcode::NXDOMAIN) {
+        return Ok(None);
+    }
     let signed = verifier.map(|verifier| Signed {
         key: Arc::clone(verifier.key()),
         fault: signing::verify_whole(verifier, &answer.message).err(),
     });
-    show(wanted, &answer, signed.as_ref(), &mut out)
+    show(wanted, &answer, signed.as_ref(), out).map(Some)
 }
 
 /// Asks the servers one after the other until one answers. With `past_failure`, SERVFAIL is no answer while there is a next

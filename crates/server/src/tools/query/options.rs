@@ -7,13 +7,13 @@ use std::time::Duration;
 use wire::Opcode;
 use wire::edns::OptionCode;
 
-use super::words::{Form, Wanted, WordFault};
+use super::words::{Form, Wanted, WordFault, name_of};
 use crate::message::Style;
 use crate::message::print::Parts;
 use crate::words::did_you_mean;
 
 /// Options with the words that name them; the first word is the one messages use.
-const OPTIONS: [&str; 60] = [
+const OPTIONS: [&str; 63] = [
     "short",
     "dnssec",
     "do",
@@ -74,6 +74,9 @@ const OPTIONS: [&str; 60] = [
     "expandaaaa",
     "trace",
     "chase",
+    "search",
+    "domain",
+    "ndots",
 ];
 
 /// Options of dig that change nothing here, whether on or off.
@@ -81,11 +84,8 @@ const WITHOUT_EFFECT: [&str; 9] =
     ["badcookie", "besteffort", "defname", "ednsnegotiation", "idn", "idnin", "idnout", "keepopen", "mapped"];
 
 /// Options of dig that change nothing here while they are off, and what to use in their place.
-const OFF_ONLY: [(&str, &str); 15] = [
-    ("search", "write the whole name"),
-    ("showsearch", "write the whole name"),
-    ("domain", "write the whole name"),
-    ("ndots", "write the whole name"),
+const OFF_ONLY: [(&str, &str); 12] = [
+    ("showsearch", "use +search"),
     ("nssearch", "ask each server of the zone for its SOA, or use --trace"),
     ("onesoa", "leave out the last record of the transfer"),
     ("showbadcookie", "repeat the query with +cookie=DIGITS"),
@@ -212,6 +212,7 @@ fn flag(wanted: &mut Wanted, name: &str, on: bool) -> bool {
         "ignore" => wanted.keep_truncated = on,
         // As dig has it: +fail stops at the first server that answers.
         "fail" => wanted.past_failure = !on,
+        "search" => wanted.search = on,
         "trace" => trace(wanted, on),
         "chase" => chase(wanted, on),
         _ => return false,
@@ -246,6 +247,10 @@ fn edns(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Resul
         "opcode" if !on => query.opcode = Opcode::QUERY,
         "opcode" => query.opcode = opcode(need(name, value)?)?,
         // As dig counts: tries after the first.
+        "domain" if !on => wanted.domain = None,
+        "domain" => (wanted.domain, wanted.search) = (Some(name_of(need(name, value)?)?), true),
+        "ndots" if !on => wanted.ndots = None,
+        "ndots" => wanted.ndots = Some(number(name, need(name, value)?, 0, 127)? as usize),
         "retry" => wanted.tries = number(name, need(name, value)?, 0, 99)? as u32 + 1,
         "tries" => wanted.tries = number(name, need(name, value)?, 1, 100)? as u32,
         "time" | "timeout" => wanted.time = Duration::from_secs(number(name, need(name, value)?, 1, 600)?),
@@ -359,7 +364,7 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_taken_while_it_is_off() {
         assert_eq!(with("nosearch notls nosigchase nonssearch noidnout besteffort"), Ok(Wanted::default()));
-        for word in ["search", "tls", "sigchase", "domain=example"] {
+        for word in ["showsearch", "tls", "sigchase"] {
             let name = word.split('=').next().unwrap_or(word);
             assert!(matches!(with(word), Err(WordFault::Unsupported(at, _)) if at == name), "{word}");
         }

@@ -21,7 +21,7 @@ pub fn addresses(host: &str, family: Family, wanted: &Wanted) -> Result<Vec<IpAd
     if !found.is_empty() {
         return Ok(found);
     }
-    let ResolvConf { servers, search } =
+    let ResolvConf { servers, search, .. } =
         ResolvConf::read(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
     if servers.is_empty() {
         return Err(format!("`{host}` is not in /etc/hosts, and /etc/resolv.conf names no server to ask"));
@@ -46,6 +46,29 @@ pub fn resolvers() -> Vec<IpAddr> {
     ResolvConf::read(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default()).servers
 }
 
+/// The names to ask for, one after the other while there is no such name: with `+search` those that a search list makes.
+pub fn searched(wanted: &Wanted) -> Vec<NameBuf> {
+    let (Some(text), true) = (wanted.relative.as_deref(), wanted.search) else {
+        return vec![wanted.query.name];
+    };
+    let conf = ResolvConf::read(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+    let domain = wanted.domain.map(|domain| vec![domain]);
+    let list = domain.unwrap_or_else(|| conf.search.iter().filter_map(|text| absolute(text)).collect());
+    let completed =
+        list.iter().filter_map(|domain| NameBuf::from_text(text.as_bytes(), Some(domain.as_name())).ok());
+    // A name with so many dots is tried as it is first, another one last.
+    let is_whole = text.matches('.').count() >= wanted.ndots.or(conf.ndots).unwrap_or(1);
+    let name = [wanted.query.name];
+    match is_whole {
+        true => name.into_iter().chain(completed).collect(),
+        false => completed.chain(name).collect(),
+    }
+}
+
+fn absolute(text: &str) -> Option<NameBuf> {
+    NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).ok()
+}
+
 /// The addresses that a hosts file has for a name.
 fn from_hosts<'t>(text: &'t str, host: &'t str) -> impl Iterator<Item = IpAddr> + 't {
     let host = host.trim_end_matches('.');
@@ -61,6 +84,8 @@ fn from_hosts<'t>(text: &'t str, host: &'t str) -> impl Iterator<Item = IpAddr> 
 struct ResolvConf {
     servers: Vec<IpAddr>,
     search: Vec<String>,
+    /// Dots from which on a name is tried as it is before the search list completes it.
+    ndots: Option<usize>,
 }
 
 impl ResolvConf {
@@ -73,6 +98,10 @@ impl ResolvConf {
                     found.servers.extend(words.next().and_then(|ip| ip.parse::<IpAddr>().ok()))
                 }
                 Some("search" | "domain") => found.search = words.map(str::to_owned).collect(),
+                Some("options") => {
+                    let ndots = words.find_map(|word| word.strip_prefix("ndots:")?.parse().ok());
+                    found.ndots = ndots.or(found.ndots);
+                }
                 _ => {}
             }
         }
@@ -87,7 +116,7 @@ fn candidates(host: &str, search: &[String]) -> Vec<NameBuf> {
         texts.extend(search.iter().map(|domain| format!("{host}.{domain}")));
     }
     texts.push(host.to_owned());
-    texts.iter().filter_map(|text| NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).ok()).collect()
+    texts.iter().filter_map(|text| absolute(text)).collect()
 }
 
 fn look_up(name: NameBuf, qtype: Type, servers: &[IpAddr], wanted: &Wanted) -> Result<Vec<IpAddr>, String> {
@@ -143,10 +172,9 @@ mod tests {
         assert_eq!(of("localhost"), ["127.0.0.1", "::1"]);
         assert_eq!(of("ns1.example."), ["192.0.2.1"]);
         assert!(of("not-this").is_empty());
-        let conf =
-            "; c\nnameserver 192.0.2.53\nnameserver 2001:db8::53\nsearch a.example b.example\noptions x\n";
+        let conf = "; c\nnameserver 192.0.2.53\nnameserver 2001:db8::53\nsearch a.example b.example\noptions x ndots:5\n";
         let read = ResolvConf::read(conf);
-        assert_eq!(read.servers.len(), 2);
+        assert_eq!((read.servers.len(), read.ndots), (2, Some(5)));
         let names = |host| candidates(host, &read.search).iter().map(NameBuf::to_string).collect::<Vec<_>>();
         assert_eq!(names("ns1"), ["ns1.a.example.", "ns1.b.example.", "ns1."]);
         assert_eq!(names("ns1.example.net"), ["ns1.example.net."]);

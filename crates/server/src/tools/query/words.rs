@@ -99,6 +99,14 @@ pub struct Wanted {
     pub walk_port: u16,
     /// Validate the answer, and show the chain of trust.
     pub chase: bool,
+    /// Complete names by a search list.
+    pub search: bool,
+    /// The domain that completes names, in place of the list of `/etc/resolv.conf`.
+    pub domain: Option<NameBuf>,
+    /// Dots from which on a name is tried as it is first.
+    pub ndots: Option<usize>,
+    /// The name as it was written, if that is without a dot at its end.
+    pub relative: Option<String>,
 }
 
 impl Default for Wanted {
@@ -124,6 +132,10 @@ impl Default for Wanted {
             trace: false,
             walk_port: 53,
             chase: false,
+            search: false,
+            domain: None,
+            ndots: None,
+            relative: None,
         }
     }
 }
@@ -334,6 +346,8 @@ impl Reading {
         choose_family(&mut wanted, args, has_server)?;
         // `nomen query @server` asks for the root's servers, as dig does.
         let default_type = if name.is_none() { Type::NS } else { Type::A };
+        let is_relative = |text: &String| wanted.search && text.is_ascii() && !text.ends_with('.');
+        wanted.relative = name.clone().filter(is_relative);
         wanted.query.name = name.map_or(Ok(NameBuf::ROOT), |text| name_of(&text))?;
         wanted.query.qtype = qtype.unwrap_or(default_type);
         // Over UDP the option must not be sent (RFC 7828 §3.2.1).
@@ -354,7 +368,7 @@ impl Reading {
 }
 
 /// A name as people write it: letters beyond ASCII as IDNA has them (RFC 5891).
-fn name_of(text: &str) -> Result<NameBuf, WordFault> {
+pub(super) fn name_of(text: &str) -> Result<NameBuf, WordFault> {
     let ascii = match text.is_ascii() {
         true => None,
         false => idna::domain_to_ascii(text).ok(),
