@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 /// Requests small pages for what the allocator has reserved so far. Without `/proc` everything stays as it is.
-pub fn use_small_pages() {
+pub(crate) fn use_small_pages() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
     let probe = Box::new(0u8);
     if let Some(reserved) = mapping_of(&maps, std::ptr::from_ref::<u8>(&probe).addr()) {
