@@ -95,7 +95,8 @@ impl Cache {
     #[inline]
     pub fn prefetch_find(&self, key: &Key<'_>) {
         let hash = key.subject(Reach::Type).hash;
-        self.shard(hash).index.prefetch(hash);
+        let shard = self.shard(hash);
+        shard.index.prefetch(&shard.lines, hash);
     }
 
     /// Where the answer to a question probably lies, an NXDOMAIN of the name included. `None` if there is none.

@@ -110,12 +110,12 @@ impl Held {
 impl Shard {
     /// A copy of the entry that a slot leads to, if it may be served.
     pub(crate) fn held(&self, slot: usize, now: Now, max_stale: u32) -> Option<Held> {
-        let held = self.index.load(slot);
+        let held = self.index.load(&self.lines, slot);
         if held.is_empty() {
             return None;
         }
         let log = self.log(held.which());
-        let words = log.words(held.at());
+        let words = log.words(&self.lines, held.at());
         let head = Head::read(words)?;
         let (mut name, mut body) = ([0; 255], vec![0; head.body_len as usize]);
         let name = name.get_mut(..head.name_len as usize)?;

@@ -5,7 +5,7 @@
 //! failure.
 
 use crate::atomic::{AtomicU64, Ordering};
-use crate::lines::{LINE, Lines, WORDS};
+use crate::lines::{LINE, Lines, Start, WORDS};
 use crate::log::{POSITION_BITS, Position};
 
 /// Slots in a pair of buckets.
@@ -100,29 +100,20 @@ impl Slot {
     }
 }
 
-/// The slots of a shard.
+/// The slots of a shard: a part of its lines, which are passed to whatever reads or writes slots.
 pub(crate) struct Index {
-    lines: Lines,
+    start: Start,
     pairs: usize,
 }
 
 impl Index {
-    /// Bytes of a pair of buckets.
-    pub(crate) const PAIR_BYTES: usize = 2 * LINE;
+    /// Lines of a pair of buckets, and their bytes.
+    pub(crate) const PAIR_LINES: usize = 2;
+    pub(crate) const PAIR_BYTES: usize = Self::PAIR_LINES * LINE;
 
-    /// An empty index of so many pairs of buckets.
-    pub(crate) fn new(pairs: usize) -> Self {
-        Index { lines: Lines::new(2 * pairs), pairs }
-    }
-
-    /// Bytes that it takes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lines.bytes()
-    }
-
-    /// Has the system give its memory.
-    pub(crate) fn touch(&self) {
-        self.lines.touch();
+    /// An index of so many pairs of buckets from `start` on.
+    pub(crate) fn new(start: Start, pairs: usize) -> Self {
+        Index { start, pairs }
     }
 
     /// Slots in all.
@@ -146,47 +137,47 @@ impl Index {
     }
 
     #[inline]
-    fn word(&self, slot: usize) -> Option<&AtomicU64> {
-        self.lines.from(0).get(slot)
+    fn word<'l>(&self, lines: &'l Lines, slot: usize) -> Option<&'l AtomicU64> {
+        lines.from(self.start, 0).get(slot)
     }
 
     /// What a slot holds: step R1 of [`log`](crate::log).
     #[inline]
-    pub(crate) fn load(&self, slot: usize) -> Slot {
-        Slot(self.word(slot).map_or(0, |word| word.load(Ordering::Acquire)))
+    pub(crate) fn load(&self, lines: &Lines, slot: usize) -> Slot {
+        Slot(self.word(lines, slot).map_or(0, |word| word.load(Ordering::Acquire)))
     }
 
     /// Fills a slot: step W4 of [`log`](crate::log).
-    pub(crate) fn store(&self, slot: usize, content: Slot) {
-        if let Some(word) = self.word(slot) {
+    pub(crate) fn store(&self, lines: &Lines, slot: usize, content: Slot) {
+        if let Some(word) = self.word(lines, slot) {
             word.store(content.0, Ordering::Release);
         }
     }
 
     /// Puts `to` in place of `from`, and says whether that is what the slot held.
     #[inline]
-    pub(crate) fn exchange(&self, slot: usize, from: Slot, to: Slot) -> bool {
+    pub(crate) fn exchange(&self, lines: &Lines, slot: usize, from: Slot, to: Slot) -> bool {
         // Nothing is published that was not before, and an exchange keeps what a release has begun.
         let done = |word: &AtomicU64| {
             word.compare_exchange(from.0, to.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        self.word(slot).is_some_and(done)
+        self.word(lines, slot).is_some_and(done)
     }
 
     /// Prefetches the bucket where the search for this hash begins, and its neighbour.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
+    pub(crate) fn prefetch(&self, lines: &Lines, hash: u64) {
         let (first, _) = self.pair(hash);
         let line = first / WORDS;
-        self.lines.prefetch(line);
-        self.lines.prefetch(line + 1);
+        lines.prefetch(self.start, line);
+        lines.prefetch(self.start, line + 1);
     }
 
     /// The slots for this hash that hold something, and what: step R1 of [`log`](crate::log) for each.
     #[inline]
-    pub(crate) fn held(&self, hash: u64) -> impl Iterator<Item = (usize, Slot)> {
+    pub(crate) fn held<'l>(&self, lines: &'l Lines, hash: u64) -> impl Iterator<Item = (usize, Slot)> + use<'l> {
         let (first, turn) = self.pair(hash);
-        let words = self.lines.from(first / WORDS).first_chunk::<PAIR_SLOTS>();
+        let words = lines.from(self.start, first / WORDS).first_chunk::<PAIR_SLOTS>();
         (0..PAIR_SLOTS).filter_map(move |i| {
             let slot = (i ^ turn) % PAIR_SLOTS;
             let held = Slot(words?[slot].load(Ordering::Acquire));
@@ -217,7 +208,7 @@ mod tests {
 
     #[test]
     fn both_buckets_of_a_hash_are_neighbours_in_the_index() {
-        let index = Index::new(5);
+        let index = Index::new(Lines::new(1).first(), 5);
         for hash in (0..1000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
             let slots: Vec<usize> = index.candidates(hash).collect();
             let mut sorted = slots.clone();

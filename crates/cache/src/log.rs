@@ -45,7 +45,7 @@
 //! The test `orders` runs writer and readers through every order that the memory model allows.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
-use crate::lines::{Lines, WORDS};
+use crate::lines::{Lines, Start, WORDS};
 
 /// Bits of a position.
 pub(crate) const POSITION_BITS: u32 = 46;
@@ -56,9 +56,10 @@ const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position(pub(crate) u64);
 
-/// A ring of lines.
+/// A ring of lines, which are a part of a block that is passed to whatever reads or writes them.
 pub(crate) struct Log {
-    lines: Lines,
+    /// Where the ring's lines begin.
+    start: Start,
     /// How many there are.
     capacity: usize,
     /// Bits of a position that hold the line, and all of them set.
@@ -78,30 +79,20 @@ pub(crate) struct Ends {
 }
 
 impl Log {
-    /// An empty log of so many lines, fewer than 2^32, whose first position is in `lap`, which is not 0.
-    pub(crate) fn new(capacity: usize, lap: u64) -> (Self, Ends) {
+    /// An empty log of so many lines from `start` on, fewer than 2^32, whose first position is in `lap`, which is not 0.
+    pub(crate) fn new(start: Start, capacity: usize, lap: u64) -> (Self, Ends) {
         // The head may stand behind the last line, so that number must fit, too.
         let line_bits = usize::BITS - capacity.leading_zeros();
-        let start = Position((lap << line_bits) & POSITION_MASK);
-        let (lines, line_mask) = (Lines::new(capacity), (1 << line_bits) - 1);
-        let log = Log { lines, capacity, line_bits, line_mask, tail: AtomicU64::new(start.0) };
-        (log, Ends { head: start, tail: start, lap_end: capacity })
+        let first = Position((lap << line_bits) & POSITION_MASK);
+        let line_mask = (1 << line_bits) - 1;
+        let log = Log { start, capacity, line_bits, line_mask, tail: AtomicU64::new(first.0) };
+        (log, Ends { head: first, tail: first, lap_end: capacity })
     }
 
     /// A lap after which only three more come before the numbers begin again, for tests of that.
     #[cfg(test)]
     pub(crate) fn last_laps(capacity: usize) -> u64 {
         (POSITION_MASK >> (usize::BITS - capacity.leading_zeros())) - 3
-    }
-
-    /// Bytes that the log takes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lines.bytes()
-    }
-
-    /// Has the system give the log's memory.
-    pub(crate) fn touch(&self) {
-        self.lines.touch();
     }
 
     #[inline]
@@ -125,16 +116,16 @@ impl Log {
 
     /// The words from `at` on: those of the entry there and what lies behind it.
     #[inline]
-    pub(crate) fn words(&self, at: Position) -> &[AtomicU64] {
-        self.lines.from(self.line(at))
+    pub(crate) fn words<'l>(&self, lines: &'l Lines, at: Position) -> &'l [AtomicU64] {
+        lines.from(self.start, self.line(at))
     }
 
     /// Prefetches the first two lines at `at`, of which the second may belong to another entry.
     #[inline]
-    pub(crate) fn prefetch(&self, at: Position) {
+    pub(crate) fn prefetch(&self, lines: &Lines, at: Position) {
         let line = self.line(at);
-        self.lines.prefetch(line);
-        self.lines.prefetch(line + 1);
+        lines.prefetch(self.start, line);
+        lines.prefetch(self.start, line + 1);
     }
 
     /// Whether all that has been read so far at `at` is what was written there: steps R3 and R4.
@@ -194,18 +185,18 @@ impl Log {
     }
 
     /// Writes the words of an entry: steps W2 and W3. The slot is to be stored behind it, W4.
-    pub(crate) fn write(&self, at: Position, words: impl Iterator<Item = u64>) {
+    pub(crate) fn write(&self, lines: &Lines, at: Position, words: impl Iterator<Item = u64>) {
         fence(Ordering::Release);
-        for (to, word) in self.words(at).iter().zip(words) {
+        for (to, word) in self.words(lines, at).iter().zip(words) {
             to.store(word, Ordering::Relaxed);
         }
     }
 
-    /// Writes an entry of so many lines that lies in a log, which may be this one: there it has just been freed, and so `at` is
-    /// not behind it in memory, and words are read before they are written over.
-    pub(crate) fn write_from(&self, at: Position, from: &Log, source: Position, lines: usize) {
-        let words = from.words(source).iter().map(|word| word.load(Ordering::Relaxed));
-        self.write(at, words.take(lines * WORDS));
+    /// Writes an entry of `size` lines that lies in a log of the same block, which may be this one: there it has just been freed, and
+    /// so `at` is not behind it in memory, and words are read before they are written over.
+    pub(crate) fn write_from(&self, lines: &Lines, at: Position, from: &Log, source: Position, size: usize) {
+        let words = from.words(lines, source).iter().map(|word| word.load(Ordering::Relaxed));
+        self.write(lines, at, words.take(size * WORDS));
     }
 }
 
@@ -217,9 +208,16 @@ mod tests {
 
     use super::*;
 
+    /// A log of so many lines that has a line of its block before and behind it.
+    fn log(capacity: usize, lap: u64) -> (Lines, Log, Ends) {
+        let block = Lines::new(capacity + 2);
+        let (log, ends) = Log::new(block.first().after(1), capacity, lap);
+        (block, log, ends)
+    }
+
     /// Writes an entry whose words are all `mark`, freeing as many as it takes.
     fn push(
-        log: &Log,
+        (block, log): (&Lines, &Log),
         ends: &mut Ends,
         held: &mut VecDeque<(Position, usize, u64)>,
         lines: usize,
@@ -242,16 +240,20 @@ mod tests {
             }
         };
         log.take(ends, at, lines);
-        log.write(at, std::iter::repeat_n(mark, lines * WORDS));
+        log.write(block, at, std::iter::repeat_n(mark, lines * WORDS));
         held.push_back((at, lines, mark));
     }
 
-    fn check(log: &Log, held: &VecDeque<(Position, usize, u64)>) {
+    fn check((block, log): (&Lines, &Log), held: &VecDeque<(Position, usize, u64)>) {
         for &(at, lines, mark) in held {
             assert!(log.holds(at) && at.0 != 0);
             assert!(log.line(at) + lines <= log.capacity, "an entry runs past the end of the ring");
-            let words = log.words(at).iter().take(lines * WORDS);
+            let words = log.words(block, at).iter().take(lines * WORDS);
             assert!(words.into_iter().all(|word| word.load(Ordering::Relaxed) == mark));
+        }
+        for line in [0, log.capacity + 1] {
+            let words = block.from(block.first(), line).iter().take(WORDS);
+            assert!(words.into_iter().all(|word| word.load(Ordering::Relaxed) == 0), "line {line} is another's");
         }
     }
 
@@ -262,29 +264,29 @@ mod tests {
             wraps: bool,
         ) {
             let lap = if wraps { Log::last_laps(23) } else { 1 };
-            let (log, mut ends) = Log::new(23, lap);
+            let (block, log, mut ends) = log(23, lap);
             let mut held = VecDeque::new();
             for (mark, lines) in sizes.into_iter().enumerate() {
-                push(&log, &mut ends, &mut held, lines, mark as u64);
-                check(&log, &held);
+                push((&block, &log), &mut ends, &mut held, lines, mark as u64);
+                check((&block, &log), &held);
             }
         }
 
         /// What [`Log::write_from`] rests on: an entry that has just been freed always fits.
         #[test]
         fn the_oldest_entry_can_be_appended_again(sizes in prop::collection::vec((1usize..=10, any::<bool>()), 1..300)) {
-            let (log, mut ends) = Log::new(23, 1);
+            let (block, log, mut ends) = log(23, 1);
             let mut held = VecDeque::new();
             for (mark, (lines, again)) in sizes.into_iter().enumerate() {
-                push(&log, &mut ends, &mut held, lines, mark as u64);
+                push((&block, &log), &mut ends, &mut held, lines, mark as u64);
                 if again && let Some((oldest, size, old)) = held.pop_front() {
                     log.free(&mut ends, size);
                     let at = log.fits(&ends, size).expect("what was freed is enough");
                     log.take(&mut ends, at, size);
-                    log.write_from(at, &log, oldest, size);
+                    log.write_from(&block, at, &log, oldest, size);
                     held.push_back((at, size, old));
                 }
-                check(&log, &held);
+                check((&block, &log), &held);
             }
         }
     }

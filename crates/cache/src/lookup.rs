@@ -115,7 +115,7 @@ impl Shard {
         let subject = key.subject(Reach::Type);
         let (full, denial) = (subject.full_hash(), key.subject(Reach::Name).full_hash());
         let mut lead = None;
-        for (slot, held) in self.index.held(subject.hash) {
+        for (slot, held) in self.index.held(&self.lines, subject.hash) {
             let reach = match held {
                 held if held.may_be(full) => Reach::Type,
                 held if held.may_be(denial) && lead.is_none() => Reach::Name,
@@ -132,7 +132,7 @@ impl Shard {
     /// Prefetches the entry that a lead leads to.
     #[inline]
     pub(crate) fn prefetch(&self, lead: &Lead) {
-        self.log(lead.held.which()).prefetch(lead.held.at());
+        self.log(lead.held.which()).prefetch(&self.lines, lead.held.at());
     }
 
     /// Copies what was found.
@@ -173,7 +173,7 @@ impl Shard {
             for &reach in reaches {
                 let subject = key.subject_of_suffix(skip, reach);
                 let full_hash = subject.full_hash();
-                for (slot, held) in self.index.held(subject.hash).filter(|(_, held)| held.may_be(full_hash)) {
+                for (slot, held) in self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash)) {
                     let name = key.name.suffix(skip);
                     let Some(found) = self.verify(slot, held, &subject, name, now, staleness.max) else {
                         continue;
@@ -204,7 +204,7 @@ impl Shard {
         max_stale: u32,
     ) -> Option<Match> {
         let log = self.log(held.which());
-        let words = log.words(held.at());
+        let words = log.words(&self.lines, held.at());
         let head = Head::read(words)?;
         let same = head.subject == *subject
             && head.name_len as usize == name.len()
@@ -225,7 +225,7 @@ impl Shard {
         let to = room.get_mut(..len);
         let fits = to.is_some();
         if let Some(to) = to {
-            let words = log.words(held.at());
+            let words = log.words(&self.lines, held.at());
             entry::copy(words, head.body_at(), to);
             let age = now.since(head.stored);
             for place in entry::ttl_places(words, head) {
@@ -267,6 +267,6 @@ impl Shard {
         let prefetch = ending && held.uses() >= POPULAR && !held.is_announced() && !head.flags.is_failure();
         let after = if prefetch { held.used().announced() } else { held.used() };
         // Whoever loses the exchange has seen a use that another has counted, or an entry that is gone.
-        after != held && self.index.exchange(slot, held, after) && prefetch
+        after != held && self.index.exchange(&self.lines, slot, held, after) && prefetch
     }
 }

@@ -11,12 +11,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wire::Rcode;
 
+use crate::atomic::AtomicU64;
 use crate::clock::Now;
 use crate::entry::{self, Head};
 use crate::ghost::Ghost;
 use crate::index::{Index, Slot, Which};
 use crate::key::{EVERY_TYPE, Reach, Subject};
-use crate::lines::LINE;
+use crate::lines::{LINE, Lines};
 use crate::log::{Ends, Log, Position};
 use crate::sizes::Sizes;
 use crate::stats::Stats;
@@ -32,6 +33,8 @@ const AT_ONCE: usize = 4096;
 
 /// One of the parts.
 pub(crate) struct Shard {
+    /// The memory of the index and the logs, one after the other: an empty shard takes one huge page and not three.
+    pub(crate) lines: Lines,
     pub(crate) index: Index,
     small: Log,
     main: Log,
@@ -82,8 +85,10 @@ pub enum Refused {
 impl Shard {
     /// An empty shard.
     pub(crate) fn new(sizes: &Sizes) -> Shard {
-        let (small, small_ends) = Log::new(sizes.small, 1);
-        let (main, main_ends) = Log::new(sizes.main, 1);
+        let lines = Lines::new(sizes.lines());
+        let behind_index = lines.first().after(sizes.pairs * Index::PAIR_LINES);
+        let (small, small_ends) = Log::new(behind_index, sizes.small, 1);
+        let (main, main_ends) = Log::new(behind_index.after(sizes.small), sizes.main, 1);
         let writers = Writers {
             small: small_ends,
             main: main_ends,
@@ -91,21 +96,19 @@ impl Shard {
             ghost: Ghost::new(sizes.pairs),
             stats: Stats::default(),
         };
-        let index = Index::new(sizes.pairs);
-        Shard { index, small, main, writers: Mutex::new(writers), largest: sizes.largest() }
+        let index = Index::new(lines.first(), sizes.pairs);
+        Shard { lines, index, small, main, writers: Mutex::new(writers), largest: sizes.largest() }
     }
 
     /// Bytes that the shard takes, itself included.
     pub(crate) fn bytes(&self) -> usize {
         let ghost = self.writers().ghost.bytes();
-        size_of::<Shard>() + self.index.bytes() + self.small.bytes() + self.main.bytes() + ghost
+        size_of::<Shard>() + self.lines.bytes() + ghost
     }
 
     /// Has the system give the memory of index and logs. Takes no lock.
     pub(crate) fn touch(&self) {
-        self.index.touch();
-        self.small.touch();
-        self.main.touch();
+        self.lines.touch();
     }
 
     /// What has happened so far.
@@ -126,11 +129,17 @@ impl Shard {
         }
     }
 
+    /// The words of the entry at a position of a log, and what lies behind it.
+    #[inline]
+    pub(crate) fn words(&self, which: Which, at: Position) -> &[AtomicU64] {
+        self.log(which).words(&self.lines, at)
+    }
+
     /// The slot and front of an entry, for those who have the mutex.
     fn entry_of(&self, subject: &Subject, name: &[u8]) -> Option<(usize, Slot, Head)> {
         let full_hash = subject.full_hash();
-        self.index.held(subject.hash).filter(|(_, held)| held.may_be(full_hash)).find_map(|(slot, held)| {
-            let words = self.log(held.which()).words(held.at());
+        self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash)).find_map(|(slot, held)| {
+            let words = self.words(held.which(), held.at());
             let head = Head::read(words)?;
             let same = head.subject == *subject
                 && head.name_len as usize == name.len()
@@ -178,8 +187,8 @@ impl Shard {
             None => self.free_slot(&mut writers, head.subject.hash),
         };
         self.log(which).take(writers.ends(which), at, lines);
-        self.log(which).write(at, entry::words(head, draft.name, draft.body, draft.ttls));
-        self.index.store(slot, Slot::new(full_hash, which, at, uses));
+        self.log(which).write(&self.lines, at, entry::words(head, draft.name, draft.body, draft.ttls));
+        self.index.store(&self.lines, slot, Slot::new(full_hash, which, at, uses));
         writers.stats.inserts += 1;
         writers.stats.entries += 1;
         writers.stats.bytes += (lines * LINE) as u64;
@@ -188,7 +197,7 @@ impl Shard {
 
     /// Takes an entry out of the index. Its lines stay until the tail passes them.
     fn drop_entry(&self, writers: &mut Writers, slot: usize, head: &Head) {
-        self.index.store(slot, Slot::EMPTY);
+        self.index.store(&self.lines, slot, Slot::EMPTY);
         writers.discount(head);
     }
 
@@ -197,8 +206,8 @@ impl Shard {
     fn free_slot(&self, writers: &mut Writers, hash: u64) -> usize {
         let mut least: Option<((u64, Now), usize, Head)> = None;
         for slot in self.index.candidates(hash) {
-            let held = self.index.load(slot);
-            let front = Head::read(self.log(held.which()).words(held.at()));
+            let held = self.index.load(&self.lines, slot);
+            let front = Head::read(self.words(held.which(), held.at()));
             let Some(head) = front.filter(|_| !held.is_empty()) else { return slot };
             let worth = (held.uses() + u64::from(held.which() == Which::Main), head.stored);
             if least.is_none_or(|(lowest, ..)| worth < lowest) {
@@ -216,9 +225,9 @@ impl Shard {
     fn oldest(&self, which: Which, ends: &Ends) -> Option<Oldest> {
         let log = self.log(which);
         let at = log.oldest(ends)?;
-        let head = Head::read(log.words(at))?;
+        let head = Head::read(log.words(&self.lines, at))?;
         let slot =
-            self.index.held(head.subject.hash).find(|(_, held)| held.at() == at && held.which() == which);
+            self.index.held(&self.lines, head.subject.hash).find(|(_, held)| held.at() == at && held.which() == which);
         Some(Oldest { at, head, slot })
     }
 
@@ -239,8 +248,8 @@ impl Shard {
                 if !over && (held.uses() > 0 || room) {
                     let to = self.room_in_main(writers, size, now, max_stale);
                     self.main.take(&mut writers.main, to, size);
-                    self.main.write_from(to, &self.small, at, size);
-                    self.index.store(slot, held.moved(Which::Main, to, 0));
+                    self.main.write_from(&self.lines, to, &self.small, at, size);
+                    self.index.store(&self.lines, slot, held.moved(Which::Main, to, 0));
                 } else {
                     self.evict(writers, slot, &head, over);
                 }
@@ -271,8 +280,8 @@ impl Shard {
                 Some(to) => {
                     appended += 1;
                     self.main.take(&mut writers.main, to, size);
-                    self.main.write_from(to, &self.main, at, size);
-                    self.index.store(slot, held.moved(Which::Main, to, held.uses() - 1));
+                    self.main.write_from(&self.lines, to, &self.main, at, size);
+                    self.index.store(&self.lines, slot, held.moved(Which::Main, to, held.uses() - 1));
                 }
                 None => self.evict(writers, slot, &head, over),
             }
@@ -293,7 +302,7 @@ impl Shard {
     /// Drops the entries that `goes` says, of those that were there before, and returns their number.
     pub(crate) fn drop_where(
         &self,
-        mut goes: impl FnMut(&Head, &[crate::atomic::AtomicU64]) -> bool,
+        mut goes: impl FnMut(&Head, &[AtomicU64]) -> bool,
     ) -> usize {
         let mut dropped = 0;
         if self.writers().stats.entries == 0 {
@@ -303,8 +312,8 @@ impl Shard {
         for first in (0..slots).step_by(AT_ONCE) {
             let mut writers = self.writers();
             for slot in first..slots.min(first + AT_ONCE) {
-                let held = self.index.load(slot);
-                let words = self.log(held.which()).words(held.at());
+                let held = self.index.load(&self.lines, slot);
+                let words = self.words(held.which(), held.at());
                 let Some(head) = Head::read(words).filter(|_| !held.is_empty()) else { continue };
                 if goes(&head, words) {
                     self.drop_entry(&mut writers, slot, &head);

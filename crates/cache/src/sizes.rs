@@ -13,8 +13,9 @@ const BYTES_PER_SLOT: usize = 2 * LINE;
 /// The smallest shard.
 const LEAST: usize = 64 << 10;
 
-/// One shard for each so many bytes, if nobody says otherwise. Each of its parts begins on a huge page of its own where the system has such,
-/// so that many shards take much memory before there is anything in them; and few are enough for the writers, of whom none takes long.
+/// One shard for each so many bytes, if the configuration does not set their number. Each begins at a huge page of its own where the
+/// system has such, so that many shards take much memory before there is anything in them; and few are enough for the writers, none of
+/// which takes long.
 const BYTES_PER_SHARD: usize = 32 << 20;
 
 /// The most shards chosen by size, and by hand.
@@ -48,8 +49,7 @@ impl Sizes {
         if each < LEAST {
             return Err(ConfigFault::TooFewBytes { least: LEAST * shards });
         }
-        // Of index and logs each has a line more, to be aligned.
-        let fixed = size_of::<Shard>() + 3 * Lines::bytes_for(0);
+        let fixed = size_of::<Shard>() + Lines::bytes_for(0);
         let left = each.saturating_sub(fixed);
         let pair = Index::PAIR_BYTES + Ghost::PAIR_BYTES;
         let pairs = left / (PAIR_SLOTS * BYTES_PER_SLOT + pair);
@@ -59,6 +59,11 @@ impl Sizes {
         }
         let small = lines / 10;
         Ok(Sizes { shards, pairs, small, main: lines - small })
+    }
+
+    /// Lines of a shard: its index and both logs.
+    pub(crate) fn lines(&self) -> usize {
+        self.pairs * Index::PAIR_LINES + self.small + self.main
     }
 
     /// Lines of the largest entry that is kept: it must not push out all newcomers at once.

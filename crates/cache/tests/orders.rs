@@ -11,7 +11,7 @@ mod atomic {
 }
 
 #[path = "../src/lines.rs"]
-#[allow(dead_code, reason = "the test needs a part of it")]
+#[allow(dead_code, unused_imports, reason = "the test needs a part of it, and not its tests")]
 mod lines;
 #[path = "../src/log.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
@@ -20,6 +20,7 @@ mod log;
 use std::sync::Arc;
 
 use atomic::{AtomicU64, Ordering};
+use lines::Lines;
 use log::{Ends, Log, Position};
 use loom::sync::Mutex;
 use loom::thread;
@@ -29,6 +30,7 @@ const WORDS: usize = 2;
 
 /// A log of one line, so that each entry is written over the one before, and a slot that leads to the last one.
 struct Model {
+    lines: Lines,
     log: Log,
     ends: Mutex<Ends>,
     slot: AtomicU64,
@@ -36,8 +38,9 @@ struct Model {
 
 impl Model {
     fn new() -> Arc<Model> {
-        let (log, ends) = Log::new(1, 1);
-        let model = Model { log, ends: Mutex::new(ends), slot: AtomicU64::new(0) };
+        let lines = Lines::new(1);
+        let (log, ends) = Log::new(lines.first(), 1, 1);
+        let model = Model { lines, log, ends: Mutex::new(ends), slot: AtomicU64::new(0) };
         model.insert();
         Arc::new(model)
     }
@@ -52,7 +55,7 @@ impl Model {
             }
         };
         self.log.take(&mut ends, at, 1);
-        self.log.write(at, std::iter::repeat_n(at.0, WORDS));
+        self.log.write(&self.lines, at, std::iter::repeat_n(at.0, WORDS));
         self.slot.store(at.0, Ordering::Release);
     }
 
@@ -66,7 +69,7 @@ impl Model {
         let held = self.slot.load(Ordering::Acquire);
         let at = Position(held & ((1 << 60) - 1));
         let words: Vec<u64> =
-            self.log.words(at).iter().take(WORDS).map(|word| word.load(Ordering::Relaxed)).collect();
+            self.log.words(&self.lines, at).iter().take(WORDS).map(|word| word.load(Ordering::Relaxed)).collect();
         if self.log.holds(at) {
             assert_eq!(words, [at.0; WORDS], "an entry that was taken for good is not what was written");
             self.note_use(held);

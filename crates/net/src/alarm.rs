@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 use std::time::Duration;
 
+use crate::ready::Ready;
+
 /// What a worker waits for besides its socket.
 pub(crate) struct Wait<'a> {
     pub(crate) alarm: &'a Alarm,
-    /// What can be read from when a link to another server has something.
-    pub(crate) links: Option<RawFd>,
+    /// What can be read from when links to other servers have something, [`Ready::MOST`] descriptors at most.
+    pub(crate) links: &'a [RawFd],
     /// A shorter time than the worker would wait by itself.
     pub(crate) at_most: Option<Duration>,
 }
@@ -26,14 +28,14 @@ pub(crate) struct Woken {
     pub(crate) socket: bool,
     /// The alarm rang.
     pub(crate) alarm: bool,
-    /// A link has something.
-    pub(crate) links: bool,
+    /// Which of the links' descriptors can be read from.
+    pub(crate) links: Ready,
 }
 
 impl Woken {
     /// Whether anything did.
     pub(crate) fn is_woken(self) -> bool {
-        self.socket || self.alarm || self.links
+        self.socket || self.alarm || self.links.any()
     }
 }
 
@@ -98,16 +100,24 @@ impl Wait<'_> {
     pub(crate) fn beside(&self, socket: RawFd, time: Duration) -> Woken {
         let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // `poll` passes over what is below 0.
-        let mut all = [watch(socket), watch(self.alarm.event.as_raw_fd()), watch(self.links.unwrap_or(-1))];
+        let mut all = [watch(NOTHING); 2 + Ready::MOST];
+        (all[0], all[1]) = (watch(socket), watch(self.alarm.event.as_raw_fd()));
+        for (place, fd) in all[2..].iter_mut().zip(self.links) {
+            *place = watch(*fd);
+        }
+        let watched = all.len().min(2 + self.links.len());
         let time = self.at_most.map_or(time, |most| most.min(time)).max(Duration::from_micros(1));
         let time = libc::timespec {
             tv_sec: time.as_secs().min(3600) as libc::time_t,
             tv_nsec: time.subsec_nanos() as _,
         };
-        // SAFETY: as many live `pollfd`s as the count says, a live time, and no signal mask. An error is a wait that ended
+        // SAFETY: at least as many live `pollfd`s as the count says, a live time, and no signal mask. An error is a wait that ended
         // early.
-        let n = unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &time, std::ptr::null()) };
-        let [socket, alarm, links] = all.map(|one| n > 0 && one.revents != 0);
+        let n = unsafe { libc::ppoll(all.as_mut_ptr(), watched as libc::nfds_t, &time, std::ptr::null()) };
+        let ready = |one: &libc::pollfd| n > 0 && one.revents != 0;
+        let (socket, alarm) = (ready(&all[0]), ready(&all[1]));
+        let mut links = Ready::default();
+        all[2..].iter().enumerate().filter(|(_, one)| ready(one)).for_each(|(place, _)| links.add(place));
         if alarm && !self.alarm.ringing.load(Ordering::Acquire) {
             // Whoever rang was noticed before its event was there. Left, it would keep the worker awake.
             self.alarm.take_event();
@@ -115,6 +125,9 @@ impl Wait<'_> {
         Woken { socket, alarm, links }
     }
 }
+
+/// The descriptor that `poll` passes over.
+pub(crate) const NOTHING: RawFd = -1;
 
 impl Wake for Alarm {
     fn wake(self: Arc<Self>) {
@@ -138,7 +151,7 @@ mod tests {
 
     /// Whether it rings within a time.
     fn rings(alarm: &Alarm, time: Duration) -> bool {
-        Wait { alarm, links: None, at_most: None }.beside(-1, time).alarm
+        Wait { alarm, links: &[], at_most: None }.beside(NOTHING, time).alarm
     }
 
     #[test]
@@ -189,8 +202,23 @@ mod tests {
     #[test]
     fn a_wait_is_no_longer_than_it_may_be() -> io::Result<()> {
         let alarm = Alarm::new()?;
-        let wait = Wait { alarm: &alarm, links: None, at_most: Some(Duration::from_micros(100)) };
-        assert!(!wait.beside(-1, LONG).is_woken());
+        let wait = Wait { alarm: &alarm, links: &[], at_most: Some(Duration::from_micros(100)) };
+        assert!(!wait.beside(NOTHING, LONG).is_woken());
+        Ok(())
+    }
+
+    #[test]
+    fn a_wait_shows_which_links_have_something() -> io::Result<()> {
+        let alarm = Alarm::new()?;
+        let others: Vec<Arc<Alarm>> = (0..Ready::MOST).map(|_| Alarm::new()).collect::<io::Result<_>>()?;
+        let links: Vec<RawFd> = others.iter().map(|other| other.event.as_raw_fd()).collect();
+        others[1].wake_by_ref();
+        others[Ready::MOST - 1].wake_by_ref();
+        let wait = |links: &[RawFd]| Wait { alarm: &alarm, links, at_most: Some(SHORT) }.beside(NOTHING, SHORT);
+        let woken = wait(&links);
+        let ready: Vec<usize> = (0..Ready::MOST).filter(|place| woken.links.has(*place)).collect();
+        assert_eq!((ready, woken.socket, woken.alarm), (vec![1, Ready::MOST - 1], false, false));
+        assert_eq!(wait(&links[..1]), Woken::default(), "the others are not waited for");
         Ok(())
     }
 

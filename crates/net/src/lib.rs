@@ -80,6 +80,7 @@ mod job;
 mod listener;
 mod outgoing;
 mod passed;
+mod ready;
 mod refusal;
 mod running;
 mod shutdown;

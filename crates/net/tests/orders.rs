@@ -94,7 +94,9 @@ mod lanes {
 /// Links have none either: a worker hears nothing and has nothing to carry out.
 mod links {
     use std::io;
-    use std::os::fd::{AsRawFd, RawFd};
+    use std::os::fd::RawFd;
+
+    use crate::ready::Ready;
 
     pub(crate) struct WorkerLinks;
 
@@ -116,15 +118,22 @@ mod links {
         pub(crate) fn forget(&mut self) {}
 
         pub(crate) fn tidy(&mut self) {}
-    }
 
-    impl AsRawFd for WorkerLinks {
-        fn as_raw_fd(&self) -> RawFd {
-            -1
+        pub(crate) fn idle(&mut self) {}
+
+        pub(crate) fn look(&mut self) {}
+
+        pub(crate) fn found(&mut self, _: Ready) {}
+
+        pub(crate) fn descriptors(&self) -> &[RawFd] {
+            &[]
         }
     }
 }
 
+#[path = "../src/ready.rs"]
+#[allow(dead_code, reason = "the test needs a part of it")]
+mod ready;
 #[path = "../src/outgoing/desk.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
 mod desk;
@@ -304,7 +313,7 @@ impl Model {
                 // A moment later.
                 thread::yield_now();
             }
-            duty.found(true);
+            duty.look();
             if duty.is_due() {
                 duty.turn();
             }

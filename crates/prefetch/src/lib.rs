@@ -2,7 +2,10 @@
 //! batch overlap. A plain read would fetch it, too, but everything after a read that waits soon waits as well; nothing
 //! waits for a prefetch.
 //!
-//! What lives here: that one instruction. What is worth prefetching, those who own the data know (`zone`, `cache`).
+//! What lives here: that one instruction, and requests for huge and for small pages, which change nothing the program can see
+//! either. The owners of the data (`zone`, `cache`) decide what is worth it.
+
+use std::ops::Range;
 
 /// Starts to fetch the cache line that `address` lies in. Any address will do, also one where nothing is.
 #[inline]
@@ -28,4 +31,62 @@ pub fn fetch(address: *const u8) {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn fetch(address: *const u8) {
     let _ = address;
+}
+
+/// The smallest page that a system gives.
+const PAGE: usize = 4096;
+
+/// Requests huge pages for the whole pages of `memory` that were not written yet. The content stays as it is.
+pub fn huge_pages<T>(memory: &[T]) {
+    let start = memory.as_ptr().addr();
+    let first = start.next_multiple_of(PAGE);
+    let end = (start + size_of_val(memory)) / PAGE * PAGE;
+    if first < end {
+        advise(first..end, Advice::Huge);
+    }
+}
+
+/// Requests small pages for what is not written yet of the memory at these addresses, which begin and end with a page. The content
+/// stays as it is. Returns whether the system takes the request.
+pub fn small_pages(addresses: Range<usize>) -> bool {
+    advise(addresses, Advice::Small)
+}
+
+enum Advice {
+    Huge,
+    Small,
+}
+
+#[cfg(target_os = "linux")]
+fn advise(addresses: Range<usize>, advice: Advice) -> bool {
+    let advice = match advice {
+        Advice::Huge => libc::MADV_HUGEPAGE,
+        Advice::Small => libc::MADV_NOHUGEPAGE,
+    };
+    let start = std::ptr::without_provenance_mut(addresses.start);
+    // SAFETY: both kinds of advice leave the content of memory as it is, wherever the addresses are and whatever uses them. Where the
+    // system has no huge pages the advice is an error without an effect.
+    unsafe { libc::madvise(start, addresses.len(), advice) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise(_: Range<usize>, _: Advice) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_leave_the_content_as_it_is() {
+        let memory: Vec<u64> = (0..1 << 20).collect();
+        for from in [0, 1, 511, 512] {
+            huge_pages(&memory[from..]);
+        }
+        huge_pages(&memory[7..7]);
+        let start = memory.as_ptr().addr().next_multiple_of(PAGE);
+        small_pages(start..start + (4 << 20));
+        assert!(memory.iter().zip(0..).all(|(held, word)| *held == word));
+    }
 }

@@ -15,8 +15,8 @@ use crate::secondaries::Secondaries;
 
 /// Descriptors for logs, files of zones and state, and what threads wait on.
 const OTHERS: usize = 128;
-/// Descriptors of a worker beside its sockets.
-const PER_WORKER: usize = 8;
+/// Descriptors of a worker beside its sockets: what it waits on, and sockets to other servers that it opens ahead or has not closed yet.
+const PER_WORKER: usize = 32;
 /// How often it is looked at whether sockets could not be opened.
 const INTERVAL: Duration = Duration::from_secs(10);
 

@@ -43,6 +43,7 @@ pub mod control;
 pub mod descriptors;
 pub mod dnstap;
 pub mod frontend;
+mod heap;
 pub mod in_force;
 pub mod interfaces;
 mod kept_threads;

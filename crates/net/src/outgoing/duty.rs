@@ -3,11 +3,12 @@
 //! through one thread. Between turns, which are short while it answers from memory as well, the worker looks at its socket: such
 //! answers do not wait.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::desk;
 use super::links::WorkerLinks;
+use crate::ready::Ready;
 
 /// Requests that a worker acts on in one turn, less the replies: with more of them, whoever asks for what is in memory would notice.
 const TURN: usize = 4;
@@ -67,11 +68,11 @@ impl Duty {
         self.is_open() || self.kept_out || self.is_urgent()
     }
 
-    /// What can be read from when a link has something, if there is one to wait for.
-    pub(crate) fn links(&self) -> Option<RawFd> {
-        // Who was kept out would find the same ready again at once.
+    /// What can be read from when links have something, if there are any to wait for.
+    pub(crate) fn links(&self) -> &[RawFd] {
+        // A worker that was kept out would find the same ready again at once.
         let waits = self.is_open() && !self.kept_out;
-        self.links.as_ref().filter(|_| waits).map(AsRawFd::as_raw_fd)
+        self.links.as_ref().filter(|_| waits).map_or(&[], WorkerLinks::descriptors)
     }
 
     /// How long to wait at the most, if that is not for as long as anybody likes.
@@ -79,9 +80,20 @@ impl Duty {
         self.kept_out.then_some(KEPT_OUT)
     }
 
-    /// Whether a link may have something.
-    pub(crate) fn found(&mut self, ready: bool) {
-        self.ready = ready;
+    /// Any link may have something.
+    pub(crate) fn look(&mut self) {
+        self.ready = true;
+        if let Some(links) = &mut self.links {
+            links.look();
+        }
+    }
+
+    /// Of the links waited for last, these have something.
+    pub(crate) fn found(&mut self, ready: Ready) {
+        self.ready = ready.any();
+        if let Some(links) = &mut self.links {
+            links.found(ready);
+        }
     }
 
     /// Somebody was answered from memory, and others may be about to ask for what is there.
@@ -104,10 +116,17 @@ impl Duty {
         (self.more, self.kept_out) = desk::turn(links, most);
     }
 
-    /// Lets go of links that are closed, once there is nothing better to do.
+    /// Closes the sockets of links that are closed, once there are some, and opens as many for those to come: when the answers are out.
     pub(crate) fn tidy(&mut self) {
         if let Some(links) = &mut self.links {
             links.tidy();
+        }
+    }
+
+    /// Closes what is left of them: there is nothing else to do.
+    pub(crate) fn idle(&mut self) {
+        if let Some(links) = &mut self.links {
+            links.idle();
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,11 +18,19 @@ use mio::{Events, Poll, Token, Waker};
 use super::port::Ports;
 use super::promptness::Promptness;
 use super::socket::{BUFFER, DatagramLink, is_exhausted};
+use super::stock::{BUNCH, Stock};
+use crate::ready::Ready;
 
 /// The token of the mailbox; links have the others.
 const MAIL: Token = Token(usize::MAX);
 /// The most links that are heard in a turn, beside those opened in the last one.
 const HEARD: usize = 32;
+/// The most links that are waited for one by one. With so few, what a wait takes for each is less than to put it into the set and to
+/// ask the set for it.
+const APART: usize = 4;
+const _: () = assert!(APART < Ready::MOST);
+/// The place of the set among the descriptors that are waited for; the links apart follow.
+const SET: usize = 0;
 /// Memory for what was heard that is kept.
 const KEPT: usize = 64 * 1024;
 
@@ -77,11 +85,30 @@ pub(super) enum Heard {
     Refused(io::ErrorKind),
 }
 
+/// How a worker waits for a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitedFor {
+    /// Not yet: the reply may be there before there is anything to wait for.
+    Not,
+    /// By its own descriptor, beside that of the set.
+    Apart,
+    /// In the set, which reports it once.
+    InSet,
+}
+
+/// Which links may have something.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    /// All of them.
+    Any,
+    /// What the last wait has found.
+    These(Ready),
+}
+
 /// A link that is open.
 struct WorkerLink {
     socket: DatagramLink,
-    /// Whether the system reports when it has something. One whose reply may be there before anybody has to wait is not at first.
-    waited_for: bool,
+    waited_for: WaitedFor,
     /// It is among those that have something.
     queued: bool,
 }
@@ -107,6 +134,11 @@ pub(super) struct WorkerLinks {
     again: VecDeque<Link>,
     /// Links that nobody waits for yet. If another turn follows at once, they are looked at in that.
     fresh: VecDeque<Link>,
+    /// Links that are waited for apart.
+    apart: Vec<Link>,
+    /// The descriptors of the set and of those links, in this order.
+    descriptors: Vec<RawFd>,
+    found: Found,
     promptness: Promptness,
     ports: Ports,
     /// What the core has not been told yet.
@@ -120,6 +152,7 @@ pub(super) struct WorkerLinks {
     outbox: Vec<(Link, Vec<u8>)>,
     /// Sockets of links that are closed, which can be let go of when the answers are out.
     closed: Vec<DatagramLink>,
+    stock: Stock,
     tally: Tally,
     /// The core wants to know from where links send.
     reports_bound: bool,
@@ -135,12 +168,15 @@ impl WorkerLinks {
         let waker = Waker::new(poll.registry(), MAIL)?;
         Ok(WorkerLinks {
             place: Place::new(),
+            descriptors: vec![poll.as_raw_fd()],
             poll,
             events: Events::with_capacity(HEARD),
             mail: Arc::new(Mailbox { actions: Mutex::default(), waker }),
             open: NumberMap::default(),
             again: VecDeque::new(),
             fresh: VecDeque::new(),
+            apart: Vec::new(),
+            found: Found::Any,
             promptness: Promptness::default(),
             ports: Ports::new(),
             heard: VecDeque::new(),
@@ -149,6 +185,7 @@ impl WorkerLinks {
             orders: Vec::new(),
             outbox: Vec::new(),
             closed: Vec::new(),
+            stock: Stock::default(),
             tally: Tally::default(),
             reports_bound: false,
         })
@@ -172,6 +209,21 @@ impl WorkerLinks {
         !self.open.is_empty()
     }
 
+    /// What can be read from when a link has something, or there is mail.
+    pub(super) fn descriptors(&self) -> &[RawFd] {
+        &self.descriptors
+    }
+
+    /// Any link may have something.
+    pub(super) fn look(&mut self) {
+        self.found = Found::Any;
+    }
+
+    /// These of the [descriptors](Self::descriptors) can be read from.
+    pub(super) fn found(&mut self, ready: Ready) {
+        self.found = Found::These(ready);
+    }
+
     /// Takes what links have, a message of each: of `most` that have something, but of no more than [`HEARD`], and of all that were
     /// opened in the last turn. Nothing is taken before the core has been told of what was: a worker that another one keeps out comes
     /// back soon, and would look in vain at links that are about to be closed.
@@ -179,9 +231,23 @@ impl WorkerLinks {
         if self.open.is_empty() || !self.heard.is_empty() {
             return;
         }
+        let asks_set = match std::mem::replace(&mut self.found, Found::Any) {
+            Found::These(ready) => {
+                for (place, link) in self.apart.iter().enumerate() {
+                    if ready.has(SET + 1 + place) {
+                        queue(*link, &mut self.open, &mut self.again);
+                    }
+                }
+                ready.has(SET)
+            }
+            Found::Any => {
+                self.put_into_set();
+                true
+            }
+        };
         // Asked however many are left from before: others would never get their turn while these are flooded. An error leaves no
         // events; whatever is ready is found ready again.
-        if self.poll.poll(&mut self.events, Some(Duration::ZERO)).is_ok() {
+        if asks_set && self.poll.poll(&mut self.events, Some(Duration::ZERO)).is_ok() {
             for event in self.events.iter().filter(|event| event.token() != MAIL) {
                 queue(Link(event.token().0 as u64), &mut self.open, &mut self.again);
             }
@@ -232,23 +298,55 @@ impl WorkerLinks {
         true
     }
 
-    /// Has the system report when a link has something, if it does not yet.
+    /// Sees to it that a wait ends when a link has something, if it does not yet.
     fn wait_for(&mut self, link: Link) {
+        let few = self.open.len() <= APART;
         let Some(WorkerLink { socket, waited_for, .. }) = self.open.get_mut(&link) else { return };
-        if *waited_for {
-            return;
+        match waited_for {
+            WaitedFor::Not if few => {
+                *waited_for = WaitedFor::Apart;
+                self.descriptors.push(socket.descriptor());
+                self.apart.push(link);
+            }
+            WaitedFor::Not => self.register(link),
+            WaitedFor::Apart | WaitedFor::InSet => {}
         }
+    }
+
+    /// Puts the links apart into the set: that a wait has found nothing is not known.
+    fn put_into_set(&mut self) {
+        self.descriptors.truncate(SET + 1);
+        while let Some(link) = self.apart.pop() {
+            self.register(link);
+        }
+    }
+
+    /// Puts a link into the set.
+    fn register(&mut self, link: Link) {
+        let Some(WorkerLink { socket, waited_for, .. }) = self.open.get_mut(&link) else { return };
         // What has come already is reported at once.
         match socket.register(self.poll.registry(), Token(link.0 as usize)) {
-            Ok(()) => *waited_for = true,
+            Ok(()) => *waited_for = WaitedFor::InSet,
             Err(error) => self.over(link, Heard::Ended(error.kind())),
         }
     }
 
     /// A link is over, which the core is told in the next turn.
     fn over(&mut self, link: Link, heard: Heard) {
-        self.closed.extend(self.open.remove(&link).map(|link| link.socket));
+        self.close(link);
         self.heard.push_back((link, heard));
+    }
+
+    /// Waits for a link no more. Its socket is closed later.
+    fn close(&mut self, link: Link) {
+        let Some(WorkerLink { socket, waited_for, .. }) = self.open.remove(&link) else { return };
+        self.closed.push(socket);
+        if waited_for == WaitedFor::Apart
+            && let Some(place) = self.apart.iter().position(|apart| *apart == link)
+        {
+            self.apart.swap_remove(place);
+            self.descriptors.swap_remove(SET + 1 + place);
+        }
     }
 
     /// What was done since this was asked last.
@@ -286,7 +384,7 @@ impl WorkerLinks {
         let mut orders = std::mem::take(&mut self.orders);
         for action in orders.drain(..) {
             match action {
-                Action::Open { link, to, from, .. } => match DatagramLink::open(to, from, &mut self.ports) {
+                Action::Open { link, to, from, .. } => match self.open_link(to, from) {
                     Ok(socket) => self.take_in(link, socket),
                     Err(error) => {
                         self.tally.refused += 1;
@@ -295,9 +393,7 @@ impl WorkerLinks {
                     }
                 },
                 Action::Send { link, message } => self.outbox.push((link, message)),
-                Action::Close { link } => {
-                    self.closed.extend(self.open.remove(&link).map(|link| link.socket));
-                }
+                Action::Close { link } => self.close(link),
             }
         }
         self.orders = orders;
@@ -314,12 +410,25 @@ impl WorkerLinks {
         goes_on || !self.heard.is_empty()
     }
 
+    /// Opens a link's socket. What is left of others goes before one is refused for want of descriptors.
+    fn open_link(&mut self, to: SocketAddr, from: Option<IpAddr>) -> io::Result<DatagramLink> {
+        let socket = match self.stock.take(to) {
+            Err(error) if is_exhausted(&error) => {
+                self.stock.clear();
+                self.closed.clear();
+                self.stock.take(to)?
+            }
+            taken => taken?,
+        };
+        DatagramLink::open(socket, to, from, &mut self.ports)
+    }
+
     fn take_in(&mut self, link: Link, socket: DatagramLink) {
         self.tally.opened += 1;
         if self.reports_bound {
             self.heard.extend(socket.local().map(|local| (link, Heard::Bound(local))));
         }
-        self.open.insert(link, WorkerLink { socket, waited_for: false, queued: false });
+        self.open.insert(link, WorkerLink { socket, waited_for: WaitedFor::Not, queued: false });
         match self.promptness.expects_reply() {
             true => self.fresh.push_back(link),
             false => self.wait_for(link),
@@ -350,9 +459,14 @@ impl WorkerLinks {
     pub(super) fn give_away(&mut self) -> Vec<(Link, DatagramLink)> {
         self.again.clear();
         self.fresh.clear();
+        self.apart.clear();
+        self.descriptors.truncate(SET + 1);
         let mut given = Vec::new();
         for (link, WorkerLink { mut socket, waited_for, .. }) in self.open.drain() {
-            let moved = if waited_for { socket.deregister(self.poll.registry()) } else { Ok(()) };
+            let moved = match waited_for {
+                WaitedFor::InSet => socket.deregister(self.poll.registry()),
+                WaitedFor::Not | WaitedFor::Apart => Ok(()),
+            };
             match moved {
                 Ok(()) => given.push((link, socket)),
                 Err(error) => self.heard.push_back((link, Heard::Ended(error.kind()))),
@@ -366,14 +480,24 @@ impl WorkerLinks {
         self.open.clear();
         self.again.clear();
         self.fresh.clear();
+        self.apart.clear();
+        self.descriptors.truncate(SET + 1);
         self.heard.clear();
         self.bytes.clear();
         self.orders.clear();
         self.mail.actions().clear();
     }
 
-    /// Lets go of links that are closed.
+    /// Closes the sockets of links that are closed and opens others, once they are enough: in a row each takes the kernel less time.
     pub(super) fn tidy(&mut self) {
+        if self.closed.len() >= BUNCH {
+            self.closed.clear();
+            self.stock.fill();
+        }
+    }
+
+    /// Closes the sockets of links that are closed.
+    pub(super) fn idle(&mut self) {
         self.closed.clear();
     }
 }
@@ -386,20 +510,15 @@ fn queue(link: Link, open: &mut NumberMap<Link, WorkerLink>, again: &mut VecDequ
     }
 }
 
-impl AsRawFd for WorkerLinks {
-    /// What can be read from when a link has something, or there is mail.
-    fn as_raw_fd(&self) -> RawFd {
-        self.poll.as_raw_fd()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, UdpSocket};
+    use std::collections::HashSet;
+    use std::net::UdpSocket;
 
     use exchange::Transport;
 
     use super::*;
+    use crate::alarm::{Alarm, NOTHING, Wait};
 
     fn other() -> (UdpSocket, SocketAddr) {
         let other = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -455,6 +574,88 @@ mod tests {
             Some((Link(1), Heard::Refused(io::ErrorKind::AddrNotAvailable)))
         ));
         assert_eq!((links.take_tally().refused, links.is_open()), (1, false));
+    }
+
+    /// Waits until links have something.
+    fn wait(links: &mut WorkerLinks) -> Ready {
+        let alarm = Alarm::new().expect("a descriptor");
+        let wait = Wait { alarm: &alarm, links: links.descriptors(), at_most: None };
+        let woken = wait.beside(NOTHING, Duration::from_secs(20));
+        links.found(woken.links);
+        woken.links
+    }
+
+    #[test]
+    fn few_links_are_waited_for_by_their_own_descriptors() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        (1..=2).for_each(|link| ask(&mut links, link, to));
+        links.carry_out(false);
+        let from: Vec<SocketAddr> = (0..2).map(|_| other.recv_from(&mut [0; 8]).expect("both").1).collect();
+        assert_eq!((links.descriptors().len(), links.apart.as_slice()), (3, &[Link(1), Link(2)][..]));
+        other.send_to(b"reply", from[1]).expect("it is sent");
+        let ready = wait(&mut links);
+        assert!(!ready.has(SET) && !ready.has(1) && ready.has(2), "{ready:?}");
+        links.hear(HEARD);
+        assert_eq!(links.next_heard().map(|(link, _)| link), Some(Link(2)));
+        links.order(Action::Close { link: Link(2) });
+        links.carry_out(false);
+        assert_eq!((links.descriptors().len(), links.apart.as_slice()), (2, &[Link(1)][..]));
+        other.send_to(b"reply", from[0]).expect("it is sent");
+        assert!(wait(&mut links).has(1));
+        assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
+    }
+
+    #[test]
+    fn many_links_are_waited_for_in_the_set() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        let all = APART as u64 + 2;
+        (1..=all).for_each(|link| ask(&mut links, link, to));
+        links.carry_out(false);
+        let from: Vec<SocketAddr> =
+            (0..all).map(|_| other.recv_from(&mut [0; 8]).expect("all are sent").1).collect();
+        assert!(links.descriptors().len() <= 1 + APART, "{:?}", links.descriptors());
+        other.send_to(b"reply", from[from.len() - 1]).expect("it is sent");
+        assert!(wait(&mut links).has(SET));
+        assert_eq!(heard(&mut links), [(all, Ok(b"reply".to_vec()))]);
+    }
+
+    #[test]
+    fn links_that_no_wait_has_asked_are_found_all_the_same() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        ask(&mut links, 1, to);
+        links.carry_out(false);
+        let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
+        assert_eq!(links.descriptors().len(), 2);
+        links.look();
+        links.hear(HEARD);
+        assert_eq!((links.descriptors().len(), links.heard.len()), (1, 0), "it is in the set from here on");
+        other.send_to(b"reply", from).expect("it is sent");
+        assert!(wait(&mut links).has(SET));
+        assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
+    }
+
+    #[test]
+    fn sockets_are_closed_and_opened_in_bunches_and_each_link_has_one_of_its_own() {
+        let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
+        let (mut ports, mut sockets) = (HashSet::new(), Vec::new());
+        for link in 1..=3 * BUNCH as u64 {
+            ask(&mut links, link, to);
+            links.carry_out(false);
+            ports.insert(other.recv_from(&mut [0; 8]).expect("it is sent").1.port());
+            links.order(Action::Close { link: Link(link) });
+            links.carry_out(false);
+            links.tidy();
+            sockets.push(links.closed.len());
+        }
+        assert_eq!(sockets[..BUNCH + 2], [1, 2, 3, 4, 5, 6, 7, 0, 1, 2]);
+        // Of random ports two are the same now and then.
+        assert!(ports.len() >= 3 * BUNCH - 2, "{ports:?}");
+        ask(&mut links, 0, to);
+        links.order(Action::Close { link: Link(0) });
+        links.carry_out(false);
+        assert_eq!(links.closed.len(), 1);
+        links.idle();
+        assert_eq!(links.closed.len(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Links to other servers: drives a [`Core`](exchange::Core) with sockets, on a thread of its own and on those of workers.
 //!
-//! `driver` is the loop, `socket` one link, `port` where datagrams leave from; `desk` is where other threads act for the driver,
+//! `driver` is the loop, `socket` one link, `port` where datagrams leave from, `stock` sockets opened before they are needed; `desk` is where other threads act for the driver,
 //! `duty` what datagram workers do there, `links` what each of them opens, `lanes` who is acted for first, and `promptness` whether
 //! replies are worth looking for; `sync` is what threads see of each other. The core decides everything: when to ask again, whom to believe, when to give up. Here only
 //! sockets are opened, filled, emptied and closed.
@@ -13,6 +13,7 @@ mod links;
 mod port;
 mod promptness;
 mod socket;
+mod stock;
 mod sync;
 
 use std::io;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
 
 use exchange::{MAX_MESSAGE, Transport};
 use mio::event::Source;
@@ -10,6 +11,7 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::port::Ports;
+use super::stock::Stock;
 use crate::framing::{Framed, frame};
 
 /// Unsent bytes above which a connection counts as stuck: its core sends far less before it hears something.
@@ -54,16 +56,20 @@ pub(super) struct Upstream {
 pub(super) struct DatagramLink(UdpSocket);
 
 impl DatagramLink {
-    /// Opens a link to `to`, from the address `from` if it has one.
+    /// Makes a link to `to` of a socket of its [`Stock`], from the address `from` if it has one.
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn open(to: SocketAddr, from: Option<IpAddr>, ports: &mut Ports) -> io::Result<DatagramLink> {
+    pub(super) fn open(
+        socket: Socket,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        ports: &mut Ports,
+    ) -> io::Result<DatagramLink> {
         let any = match to {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let socket = Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
         ports.bind(&socket, from.unwrap_or(any))?;
         // Connected, the kernel lets nobody but `to` through, and reports what is unreachable.
         socket.connect(&to.into())?;
@@ -77,6 +83,11 @@ impl DatagramLink {
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.0.register(registry, token, Interest::READABLE)
+    }
+
+    /// What can be read from when there is a message.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 
     pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
@@ -115,7 +126,8 @@ impl LinkSocket {
         ports: &mut Ports,
     ) -> io::Result<LinkSocket> {
         if !transport.is_stream() {
-            return DatagramLink::open(to, from, ports).map(LinkSocket::Datagrams);
+            let socket = Stock::default().take(to)?;
+            return DatagramLink::open(socket, to, from, ports).map(LinkSocket::Datagrams);
         }
         let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(true)?;

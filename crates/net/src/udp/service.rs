@@ -3,14 +3,13 @@
 //! servers. At the end it drains what has arrived.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exchange::{HandlerFactory, Seat};
 
 use super::datagrams::Datagrams;
-use crate::alarm::{Alarm, Wait};
+use crate::alarm::{Alarm, NOTHING, Wait};
 use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
 use crate::job::Job;
@@ -91,7 +90,10 @@ impl<F: HandlerFactory> DatagramService<F> {
                         continue;
                     }
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.guarded.idle(),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.guarded.idle();
+                    self.duty.idle();
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     self.job.stats.receive_errors.add(1);
@@ -120,7 +122,7 @@ impl<F: HandlerFactory> DatagramService<F> {
             return datagrams.receive(true);
         }
         // Links are looked at each time, unless a wait shows that there is no need.
-        self.duty.found(true);
+        self.duty.look();
         let urgent = self.put_off || self.duty.is_urgent();
         if self.several || urgent {
             match receive_now(datagrams) {
@@ -242,6 +244,3 @@ fn receive_now<D: Datagrams>(datagrams: &mut D) -> io::Result<usize> {
         received => received,
     }
 }
-
-/// The descriptor that `poll` passes over.
-const NOTHING: RawFd = -1;

@@ -28,6 +28,7 @@ use crate::control::{self, Parts, Socket};
 use crate::descriptors;
 use crate::dnstap::Dnstap;
 use crate::frontend::{Frontend, Served};
+use crate::heap;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
 use crate::logging::{self, Logging};
 use crate::metrics::{
@@ -93,6 +94,8 @@ fn keep_zones(zones: Keeping) -> Result<(), StartFault> {
 }
 
 fn start(args: &ServeArgs) -> Result<(), StartFault> {
+    // Before there are threads, each of which would fill huge pages in part.
+    heap::use_small_pages();
     let process = Process::start();
     let source = source_of(args);
     let Prepared { settings, zones: wanted } = source.prepare(None).map_err(|rejected| {

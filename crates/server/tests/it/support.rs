@@ -50,6 +50,14 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     nomen(arguments).current_dir(folder).output().expect("nomen runs")
 }
 
+/// Bytes of memory of a process that are in RAM.
+pub(crate) fn resident(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kibibytes << 10
+}
+
 /// What a program printed.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -281,10 +289,7 @@ impl Server {
 
     /// Bytes that are in memory for it.
     pub(crate) fn resident(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
-        kibibytes << 10
+        resident(self.id())
     }
 
     /// Waits for the end of the process.
