@@ -2,6 +2,7 @@
 //! not good, SERVFAIL. At most one of a kind is logged in an interval, with the number of those that were not logged. Worker threads
 //! call this, so one that is not logged costs two atomic operations.
 
+use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use recursion::FailureCause;
 use resolver::Inquiry;
 use tracing::{debug, info};
 use transfer::tsig::TsigError;
+use wire::Name;
 use wire::edns::ErrorInfo;
 
 use crate::logging::audit;
@@ -132,6 +134,26 @@ impl RecursionFailureLines {
         }
     }
 }
+
+/// Answers that the resolver takes of servers that are not authoritative.
+#[derive(Debug, Default)]
+pub(crate) struct LastResortLines(Gate);
+
+impl LastResortLines {
+    /// Logs one at level info, or at debug what comes too soon after the last one.
+    pub(crate) fn took(&self, zone: Name<'_>, server: SocketAddr, inquiry: &Inquiry) {
+        let name = inquiry.name.as_name();
+        match self.0.admit_at(Instant::now()) {
+            Some(others) => {
+                info!(%zone, %server, %name, r#type = %inquiry.qtype, not_logged = others, "{LAST_RESORT}");
+            }
+            None => debug!(%zone, %server, %name, r#type = %inquiry.qtype, "{LAST_RESORT}"),
+        }
+    }
+}
+
+/// Where no server of a zone is of use otherwise.
+const LAST_RESORT: &str = "answer used of a server that is not authoritative";
 
 #[cfg(test)]
 mod tests {
