@@ -68,7 +68,7 @@ fn denials_are_used_again_with_as_many_iterations_and_hashes_as_are_validated() 
     let spent = with.world.service.stats().denial_hashes.get() - before;
     assert!(spent <= 210, "{spent}");
     let mut with = of(50, 450);
-    assert_eq!(with.says("nothing.iter.test. A do"), "NXDOMAIN rd ra");
+    assert_eq!(with.says("nothing.iter.test. A do"), "NXDOMAIN rd ra EDE 27");
     with.world.miss(&ask("a.nothing.iter.test. A do"));
 }
 
