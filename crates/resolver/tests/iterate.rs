@@ -45,18 +45,26 @@
 //! `no-glue` (referrals lack it, unless the name that is asked begins with `ns`), `no-soa` (denials lack it), `own-ns` (denials have the zone's NS in its place), `denies-ents`, `refuses-ents` (names in between), `agent=DOMAIN` (names an agent, RFC 9567).
 
 mod internet;
+#[path = "iterate/peers.rs"]
+mod peers;
 #[path = "iterate/play.rs"]
 mod play;
 #[path = "scenarios/shown.rs"]
 mod shown;
 
 macro_rules! scenarios {
-    ($($name:ident)*) => {$(
-        #[test]
-        fn $name() {
-            play::run(stringify!($name), include_str!(concat!("iterate/", stringify!($name), ".txt")));
-        }
-    )*};
+    ($($name:ident)*) => {
+        /// All files, with their names.
+        const FILES: &[(&str, &str)] =
+            &[$((stringify!($name), include_str!(concat!("iterate/", stringify!($name), ".txt")))),*];
+
+        $(
+            #[test]
+            fn $name() {
+                play::run(stringify!($name), include_str!(concat!("iterate/", stringify!($name), ".txt")));
+            }
+        )*
+    };
 }
 
 scenarios! { referrals glue addresses servers minimise budgets attacks aliases changes traces second copies agents fallbacks }

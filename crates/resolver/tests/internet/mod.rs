@@ -165,8 +165,14 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    fn is(&self, way: &str) -> bool {
+    pub(crate) fn is(&self, way: &str) -> bool {
         self.ways.contains(way)
+    }
+
+    /// How long it takes to reply, where that is more than usual.
+    pub(crate) fn delay(&self) -> Option<Duration> {
+        let slow = self.ways.iter().find_map(|way| way.strip_prefix("slow="))?;
+        Some(Duration::from_millis(slow.parse().expect("milliseconds")))
     }
 }
 
@@ -364,7 +370,7 @@ impl Internet {
         self.coming.insert((self.now + after, self.count), (link, what));
     }
 
-    fn host_at(&self, to: SocketAddr) -> Option<(&String, &Host)> {
+    pub(crate) fn host_at(&self, to: SocketAddr) -> Option<(&String, &Host)> {
         self.hosts.iter().find(|(_, host)| host.addresses.contains(&to.ip()))
     }
 
@@ -401,13 +407,11 @@ impl Internet {
             return;
         }
         let message = self.reply(&host, query, transport);
-        let slow = host.ways.iter().find_map(|way| way.strip_prefix("slow="));
-        let after = slow.map_or(ROUND_TRIP, |ms| Duration::from_millis(ms.parse().expect("milliseconds")));
-        self.comes(after, link, Coming::Message(message));
+        self.comes(host.delay().unwrap_or(ROUND_TRIP), link, Coming::Message(message));
     }
 
     /// What a host replies to a query.
-    fn reply(&self, host: &Host, query: &[u8], transport: Transport) -> Vec<u8> {
+    pub(crate) fn reply(&self, host: &Host, query: &[u8], transport: Transport) -> Vec<u8> {
         let (asked, mut parser) = Parser::new(query).expect("a header");
         let question = parser.question().expect("a question");
         let opt = parser.record().ok();
