@@ -206,6 +206,11 @@ impl ZoneCopy for TestCopy {
     }
 }
 
+/// Whether a name is there, and has no such records.
+fn has_nothing(said: &Said) -> bool {
+    said.rcode == 0 && said.records.iter().all(|(section, rr)| *section != ANSWER && rr.rtype == Type::SOA)
+}
+
 /// What is said, as a message; `more` adds to it.
 fn written(
     header: Header,
@@ -401,13 +406,19 @@ impl Internet {
         let reached = !self.no_way[usize::from(to.is_ipv6())];
         if !reached
             || host.addresses.is_empty()
-            || host.is("silent")
-            || transport.is_stream() && host.is("no-tcp")
+            || self.is_mute(&host, question.name, question.qtype, transport)
         {
             return;
         }
         let message = self.reply(&host, query, transport);
         self.comes(host.delay().unwrap_or(ROUND_TRIP), link, Coming::Message(message));
+    }
+
+    /// Whether a host says nothing to a question.
+    pub(crate) fn is_mute(&self, host: &Host, qname: Name<'_>, qtype: Type, transport: Transport) -> bool {
+        host.is("silent")
+            || transport.is_stream() && host.is("no-tcp")
+            || host.is("silent-ents") && has_nothing(&self.said(host, qname, qtype))
     }
 
     /// What a host replies to a query.
@@ -499,13 +510,14 @@ impl Internet {
         }
         let Some(zone) = zone else { return error(5) };
         let mut said = zone.say(qname, qtype);
-        let nothing_here =
-            said.records.iter().all(|(section, rr)| *section != ANSWER && rr.rtype == Type::SOA);
-        if host.is("denies-ents") && said.rcode == 0 && nothing_here {
-            said.rcode = 3;
-        }
-        if host.is("refuses-ents") && said.rcode == 0 && nothing_here {
-            return error(5);
+        if has_nothing(&said) {
+            if host.is("refuses-ents") {
+                return error(5);
+            }
+            if host.is("servfail-ents") {
+                return error(2);
+            }
+            said.rcode = if host.is("denies-ents") { 3 } else { 0 };
         }
         let glueless = host.is("no-glue") && !qname.to_string().starts_with("ns");
         said.records.retain(|(section, _)| *section != ADDITIONAL || !glueless);

@@ -315,9 +315,11 @@ fn complete_root(play: &mut Play, rules: &[PeerRule]) -> bool {
 fn reply(play: &Mutex<Play>, at: SocketAddr, query: &[u8], transport: Transport) -> Option<(Vec<u8>, Duration)> {
     let play = play.lock().expect("no panic");
     let (_, host) = play.net.host_at(at)?;
-    let is_mute = host.is("silent") || transport == Transport::Tcp && host.is("no-tcp");
-    let (_, mut parser) = Parser::new(query).ok().filter(|_| !is_mute)?;
-    parser.question().ok()?;
+    let (_, mut parser) = Parser::new(query).ok()?;
+    let question = parser.question().ok()?;
+    if play.net.is_mute(host, question.name, question.qtype, transport) {
+        return None;
+    }
     let mut reply = play.net.reply(host, query, transport);
     // The size that OPT offers; the peers offer 1232 at the most.
     let most = parser.record().ok().filter(|opt| opt.rtype == Type::OPT).map_or(512, |opt| opt.class.0.into());
