@@ -10,7 +10,7 @@ use crate::network;
 use crate::peers::PeerKind;
 
 /// Scenarios played at the same time: nearly all their time is spent waiting for servers that do not answer.
-const TOGETHER: usize = 12;
+const TOGETHER: usize = 16;
 
 /// Names the scenario that is played inside. From outside it is a part of the titles of those that are wanted.
 pub const SCENARIO: &str = "PEERS_SCENARIO";

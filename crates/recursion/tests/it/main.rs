@@ -3,6 +3,7 @@
 
 mod access;
 mod answers;
+mod cases;
 mod chains;
 mod denied;
 mod failures;

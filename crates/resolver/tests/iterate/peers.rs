@@ -35,7 +35,7 @@ use crate::shown::duration;
 /// Longest wait between two questions that is waited here.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// Longest wait for a reply of a peer: longer than clients wait. None by then counts as SERVFAIL.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A scenario: its file, its title, and its lines with those that all of the file have in common.
 struct Scenario {
