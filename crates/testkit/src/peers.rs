@@ -140,7 +140,8 @@ fn yes(wanted: bool) -> &'static str {
 impl PeerSetup {
     fn hints(&self) -> String {
         let mut hints = String::new();
-        for (name, addresses) in self.rules.iter().filter(|rule| rule.domain.as_name().is_root()).flat_map(|rule| &rule.servers) {
+        let root = self.rules.iter().filter(|rule| rule.domain.as_name().is_root() && !rule.forward);
+        for (name, addresses) in root.flat_map(|rule| &rule.servers) {
             let _ = writeln!(hints, ". 3600 NS {name}");
             for address in addresses {
                 let rtype = if address.is_ipv4() { "A" } else { "AAAA" };

@@ -9,6 +9,7 @@ mod denied;
 mod failures;
 mod joined;
 mod orders;
+mod peers;
 mod reports;
 mod second;
 mod simulation;
