@@ -91,6 +91,8 @@ struct Shard {
     kept: usize,
     bytes: usize,
     most: usize,
+    settings: ValidationSettings,
+    limits: ValidationLimits,
     /// The number that a record had last.
     last: u64,
 }
@@ -157,8 +159,15 @@ impl ProvenDenials {
 
     /// Drops all. From now on there is room for so many bytes.
     pub fn clear(&self, bytes: usize) {
+        self.configure(bytes, &ValidationSettings::default(), &ValidationLimits::default());
+    }
+
+    /// Drops all. From now on there is room for so many bytes. NSEC3 with more iterations than validation takes are not kept, and the use
+    /// of those that are takes no more hashes for one question than the validation of an answer.
+    pub fn configure(&self, bytes: usize, settings: &ValidationSettings, limits: &ValidationLimits) {
         for shard in &self.shards {
-            *write(shard) = Shard { most: bytes / SHARDS, ..Shard::default() };
+            let (most, settings, limits) = (bytes / SHARDS, *settings, *limits);
+            *write(shard) = Shard { most, settings, limits, ..Shard::default() };
         }
     }
 
@@ -214,13 +223,18 @@ impl ProvenDenials {
     }
 
     fn keep(&self, view: u32, lesson: Lesson<'_>, ttl: Ttl, now: u64) {
-        let Lesson { zone, soa, sets } = lesson;
+        let Lesson { zone, soa, mut sets } = lesson;
         let until = now.saturating_add(ttl.as_secs().into());
         let (hash, Some(shard)) = self.shard(view, zone) else { return };
         if zone.label_count() > LABELS || sets.is_empty() || until <= now {
             return;
         }
         let mut shard = write(shard);
+        let most = shard.settings.max_nsec3_iterations;
+        sets.retain(|(_, param, _)| param.as_ref().is_none_or(|(_, iterations)| *iterations <= most));
+        if sets.is_empty() {
+            return;
+        }
         let known =
             shard.zones.get(&hash).is_some_and(|known| known.view == view && known.name.as_name() == zone);
         if !known {
@@ -237,21 +251,36 @@ impl ProvenDenials {
         shard.make_room();
     }
 
-    /// What is known not to be there at `now`, if a name or its type is not.
-    pub fn deny(&self, view: u32, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenDenial> {
+    /// What is known not to be there at `now`, if a name or its type is not. Hashes are made within what `work` has left.
+    pub fn deny(
+        &self,
+        view: u32,
+        name: Name<'_>,
+        qtype: Type,
+        now: u64,
+        work: &mut DenialWork,
+    ) -> Option<ProvenDenial> {
         // DS are of the zone above the name (RFC 4035 §5.2).
         let from = if qtype == Type::DS { name.parent()? } else { name };
-        self.in_zones(view, from, |zone| zone.deny(name, qtype, now))
+        self.in_zones(view, from, work, |zone, hasher| zone.deny(name, qtype, now, hasher))
     }
 
-    /// What a wildcard is known to make of a name at `now`, if one does and has records of the type or a CNAME.
-    pub fn expand(&self, view: u32, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenWildcard> {
+    /// What a wildcard is known to make of a name at `now`, if one does and has records of the type or a CNAME. Hashes are made within
+    /// what `work` has left.
+    pub fn expand(
+        &self,
+        view: u32,
+        name: Name<'_>,
+        qtype: Type,
+        now: u64,
+        work: &mut DenialWork,
+    ) -> Option<ProvenWildcard> {
         // All that is there is asked for, or what no wildcard has.
         let is_special = matches!(qtype, Type::ANY | Type::RRSIG) || is_never_expanded(qtype);
         if is_special {
             return None;
         }
-        self.in_zones(view, name, |zone| zone.expand(name, qtype, now))
+        self.in_zones(view, name, work, |zone, hasher| zone.expand(name, qtype, now, hasher))
     }
 
     /// Where a DNAME that is known redirects a name at `now`, whatever its type.
@@ -261,18 +290,28 @@ impl ProvenDenials {
         if is_special {
             return None;
         }
-        self.in_zones(view, name, |zone| zone.redirect(name, qtype, now))
+        self.in_zones(view, name, &mut DenialWork::default(), |zone, _| zone.redirect(name, qtype, now))
     }
 
     /// What the deepest zone says that a name is in and that has something to say.
-    fn in_zones<T>(&self, view: u32, name: Name<'_>, says: impl Fn(&Zone) -> Option<T>) -> Option<T> {
+    fn in_zones<T>(
+        &self,
+        view: u32,
+        name: Name<'_>,
+        work: &mut DenialWork,
+        says: impl Fn(&Zone, &mut Hasher<'_>) -> Option<T>,
+    ) -> Option<T> {
         let most = name.label_count();
         (most.saturating_sub(LABELS)..=most).find_map(|labels| {
             let zone = name.skip(labels);
             let (hash, shard) = self.shard(view, zone);
             let shard = read(shard?);
             let known = shard.zones.get(&hash)?;
-            (known.view == view && known.name.as_name() == zone).then(|| says(known)).flatten()
+            if known.view != view || known.name.as_name() != zone {
+                return None;
+            }
+            let budget = work.budget.get_or_insert_with(|| ValidationBudget::new(shard.limits));
+            says(known, &mut Hasher { known: &mut work.known, budget, settings: &shard.settings })
         })
     }
 
@@ -293,28 +332,36 @@ impl ProvenDenials {
     }
 }
 
-/// Hashes of the name that is asked for and of those above it, and how many more may be made: as many as for the validation
-/// of one response.
-struct Hasher {
+/// Hashes made for one question: of its name and of those above it. All zones that the name may be in share them and their bound.
+#[derive(Debug, Default)]
+pub struct DenialWork {
     known: KnownHashes,
-    budget: ValidationBudget,
+    budget: Option<ValidationBudget>,
 }
 
-impl Hasher {
-    fn new() -> Self {
-        Hasher { known: KnownHashes::default(), budget: ValidationBudget::new(ValidationLimits::default()) }
+impl DenialWork {
+    /// SHA-1 blocks hashed so far.
+    pub fn hashes(&self) -> u32 {
+        self.budget.as_ref().map_or(0, ValidationBudget::nsec3_hashes)
     }
+}
 
+/// The hashes of one question, and how many more may be made.
+struct Hasher<'w> {
+    known: &'w mut KnownHashes,
+    budget: &'w mut ValidationBudget,
+    settings: &'w ValidationSettings,
+}
+
+impl Hasher<'_> {
     /// The hash of a name with the salt and iterations of a chain; `None` if that is more than may be made.
     fn hash(&mut self, name: Name<'_>, (salt, iterations): &Param) -> Option<Hash> {
-        self.known.hash(name, salt, *iterations, &mut self.budget).ok()
+        self.known.hash(name, salt, *iterations, self.budget).ok()
     }
 
     /// What the records of a zone prove of a name.
     fn prove(&mut self, zone: &Zone, sets: &[&ReceivedSet], name: Name<'_>, claim: Claim) -> Option<Denied> {
-        let settings = ValidationSettings::default();
-        let (budget, known) = (&mut self.budget, &mut self.known);
-        denial::prove(zone.name.as_name(), sets, name, claim, &settings, budget, known).ok()
+        denial::prove(zone.name.as_name(), sets, name, claim, self.settings, self.budget, self.known).ok()
     }
 }
 
@@ -410,10 +457,7 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, Option<Param>)> {
         }
         Type::NSEC3 => {
             let nsec3 = Nsec3::read(rdata).ok()?;
-            let most = ValidationSettings::default().max_nsec3_iterations;
-            let fits = nsec3.param.algorithm == Nsec3Param::SHA1
-                && nsec3.param.flags == 0
-                && nsec3.param.iterations <= most;
+            let fits = nsec3.param.algorithm == Nsec3Param::SHA1 && nsec3.param.flags == 0;
             let mut hash = Vec::with_capacity(HASH_LEN);
             Base32Hex::decode(owner.labels().next()?, &mut hash).ok().filter(|_| fits)?;
             let param = (nsec3.param.salt.to_vec(), nsec3.param.iterations);
@@ -522,11 +566,16 @@ impl Zone {
     }
 
     /// What is proven of a name in this zone.
-    fn deny(&self, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenDenial> {
+    fn deny(
+        &self,
+        name: Name<'_>,
+        qtype: Type,
+        now: u64,
+        hasher: &mut Hasher<'_>,
+    ) -> Option<ProvenDenial> {
         let soa = self.soa.as_ref().filter(|soa| now < soa.until)?;
-        let mut hasher = Hasher::new();
         let records = match self.by_names(name) {
-            None if !self.hashes.is_empty() => self.by_hashes(name, &mut hasher)?,
+            None if !self.hashes.is_empty() => self.by_hashes(name, hasher)?,
             records => records?,
         };
         let live: Vec<&Kept> = records.into_iter().filter(|kept| now < kept.until).collect();
@@ -549,7 +598,13 @@ impl Zone {
     }
 
     /// What a wildcard of this zone makes of a name.
-    fn expand(&self, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenWildcard> {
+    fn expand(
+        &self,
+        name: Name<'_>,
+        qtype: Type,
+        now: u64,
+        hasher: &mut Hasher<'_>,
+    ) -> Option<ProvenWildcard> {
         let zone = self.name.as_name();
         if self.wildcards.is_empty() {
             return None;
@@ -562,8 +617,7 @@ impl Zone {
             (now < star.until).then_some((encloser, star))
         })?;
         let labels = encloser.label_count();
-        let mut hasher = Hasher::new();
-        let proof = self.covering(name, labels, &mut hasher).filter(|proof| now < proof.until)?;
+        let proof = self.covering(name, labels, hasher).filter(|proof| now < proof.until)?;
         if hasher.prove(self, &[&proof.set], name, Claim::Closer(labels)) != Some(Denied::Proven) {
             return None;
         }
@@ -602,7 +656,7 @@ impl Zone {
     }
 
     /// The NSEC in front of a name, or the NSEC3 in front of its ancestor that has one label more than `labels`.
-    fn covering(&self, name: Name<'_>, labels: usize, hasher: &mut Hasher) -> Option<&Kept> {
+    fn covering(&self, name: Name<'_>, labels: usize, hasher: &mut Hasher<'_>) -> Option<&Kept> {
         if self.hashes.is_empty() {
             return self.names.range(..name.to_buf()).next_back().map(|(_, kept)| kept);
         }
@@ -648,7 +702,7 @@ impl Zone {
     }
 
     /// The NSEC3 of a name, or those of its closest encloser, of the name below that and of the wildcard.
-    fn by_hashes(&self, name: Name<'_>, hasher: &mut Hasher) -> Option<Vec<&Kept>> {
+    fn by_hashes(&self, name: Name<'_>, hasher: &mut Hasher<'_>) -> Option<Vec<&Kept>> {
         let mut hash = |name: Name<'_>| hasher.hash(name, &self.param);
         if let Some(kept) = self.hashes.get(&hash(name)?) {
             return Some(vec![kept]);

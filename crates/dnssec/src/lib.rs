@@ -36,7 +36,7 @@ pub mod verify;
 
 pub use anchors::{AnchorFault, TrustAnchors};
 pub use budget::{ValidationBudget, ValidationLimit, ValidationLimits};
-pub use denials::{ProvenDenial, ProvenDenials, ProvenRedirect};
+pub use denials::{DenialWork, ProvenDenial, ProvenDenials, ProvenRedirect};
 pub use outcome::{BogusReason, InsecureReason, Security};
 pub use response::{ReceivedSet, ReceivedSignature, Response};
 pub use rollover::{AnchorChange, AnchorEvent, AnchorKey, AnchorState, TrustPoint, TrustPoints};

@@ -61,7 +61,7 @@ pub use prefix::{Prefix, PrefixFault};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use realms::Domain;
 pub use reports::Unreported;
-pub use service::{FailureReport, Lookups, Service};
+pub use service::{FailureReport, LastResortReport, Lookups, Service};
 pub use settler::{Settler, Waiter};
 pub use stats::{RecursionStats, ReportStats, SharedCount, ValidationStats};
 pub use validation::{Validations, Verdict};

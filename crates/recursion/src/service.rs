@@ -12,7 +12,7 @@ use engine::Source;
 use resolver::{Budget, ClientPrefix, Inquiry, LookupRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
-use wire::{Header, LowerName, LowerNameBuf, Rcode, Ttl, Type};
+use wire::{Header, LowerName, LowerNameBuf, Name, Rcode, Ttl, Type};
 
 use crate::cached::Cached;
 use crate::failures::FailureCause;
@@ -49,6 +49,7 @@ pub struct Service {
     policy: ArcSwap<Policy>,
     lookups: OnceLock<Box<dyn Lookups>>,
     report: OnceLock<Box<FailureReport>>,
+    last_resort: OnceLock<Box<LastResortReport>>,
     /// Answers on their way to whoever validates them.
     pub(crate) unvalidated: Queue,
     /// Answers being validated, and what is known of the keys of zones.
@@ -67,6 +68,9 @@ pub struct Service {
 
 /// Takes note of questions that get SERVFAIL, and why, for an operator who asks. Must not block.
 pub type FailureReport = dyn Fn(&Inquiry, FailureCause<'_>) + Send + Sync;
+
+/// Takes an answer that is used although its server is not authoritative: the zone, the server, the question. Must not block.
+pub type LastResortReport = dyn Fn(Name<'_>, SocketAddr, &Inquiry) + Send + Sync;
 
 /// A response, or a part of one where a chain leads on.
 #[derive(Clone, Debug)]
@@ -118,6 +122,7 @@ impl Service {
             policy: ArcSwap::new(policy),
             lookups: OnceLock::new(),
             report: OnceLock::new(),
+            last_resort: OnceLock::new(),
             unvalidated: Queue::default(),
             bogus: BogusAnswers::default(),
             denials,
@@ -135,6 +140,18 @@ impl Service {
     /// Names whoever takes note of failures; the first one counts.
     pub fn report_failures(&self, report: Box<FailureReport>) {
         let _ = self.report.set(report);
+    }
+
+    /// Sets the function that reports answers of the last resort; the first call counts.
+    pub fn report_last_resorts(&self, report: Box<LastResortReport>) {
+        let _ = self.last_resort.set(report);
+    }
+
+    /// An answer is taken of a server that is not authoritative for the zone.
+    pub(crate) fn took_recursive(&self, zone: Name<'_>, server: SocketAddr, inquiry: &Inquiry) {
+        if let Some(report) = self.last_resort.get() {
+            report(zone, server, inquiry);
+        }
     }
 
     /// A question gets SERVFAIL.
@@ -336,10 +353,7 @@ impl Service {
             self.stats.nxdomain_above.add();
             return Known::Answer(piece);
         }
-        if let Some(piece) = self.denied(policy, inquiry, realm, now) {
-            return Known::Answer(piece);
-        }
-        match self.expanded(policy, inquiry, realm, now) {
+        match self.made(policy, inquiry, realm, now) {
             Some((piece, None)) => Known::Answer(piece),
             Some((piece, Some(target))) => Known::Link(piece, target),
             None => Known::Nothing(stale),

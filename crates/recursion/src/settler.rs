@@ -1,6 +1,7 @@
 //! Where the outcomes of lookups go: into the cache, and to the clients who wait. Runs on the threads that ask other
 //! servers.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use resolver::{
     Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ReplyFault, ReportAgent, ShedReason,
 };
 use wire::edns::ErrorInfo;
-use wire::{LowerNameBuf, Rcode, Ttl};
+use wire::{LowerNameBuf, Name, Rcode, Ttl};
 
 use crate::failures::FailureCause;
 use crate::message::Wishes;
@@ -172,6 +173,10 @@ impl Outlet for Settler {
             }
             LookupOutcome::Failed(_) => {}
         }
+    }
+
+    fn took_recursive(&mut self, zone: Name<'_>, server: SocketAddr, inquiry: &Inquiry) {
+        self.service.took_recursive(zone, server, inquiry);
     }
 
     fn settle(&mut self, waiter: Waiter, outcome: LookupOutcome, now: Instant) {

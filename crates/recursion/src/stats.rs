@@ -41,6 +41,8 @@ pub struct RecursionStats {
     pub expanded: SharedCount,
     /// Redirected by a DNAME that was known from another name (RFC 6672 §3.4).
     pub redirected: SharedCount,
+    /// SHA-1 blocks hashed for NSEC3 to deny or answer so.
+    pub denial_hashes: SharedCount,
     /// Answered with a failure that is remembered (RFC 9520).
     pub remembered_failures: SharedCount,
     /// Answered with what had expired (RFC 8767).

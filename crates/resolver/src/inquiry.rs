@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wire::{Class, LowerNameBuf, Type};
+use wire::{Class, LowerNameBuf, Name, Type};
 
 use crate::budget::{Budget, Overspent};
 use crate::config::ForwardConfig;
@@ -131,6 +131,10 @@ pub trait Outlet: Send + 'static {
     /// [other server](LookupRequest::other_than): the question was answered before; nor one whose clients' time was over before
     /// any server had been silent: that says nothing of the servers.
     fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant);
+
+    /// A lookup takes an answer of `server` that is not authoritative, since no server of `zone` is of use otherwise. Called before
+    /// [`ended`](Self::ended).
+    fn took_recursive(&mut self, _zone: Name<'_>, _server: SocketAddr, _inquiry: &Inquiry) {}
 
     /// A client's wait is over `now`: called once for each. That may be later than its lookup has ended, and others may
     /// have ended in between.

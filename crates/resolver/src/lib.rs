@@ -21,6 +21,7 @@
 //! | `limits` | who may wait and which lookups may start |
 //! | `forwarder` | the lookups in flight, their tries, the connections |
 //! | `random`, `stats` | random numbers; counters |
+//! | `extended` | extended errors of replies, for traces |
 //! | `trace` | what was done about a request, for a person |
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod budget;
 mod config;
 mod copy;
 mod delegations;
+mod extended;
 mod forwarder;
 mod hints;
 mod inquiry;
@@ -50,6 +52,7 @@ pub use config::{
     Minimisation, Reach, StartServer, Upstream,
 };
 pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
+pub use extended::UpstreamError;
 pub use forwarder::Forwarder;
 pub use inquiry::{
     AnsweredBy, ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest,

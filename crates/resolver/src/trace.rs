@@ -11,6 +11,7 @@ use wire::{NameBuf, Rcode, Type};
 
 use crate::budget::Overspent;
 use crate::config::Upstream;
+use crate::extended::UpstreamError;
 use crate::inquiry::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 use crate::query::Misfit;
 use crate::scrub::ReplyFault;
@@ -137,6 +138,8 @@ pub enum TraceEvent {
         after: Duration,
         /// Its response code, with the bits of OPT.
         rcode: Rcode,
+        /// Its extended errors.
+        errors: Vec<UpstreamError>,
         /// What that led to.
         verdict: TraceVerdict,
     },
@@ -304,9 +307,11 @@ impl fmt::Display for TraceEvent {
                 })?;
                 write!(f, ", waiting {} ms", wait.as_millis())
             }
-            TraceEvent::Replied { server, transport, after, rcode, verdict } => {
+            TraceEvent::Replied { server, transport, after, rcode, errors, verdict } => {
                 let after = after.as_micros();
-                write!(f, "{server} replied {rcode} by {transport} after {after} µs: {verdict}")
+                write!(f, "{server} replied {rcode} by {transport} after {after} µs")?;
+                errors.iter().try_for_each(|error| write!(f, ", {error}"))?;
+                write!(f, ": {verdict}")
             }
             TraceEvent::Suspected { server, transport, misfit } => {
                 write!(f, "a message from {server} by {transport} was passed over: {misfit}")

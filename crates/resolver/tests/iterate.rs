@@ -42,21 +42,29 @@
 //! `cache` (answers as a cache does), `recursor` (refuses what comes without RD, and resolves the rest), `no-aa`, `tc`, `always-tc`, `no-tcp`,
 //! `refuses-tcp`, `formerr`, `notimp` and `badvers` (to queries with OPT), `always-formerr`, `badcookie`,
 //! `refer-to=ZONE`, `adds-authority=ZONE` and `adds-answer=NAME` (lies beside what is true), `always-badcookie`,
-//! `no-glue` (referrals lack it, unless the name that is asked begins with `ns`), `no-soa` (denials lack it), `own-ns` (denials have the zone's NS in its place), `denies-ents`, `refuses-ents` (names in between), `agent=DOMAIN` (names an agent, RFC 9567).
+//! `no-glue` (referrals lack it, unless the name that is asked begins with `ns`), `no-soa` (denials lack it), `own-ns` (denials have the zone's NS in its place), `denies-ents`, `refuses-ents`, `servfail-ents`, `silent-ents` (to names that are there and have no such records), `agent=DOMAIN` (names an agent, RFC 9567).
 
 mod internet;
+#[path = "iterate/peers.rs"]
+mod peers;
 #[path = "iterate/play.rs"]
 mod play;
 #[path = "scenarios/shown.rs"]
 mod shown;
 
 macro_rules! scenarios {
-    ($($name:ident)*) => {$(
-        #[test]
-        fn $name() {
-            play::run(stringify!($name), include_str!(concat!("iterate/", stringify!($name), ".txt")));
-        }
-    )*};
+    ($($name:ident)*) => {
+        /// All files, with their names.
+        const FILES: &[(&str, &str)] =
+            &[$((stringify!($name), include_str!(concat!("iterate/", stringify!($name), ".txt")))),*];
+
+        $(
+            #[test]
+            fn $name() {
+                play::run(stringify!($name), include_str!(concat!("iterate/", stringify!($name), ".txt")));
+            }
+        )*
+    };
 }
 
 scenarios! { referrals glue addresses servers minimise budgets attacks aliases changes traces second copies agents fallbacks }

@@ -18,35 +18,84 @@ struct Row {
     question: String,
     answer: Vec<String>,
     authority: Vec<String>,
-    /// For NOERROR, NXDOMAIN and YXDOMAIN: the response code of what is kept, `None` if the reply is refused.
-    taken: [Option<Rcode>; 3],
+    /// Whether the reply is authoritative; `None`: that makes no difference.
+    authoritative: Option<bool>,
+    /// For NOERROR, NXDOMAIN and YXDOMAIN.
+    taken: [Taken; 3],
 }
 
-const NOERROR: Option<Rcode> = Some(Rcode::NOERROR);
-const NXDOMAIN: Option<Rcode> = Some(Rcode::NXDOMAIN);
-const YXDOMAIN: Option<Rcode> = Some(Rcode::YXDOMAIN);
+/// What becomes of a reply.
+#[derive(Clone, Copy, Debug)]
+enum Taken {
+    /// It is kept with this response code.
+    As(Rcode),
+    /// It is refused: response code and records contradict each other.
+    Refused,
+    /// It is refused as a referral.
+    Referral,
+}
+
+const NOERROR: Taken = Taken::As(Rcode::NOERROR);
+const NXDOMAIN: Taken = Taken::As(Rcode::NXDOMAIN);
+const YXDOMAIN: Taken = Taken::As(Rcode::YXDOMAIN);
 
 fn row(
     what: &'static str,
     question: &str,
     answer: &[&str],
     authority: &[&str],
-    taken: [Option<Rcode>; 3],
+    taken: [Taken; 3],
 ) -> Row {
     let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
-    Row { what, question: question.to_owned(), answer: lines(answer), authority: lines(authority), taken }
+    let (answer, authority, authoritative) = (lines(answer), lines(authority), None);
+    Row { what, question: question.to_owned(), answer, authority, authoritative, taken }
+}
+
+/// Replies with an empty answer, and with NS or proofs in the authority section.
+fn referrals() -> Vec<Row> {
+    use Taken::{Referral, Refused};
+    let (absence, referral) = ([NOERROR, NXDOMAIN, Refused], [Referral, NXDOMAIN, Refused]);
+    let (own, below) = ("example. NS ns.example.", "sub.example. NS ns.sub.example.");
+    let (nsec, nsec3) = ("a.example. NSEC z.example. A", "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom.example. NSEC3 1 0 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A");
+    let of = |what, authority: &[&str], authoritative, taken| Row {
+        authoritative: Some(authoritative),
+        ..row(what, "www.sub.example. A", &[], authority, taken)
+    };
+    vec![
+        of("servers of the own zone", &[own], true, absence),
+        of("servers of the own zone, without AA", &[own], false, referral),
+        of("servers of a zone below", &[below], true, absence),
+        of("servers of a zone below, without AA", &[below], false, referral),
+        of("servers of both", &[own, below], true, absence),
+        of("servers of the name", &["www.sub.example. NS ns.sub.example."], true, absence),
+        of("servers of the name, without AA", &["www.sub.example. NS ns.sub.example."], false, referral),
+        of("servers of a zone above the domain", &[". NS ns.other."], true, referral),
+        of("servers of a zone above the domain, without AA", &[". NS ns.other."], false, referral),
+        of("servers of a zone beside the name", &["other.example. NS ns.example."], true, referral),
+        of("servers of a zone below the name", &["x.www.sub.example. NS ns.example."], true, referral),
+        of("servers of a zone below and an SOA", &[below, SOA], true, absence),
+        of("servers of a zone below and an SOA, without AA", &[below, SOA], false, absence),
+        of("servers of a zone below and a proof", &[below, nsec], true, absence),
+        of("servers of a zone below and a proof, without AA", &[below, nsec], false, referral),
+        of("NSEC alone", &[nsec], true, absence),
+        of("NSEC alone, without AA", &[nsec], false, absence),
+        of("NSEC3 alone", &[nsec3], true, absence),
+        of("NSEC3 alone, without AA", &[nsec3], false, absence),
+        of("NSEC and an SOA", &[SOA, nsec], true, absence),
+    ]
 }
 
 #[rustfmt::skip]
 fn rows() -> Vec<Row> {
-    let data = [NOERROR, None, None];
-    let absence = [NOERROR, NXDOMAIN, None];
+    use Taken::Refused;
+    let data = [NOERROR, Refused, Refused];
+    let absence = [NOERROR, NXDOMAIN, Refused];
     // The response code is that of a name which is asked for by itself.
     let beyond = [NOERROR; 3];
     let (a, alias) = ("www.example. A 192.0.2.1", "www.example. CNAME b.example.");
     let (dname, made) = ("y.example. DNAME z.example.", "x.y.example. CNAME x.z.example.");
     let ns = "example. NS ns.example.";
-    vec![
+    let mut all = vec![
         row("the data", "www.example. A", &[a], &[], data),
         row("the data and an SOA", "www.example. A", &[a], &[SOA], data),
         row("the data and servers", "www.example. A", &[a], &[ns], data),
@@ -58,7 +107,9 @@ fn rows() -> Vec<Row> {
         row("two aliases and their data", "www.example. A",
             &[alias, "b.example. CNAME c.example.", "c.example. A 192.0.2.1"], &[], data),
         row("an alias and a denial", "www.example. A", &[alias], &[SOA], absence),
-        row("an alias alone", "www.example. A", &[alias], &[], [NOERROR, NXDOMAIN, None]),
+        row("an alias alone", "www.example. A", &[alias], &[], absence),
+        row("an alias and servers of a zone below", "www.example. A", &["www.example. CNAME b.sub.example."],
+            &["sub.example. NS ns.sub.example."], absence),
         row("an alias out of the domain", "www.example. A", &["www.example. CNAME www.other."], &[], beyond),
         row("an alias out of the domain and data there", "www.example. A",
             &["www.example. CNAME www.other.", "www.other. A 192.0.2.1"], &[], beyond),
@@ -68,7 +119,7 @@ fn rows() -> Vec<Row> {
         row("data of another type", "www.example. AAAA", &[a], &[SOA], absence),
         row("a DNAME and data", "x.y.example. A", &[dname, made, "x.z.example. A 192.0.2.1"], &[], data),
         row("a DNAME and a denial", "x.y.example. A", &[dname, made], &[SOA], absence),
-        row("a DNAME alone", "x.y.example. A", &[dname, made], &[], [NOERROR, NXDOMAIN, None]),
+        row("a DNAME alone", "x.y.example. A", &[dname, made], &[], absence),
         row("a DNAME that was asked for", "y.example. DNAME", &[dname], &[], data),
         row("a DNAME and a CNAME at one name", "y.example. DNAME", &[dname, "y.example. CNAME z.example."], &[SOA], data),
         row("a CNAME that follows and was asked for", "x.y.example. CNAME", &[dname, made], &[], data),
@@ -77,21 +128,24 @@ fn rows() -> Vec<Row> {
             &[dname, made, "x.z.example. A 192.0.2.1"], &[], data),
         row("a CNAME that follows and a denial, for ANY", "x.y.example. ANY", &[dname, made], &[SOA], absence),
         row("a DNAME out of the domain", "x.y.example. A", &["y.example. DNAME other."], &[], beyond),
-        row("a name that is too long", &format!("{LONG} A"), &[LONG_DNAME], &[], [None, None, YXDOMAIN]),
-        row("a name that is too long, for ANY", &format!("{LONG} ANY"), &[LONG_DNAME], &[], [None, None, YXDOMAIN]),
-        row("a name that is too long and an SOA", &format!("{LONG} A"), &[LONG_DNAME], &[SOA], [None, None, YXDOMAIN]),
+        row("a name that is too long", &format!("{LONG} A"), &[LONG_DNAME], &[], [Refused, Refused, YXDOMAIN]),
+        row("a name that is too long, for ANY", &format!("{LONG} ANY"), &[LONG_DNAME], &[], [Refused, Refused, YXDOMAIN]),
+        row("a name that is too long and an SOA", &format!("{LONG} A"), &[LONG_DNAME], &[SOA], [Refused, Refused, YXDOMAIN]),
         row("an alias to a name that is too long", "www.example. A",
-            &[&format!("www.example. CNAME {LONG}"), LONG_DNAME], &[], [None, None, YXDOMAIN]),
+            &[&format!("www.example. CNAME {LONG}"), LONG_DNAME], &[], [Refused, Refused, YXDOMAIN]),
         row("data at the name that is too long", &format!("{LONG} A"),
-            &[LONG_DNAME, &format!("{LONG} A 192.0.2.1")], &[], [None, None, YXDOMAIN]),
-    ]
+            &[LONG_DNAME, &format!("{LONG} A 192.0.2.1")], &[], [Refused, Refused, YXDOMAIN]),
+    ];
+    all.extend(referrals());
+    all
 }
 
-fn reply(row: &Row, inquiry: &Inquiry, rcode: Rcode) -> Vec<u8> {
+fn reply(row: &Row, inquiry: &Inquiry, rcode: Rcode, authoritative: bool) -> Vec<u8> {
     let (mut buf, mut names) = (vec![0; MAX_MESSAGE], Compressor::large());
     let mut header = Header::query(1).reply();
-    header.set_rcode(rcode);
-    header.set_authoritative(true);
+    // The upper bits are those of OPT, which the scrubber does not read.
+    header.set_rcode(Rcode(rcode.0 & 0xf));
+    header.set_authoritative(authoritative);
     let mut b = Builder::new(&mut buf, MAX_MESSAGE, header, &mut names);
     b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass).expect("room");
     for (section, lines) in [(Section::Answer, &row.answer), (Section::Authority, &row.authority)] {
@@ -110,16 +164,11 @@ fn reply(row: &Row, inquiry: &Inquiry, rcode: Rcode) -> Vec<u8> {
     b.message()
 }
 
+/// What becomes of a row's reply with this response code: one outcome, with AA and without where that makes no difference, and
+/// whether DNSSEC records are wanted or not.
 fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
     let (name, qtype) = row.question.split_once(' ').expect("a name and a type");
     let name: NameBuf = name.parse().expect("a name");
-    let inquiry = Inquiry {
-        name: name.as_name().to_lower(),
-        qtype: Type::from_text(qtype.as_bytes()).expect("a type"),
-        qclass: Class::IN,
-        dnssec_ok: false,
-        checking_disabled: false,
-    };
     let domain: NameBuf = "example.".parse().expect("a name");
     let scope = Scope {
         domain: domain.as_name(),
@@ -128,10 +177,24 @@ fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
         max_ttl: 86_400,
         max_negative_ttl: 3600,
     };
-    let answer = scrub(&reply(row, &inquiry, rcode), &inquiry, rcode, &scope)?;
-    let written = Header::of(&answer.message).map(|header| header.rcode());
-    assert_eq!(written, Some(answer.rcode), "{}: the message has the same response code", row.what);
-    Ok(answer.rcode)
+    let flags = row.authoritative.map_or(vec![true, false], |authoritative| vec![authoritative]);
+    let all = flags.iter().flat_map(|aa| [(*aa, false), (*aa, true)]).map(|(authoritative, dnssec_ok)| {
+        let inquiry = Inquiry {
+            name: name.as_name().to_lower(),
+            qtype: Type::from_text(qtype.as_bytes()).expect("a type"),
+            qclass: Class::IN,
+            dnssec_ok,
+            checking_disabled: false,
+        };
+        let answer = scrub(&reply(row, &inquiry, rcode, authoritative), &inquiry, rcode, &scope)?;
+        let written = Header::of(&answer.message).map(|header| header.rcode());
+        assert_eq!(written, Some(answer.rcode), "{}: the message has the same response code", row.what);
+        Ok(answer.rcode)
+    });
+    let mut all: Vec<_> = all.collect();
+    all.dedup();
+    assert_eq!(all.len(), 1, "{} with {rcode}: AA or DO make a difference: {all:?}", row.what);
+    all.remove(0)
 }
 
 /// A YXDOMAIN with records and no DNAME, and NXDOMAIN beside the data that was asked for, went out as they came.
@@ -139,17 +202,21 @@ fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
 fn a_response_code_that_the_records_prove_wrong_is_refused() {
     for row in rows() {
         for (rcode, taken) in [Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN].into_iter().zip(row.taken) {
-            let expected = taken.ok_or(ReplyFault::Contradiction(rcode));
+            let expected = match taken {
+                Taken::As(rcode) => Ok(rcode),
+                Taken::Refused => Err(ReplyFault::Contradiction(rcode)),
+                Taken::Referral => Err(ReplyFault::Referral),
+            };
             assert_eq!(outcome(&row, rcode), expected, "{} with {rcode}", row.what);
         }
     }
 }
 
-/// Only these three come with records of zones.
+/// Only these three come with records of zones. Those from 16 on have bits in OPT.
 #[test]
 fn all_other_response_codes_are_errors_whatever_records_come_with_them() {
     let answers = [Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN];
-    for rcode in (0..16).map(Rcode).filter(|rcode| !answers.contains(rcode)) {
+    for rcode in (0..=23).chain([256, 4095]).map(Rcode).filter(|rcode| !answers.contains(rcode)) {
         for row in rows() {
             assert_eq!(outcome(&row, rcode), Err(ReplyFault::Rcode(rcode)), "{} with {rcode}", row.what);
         }

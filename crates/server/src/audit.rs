@@ -3,7 +3,7 @@
 //! if there is one, has a line for each refused request, as many as [`Trail`](crate::trail::Trail) admits. Worker threads call this,
 //! so one that is not logged costs two atomic operations, and with an audit file a lock.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -252,6 +252,26 @@ impl RecursionFailureLines {
         }
     }
 }
+
+/// Answers that the resolver takes of servers that are not authoritative.
+#[derive(Debug, Default)]
+pub(crate) struct LastResortLines(Gate);
+
+impl LastResortLines {
+    /// Logs one at level info, or at debug what comes too soon after the last one.
+    pub(crate) fn took(&self, zone: Name<'_>, server: SocketAddr, inquiry: &Inquiry) {
+        let name = inquiry.name.as_name();
+        match self.0.admit_at(Instant::now()) {
+            Some(others) => {
+                info!(%zone, %server, %name, r#type = %inquiry.qtype, not_logged = others, "{LAST_RESORT}");
+            }
+            None => debug!(%zone, %server, %name, r#type = %inquiry.qtype, "{LAST_RESORT}"),
+        }
+    }
+}
+
+/// Where no server of a zone is of use otherwise.
+const LAST_RESORT: &str = "answer used of a server that is not authoritative";
 
 #[cfg(test)]
 mod tests {

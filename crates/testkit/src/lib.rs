@@ -9,7 +9,9 @@
 //! | [`everything`] | a small zone that has something of everything |
 //! | [`keys`] | keys that sign for real |
 //! | [`model`] | zones and catalogs as plain maps, every question answered by looking at everything |
+//! | [`network`] | network namespaces for tests, and servers in them |
 //! | [`packets`] | batches of packets made from choices: good queries, odd ones, damaged ones and noise |
+//! | [`peers`] | resolvers of other projects, started and asked |
 //! | [`query`] | queries, read byte by byte |
 //! | [`random`] | proptest strategies for names, records and zones |
 //! | [`reference`](mod@reference) | what a packet is replied to with |
@@ -18,6 +20,7 @@
 //! | [`texts`] | master files that are edited |
 //! | [`tld`] | a large zone of delegations, for measurements |
 //! | [`tree`] | a tree of zones signed for real, and validating what they answer |
+//! | [`verdicts`] | what those resolvers answer, beside what is expected |
 //! | [`versions`] | zones that change, and what must be the same then |
 //! | [`zones`](mod@zones) | small zones made from choices |
 #![forbid(unsafe_code)]
@@ -29,7 +32,9 @@ pub mod disk;
 pub mod everything;
 pub mod keys;
 pub mod model;
+pub mod network;
 pub mod packets;
+pub mod peers;
 pub mod query;
 pub mod random;
 pub mod reference;
@@ -38,6 +43,7 @@ pub mod synthesis;
 pub mod texts;
 pub mod tld;
 pub mod tree;
+pub mod verdicts;
 pub mod versions;
 pub mod zones;
 

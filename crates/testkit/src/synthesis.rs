@@ -1,7 +1,7 @@
 //! Small signed zones of every shape, and what [`ProvenDenials`] makes of some of their answers: each name that there could
 //! be is looked at, and what is made must be what the zones' servers answer.
 
-use dnssec::{ProvenDenials, ReceivedSet, Response, Security, Validated};
+use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Security, Validated};
 use wire::message::Section;
 use wire::rdata::view::{Nsec3, Rrsig};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
@@ -155,7 +155,7 @@ impl Made {
         let (name, qtype) = (truth.name.as_name(), truth.qtype);
         let own = |set: &&ReceivedSet| set.section == Section::Answer && set.owner.as_name() == name;
         let found: Vec<&ReceivedSet> = truth.sets.iter().filter(own).collect();
-        let denied = denials.deny(1, name, qtype, NOW);
+        let denied = denials.deny(1, name, qtype, NOW, &mut DenialWork::default());
         if let Some(denial) = &denied {
             let is_there = truth.sets.iter().any(|set| set.section == Section::Answer);
             assert!(!is_there && *authoritative, "{name} {qtype}: {denial:#?}\n{truth:#?}");
@@ -163,7 +163,7 @@ impl Made {
             self.names += usize::from(denial.rcode == Rcode::NXDOMAIN);
             self.types += usize::from(denial.rcode == Rcode::NOERROR);
         }
-        let Some(made) = denials.expand(1, name, qtype, NOW) else {
+        let Some(made) = denials.expand(1, name, qtype, NOW, &mut DenialWork::default()) else {
             // What belongs to cuts is asked for, aliases or not.
             let is_due = all && !matches!(qtype, Type::DS | Type::NS) && !is_opt_out(truth);
             let of_wildcard = found.first().is_some_and(|set| is_of_wildcard(set));

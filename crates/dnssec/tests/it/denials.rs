@@ -1,7 +1,9 @@
 //! Denials used for other names than those they were proven for: they never deny what is there, and do deny what is not. What
 //! is made of wildcards is what the zone's servers would answer.
 
-use dnssec::{ProvenDenials, Security, TrustTable, ValidationSettings, Validator};
+use dnssec::{
+    DenialWork, ProvenDenials, Security, TrustTable, ValidationLimits, ValidationSettings, Validator,
+};
 use testkit::name;
 use testkit::tree::{Ended, Reply};
 use wire::{NameBuf, Rcode, Ttl, Type};
@@ -62,8 +64,12 @@ fn at(owner: &str, zone: &str) -> NameBuf {
 }
 
 fn validated(reply: &Reply, table: &TrustTable) -> Ended {
-    let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-    TREE.run(Validator::answer(reply.response()), &settings, &anchors, table, &mut |_, reply| Some(reply))
+    validated_by(reply, table, &ValidationSettings::default())
+}
+
+fn validated_by(reply: &Reply, table: &TrustTable, settings: &ValidationSettings) -> Ended {
+    let (validator, anchors) = (Validator::answer(reply.response()), TREE.anchors());
+    TREE.run(validator, settings, &anchors, table, &mut |_, reply| Some(reply))
 }
 
 /// All that the denials and wildcards among the answers to these questions teach.
@@ -89,7 +95,7 @@ fn what_is_denied_is_not_there() {
         for (owner, qtype) in OWNERS.iter().flat_map(|owner| TYPES.map(|qtype| (owner, qtype))) {
             let asked =
                 if *zone == "." { name(&format!("{owner}.").replace("@.", ".")) } else { at(owner, zone) };
-            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000) else {
+            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000, &mut DenialWork::default()) else {
                 there += 1;
                 continue;
             };
@@ -112,7 +118,7 @@ fn what_is_made_of_denials_validates() {
     for zone in ["nsec.test.", "hash.test."] {
         for (owner, qtype) in [("nothingness", Type::TXT), ("zz", Type::MX), ("ent", Type::TXT)] {
             let asked = at(owner, zone);
-            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000) else { continue };
+            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000, &mut DenialWork::default()) else { continue };
             let mut response = TREE.reply(asked, qtype).response();
             response.sets = denial.sets.iter().map(|set| (**set).clone()).collect();
             response.rcode = denial.rcode;
@@ -129,14 +135,14 @@ fn one_denial_denies_its_neighbours() {
     for (zone, sibling) in [("nsec.test.", "nothing0"), ("hash.test.", "nothing")] {
         let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
         learn(&denials, [(at("nothing", zone), Type::A)].into_iter(), &table);
-        let found = denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1000).expect("denied");
+        let found = denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default()).expect("denied");
         assert_eq!(found.rcode, Rcode::NXDOMAIN);
-        assert!(denials.deny(2, at(sibling, zone).as_name(), Type::TXT, 1000).is_none(), "another view");
-        assert!(denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1060).is_none(), "its time is over");
-        assert!(denials.deny(1, at("www", zone).as_name(), Type::A, 1000).is_none());
+        assert!(denials.deny(2, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default()).is_none(), "another view");
+        assert!(denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1060, &mut DenialWork::default()).is_none(), "its time is over");
+        assert!(denials.deny(1, at("www", zone).as_name(), Type::A, 1000, &mut DenialWork::default()).is_none());
         denials.forget(at("anything", zone).as_name(), false);
         assert!(denials.is_empty() && denials.bytes() == 0);
-        assert!(denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1000).is_none());
+        assert!(denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default()).is_none());
     }
 }
 
@@ -148,7 +154,7 @@ fn neither_opt_out_nor_what_is_not_secure_teaches_anything() {
     }
     // What test. says of DS below it is another matter.
     for zone in ["opt.test.", "iter.test.", "plain.test.", "island.test.", "odd.test."] {
-        assert!(denials.deny(1, at("nothing", zone).as_name(), Type::A, 1000).is_none(), "{zone}");
+        assert!(denials.deny(1, at("nothing", zone).as_name(), Type::A, 1000, &mut DenialWork::default()).is_none(), "{zone}");
     }
     let mut forged = TREE.reply(at("nothing", "nsec.test."), Type::A);
     forged.lines_mut().for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
@@ -179,7 +185,7 @@ fn what_is_made_of_wildcards_is_what_servers_answer() {
     for zone in ZONES.iter().chain(&["test."]) {
         for (owner, qtype) in OWNERS.iter().flat_map(|owner| TYPES.map(|qtype| (owner, qtype))) {
             let asked = at(owner, zone);
-            let Some(wildcard) = denials.expand(1, asked.as_name(), qtype, 1000) else { continue };
+            let Some(wildcard) = denials.expand(1, asked.as_name(), qtype, 1000, &mut DenialWork::default()) else { continue };
             let mut response = TREE.reply(asked, qtype).response();
             let truth = response.sets.clone();
             assert_eq!(truth.first(), Some(&wildcard.set), "{asked} {qtype}");
@@ -204,7 +210,7 @@ fn one_answer_of_a_wildcard_answers_for_its_other_names() {
     for zone in ["nsec.test.", "hash.test."] {
         let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
         learn(&denials, [(at("x.wild", zone), Type::A)].into_iter(), &table);
-        let of = |owner: &str, qtype, now| denials.expand(1, at(owner, zone).as_name(), qtype, now);
+        let of = |owner: &str, qtype, now| denials.expand(1, at(owner, zone).as_name(), qtype, now, &mut DenialWork::default());
         let found = of("y.x.wild", Type::A, 1000).expect("known");
         assert_eq!((found.set.rdatas, found.leads_to), (vec![vec![192, 0, 2, 4]], None));
         assert_eq!(found.ttl, of("y.x.wild", Type::A, 1000).expect("known").ttl);
@@ -216,9 +222,9 @@ fn one_answer_of_a_wildcard_answers_for_its_other_names() {
         for there in ["here.wild", "x.here.wild", "*.wild", "wild", "x.top", "www"] {
             assert!(of(there, Type::A, 1000).is_none(), "{there}");
         }
-        assert!(denials.expand(2, at("y.x.wild", zone).as_name(), Type::A, 1000).is_none(), "another view");
+        assert!(denials.expand(2, at("y.x.wild", zone).as_name(), Type::A, 1000, &mut DenialWork::default()).is_none(), "another view");
         // Without an SOA nothing is denied.
-        assert!(denials.deny(1, at("here.wild", zone).as_name(), Type::MX, 1000).is_none());
+        assert!(denials.deny(1, at("here.wild", zone).as_name(), Type::MX, 1000, &mut DenialWork::default()).is_none());
         denials.forget(at("anything", zone).as_name(), false);
         assert!(denials.is_empty() && denials.bytes() == 0);
         assert!(of("y.x.wild", Type::A, 1000).is_none());
@@ -235,7 +241,7 @@ fn large_sets_of_wildcards_are_not_kept() {
         response.sets[0].rdatas = (0..count).map(|n| n.to_be_bytes().repeat(2)).collect();
         denials.clear(1 << 20);
         denials.learn_wildcards(1, &response, &validated, 1000);
-        denials.expand(1, at("y.wild", "nsec.test.").as_name(), Type::A, 1000).is_some()
+        denials.expand(1, at("y.wild", "nsec.test.").as_name(), Type::A, 1000, &mut DenialWork::default()).is_some()
     };
     assert!(of(400) && !of(512));
 }
@@ -249,7 +255,7 @@ fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
     learn(&denials, asked.iter().map(|owner| (at(owner, "slow.test."), Type::AAAA)), &table);
     learn(&denials, std::iter::once((at("x.wild", "slow.test."), Type::A)), &table);
     let deny = |owner: &str, qtype| {
-        let denial = denials.deny(1, at(owner, "slow.test.").as_name(), qtype, 1000);
+        let denial = denials.deny(1, at(owner, "slow.test.").as_name(), qtype, 1000, &mut DenialWork::default());
         denial.map(|denial| denial.rcode)
     };
     for owner in ["nothing", "a.b.c.d.nothing", "x.a.deep.ent", "y.x.a.deep.ent"] {
@@ -258,8 +264,68 @@ fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
     for owner in ["www", "ent", "z.x.wild"] {
         assert_eq!(deny(owner, Type::MX), Some(Rcode::NOERROR), "{owner}");
     }
-    let star = denials.expand(1, at("z.x.wild", "slow.test.").as_name(), Type::A, 1000);
+    let star = denials.expand(1, at("z.x.wild", "slow.test.").as_name(), Type::A, 1000, &mut DenialWork::default());
     assert!(star.is_some(), "the wildcard covers it");
+}
+
+/// What a zone denies, with more iterations than by default.
+fn many_iterations(settings: &ValidationSettings, limits: &ValidationLimits) -> ProvenDenials {
+    let table = TrustTable::new(1000);
+    let denials = ProvenDenials::new(0);
+    denials.configure(1 << 20, settings, limits);
+    for owner in ["nothing", "x.wild"] {
+        // Validated by what the operator says, as an answer is.
+        let taken = ValidationSettings { max_nsec3_iterations: 51, ..ValidationSettings::default() };
+        let reply = TREE.reply(at(owner, "iter.test."), Type::AAAA);
+        let ended = validated_by(&reply, &table, &taken);
+        assert_eq!(ended.validated.security, Security::Secure);
+        denials.learn(1, &reply.response(), &ended.validated, Ttl::from_secs(60), 1000);
+    }
+    denials
+}
+
+/// The bounds were those of the defaults, whatever the operator said.
+#[test]
+fn the_operators_bounds_did_not_hold_for_denials_that_are_used_again() {
+    let settings = |most| ValidationSettings { max_nsec3_iterations: most, ..ValidationSettings::default() };
+    let limits = |hashes| ValidationLimits { nsec3_hashes: hashes, ..ValidationLimits::default() };
+    let deny = |denials: &ProvenDenials| {
+        let mut work = DenialWork::default();
+        let name = at("a.nothing", "iter.test.");
+        let denial = denials.deny(1, name.as_name(), Type::TXT, 1000, &mut work);
+        (denial.map(|denial| denial.rcode), work.hashes())
+    };
+    // The name, the zone's, the one below that and the wildcard, each with 51 iterations.
+    let hashes = 4 * 52;
+    assert_eq!(deny(&many_iterations(&settings(51), &limits(hashes))), (Some(Rcode::NXDOMAIN), hashes));
+    let (denied, spent) = deny(&many_iterations(&settings(51), &limits(hashes - 1)));
+    assert!(denied.is_none() && spent < hashes, "{denied:?} {spent}");
+    assert!(many_iterations(&settings(50), &limits(450)).is_empty(), "they are not kept");
+}
+
+/// A flood of names that are asked for once.
+#[test]
+fn random_names_cost_no_more_hashes_than_one_question_may() {
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+    let questions = QUESTIONS.iter().map(|(owner, qtype)| (at(owner, "slow.test."), *qtype));
+    learn(&denials, questions.chain([(at("nothing", "slow.test."), Type::A)]), &table);
+    let (most, mut random, mut sum, mut denied) = (ValidationLimits::default().nsec3_hashes, 1u64, 0, 0);
+    for n in 0..1000 {
+        let labels = (0..=n % 40).map(|_| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            format!("{:x}.", random >> 48)
+        });
+        let below = ["", "ent.", "deep.ent.", "wild."][n % 4];
+        let asked = name(&format!("{}{below}slow.test.", labels.collect::<String>()));
+        let mut work = DenialWork::default();
+        let denial = denials.deny(1, asked.as_name(), Type::A, 1000, &mut work);
+        let star = denials.expand(1, asked.as_name(), Type::A, 1000, &mut work);
+        denied += usize::from(denial.is_some() || star.is_some());
+        assert!(work.hashes() <= most, "{asked}: {}", work.hashes());
+        sum += work.hashes();
+    }
+    println!("{} SHA-1 blocks for a name, {denied} of 1000 answered", sum / 1000);
+    assert!(denied > 500, "{denied}");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Every pair of response code and signed records: one response code is right, and no other is secure.
 
 use dnssec::{BogusReason, Security};
+use testkit::answers::Line;
 use testkit::name;
-use testkit::tree::Reply;
+use testkit::tree::{Reply, covered};
 use wire::{NameBuf, Rcode, Type};
 
 use crate::classes::signed;
-use crate::support::{is_bogus, reply, security};
+use crate::support::{TREE, is_bogus, reply, security, validate};
 
 /// Names that every zone of the tree has, or has not, with a type: data, aliases, wildcards, absences, and delegations.
 const QUESTIONS: [(&str, Type); 22] = [
@@ -73,10 +74,88 @@ fn a_response_code_that_signatures_prove_wrong_is_bogus() {
     assert_eq!(security(&changed), Security::Bogus(BogusReason::Rcode));
 }
 
-/// No signature covers what comes with an error.
+/// The proofs say what is not there, with an SOA beside them and without.
+#[test]
+fn a_denial_without_its_soa_proves_its_response_code_and_no_other() {
+    for zone in ["nsec.test.", "hash.test."] {
+        let all = QUESTIONS.iter().map(|(owner, qtype)| reply(&format!("{owner}{zone}"), *qtype));
+        let is_soa = |line: &Line| line.rtype == Type::SOA || covered(line) == Some(Type::SOA);
+        let mut denials = 0;
+        for honest in all.filter(|reply| reply.authority.iter().any(is_soa)) {
+            denials += 1;
+            for rcode in WITH_RECORDS {
+                let changed = Reply { rcode, ..honest.clone().without(is_soa) };
+                let ended = validate(&changed).validated;
+                let (state, right) = (ended.security, rcode == honest.rcode);
+                // Of the name that an alias leads to nothing is said then, so the response code is no one's.
+                let expected = match changed.answer.is_empty() {
+                    true if right => state == Security::Secure,
+                    true => is_bogus(state),
+                    false => state == Security::Secure && ended.leads_to.is_some(),
+                };
+                assert!(expected, "{} {} with {rcode}: {ended:?}", honest.name, honest.qtype);
+            }
+        }
+        assert!(denials > 5, "{denials}");
+    }
+}
+
+/// An empty answer with servers in the authority section, those of the zone or of one below, is no proof of anything.
+#[test]
+fn what_a_referral_has_is_no_secure_answer_with_any_response_code() {
+    for zone in ["nsec.test.", "hash.test."] {
+        let ns = name(&format!("ns.{zone}"));
+        let own = signed(zone, zone, Type::NS, &[ns.as_name().as_wire()]);
+        let of = |asked: &str, authority: &[Line]| Reply {
+            answer: Vec::new(),
+            authority: authority.to_vec(),
+            ..reply(&format!("{asked}{zone}"), Type::A)
+        };
+        let below = TREE.referral(name(&format!("child.{zone}"))).authority;
+        let denial = reply(&format!("www.{zone}"), Type::AAAA).authority;
+        let all = [
+            ("the own zone", of("www.", &own)),
+            ("the own zone, for a name that is not there", of("nothing.", &own)),
+            ("a zone below", of("www.child.", &below)),
+            ("a zone below, for a name beside it", of("www.", &below)),
+            ("both", of("www.child.", &[own, below].concat())),
+            ("no zone: nothing", of("www.", &[])),
+            ("no zone: the denial of another type", of("www.child.", &denial)),
+        ];
+        for (what, changed) in all {
+            for rcode in WITH_RECORDS {
+                let state = security(&Reply { rcode, ..changed.clone() });
+                assert!(is_bogus(state), "{zone}, servers of {what} with {rcode}: {state:?}");
+            }
+        }
+        // Below a delegation that is proven to be insecure any of them may be true.
+        let bare = TREE.referral(name(&format!("bare.{zone}"))).authority;
+        for rcode in WITH_RECORDS {
+            let state = security(&Reply { rcode, ..of("www.bare.", &bare) });
+            assert!(matches!(state, Security::Insecure(_)), "{zone} with {rcode}: {state:?}");
+        }
+    }
+}
+
+/// Where nothing is signed no response code is proven, neither right nor wrong.
+#[test]
+fn no_response_code_makes_an_insecure_zone_secure() {
+    for zone in ["plain.test.", "island.test.", "bare.nsec.test."] {
+        // One alias leads to a zone that is signed.
+        for (owner, qtype) in QUESTIONS.into_iter().filter(|(owner, _)| *owner != "gone.") {
+            for rcode in WITH_RECORDS {
+                let changed = Reply { rcode, ..reply(&format!("{owner}{zone}"), qtype) };
+                let state = security(&changed);
+                assert!(matches!(state, Security::Insecure(_)), "{owner}{zone} {qtype} with {rcode}: {state:?}");
+            }
+        }
+    }
+}
+
+/// No signature covers what comes with an error. Those from 16 on have bits in OPT.
 #[test]
 fn no_error_is_secure_whatever_records_come_with_it() {
-    for rcode in (0..16).map(Rcode).filter(|rcode| !WITH_RECORDS.contains(rcode)) {
+    for rcode in (0..=23).chain([256, 4095]).map(Rcode).filter(|rcode| !WITH_RECORDS.contains(rcode)) {
         for (owner, qtype) in QUESTIONS {
             let changed = Reply { rcode, ..reply(&format!("{owner}nsec.test."), qtype) };
             assert_eq!(security(&changed), Security::Indeterminate, "{owner} {qtype} with {rcode}");

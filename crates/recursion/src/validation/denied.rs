@@ -2,7 +2,7 @@
 //! that a wildcard is known to stand for, or that a DNAME is known to redirect (RFC 6672 §3.4).
 
 use cache::Now;
-use dnssec::{ProvenDenials, ReceivedSet, Response, Validated};
+use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Validated};
 use resolver::Inquiry;
 use wire::message::{Builder, Compressor, Full, Header, Offset, Owner};
 use wire::{Class, LowerNameBuf, Rcode, Ttl, Type};
@@ -22,7 +22,14 @@ fn seconds(now: Now) -> u64 {
 
 /// What was proven for one client may deny names to others, if the operator has nothing against it.
 pub(crate) fn denials(policy: &Policy) -> ProvenDenials {
-    ProvenDenials::new(room(policy))
+    let denials = ProvenDenials::new(0);
+    configure(&denials, policy);
+    denials
+}
+
+/// Drops all denials, and has what comes bounded as the policy says.
+fn configure(denials: &ProvenDenials, policy: &Policy) {
+    denials.configure(room(policy), &policy.validation.settings, &policy.validation.limits);
 }
 
 fn room(policy: &Policy) -> usize {
@@ -32,7 +39,7 @@ fn room(policy: &Policy) -> usize {
 impl Service {
     /// Drops all denials that were proven under another policy.
     pub(crate) fn forget_denials(&self, policy: &Policy) {
-        self.denials.clear(room(policy));
+        configure(&self.denials, policy);
     }
 
     /// Takes what an answer proves not to be there, which was found secure and may be kept for `ttl`.
@@ -62,23 +69,8 @@ impl Service {
         }
     }
 
-    /// The answer to a question, if it is known that there is nothing.
-    pub(crate) fn denied(&self, policy: &Policy, inquiry: &Inquiry, realm: Realm, now: Now) -> Option<Piece> {
-        if !is_synthesized(policy, inquiry, realm) {
-            return None;
-        }
-        let name = inquiry.name.as_name();
-        let denial = self.denials.deny(realm.number, name, inquiry.qtype, seconds(now))?;
-        let sets = denial.sets.iter().map(|set| &**set);
-        let message = write(inquiry, denial.rcode, denial.ttl, sets).ok()?;
-        self.stats().denied.add();
-        self.keep_made(policy, inquiry, &message, Some(denial.ttl), now);
-        Some(Piece { negative_ttl: Some(denial.ttl), ..piece(message, denial.rcode, realm) })
-    }
-
-    /// The answer to a question, if it is known that a DNAME redirects the name or that a wildcard covers it; and where it
-    /// leads, if that is not its end.
-    pub(crate) fn expanded(
+    /// The answer to a question, if what is proven makes one; and where it leads, if that is not its end.
+    pub(crate) fn made(
         &self,
         policy: &Policy,
         inquiry: &Inquiry,
@@ -88,6 +80,45 @@ impl Service {
         if !is_synthesized(policy, inquiry, realm) {
             return None;
         }
+        let mut work = DenialWork::default();
+        let made = match self.denied(policy, inquiry, realm, now, &mut work) {
+            Some(piece) => Some((piece, None)),
+            None => self.expanded(policy, inquiry, realm, now, &mut work),
+        };
+        if work.hashes() > 0 {
+            self.stats().denial_hashes.add_many(work.hashes().into());
+        }
+        made
+    }
+
+    /// The answer to a question, if it is known that there is nothing.
+    fn denied(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        realm: Realm,
+        now: Now,
+        work: &mut DenialWork,
+    ) -> Option<Piece> {
+        let name = inquiry.name.as_name();
+        let denial = self.denials.deny(realm.number, name, inquiry.qtype, seconds(now), work)?;
+        let sets = denial.sets.iter().map(|set| &**set);
+        let message = write(inquiry, denial.rcode, denial.ttl, sets).ok()?;
+        self.stats().denied.add();
+        self.keep_made(policy, inquiry, &message, Some(denial.ttl), now);
+        Some(Piece { negative_ttl: Some(denial.ttl), ..piece(message, denial.rcode, realm) })
+    }
+
+    /// The answer to a question, if it is known that a DNAME redirects the name or that a wildcard covers it; and where it
+    /// leads, if that is not its end.
+    fn expanded(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        realm: Realm,
+        now: Now,
+        work: &mut DenialWork,
+    ) -> Option<(Piece, Option<LowerNameBuf>)> {
         let name = inquiry.name.as_name();
         if let Some(made) = self.denials.redirect(realm.number, name, inquiry.qtype, seconds(now)) {
             let message = write(inquiry, Rcode::NOERROR, made.ttl, [&*made.dname, &made.cname]).ok()?;
@@ -95,7 +126,7 @@ impl Service {
             let leads_to = made.leads_to.map(|name| name.as_name().to_lower());
             return Some((piece(message, Rcode::NOERROR, realm), leads_to));
         }
-        let made = self.denials.expand(realm.number, name, inquiry.qtype, seconds(now))?;
+        let made = self.denials.expand(realm.number, name, inquiry.qtype, seconds(now), work)?;
         let message = write(inquiry, Rcode::NOERROR, made.ttl, [&made.set, &*made.proof]).ok()?;
         // Another name may have addresses that this one may not.
         if policy.private.as_ref().is_some_and(|private| private.offends(&message)) {

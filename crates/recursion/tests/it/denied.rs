@@ -43,6 +43,35 @@ fn one_denial_answers_for_all_names_between() {
     }
 }
 
+/// NSEC3 with more iterations than by default were never used again, whatever the operator said.
+#[test]
+fn denials_are_used_again_with_as_many_iterations_and_hashes_as_are_validated() {
+    let of = |iterations, hashes| {
+        with_denials(move |policy| {
+            policy.nxdomain_cut = false;
+            policy.validation.settings.max_nsec3_iterations = iterations;
+            policy.validation.limits.nsec3_hashes = hashes;
+        })
+    };
+    let mut with = of(51, 450);
+    assert_eq!(with.says("nothing.iter.test. A do"), "NXDOMAIN rd ra ad");
+    let known = with.world.hit(&ask("a.nothing.iter.test. A do"));
+    assert_eq!(known.says(), "NXDOMAIN rd ra ad");
+    let hashes = || with.world.service.stats().denial_hashes.get();
+    let first = hashes();
+    assert!(first > 0 && first <= 3 * 450, "{first}");
+    // One question takes no more than the operator allows, and is asked of the servers then.
+    with.world.change_policy(|policy| policy.validation.limits.nsec3_hashes = 210);
+    assert_eq!(with.says("nothing.iter.test. A do"), "NXDOMAIN rd ra ad");
+    let before = with.world.service.stats().denial_hashes.get();
+    with.world.miss(&ask("a.b.c.d.e.nosuch.iter.test. A do"));
+    let spent = with.world.service.stats().denial_hashes.get() - before;
+    assert!(spent <= 210, "{spent}");
+    let mut with = of(50, 450);
+    assert_eq!(with.says("nothing.iter.test. A do"), "NXDOMAIN rd ra EDE 27");
+    with.world.miss(&ask("a.nothing.iter.test. A do"));
+}
+
 #[test]
 fn one_denial_of_a_type_answers_for_all_types_that_are_not_there() {
     let mut with = with_denials(|_| {});

@@ -3,11 +3,13 @@
 
 mod access;
 mod answers;
+mod cases;
 mod chains;
 mod denied;
 mod failures;
 mod joined;
 mod orders;
+mod peers;
 mod reports;
 mod second;
 mod simulation;

@@ -98,42 +98,67 @@ fn a_server_that_fails_for_keys_or_ds_does_not_end_the_answer() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// A reply to the question for an alias, of whose tail, at the name given, something is wrong.
+type BadTail = fn(TreeReply, fn(&Line) -> bool) -> TreeReply;
+
+/// Links of every kind: where each begins, and where it leads.
+const LINKS: [[&str; 2]; 3] = [["alias.", "www."], ["x.moved.", "x.wild."], ["x.walias.", "www."]];
+
 #[test]
 fn a_bad_tail_of_an_alias_chain_is_looked_up_by_itself() {
+    static CASE: Mutex<Option<(BadTail, [String; 2])>> = Mutex::new(None);
     fn is_tail(line: &Line) -> bool {
-        line.owner.as_name() == name("www.nsec.test.").as_name() || line.rtype == Type::SOA
+        let case = CASE.lock().expect("one thread");
+        let tail = case.as_ref().map(|(_, [_, tail])| name(tail));
+        tail.is_some_and(|tail| line.owner == tail) || line.rtype == Type::SOA
     }
-    let bad: [Server; 3] = [
-        |inquiry, mut reply| {
-            if inquiry.name.to_string().starts_with("alias") {
-                let tail = reply.lines_mut().filter(|line| is_tail(line));
-                tail.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
-            }
-            Some(reply)
+    let bad: [BadTail; 3] = [
+        |mut reply, is_tail| {
+            let tail = reply.lines_mut().filter(|line| is_tail(line));
+            tail.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
+            reply
         },
-        |inquiry, reply| match inquiry.name.to_string().starts_with("alias") {
-            true => Some(reply.without(|line| is_tail(line) && line.rtype == Type::RRSIG)),
-            false => Some(reply),
-        },
-        |inquiry, reply| match inquiry.name.to_string().starts_with("alias") {
-            true => Some(reply.without(|line| is_tail(line) && line.rtype != Type::RRSIG)),
-            false => Some(reply),
-        },
+        |reply, is_tail| reply.without(|line| is_tail(line) && line.rtype == Type::RRSIG),
+        |reply, is_tail| reply.without(|line| is_tail(line) && line.rtype != Type::RRSIG),
     ];
-    for (n, server) in bad.into_iter().enumerate() {
-        for second in [None, Some(server)] {
+    let server: Server = |inquiry, reply| {
+        let case = CASE.lock().expect("one thread").clone().expect("a case");
+        let (change, [first, _]) = case;
+        let is_first = inquiry.name.to_string() == first;
+        Some(if is_first { change(reply, is_tail) } else { reply })
+    };
+    let zones = ["nsec.test.", "hash.test."];
+    let links = zones.iter().flat_map(|zone| LINKS.map(|link| link.map(|owner| format!("{owner}{zone}"))));
+    for (n, change) in bad.into_iter().enumerate() {
+        for (link, second) in links.clone().flat_map(|link| [(link.clone(), None), (link, Some(server))]) {
+            *CASE.lock().expect("one thread") = Some((change, link.clone()));
+            let [first, tail] = link;
             let mut with = Validated { second, ..Validated::of(server) };
-            let reply = with.resolve("alias.nsec.test. A do");
-            assert_eq!(reply.says(), "NOERROR rd ra ad", "{n}: {:?}", with.asked);
-            let owners = ["alias.nsec.test.", "www.nsec.test."];
+            let reply = with.resolve(&format!("{first} A do"));
+            assert_eq!(reply.says(), "NOERROR rd ra ad", "{n} {first}: {:?}", with.asked);
             let has = |owner: &str| reply.answers().iter().any(|line| line.starts_with(owner));
-            assert!(owners.into_iter().all(has), "{n}: {reply:?}");
-            assert_eq!(
-                with.world.hit(&ask("alias.nsec.test. A do")).says(),
-                "NOERROR rd ra ad",
-                "it is kept"
-            );
+            assert!(has(&first) && has(&tail), "{n} {first}: {reply:?}");
+            assert!(with.asked.iter().any(|asked| asked.starts_with(&tail)), "{n}: {:?}", with.asked);
+            let again = with.world.hit(&ask(&format!("{first} A do")));
+            assert_eq!(again.says(), "NOERROR rd ra ad", "{first} is kept");
         }
+    }
+}
+
+/// What proves that a wildcard covers an alias is a part of its link.
+#[test]
+fn an_alias_of_a_wildcard_without_its_proof_is_bogus() {
+    for zone in ["nsec.test.", "hash.test."] {
+        let bad: Server = |inquiry, reply| match inquiry.name.to_string().starts_with("x.walias.") {
+            true => Some(reply.without(|line| {
+                let proofs = [Type::NSEC, Type::NSEC3];
+                proofs.contains(&line.rtype) || covered(line).is_some_and(|rtype| proofs.contains(&rtype))
+            })),
+            false => Some(reply),
+        };
+        let mut with = Validated { second: Some(bad), ..Validated::of(bad) };
+        assert_eq!(with.says(&format!("x.walias.{zone} A do")), "SERVFAIL rd ra EDE 12", "{:?}", with.asked);
+        assert!(!with.asked.iter().any(|asked| asked.starts_with("www")), "{:?}", with.asked);
     }
 }
 

@@ -116,6 +116,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             timer: Some(at),
             probe: true,
             check: true,
+            errors: Vec::new(),
         };
         self.set_timer(at, Timer::Try(try_id));
         self.tries.insert(try_id, one);

@@ -8,6 +8,7 @@ use wire::{Header, LowerNameBuf, Rcode};
 
 use super::Forwarder;
 use super::state::{LinkUse, Try, TryId};
+use crate::extended;
 use crate::inquiry::{AnsweredBy, LookupOutcome, Outlet, ReportAgent};
 use crate::query::{self, Misfit, Reply, Sent};
 use crate::random::Random;
@@ -136,6 +137,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if self.is_too_much(id, message, now, actions) {
             return;
         }
+        if self.traced > 0
+            && let Some(one) = self.tries.get_mut(&id)
+        {
+            one.errors = extended::read(message);
+        }
         if let Some(domain) = reply.agent.take() {
             self.hear_of_agent(id, *domain);
         }
@@ -198,7 +204,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     pub(super) fn note_reply(&self, id: TryId, rcode: Rcode, verdict: TraceVerdict, now: Instant) {
         self.note_of(id, now, |server, transport, one| {
             let after = now.saturating_duration_since(one.sent);
-            TraceEvent::Replied { server, transport, after, rcode, verdict }
+            let errors = one.errors.clone();
+            TraceEvent::Replied { server, transport, after, rcode, errors, verdict }
         });
     }
 

@@ -10,6 +10,7 @@ use wire::{LowerNameBuf, NameBuf, Type};
 
 use crate::budget::{Budget, Overspent, Seeking};
 use crate::delegations::Cut;
+use crate::extended::UpstreamError;
 use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry, LookupFailure, NetworkFault, ReportAgent};
 use crate::query::Opt;
 use crate::scrub::{ReferralProof, ReplyFault};
@@ -313,6 +314,8 @@ pub(super) struct Try {
     pub(super) probe: bool,
     /// A question of our own, for that alone.
     pub(super) check: bool,
+    /// The extended errors of its reply, where a trace is kept.
+    pub(super) errors: Vec<UpstreamError>,
 }
 
 impl Try {

@@ -108,6 +108,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             timer,
             probe,
             check: false,
+            errors: Vec::new(),
         };
         self.set_timer(now + wait, Timer::Try(try_id));
         self.tries.insert(try_id, one);

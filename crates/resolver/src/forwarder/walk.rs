@@ -287,8 +287,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             Next::Glue(glue) => self.take_glue(id, &glue, now, actions),
             Next::Answer(answer) => {
                 let lookup = self.lookups.get_mut(&id);
-                let recursion = lookup.as_ref().and_then(|lookup| Some(lookup.walk.as_ref()?.recursion));
-                self.stats.recursive.add(u64::from(recursion == Some(true) && !answer.authoritative));
+                let walk = lookup.as_ref().and_then(|lookup| lookup.walk.as_ref());
+                if !answer.authoritative && walk.is_some_and(|walk| walk.recursion) {
+                    self.stats.recursive.add(1);
+                    if let (Some(AnsweredBy::Server(server)), Some(lookup)) = (by, lookup.as_deref()) {
+                        self.outlet.took_recursive(cut.zone.as_name(), server, &lookup.inquiry);
+                    }
+                }
                 let referrals = lookup.map(|lookup| std::mem::take(&mut lookup.referrals));
                 let answer = Answer { by, agent, referrals: referrals.unwrap_or_default(), ..answer };
                 self.learn_start(id, cut, message, &answer, now);

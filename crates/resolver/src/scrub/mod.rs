@@ -127,7 +127,7 @@ pub fn scrub(
                 kept.lower_max_ttl(minimum);
                 negative_ttl = Some(kept.set(&mut records, at)?);
             }
-            None if rcode == Rcode::NOERROR && records.is_referral(own_zone(message, scope)) => {
+            None if rcode == Rcode::NOERROR && records.is_referral(own_zones(message, &chain, scope)) => {
                 return Err(ReplyFault::Referral);
             }
             None => {}
@@ -141,10 +141,25 @@ pub fn scrub(
         .map_err(|Full| ReplyFault::Malformed)
 }
 
-/// The domain that the servers were asked for, if the reply is authoritative: its NS records beside an empty answer are those
-/// of the zone itself. Such a reply means that there is no data, though it lacks the SOA (RFC 2308 §2.2).
-fn own_zone<'a>(message: &[u8], scope: &Scope<'a>) -> Option<Name<'a>> {
-    Header::of(message).is_some_and(|header| header.authoritative()).then_some(scope.domain)
+/// The zones that the server of an authoritative reply may serve: NS records of one of them beside an empty answer are those of the
+/// zone itself. Such a reply means that there is no data, though it lacks the SOA (RFC 2308 §2.2). A referral has AA clear (RFC 1034
+/// §4.3.2 step 3b); where the servers of a zone above set it all the same, [`referral()`] has taken it before.
+fn own_zones<'a>(message: &[u8], chain: &'a Chain, scope: &Scope<'a>) -> Option<OwnZones<'a>> {
+    let is_authoritative = Header::of(message).is_some_and(|header| header.authoritative());
+    is_authoritative.then_some(OwnZones { name: chain.end.as_name(), domain: scope.domain })
+}
+
+/// All zones that a name may be in, at or below a domain.
+#[derive(Clone, Copy)]
+struct OwnZones<'a> {
+    name: Name<'a>,
+    domain: Name<'a>,
+}
+
+impl OwnZones<'_> {
+    fn has(self, zone: Name<'_>) -> bool {
+        self.name.is_at_or_below(zone) && zone.is_at_or_below(self.domain)
+    }
 }
 
 /// What a referral to the servers of `zone` says of its DS, if it says anything. `inquiry` is what was asked, and the domain

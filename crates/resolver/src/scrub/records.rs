@@ -7,7 +7,7 @@ use wire::rdata::view::Rrsig;
 use wire::rdata::{self, NameRule};
 use wire::{Class, Name, NameBuf, Ttl, Type};
 
-use super::{KeptRecord, ReplyFault, Scope};
+use super::{KeptRecord, OwnZones, ReplyFault, Scope};
 
 /// Most RRsets kept at one name, or as proofs. Proofs take three for each link of a chain at most.
 const SETS: usize = 64;
@@ -112,11 +112,13 @@ impl<'m> Records<'m> {
         self.all.iter().any(here) || self.soa(name, domain).is_some()
     }
 
-    /// Whether the authority section has nothing but other servers to offer. NS records of `own`, the zone that the server
-    /// is authoritative for, refer to no other zone.
-    pub(super) fn is_referral(&self, own: Option<Name<'_>>) -> bool {
+    /// Whether the authority section has nothing but other servers to offer. NS records of `own`, the zones that the server may be
+    /// authoritative for, refer to no other zone.
+    pub(super) fn is_referral(&self, own: Option<OwnZones<'_>>) -> bool {
         let authority = || self.all.iter().filter(|found| found.section == Section::Authority);
-        let refers = |found: &Found| found.rtype == Type::NS && own != Some(found.owner.as_name());
+        let refers = |found: &Found| {
+            found.rtype == Type::NS && !own.is_some_and(|own| own.has(found.owner.as_name()))
+        };
         authority().any(refers) && authority().all(|found| found.rtype != Type::SOA)
     }
 

@@ -165,8 +165,14 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    fn is(&self, way: &str) -> bool {
+    pub(crate) fn is(&self, way: &str) -> bool {
         self.ways.contains(way)
+    }
+
+    /// How long it takes to reply, where that is more than usual.
+    pub(crate) fn delay(&self) -> Option<Duration> {
+        let slow = self.ways.iter().find_map(|way| way.strip_prefix("slow="))?;
+        Some(Duration::from_millis(slow.parse().expect("milliseconds")))
     }
 }
 
@@ -198,6 +204,11 @@ impl ZoneCopy for TestCopy {
         *message = written(header, &Question { name, qtype, qclass }, &said, |_| ());
         true
     }
+}
+
+/// Whether a name is there, and has no such records.
+fn has_nothing(said: &Said) -> bool {
+    said.rcode == 0 && said.records.iter().all(|(section, rr)| *section != ANSWER && rr.rtype == Type::SOA)
 }
 
 /// What is said, as a message; `more` adds to it.
@@ -364,7 +375,7 @@ impl Internet {
         self.coming.insert((self.now + after, self.count), (link, what));
     }
 
-    fn host_at(&self, to: SocketAddr) -> Option<(&String, &Host)> {
+    pub(crate) fn host_at(&self, to: SocketAddr) -> Option<(&String, &Host)> {
         self.hosts.iter().find(|(_, host)| host.addresses.contains(&to.ip()))
     }
 
@@ -395,19 +406,23 @@ impl Internet {
         let reached = !self.no_way[usize::from(to.is_ipv6())];
         if !reached
             || host.addresses.is_empty()
-            || host.is("silent")
-            || transport.is_stream() && host.is("no-tcp")
+            || self.is_mute(&host, question.name, question.qtype, transport)
         {
             return;
         }
         let message = self.reply(&host, query, transport);
-        let slow = host.ways.iter().find_map(|way| way.strip_prefix("slow="));
-        let after = slow.map_or(ROUND_TRIP, |ms| Duration::from_millis(ms.parse().expect("milliseconds")));
-        self.comes(after, link, Coming::Message(message));
+        self.comes(host.delay().unwrap_or(ROUND_TRIP), link, Coming::Message(message));
+    }
+
+    /// Whether a host says nothing to a question.
+    pub(crate) fn is_mute(&self, host: &Host, qname: Name<'_>, qtype: Type, transport: Transport) -> bool {
+        host.is("silent")
+            || transport.is_stream() && host.is("no-tcp")
+            || host.is("silent-ents") && has_nothing(&self.said(host, qname, qtype))
     }
 
     /// What a host replies to a query.
-    fn reply(&self, host: &Host, query: &[u8], transport: Transport) -> Vec<u8> {
+    pub(crate) fn reply(&self, host: &Host, query: &[u8], transport: Transport) -> Vec<u8> {
         let (asked, mut parser) = Parser::new(query).expect("a header");
         let question = parser.question().expect("a question");
         let opt = parser.record().ok();
@@ -495,13 +510,14 @@ impl Internet {
         }
         let Some(zone) = zone else { return error(5) };
         let mut said = zone.say(qname, qtype);
-        let nothing_here =
-            said.records.iter().all(|(section, rr)| *section != ANSWER && rr.rtype == Type::SOA);
-        if host.is("denies-ents") && said.rcode == 0 && nothing_here {
-            said.rcode = 3;
-        }
-        if host.is("refuses-ents") && said.rcode == 0 && nothing_here {
-            return error(5);
+        if has_nothing(&said) {
+            if host.is("refuses-ents") {
+                return error(5);
+            }
+            if host.is("servfail-ents") {
+                return error(2);
+            }
+            said.rcode = if host.is("denies-ents") { 3 } else { 0 };
         }
         let glueless = host.is("no-glue") && !qname.to_string().starts_with("ns");
         said.records.retain(|(section, _)| *section != ADDITIONAL || !glueless);

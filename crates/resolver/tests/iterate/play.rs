@@ -38,14 +38,14 @@ pub(crate) fn run(file: &str, text: &str) {
     assert_eq!(failed, 0, "scenarios failed");
 }
 
-struct Play {
+pub(crate) struct Play {
     title: String,
     at: String,
-    config: ForwardConfig,
+    pub(crate) config: ForwardConfig,
     configured: bool,
     /// A line was not fulfilled; those behind it are left out.
     failed: bool,
-    net: Internet,
+    pub(crate) net: Internet,
     zone: Option<usize>,
     copy: Arc<TestCopy>,
     asked: Instant,
@@ -55,7 +55,7 @@ struct Play {
 }
 
 impl Play {
-    fn new(title: String) -> Self {
+    pub(crate) fn new(title: String) -> Self {
         let mut config = ForwardConfig { explore: 0, ..Default::default() };
         config.iterate.minimisation = Minimisation::Relaxed;
         let net = Internet::new(config.clone(), 7);
@@ -75,7 +75,8 @@ impl Play {
         }
     }
 
-    fn line(&mut self, number: usize, line: &str) {
+    /// Plays a line.
+    pub(crate) fn line(&mut self, number: usize, line: &str) {
         self.at = format!("{} (line {number}: {line})", self.title);
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<&str> = rest.split_whitespace().collect();

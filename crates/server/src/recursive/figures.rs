@@ -22,7 +22,7 @@ pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
 }
 
 /// What the service and its cache count.
-fn service_counts(recursive: &Recursive) -> [Described; 15] {
+fn service_counts(recursive: &Recursive) -> [Described; 16] {
     let stats = recursive.service.stats();
     let cache = recursive.service.cache().stats();
     [
@@ -50,6 +50,11 @@ fn service_counts(recursive: &Recursive) -> [Described; 15] {
             "cache_redirected",
             "Questions redirected by a DNAME that was known from other names (aggressive-nsec)",
             stats.redirected.get(),
+        ),
+        (
+            "cache_denial_hashes",
+            "SHA-1 blocks hashed to deny or expand names by the NSEC3 records of other answers (aggressive-nsec)",
+            stats.denial_hashes.get(),
         ),
         (
             "cache_failures_served",

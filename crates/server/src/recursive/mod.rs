@@ -29,7 +29,7 @@ use resolver::{
 use tracing::{error, info, warn};
 use wire::{Name, NameBuf};
 
-use crate::audit::RecursionFailureLines;
+use crate::audit::{LastResortLines, RecursionFailureLines};
 use crate::config::Settings;
 use crate::config::resolver::validating::is_private;
 use crate::descriptors::DescriptorShares;
@@ -175,6 +175,10 @@ impl Recursive {
         }
         let failures = RecursionFailureLines::default();
         service.report_failures(Box::new(move |inquiry, cause| failures.failed(inquiry, cause)));
+        let last_resorts = LastResortLines::default();
+        service.report_last_resorts(Box::new(move |zone, server, inquiry| {
+            last_resorts.took(zone, server, inquiry);
+        }));
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let forwarder = Forwarder::new(decided.forward.clone(), service.settler(), ChaCha::new(seed));

@@ -4,9 +4,11 @@
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::support::{PATIENCE, Server, eventually, run, text};
+
+pub(crate) use testkit::network::{in_a_network, inside, ip};
 
 const ROOT: &str = "$TTL 3600\n@ SOA a.root. admin. 1 3600 600 86400 60\n@ NS a.root.\na.root. A 10.53.0.1\n\
                     example. NS ns.example.\nns.example. A 10.53.0.2\nwww.own. 60 A 192.0.2.9\n";
@@ -16,36 +18,6 @@ const CHILD: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns 
                      www.far A 10.53.0.3\n";
 const FAR: &str =
     "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS www.far.child.example.\nwww A 192.0.2.3\n";
-
-/// Set for the tests that run inside.
-const INSIDE: &str = "NOMEN_TEST_INSIDE";
-
-/// Runs one of the tests below in a network namespace that has nothing but loopback, where it may use any address and port.
-pub(crate) fn in_a_network(test: &str) {
-    let unshare = |program: &std::path::Path, arguments: &[&str]| {
-        let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--net"]).arg(program).args(arguments).env(INSIDE, "1");
-        command.output().expect("unshare runs")
-    };
-    if !unshare("true".as_ref(), &[]).status.success() {
-        return testkit::left_out("network namespaces cannot be had here");
-    }
-    let own = std::env::current_exe().expect("this program");
-    let output = unshare(&own, &["--exact", test, "--ignored", "--nocapture"]);
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    assert!(text(&output.stdout).contains("1 passed"), "{}", text(&output.stdout));
-}
-
-/// Begins a test inside. Outside it would change this machine's own network.
-pub(crate) fn inside() {
-    assert!(std::env::var_os(INSIDE).is_some(), "runs in a network namespace only: see `in_a_network`");
-    ip("link set lo up");
-}
-
-pub(crate) fn ip(command: &str) {
-    let output = Command::new("ip").args(command.split(' ')).output().expect("ip runs");
-    assert!(output.status.success(), "ip {command}: {}", text(&output.stderr));
-}
 
 /// An authoritative server of these zones at the address that ends so.
 pub(crate) fn authority(last: u8, zones: &[(&str, &str)]) -> Server {
@@ -241,6 +213,51 @@ fn inside_forwarders_that_have_no_answer_ended_every_lookup() {
     server.reload();
     server.ctl_json(&["cache", "flush", ".", "--tree"]);
     assert!(server.query(&["www.example"]).contains("status: SERVFAIL"), "the forwarder alone is asked");
+}
+
+#[test]
+fn answers_of_the_last_resort_were_counted_and_not_logged() {
+    in_a_network("iterate::inside_answers_of_the_last_resort_were_counted_and_not_logged");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_answers_of_the_last_resort_were_counted_and_not_logged() {
+    inside();
+    let _root = authority(1, &[(".", ROOT)]);
+    let _example = authority(5, &[("example", EXAMPLE)]);
+    // The root delegates `example` to a server that has no zone, and asks another.
+    ip("address add 10.53.0.2/32 dev lo");
+    let folder = tempfile::tempdir().expect("a folder");
+    let rule = "[resolver]\nvalidate = false\niterate = false\n\
+                [[resolver.forward]]\nservers = [\"10.53.0.5\"]\n\
+                [[resolver.access]]\nfrom = [\"127.0.0.0/8\", \"10.53.0.0/16\"]\n";
+    let _recursive = Server::start_at(SocketAddr::from(([10, 53, 0, 2], 53)), folder, "", rule);
+    let server = resolver("");
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    server.wait_for_log("answer used of a server that is not authoritative zone=example. server=10.53.0.2:53 name=www.example. type=A not_logged=0", 1);
+    assert_eq!(server.counter("forward.recursive.answers"), 1);
+}
+
+#[test]
+fn servers_at_loopback_addresses_are_asked_only_where_that_is_configured() {
+    in_a_network("iterate::inside_servers_at_loopback_addresses_are_asked_only_where_that_is_configured");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_servers_at_loopback_addresses_are_asked_only_where_that_is_configured() {
+    inside();
+    let _root = authority(1, &[(".", &ROOT.replace("10.53.0.2", "127.0.0.53"))]);
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), EXAMPLE).expect("written");
+    let zone = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n";
+    let example = Server::start_at(SocketAddr::from(([127, 0, 0, 53], 53)), folder, "", zone);
+    let server = resolver("");
+    assert!(server.query(&["www.example"]).contains("status: SERVFAIL"));
+    assert_eq!(example.counter("udp.queries"), 0);
+    let server = resolver("iterate-loopback = true\n");
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
 }
 
 #[test]

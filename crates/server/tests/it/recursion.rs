@@ -4,8 +4,13 @@ use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use testkit::network::Port;
+use wire::edns::{OptionCode, opt_with_options};
+use wire::message::Parser;
 
 use crate::iterate::{in_a_network, inside};
 use crate::metrics::http;
@@ -625,4 +630,50 @@ fn other_servers_are_asked_from_the_address_that_is_configured() {
             .lines()
             .any(|line| line.contains("client=127.0.0.53:") && line.contains("transport=\"tcp\""))
     });
+}
+
+/// A server's reply to a query: SERVFAIL, with an extended error whose text would change a terminal's colours.
+fn failing(query: &[u8]) -> Option<(Vec<u8>, Duration)> {
+    let (_, mut parser) = Parser::new(query).ok()?;
+    parser.question().ok()?;
+    let mut reply = query[..parser.position().index()].to_vec();
+    reply[2] |= 0x80;
+    reply[3] = 0x82;
+    // One record, in the additional section.
+    reply[6..12].copy_from_slice(&[0, 0, 0, 0, 0, 1]);
+    let error = (OptionCode::EXTENDED_ERROR, &b"\0\x0fby \x1b[31mthe law"[..]);
+    reply.extend(opt_with_options(1232, false, &[error]));
+    Some((reply, Duration::ZERO))
+}
+
+/// The reason that a forwarder gives for its failure was dropped.
+#[test]
+fn explain_did_not_show_the_extended_errors_of_other_servers() {
+    let at = free_address();
+    let _upstream = Port::open(at, false, Arc::new(failing));
+    let server = forwarder(at, "");
+    let said = text(&server.ctl(&["explain", "www.example", "A"]).stdout);
+    let shown = "extended error 15 (Blocked) \"by ?[31mthe law\": of no use: its response code is SERVFAIL";
+    assert!(said.contains("replied SERVFAIL by ") && said.contains(shown), "{said}");
+    let steps = server.ctl_json(&["explain", "www.example", "A"])["steps"].to_string();
+    assert!(steps.contains("extended error 15 (Blocked)"), "{steps}");
+}
+
+/// One unusable trust anchor was the end of the start, though another of its zone was usable.
+#[test]
+fn trust_anchors_that_cannot_be_used_are_warned_of() {
+    let usable = ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
+    // A digest type that is not known.
+    let unusable = ". DS 20326 8 200 E06D";
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = format!("[resolver]\ntrust-anchors = [\"{usable}\", \"{unusable}\"]\n");
+    let server = Server::start_in(folder, "", &keys);
+    server.wait_for_log("is left out, the others of that zone count", 1);
+    let checked = run(server.path("").as_path(), &["check", "nomen.toml"]);
+    assert!(checked.status.success(), "{checked:?}");
+    let said = text(&checked.stdout) + &text(&checked.stderr);
+    assert!(said.contains("a trust anchor of . `. DS 20326 8 200 E06D` is left out"), "{said}");
+    server.reconfigure(&format!("\"{usable}\", \"{unusable}\""), "");
+    server.reload();
+    server.wait_for_log("no answer counts as signed: `trust-anchors` is empty", 1);
 }

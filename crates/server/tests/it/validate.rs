@@ -15,6 +15,7 @@ use testkit::keys::{SigningKey, Validity};
 use testkit::sign::sign_by;
 use testkit::{Chain, Record, name};
 use wire::Type;
+use wire::rdata::view::{Dnskey, Ds};
 
 use crate::iterate::{authority, in_a_network, inside};
 use crate::metrics::http;
@@ -127,6 +128,56 @@ pub(crate) fn says(server: &Server, question: &[&str]) -> String {
     let error = between("EDE: ", " (");
     let error = if error.is_empty() { error } else { format!(" EDE {error}") };
     between("status: ", ",") + ad + &error
+}
+
+/// The DS record of `sha1.`, and the zone's text: signed with RSA and SHA-1, by signatures that have ended.
+fn sha1() -> (String, String) {
+    let lines = include_str!("../../../dnssec/tests/it/sha1.txt").lines();
+    let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
+    let hex = |at: usize| lines[at].trim();
+    let bytes: Vec<u8> = (0..hex(0).len() / 2)
+        .map(|n| u8::from_str_radix(&hex(0)[2 * n..2 * n + 2], 16).expect("a byte"))
+        .collect();
+    let dnskey = Dnskey::read(&bytes).expect("a key");
+    let ds = dnssec::key::ds(name("sha1.").as_name(), &dnskey, Ds::SHA256).expect("a digest type");
+    let digest: String = ds[4..].iter().map(|byte| format!("{byte:02X}")).collect();
+    let tag = u16::from_be_bytes([ds[0], ds[1]]);
+    let signed = |owner: &str, rtype: &str, at: usize| {
+        format!("{owner} 3600 {rtype} \\# {} {}\n", hex(at).len() / 2, hex(at))
+    };
+    let zone = format!(
+        "sha1. {SOA}\nsha1. 3600 NS ns.sha1.\nns.sha1. 3600 A 10.53.0.5\nwww.sha1. 3600 A 192.0.2.1\n{}{}{}",
+        signed("sha1.", "DNSKEY", 0),
+        signed("sha1.", "RRSIG", 1),
+        signed("www.sha1.", "RRSIG", 2)
+    );
+    (format!("sha1. 3600 DS {tag} {} {} {digest}", ds[2], ds[3]), zone)
+}
+
+#[test]
+fn signatures_over_sha1_count_where_the_operator_wants_it() {
+    in_a_network("validate::inside_signatures_over_sha1_count_where_the_operator_wants_it");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_signatures_over_sha1_count_where_the_operator_wants_it() {
+    inside();
+    let (ds_of_zone, zone) = sha1();
+    let root = [
+        ". 3600 NS a.root.",
+        "a.root. 3600 A 10.53.0.1",
+        "sha1. 3600 NS ns.sha1.",
+        "ns.sha1. 3600 A 10.53.0.5",
+        &ds_of_zone,
+    ];
+    let _root = authority(1, &[(".", &signed(".", &root, &Chain::Nsec, 24))]);
+    let _zone = authority(5, &[("sha1", &zone)]);
+    // As if it were not signed; and then it counts that the signatures have ended.
+    for (key, wanted) in [("", "NOERROR EDE 1"), ("sha1-signatures = true\n", "SERVFAIL EDE 7")] {
+        let server = resolver(&ds("."), key);
+        assert_eq!(says(&server, &["www.sha1", "+dnssec"]), wanted, "{key}{}", server.query(&["www.sha1"]));
+    }
 }
 
 #[test]

@@ -59,7 +59,8 @@ keys! {
         live "validate-signatures" signatures: Int<u32, 1, 1000> = Int(48), example 32;
         /// Most of them that may turn out not to be good.
         live "validate-failures" failures: Int<u32, 1, 1000> = Int(4), example 8;
-        /// Most blocks of 64 bytes hashed for NSEC3 for one query of a client. Eight names at 50 iterations take some 410.
+        /// Most blocks of 64 bytes hashed for NSEC3 for one query of a client. Eight names at 50 iterations take some 410. Where
+        /// `aggressive-nsec` is on, finding out whether known records deny a name takes as many at the most.
         live "validate-hashes" hashes: Int<u32, 1, 100_000> = Int(450), example 1000;
         /// Most questions for DS and DNSKEY for one query of a client.
         live "validate-fetches" fetches: Int<u32, 1, 1000> = Int(64), example 40;

@@ -1,0 +1,121 @@
+//! What the resolver here and those of other projects answer to the same questions, in the same scenarios.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::network;
+use crate::peers::PeerKind;
+
+/// Scenarios played at the same time: nearly all their time is spent waiting for servers that do not answer.
+const TOGETHER: usize = 16;
+
+/// Names the scenario that is played inside. From outside it is a part of the titles of those that are wanted.
+pub const SCENARIO: &str = "PEERS_SCENARIO";
+
+/// What is answered to one question of a scenario: by the scenario itself, which a test here asserts, and by each of the peers.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The title of the scenario.
+    pub scenario: String,
+    /// The question.
+    pub question: String,
+    /// The answers: what the scenario expects first, and then those of [`PeerKind::ALL`].
+    pub answers: Vec<String>,
+}
+
+impl fmt::Display for Verdict {
+    /// The line that [`Verdict::read`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "verdict\t{}\t{}\t{}", self.scenario, self.question, self.answers.join("\t"))
+    }
+}
+
+impl Verdict {
+    fn read(line: &str) -> Option<Verdict> {
+        let mut parts = line.strip_prefix("verdict\t")?.split('\t').map(str::to_owned);
+        Some(Verdict { scenario: parts.next()?, question: parts.next()?, answers: parts.collect() })
+    }
+
+    /// Whether all peers agree with each other and not with what is expected.
+    fn is_against_us(&self) -> bool {
+        let [ours, others @ ..] = &self.answers[..] else { return false };
+        others.iter().all(|other| other != ours && *other == others[0])
+    }
+
+    fn is_explained(&self, explained: &str) -> bool {
+        explained.contains(&format!("| {} | {} |", self.scenario, self.question))
+    }
+}
+
+/// Plays scenarios with peers, each in a network namespace of its own: `inside` is the ignored test that plays the one that [`SCENARIO`]
+/// names, and prints a [`Verdict`] for each question. `folder` is the one for files of tests in the build folder, where `peers.txt` then
+/// has all that differs. `explained` has rows that begin with `| scenario | question |`.
+///
+/// # Panics
+/// If all peers agree with each other and not with what is expected, and `explained` does not have the question; or if fewer than `least`
+/// questions are asked: tests call this.
+pub fn compare_with_peers(titles: &[String], inside: &str, folder: &str, explained: &str, least: usize) {
+    let build = Path::new(folder).parent().expect("the build folder");
+    if let Some(kind) = PeerKind::ALL.into_iter().find(|kind| kind.program(build).is_none()) {
+        return crate::left_out(&format!("{} is missing: no other resolver plays scenarios", kind.label()));
+    }
+    if !network::is_to_be_had() {
+        return;
+    }
+    let rows = explained.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| scenario |"));
+    for row in rows {
+        let title = row.trim_start_matches("| ").split(" | ").next().unwrap_or_default();
+        assert!(titles.iter().any(|known| known == title), "explained, and no such scenario: {title}");
+    }
+    let wanted = std::env::var(SCENARIO).unwrap_or_default();
+    let titles: Vec<&String> = titles.iter().filter(|title| title.contains(&wanted)).collect();
+    let verdicts = play_all(&titles, inside);
+    report(&verdicts, &Path::new(folder).join("peers.txt"), !wanted.is_empty());
+    let wrong = |verdict: &&Verdict| verdict.is_against_us() && !verdict.is_explained(explained);
+    let wrong: Vec<&Verdict> = verdicts.iter().filter(wrong).collect();
+    assert!(wrong.is_empty(), "Unbound, BIND and Recursor agree with each other and not with: {wrong:#?}");
+    assert!(!wanted.is_empty() || verdicts.len() >= least, "only {} questions were asked", verdicts.len());
+}
+
+fn play_all(titles: &[&String], inside: &str) -> Vec<Verdict> {
+    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..TOGETHER {
+            scope.spawn(|| {
+                while let Some(title) = titles.get(next.fetch_add(1, Relaxed)) {
+                    let said = network::run_inside(inside, &[(SCENARIO, title)]);
+                    verdicts.lock().expect("no panic").extend(said.lines().filter_map(Verdict::read));
+                }
+            });
+        }
+    });
+    let mut verdicts: Vec<Verdict> = verdicts.into_inner().expect("no panic");
+    verdicts.sort_by(|a, b| (&a.scenario, &a.question).cmp(&(&b.scenario, &b.question)));
+    verdicts
+}
+
+/// Writes what differs, or all, into a file, and prints how much does.
+fn report(verdicts: &[Verdict], file: &Path, all: bool) {
+    let (mut text, mut counts) = (String::new(), BTreeMap::<&str, usize>::new());
+    for verdict in verdicts {
+        let [ours, others @ ..] = &verdict.answers[..] else { continue };
+        let theirs = PeerKind::ALL.iter().zip(others);
+        let differ: Vec<&str> =
+            theirs.filter(|(_, answer)| *answer != ours).map(|(kind, _)| kind.label()).collect();
+        differ.iter().for_each(|kind| *counts.entry(kind).or_default() += 1);
+        if !differ.is_empty() || all {
+            let _ = writeln!(text, "{}: {}\n    expected  {ours}", verdict.scenario, verdict.question);
+            for (kind, answer) in PeerKind::ALL.iter().zip(others) {
+                let _ = writeln!(text, "    {:9} {answer}", kind.label());
+            }
+        }
+    }
+    std::fs::write(file, &text).expect("written");
+    println!("{} questions; of these different: {counts:?}; see {}", verdicts.len(), file.display());
+    if all {
+        println!("{text}");
+    }
+}
