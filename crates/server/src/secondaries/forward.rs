@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use engine::{Asked, Engine, Refusal, Source, Sourced, Ticket, TicketOffice};
-use tracing::{debug, warn};
+use tracing::debug;
 use wire::Rcode;
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Header};
@@ -18,6 +18,7 @@ use super::counts::SecondaryCounts;
 use super::plan::ZonePeers;
 use super::{Secondaries, on_a_thread};
 use crate::frontend::Served;
+use crate::repeated::log_repeated;
 use crate::sync::read;
 
 /// Longest wait for a connection to a primary.
@@ -91,7 +92,8 @@ impl UpdateForwarding {
         let work = move || settle(&zone, &peers, &message, ticket, &place);
         // A ticket that is dropped with the thread answers SERVFAIL.
         if !on_a_thread("forward", work) {
-            warn!("an update is not passed on: the system refuses a thread");
+            let about = ("no thread", "update");
+            log_repeated!(warn, WARN, about, "an update is not passed on: the system refuses a thread");
         }
         Sourced::Pending(promise)
     }

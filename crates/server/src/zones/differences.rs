@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use journal::{DEFAULT_HISTORY, History, RealDisk, StoreFault, ZoneFolder, ZoneStore};
-use tracing::{debug, warn};
+use tracing::debug;
 use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
@@ -190,7 +190,13 @@ impl Keeper {
                 }
                 Order::Forget(apex) => match self.take(&apex).and_then(ZoneStore::remove) {
                     Ok(()) => {}
-                    Err(fault) => warn!("zone {}: its differences cannot be removed: {fault}", name(&apex)),
+                    Err(fault) => log_repeated!(
+                        warn,
+                        WARN,
+                        ("differences not removed", &name(&apex).to_string()),
+                        "zone {}: its differences cannot be removed: {fault}",
+                        name(&apex)
+                    ),
                 },
                 Order::Read(apex, from, reply) => {
                     // Whoever waited may have gone.
@@ -253,7 +259,8 @@ impl Keeper {
             history
         });
         read.unwrap_or_else(|fault| {
-            warn!("zone {}: its differences cannot be read: {fault}", name(&apex));
+            let about = ("history", &*name(&apex).to_string());
+            log_repeated!(warn, WARN, about, "zone {}: its differences cannot be read: {fault}", name(&apex));
             None
         })
     }

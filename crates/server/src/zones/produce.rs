@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use exchange::unix_seconds;
 use journal::{History, RealDisk, StoreFault, ZoneFolder, ZoneStore};
-use tracing::{error, info, warn};
+use tracing::info;
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Member, base_records, member_label, record_change, version_step,
 };
@@ -26,6 +26,7 @@ use zone::{Zone, ZoneBuilder};
 use super::Apex;
 use super::keeping::{LEAST_HELD, Removal};
 use super::membership::CatalogStatus;
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 
 /// The folder of the files in the state folder.
@@ -114,7 +115,8 @@ impl ProducedStores {
     /// What changed in a zone since a version; `None` if that is not known any more.
     pub fn history(&self, apex: &[u8], from: Serial) -> Option<History> {
         lock(&self.0).get(apex)?.history(from).unwrap_or_else(|fault| {
-            warn!("zone {}: its history cannot be read: {fault}", shown(apex));
+            let about = ("history", &*shown(apex).to_string());
+            log_repeated!(warn, WARN, about, "zone {}: its history cannot be read: {fault}", shown(apex));
             None
         })
     }
@@ -225,7 +227,8 @@ impl Producer {
         let mut steps = match self.steps(&changed) {
             Ok(steps) => steps,
             Err(fault) => {
-                error!("catalog zones are not made anew: {fault}");
+                let about = ("catalogs not made", "");
+                log_repeated!(error, ERROR, about, "catalog zones are not made anew: {fault}");
                 self.changed = changed;
                 return made;
             }
@@ -360,7 +363,8 @@ fn keep(store: &mut ZoneStore, before: &Zone, change: &ChangeSet, after: &Zone) 
     if store.is_worth_compacting()
         && let Err(fault) = store.compact(after)
     {
-        warn!("zone {}: it could not be written anew: {fault}", store.apex());
+        let about = ("compaction", &*store.apex().to_string());
+        log_repeated!(warn, WARN, about, "zone {}: it could not be written anew: {fault}", store.apex());
     }
     Ok(())
 }
@@ -372,7 +376,10 @@ impl Catalog {
         let gone = steps.iter().filter(|(_, after)| after.is_none()).count();
         let too_many = gone >= LEAST_HELD && gone as f64 > self.plan.max_removed * of as f64;
         if too_many && removal == Removal::HoldBack {
-            error!(
+            log_repeated!(
+                error,
+                ERROR,
+                ("members held", &shown(&self.plan.apex).to_string()),
                 "catalog zone {}: {gone} of {of} members are zones here no longer, which is more than \
                  `catalog-max-removed`: it goes on listing them; `nomen ctl reload --force` removes them",
                 shown(&self.plan.apex)
