@@ -34,4 +34,4 @@ mod search;
 pub use aim::{Aim, PASSES};
 pub use answer::{Scratch, Unanswered, answer};
 pub use ask::Ask;
-pub use memo::{COSTLY_ITERATIONS, HashingLimit};
+pub use memo::{HashingLimit, is_costly};

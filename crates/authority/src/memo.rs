@@ -1,34 +1,53 @@
 //! NSEC3 hashes of names that one answer after the other needs: closest enclosers and the wildcards below them. A flood
 //! of names that do not exist shares them, and each costs a round of SHA-1 and as many more as the zone has iterations
-//! (RFC 5155 §5). What a query alone is about, its next closer name, is not kept: it would push out the others.
+//! (RFC 5155 §5), each of as many blocks as name or hash and salt take. What a query alone is about, its next closer name, is not
+//! kept: it would push out the others.
 //!
-//! Rounds for zones with many iterations are limited: without a limit, queries for one such zone would take the worker's whole time.
+//! Blocks for zones whose hashes take many are limited: without a limit, queries for one such zone would take the worker's whole time.
 
 use std::time::{Duration, Instant};
 
 use dnssec::nsec3::{self, HASH_LEN};
 use wire::LowerName;
+use wire::rdata::view::Nsec3Param;
 use zone::store::Nsec3Chain;
 
-/// Iterations above which hashing counts against [`HashingLimit`]. Validators treat such zones as insecure (RFC 9276 §3.2).
-pub const COSTLY_ITERATIONS: u16 = 100;
-/// Longest time for which unused rounds are saved up.
+/// Blocks of SHA-1 for a short name above which hashing counts against [`HashingLimit`]: those of 100 iterations where a block
+/// takes hash and salt. Validators treat zones with more iterations as insecure (RFC 9276 §3.2).
+const COSTLY_BLOCKS: u32 = 101;
+/// Up to so many iterations hashing is not costly with any salt: five blocks take a hash and the longest one.
+const NEVER_COSTLY: u16 = 19;
+/// Longest time for which unused blocks are saved up.
 const SAVED: Duration = Duration::from_millis(100);
-/// Longest time whose rounds are added at once.
+/// Longest time whose blocks are added at once.
 const MOST_ADDED: Duration = Duration::from_secs(1);
 
 /// Names kept; each has one entry, and the last one stays.
 const ENTRIES: usize = 256;
-/// Longest name and longest salt kept.
+/// Longest name kept, and longest salt kept with it.
 const MAX_NAME: usize = 64;
 const MAX_SALT: usize = 8;
+/// Longer salts that are known at a time.
+const LONG_SALTS: usize = 16;
 
-/// How many rounds of SHA-1 a worker spends on hashing names for zones with more than a hundred NSEC3 iterations.
+/// Whether hashing names for a chain counts against [`HashingLimit`]: more than 100 iterations, or fewer with a long salt.
+#[inline]
+pub fn is_costly(chain: Nsec3Chain<'_>) -> bool {
+    // The salt of the usual zone, which has no iterations, is not looked at.
+    chain.iterations() > NEVER_COSTLY && takes_many_blocks(chain)
+}
+
+#[cold]
+fn takes_many_blocks(chain: Nsec3Chain<'_>) -> bool {
+    nsec3::blocks(HASH_LEN, chain.salt().len(), chain.iterations()) > COSTLY_BLOCKS
+}
+
+/// How many blocks of SHA-1 a worker spends on hashing names for zones whose hashes [are costly](is_costly).
 #[derive(Clone, Copy, Debug)]
 pub struct HashingLimit {
     /// The time of the query.
     pub now: Instant,
-    /// Rounds per second. A round takes about 0.1 µs.
+    /// Blocks per second. A round takes one, with a salt of more than 35 bytes up to five. A block takes about 0.1 µs.
     pub rounds_per_second: u32,
 }
 
@@ -42,13 +61,14 @@ impl HashingLimit {
     }
 }
 
-/// The hashes kept by one worker, and the rounds that it may still spend.
+/// The hashes kept by one worker, and the blocks that it may still spend.
 pub(crate) struct Memo {
     kept: Box<[KeptHash]>,
+    salts: LongSalts,
     rounds: Rounds,
 }
 
-/// Rounds for zones with more than [`COSTLY_ITERATIONS`].
+/// Blocks of SHA-1 for zones whose hashes are costly.
 #[derive(Default)]
 struct Rounds {
     /// Below zero where the last hash took more than was left.
@@ -59,9 +79,9 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Takes the rounds of one hash; `false` if none are left.
+    /// Takes the blocks of one hash; `false` if none are left.
     #[cold]
-    fn take(&mut self, iterations: u16, limit: &HashingLimit) -> bool {
+    fn take(&mut self, blocks: u32, limit: &HashingLimit) -> bool {
         if self.left <= 0 {
             self.add(limit);
         }
@@ -69,7 +89,7 @@ impl Rounds {
             self.short = true;
             return false;
         }
-        self.left -= 1 + i64::from(iterations);
+        self.left -= i64::from(blocks);
         true
     }
 
@@ -107,12 +127,55 @@ impl<const N: usize> Short<N> {
         short.len = bytes.len() as u8;
         Some(short)
     }
+
+    fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&self.bytes)
+    }
+}
+
+/// Salts that are too long to be kept with each hash. Each has a number, which is kept in its place.
+struct LongSalts {
+    known: Box<[LongSalt]>,
+    /// The last number that was given.
+    last: u64,
+}
+
+/// A salt and its number. Free while that is 0.
+#[derive(Clone, Copy)]
+struct LongSalt {
+    salt: Short<{ Nsec3Param::MAX_SALT }>,
+    number: u64,
+}
+
+impl LongSalts {
+    fn new() -> Self {
+        LongSalts { known: [LongSalt { salt: Short::EMPTY, number: 0 }; LONG_SALTS].into(), last: 0 }
+    }
+
+    /// What is kept in place of a salt. One that is not known takes the place of the one that came first of all: no number
+    /// has two meanings.
+    #[cold]
+    fn kept(&mut self, salt: &[u8]) -> Short<MAX_SALT> {
+        let is_it = |known: &&LongSalt| known.number != 0 && known.salt.as_bytes() == salt;
+        let number = match self.known.iter().find(is_it) {
+            Some(known) => known.number,
+            None => {
+                self.last += 1;
+                let at = (self.last % LONG_SALTS as u64) as usize;
+                let salt = Short::of(salt).unwrap_or(Short::EMPTY);
+                self.known[at] = LongSalt { salt, number: self.last };
+                self.last
+            }
+        };
+        // No salt that is kept as it is has that length.
+        Short { bytes: number.to_le_bytes(), len: MAX_SALT as u8 + 1 }
+    }
 }
 
 impl Memo {
     pub(crate) fn new() -> Self {
         let free = KeptHash { name: Short::EMPTY, salt: Short::EMPTY, iterations: 0, hash: [0; HASH_LEN] };
-        Memo { kept: vec![free; ENTRIES].into(), rounds: Rounds::default() }
+        Memo { kept: vec![free; ENTRIES].into(), salts: LongSalts::new(), rounds: Rounds::default() }
     }
 
     /// The hash of a name, as `chain` hashes. All zeros where the limit is reached: then [`Memo::ran_short`].
@@ -123,8 +186,12 @@ impl Memo {
         limit: &HashingLimit,
     ) -> [u8; HASH_LEN] {
         let iterations = chain.iterations();
-        let (Some(short), Some(salt)) = (Short::of(name.as_wire()), Short::of(chain.salt())) else {
+        let Some(short) = Short::of(name.as_wire()) else {
             return self.hash_once(chain, name, limit);
+        };
+        let salt = match Short::of(chain.salt()) {
+            Some(salt) => salt,
+            None => self.salts.kept(chain.salt()),
         };
         let at = entry_of(&short);
         let entry = &self.kept[at];
@@ -145,11 +212,11 @@ impl Memo {
         name: LowerName<'_>,
         limit: &HashingLimit,
     ) -> [u8; HASH_LEN] {
-        let iterations = chain.iterations();
-        if iterations > COSTLY_ITERATIONS && !self.rounds.take(iterations, limit) {
+        let (salt, iterations) = (chain.salt(), chain.iterations());
+        if is_costly(chain) && !self.rounds.take(nsec3::blocks(name.len(), salt.len(), iterations), limit) {
             return [0; HASH_LEN];
         }
-        nsec3::hash(name, chain.salt(), iterations)
+        nsec3::hash(name, salt, iterations)
     }
 
     /// Whether a hash was refused since the last call, so that what was made of it is no answer.
@@ -168,14 +235,14 @@ fn entry_of(name: &Short<MAX_NAME>) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use wire::NameBuf;
     use wire::hash::HashKey;
     use zone::store::{Zone, ZoneBuilder};
 
     /// A zone with an NSEC3 chain of one record.
-    fn zone(salt: &[u8], iterations: u16) -> Zone {
+    pub(crate) fn zone(salt: &[u8], iterations: u16) -> Zone {
         let apex: NameBuf = "example.".parse().expect("a name");
         let mut builder = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
         let mut add = |owner: &str, t: wire::Type, rdata: &[u8]| {
@@ -193,7 +260,9 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_what_would_be_computed() {
-        let salts: [&[u8]; 4] = [&[], &[0], &[0xaa, 0xbb], &[9; 20]];
+        // More long salts than are known at a time.
+        let mut salts = vec![vec![], vec![0], vec![0xaa, 0xbb], vec![9; 20], vec![9; 255]];
+        salts.extend((0..LONG_SALTS as u8).map(|n| vec![n; MAX_SALT + 1]));
         let zones: Vec<Zone> = salts.iter().flat_map(|salt| [zone(salt, 0), zone(salt, 5)]).collect();
         let mut memo = Memo::new();
         // More names than kept, some of them too long to be kept, each asked for under all parameters and again.
@@ -215,7 +284,15 @@ mod tests {
 
     #[test]
     fn many_iterations_took_all_the_time_of_a_worker() {
-        let (costly, usual) = (zone(&[], 500), zone(&[], COSTLY_ITERATIONS));
+        // The blocks of a hash are as many: five for each round with the longest salt.
+        for (salt, iterations) in [(&[][..], 500), (&[7; 255], 100)] {
+            hashes_are_limited(&zone(salt, iterations));
+        }
+    }
+
+    /// Hashes of the costly zone, of which each takes some 500 blocks, have their share of the time; others take what they like.
+    fn hashes_are_limited(costly: &Zone) {
+        let usual = [zone(&[], 100), zone(&[7; 255], NEVER_COSTLY)];
         let mut memo = Memo::new();
         let begun = Instant::now();
         let names: Vec<NameBuf> =
@@ -226,19 +303,49 @@ mod tests {
             let limit =
                 HashingLimit { now: begun + Duration::from_micros(100) * i, rounds_per_second: 50_000 };
             let name = LowerName::new(name.as_name()).expect("lower case");
-            let hash = memo.hash_once(costly.nsec3().expect("a chain"), name, &limit);
+            let chain = costly.nsec3().expect("a chain");
+            let hash = memo.hash_once(chain, name, &limit);
             if memo.ran_short() {
                 assert_eq!(hash, [0; HASH_LEN]);
             } else {
-                assert_eq!(hash, nsec3::hash(name, &[], 500));
+                assert_eq!(hash, nsec3::hash(name, chain.salt(), chain.iterations()));
                 hashed += 1;
             }
             // Other zones have no part in the limit.
-            memo.hash_once(usual.nsec3().expect("a chain"), name, &limit);
-            assert!(!memo.ran_short());
+            for usual in &usual {
+                memo.hash_once(usual.nsec3().expect("a chain"), name, &limit);
+                assert!(!memo.ran_short());
+            }
         }
-        // 50,000 rounds a second are a hundred hashes of 501 rounds; what was saved up, and one that goes below zero, come on top.
+        // 50,000 blocks a second are a hundred such hashes; what was saved up, and one that goes below zero, come on top.
         assert!((45..=65).contains(&hashed), "{hashed}");
+    }
+
+    #[test]
+    fn the_salt_counts_only_where_a_hash_is_costly_by_it() {
+        let is_costly = |salt: &[u8], iterations| is_costly(zone(salt, iterations).nsec3().expect("a chain"));
+        assert!(!is_costly(&[], 100) && is_costly(&[], 101));
+        assert!(!is_costly(&[7; 35], 100) && is_costly(&[7; 36], 100));
+        assert!(!is_costly(&[7; 255], NEVER_COSTLY) && is_costly(&[7; 255], NEVER_COSTLY + 1));
+    }
+
+    #[test]
+    fn hashes_with_a_long_salt_were_computed_again_for_each_answer() {
+        let zones: Vec<Zone> = (0..LONG_SALTS as u8).map(|n| zone(&[n; 255], 100)).collect();
+        let name: NameBuf = "a.example.".parse().expect("a name");
+        let name = LowerName::new(name.as_name()).expect("lower case");
+        let (mut memo, now) = (Memo::new(), Instant::now());
+        let limit = |rounds_per_second| HashingLimit { now, rounds_per_second };
+        // One after the other, as they share an entry.
+        for zone in &zones {
+            let chain = zone.nsec3().expect("a chain");
+            let hash = memo.hash(chain, name, &limit(1_000_000));
+            memo.rounds.left = 0;
+            assert_eq!(hash, nsec3::hash(name, chain.salt(), 100));
+            assert_eq!(memo.hash(chain, name, &limit(0)), hash);
+            assert!(!memo.ran_short(), "it is kept");
+            memo.rounds.left = 1000;
+        }
     }
 
     #[test]

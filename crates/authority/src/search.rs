@@ -4,7 +4,7 @@
 //! half a dozen reads, each of which waits for the one before. Begun while a batch is prefetched, the searches of all its
 //! questions wait together; and the hash that NSEC3 looks for is computed once.
 
-use crate::memo::COSTLY_ITERATIONS;
+use crate::memo::is_costly;
 use dnssec::nsec3::{self, HASH_LEN};
 use wire::LowerName;
 use wire::hash::HashedName;
@@ -26,7 +26,7 @@ impl DenialSearch {
         let name = qname.suffix(skip);
         let (hash, search) = match zone.nsec3() {
             // Their hashes are limited, which is decided when the answer is made.
-            Some(chain) if chain.iterations() > COSTLY_ITERATIONS => return None,
+            Some(chain) if is_costly(chain) => return None,
             Some(chain) => {
                 let hash = nsec3::hash(name, chain.salt(), chain.iterations());
                 (hash, chain.search(&hash))
@@ -81,4 +81,23 @@ pub(crate) fn nsec3<'z>(
         }
     };
     chain.end(&hash, search)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memo::tests::zone;
+    use wire::NameBuf;
+    use wire::hash::HashKey;
+
+    #[test]
+    fn hashes_that_a_long_salt_makes_costly_were_computed_before_their_limit_was_asked() {
+        let name: NameBuf = "a.example.".parse().expect("a name");
+        let mut qname = HashedName::new();
+        qname.set(&HashKey::new([1, 2, 3]), name.as_name());
+        let begins =
+            |salt: &[u8], iterations| DenialSearch::new(&zone(salt, iterations), &qname, 0).is_some();
+        assert!(begins(&[], 100) && begins(&[7; 255], 19));
+        assert!(!begins(&[], 101) && !begins(&[7; 255], 20));
+    }
 }

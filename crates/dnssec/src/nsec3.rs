@@ -8,6 +8,16 @@ use wire::rdata::view::Nsec3Param;
 /// Bytes of a hash.
 pub const HASH_LEN: usize = 20;
 
+/// Bytes of a block of SHA-1, and those of its padding (FIPS 180-4 §5.1.1).
+const BLOCK: usize = 64;
+const PADDING: usize = 9;
+
+/// The blocks of SHA-1 that [`hash`] takes for a name and a salt of so many bytes.
+pub fn blocks(name_len: usize, salt_len: usize, iterations: u16) -> u32 {
+    let round = |len: usize| (len + salt_len + PADDING).div_ceil(BLOCK) as u32;
+    round(name_len) + u32::from(iterations) * round(HASH_LEN)
+}
+
 /// Hashes a name: `iterations` further rounds after the first, the salt, of up to 255 bytes, added in each.
 pub fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; HASH_LEN] {
     let mut hashed = round(name.as_wire(), salt);
@@ -49,6 +59,15 @@ mod tests {
         let salts = [&[7; Nsec3Param::MAX_SALT][..], &[7; Nsec3Param::MAX_SALT - 1], &[]]
             .map(|salt| hash(name.as_lower(), salt, 2));
         assert!(salts[0] != salts[1] && salts[1] != salts[2]);
+    }
+
+    #[test]
+    fn a_round_takes_a_block_for_each_64_bytes_with_nine_of_padding() {
+        assert_eq!(blocks(20, 0, 0), 1);
+        assert_eq!(blocks(20, 35, 100), 101);
+        assert_eq!(blocks(20, 36, 100), 202);
+        assert_eq!(blocks(MAX_NAME, Nsec3Param::MAX_SALT, 100), 9 + 100 * 5);
+        assert_eq!(blocks(MAX_NAME, Nsec3Param::MAX_SALT, u16::MAX), 9 + 65_535 * 5);
     }
 
     /// The names of RFC 5155, Appendix A: salt aabbccdd, 12 iterations.

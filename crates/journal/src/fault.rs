@@ -52,6 +52,15 @@ pub enum StoreFault {
         /// The version that was acknowledged last.
         acknowledged: Serial,
     },
+    /// The file had a mark of how far it was acknowledged, and there is none: whether it holds all that was is not known.
+    MarkLost {
+        /// The file.
+        path: PathBuf,
+        /// The newest version in it.
+        found: Serial,
+        /// The file of the marks.
+        marks: PathBuf,
+    },
     /// A stored change does not fit the version in front of it.
     BadChange {
         /// The file.
@@ -122,6 +131,12 @@ impl fmt::Display for StoreFault {
                 f,
                 "{} ends at serial {found}, but changes up to serial {acknowledged} were acknowledged",
                 path.display()
+            ),
+            Self::MarkLost { path, found, marks } => write!(
+                f,
+                "{} ends at serial {found}, and its entry in {}, which says whether that was acknowledged last, is lost",
+                path.display(),
+                marks.display()
             ),
             Self::BadChange { path, error } => {
                 write!(f, "{}: a change does not fit: {error}", path.display())

@@ -12,7 +12,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::fault::{StoreFault, damaged, failed};
 use crate::frame::read_all;
 use crate::header::{Confirmed, Front, HEADER, Header};
-use crate::marks::{Mark, Marks};
+use crate::marks::{Mark, Marks, Noted};
 use crate::names::{Paths, STORE, apex_of, shard};
 use crate::store::{Contents, ZoneStore};
 use crate::stored::Stored;
@@ -55,14 +55,21 @@ impl Shared {
         let _ = self.marks.as_ref().map(Marks::sync);
     }
 
-    /// How far a zone was acknowledged, if that is noted; inside `None` if the note cannot be read.
-    pub(crate) fn marked(&self, apex: LowerName<'_>) -> Option<Option<Mark>> {
-        self.marks.as_ref().and_then(|marks| marks.get(apex))
-    }
-
     /// The marks, if there are any.
     pub(crate) fn marks(&self) -> Option<&Marks> {
         self.marks.as_ref()
+    }
+
+    /// What is noted of how far a zone was acknowledged.
+    pub(crate) fn noted(&self, apex: LowerName<'_>) -> Noted {
+        self.marks.as_ref().map_or(Noted::Nothing, |marks| marks.get(apex))
+    }
+
+    /// Whether a new file of a zone may say that the zone has a mark: then there is a slot for it, whatever happens. `is_marked`:
+    /// the file in use says so already.
+    pub(crate) fn reserve_mark(&self, apex: LowerName<'_>, is_marked: bool) -> bool {
+        let Some(marks) = &self.marks else { return false };
+        is_marked && marks.get(apex) != Noted::Nothing || marks.reserve(apex)
     }
 
     /// Gives the file of a zone a name that no other has, if it is there, and returns that.
@@ -186,23 +193,28 @@ impl ZoneFolder {
     ///
     /// # Errors
     /// [`StoreFault::AlreadyOpen`] while another [`ZoneStore`] of the zone is there, [`StoreFault::OtherFormat`],
-    /// [`StoreFault::OtherZone`], [`StoreFault::Damaged`], [`StoreFault::Missing`], [`StoreFault::Older`] and
-    /// [`StoreFault::Io`]. Nothing of the file is used then; [`set_aside`](Self::set_aside) makes room for another, and
+    /// [`StoreFault::OtherZone`], [`StoreFault::Damaged`], [`StoreFault::Missing`], [`StoreFault::Older`],
+    /// [`StoreFault::MarkLost`] and [`StoreFault::Io`]. Nothing of the file is used then; [`set_aside`](Self::set_aside) makes room for another, and
     /// [`start_over`](Self::start_over) puts one in its place.
     pub fn zone(&self, apex: Name<'_>) -> Result<(ZoneStore, Option<Stored>), StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
         self.0.remove_unfinished(&paths);
-        let marked = self.0.marked(open.apex());
+        let noted = self.0.noted(open.apex());
         let Some((file, front)) = self.front(&open, &paths)? else {
-            return match marked {
-                None => Ok((ZoneStore::new(open, None), None)),
-                Some(mark) => Err(missing(paths.store, mark)),
+            return match noted {
+                Noted::Nothing | Noted::Reserved => Ok((ZoneStore::new(open, None), None)),
+                Noted::Torn | Noted::Mark(_) => Err(missing(paths.store, noted.mark())),
             };
         };
         let was_marked = front.header.marked;
-        let mut stored = Stored::find(file, paths.store.into(), front, marked.flatten())?;
-        stored.mark_lost = was_marked && marked.is_none() && self.0.marks.is_some();
+        let mut stored = Stored::find(file, paths.store.clone().into(), front, noted.mark())?;
+        // Before the file got its name there was a slot: no crash leaves it without.
+        if let (Some(marks), true, Noted::Nothing) = (&self.0.marks, was_marked, noted) {
+            let (found, marks) = (stored.serial(), marks.path().to_owned());
+            return Err(StoreFault::MarkLost { path: paths.store, found, marks });
+        }
+        stored.mark_torn = noted == Noted::Torn;
         self.0.mark(open.apex(), stored.mark());
         let contents = Contents::of_stored(&stored);
         Ok((ZoneStore::new(open, Some(contents)), Some(stored)))
@@ -226,13 +238,13 @@ impl ZoneFolder {
     /// Returns what can be read of a zone up to the first change that is not whole, though more may have been acknowledged.
     ///
     /// # Errors
-    /// As for [`zone`](Self::zone), but for [`StoreFault::Older`] and for damage behind the base.
+    /// As for [`zone`](Self::zone), but for [`StoreFault::Older`], [`StoreFault::MarkLost`] and damage behind the base.
     pub fn salvage(&self, apex: Name<'_>) -> Result<Stored, StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
         match self.front(&open, &paths)? {
             Some((file, front)) => Stored::salvage(file, paths.store.into(), front),
-            None => Err(missing(paths.store, self.0.marked(open.apex()).flatten())),
+            None => Err(missing(paths.store, self.0.noted(open.apex()).mark())),
         }
     }
 
@@ -270,8 +282,7 @@ impl ZoneFolder {
 
     /// The version of a zone that was acknowledged last, by its mark.
     pub fn acknowledged(&self, apex: Name<'_>) -> Option<Serial> {
-        let mark = self.0.marked(apex.to_lower().as_lower())??;
-        Some(mark.serial)
+        self.0.noted(apex.to_lower().as_lower()).mark().map(|mark| mark.serial)
     }
 
     /// The file of a zone.
@@ -307,7 +318,7 @@ impl ZoneFolder {
         Ok((zones, unknown))
     }
 
-    /// Zones whose marks cannot be read, so that what is missing of their stores is not noticed.
+    /// Entries of the file of the marks that cannot be read.
     pub fn damaged_marks(&self) -> u64 {
         self.0.marks.as_ref().map_or(0, Marks::damaged)
     }

@@ -5,6 +5,9 @@
 //!
 //! A mark is written once the changes that it covers are synced, and synced later, by [`Marks::sync`]: after a crash of the system it may
 //! be an older one, and never one of changes that are not on the disk. Of its two copies the older is overwritten.
+//!
+//! Before a zone gets a file that says that there is a mark, a slot for it is on the disk: see [`Marks::reserve`]. So a crash never
+//! leaves such a file without a slot, and where there is none, it was lost.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -43,14 +46,36 @@ pub(crate) struct Mark {
     pub(crate) serial: Serial,
 }
 
+/// What is noted of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noted {
+    /// Nothing: there is no slot.
+    Nothing,
+    /// A slot without a mark: a file of the zone was on its way, and nothing was acknowledged before that.
+    Reserved,
+    /// Both copies of the mark are torn.
+    Torn,
+    /// How far it was acknowledged.
+    Mark(Mark),
+}
+
+impl Noted {
+    /// The mark, if there is one that can be read.
+    pub(crate) fn mark(self) -> Option<Mark> {
+        match self {
+            Noted::Mark(mark) => Some(mark),
+            Noted::Nothing | Noted::Reserved | Noted::Torn => None,
+        }
+    }
+}
+
 /// Where the mark of a zone is.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     number: u64,
     /// How often the mark was written; the copy with the higher number is the newer.
     turn: u64,
-    /// `None` if both copies are torn.
-    mark: Option<Mark>,
+    noted: Noted,
 }
 
 /// The marks of all zones of a folder.
@@ -116,16 +141,21 @@ impl Found {
             Ok(apex) if is_whole => {
                 let copies = COPIES_AT.map(|at| Mark::of_bytes(&bytes[at..at + COPY], number));
                 let newest = copies.into_iter().flatten().max_by_key(|(turn, _)| *turn);
-                let (turn, mark) = (newest.map_or(0, |(turn, _)| turn), newest.map(|(_, mark)| mark));
-                Found::Zone(apex.to_lower().as_lower().as_wire().into(), Slot { number, turn, mark })
+                let is_free = |at: usize| bytes[at..at + COPY].iter().all(|&byte| byte == 0);
+                let (turn, noted) = match newest {
+                    Some((turn, mark)) => (turn, Noted::Mark(mark)),
+                    None if COPIES_AT.into_iter().all(is_free) => (0, Noted::Reserved),
+                    None => (0, Noted::Torn),
+                };
+                Found::Zone(apex.to_lower().as_lower().as_wire().into(), Slot { number, turn, noted })
             }
             _ => Found::Damaged,
         }
     }
 }
 
-/// A slot of a zone with this mark, which is its first.
-fn slot_bytes(apex: &[u8], number: u64, mark: Mark) -> [u8; SLOT] {
+/// A slot of a zone without a mark, or with its first.
+fn slot_bytes(apex: &[u8], number: u64, mark: Option<Mark>) -> [u8; SLOT] {
     let mut bytes = [0; SLOT];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -133,8 +163,10 @@ fn slot_bytes(apex: &[u8], number: u64, mark: Mark) -> [u8; SLOT] {
     bytes[APEX_AT..APEX_AT + apex.len()].copy_from_slice(apex);
     let sum = xxh3_64_with_seed(&bytes[..SUM_AT], number);
     bytes[SUM_AT..SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
-    let at = copy_of(1);
-    bytes[at..at + COPY].copy_from_slice(&mark.to_bytes(1, number));
+    if let Some(mark) = mark {
+        let at = copy_of(1);
+        bytes[at..at + COPY].copy_from_slice(&mark.to_bytes(1, number));
+    }
     bytes
 }
 
@@ -178,16 +210,31 @@ impl Marks {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a zone has a mark, and which; inside `None` if it is torn.
-    pub(crate) fn get(&self, apex: LowerName<'_>) -> Option<Option<Mark>> {
-        self.table().zones.get(apex.as_wire()).map(|slot| slot.mark)
+    /// What is noted of a zone.
+    pub(crate) fn get(&self, apex: LowerName<'_>) -> Noted {
+        self.table().zones.get(apex.as_wire()).map_or(Noted::Nothing, |slot| slot.noted)
     }
 
-    /// The zones that have marks.
+    /// The zones that have marks, torn ones among them.
     pub(crate) fn zones(&self) -> Vec<LowerNameBuf> {
         let table = self.table();
-        let names = table.zones.keys().filter_map(|apex| Name::from_wire(apex).ok());
+        let marked = table.zones.iter().filter(|(_, slot)| slot.noted != Noted::Reserved);
+        let names = marked.filter_map(|(apex, _)| Name::from_wire(apex).ok());
         names.map(|apex| apex.to_lower()).collect()
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Sees to it that a zone has a slot, and returns whether that is on the disk, so that it outlasts a crash. A slot that is
+    /// there is written once more as it is: a sync that failed before may have lost it. [`fault`](Self::fault) returns why there is
+    /// none.
+    pub(crate) fn reserve(&self, apex: LowerName<'_>) -> bool {
+        let mut table = self.table();
+        let reserved = table.reserve(&self.path, apex.as_wire());
+        reserved.map_err(|fault| table.fault = Some(fault)).is_ok()
     }
 
     /// Slots that could not be read when the file was opened.
@@ -199,7 +246,7 @@ impl Marks {
     /// [`fault`](Self::fault) returns why.
     pub(crate) fn set(&self, apex: LowerName<'_>, mark: Mark) {
         let mut table = self.table();
-        if table.zones.get(apex.as_wire()).is_some_and(|slot| slot.mark == Some(mark)) {
+        if table.zones.get(apex.as_wire()).is_some_and(|slot| slot.noted == Noted::Mark(mark)) {
             return;
         }
         if let Err(fault) = table.set(&self.path, apex.as_wire(), mark) {
@@ -261,9 +308,7 @@ impl Table {
             for (number, slot) in (first..).zip(bytes.as_chunks().0) {
                 match Found::of(slot, number) {
                     Found::Nothing => self.free.push(number),
-                    Found::Zone(apex, slot) => {
-                        self.zones.insert(apex, slot);
-                    }
+                    Found::Zone(apex, slot) => self.found(apex, slot),
                     Found::Damaged => {
                         self.damaged += 1;
                         self.free.push(number);
@@ -274,6 +319,17 @@ impl Table {
         Ok(())
     }
 
+    /// Notes the slot of a zone. Of two, which only a failing disk can leave, the one that was written less often is free.
+    fn found(&mut self, apex: Box<[u8]>, slot: Slot) {
+        let before = self.zones.get(&apex).copied();
+        let (kept, other) = match before {
+            Some(before) if before.turn >= slot.turn => (before, Some(slot)),
+            before => (slot, before),
+        };
+        self.free.extend(other.map(|other| other.number));
+        self.zones.insert(apex, kept);
+    }
+
     /// Writes the mark of a zone over the older copy, or into a slot of its own.
     fn set(&mut self, path: &Path, apex: &[u8], mark: Mark) -> Result<(), StoreFault> {
         if let Some(slot) = self.zones.get_mut(apex) {
@@ -281,16 +337,46 @@ impl Table {
             let at = slot.number * SLOT as u64 + copy_of(turn) as u64;
             self.dirty = true;
             write_all(&*self.file, path, &mark.to_bytes(turn, slot.number), at)?;
-            (slot.turn, slot.mark) = (turn, Some(mark));
+            (slot.turn, slot.noted) = (turn, Noted::Mark(mark));
             return Ok(());
         }
-        let number = self.free.last().copied().unwrap_or(self.slots);
         self.dirty = true;
+        let number = self.put(path, apex, Some(mark))?;
+        self.zones.insert(apex.into(), Slot { number, turn: 1, noted: Noted::Mark(mark) });
+        Ok(())
+    }
+
+    /// Writes a slot into a place that is free. Returns that; it is taken from now on.
+    fn put(&mut self, path: &Path, apex: &[u8], mark: Option<Mark>) -> Result<u64, StoreFault> {
+        let number = self.free.last().copied().unwrap_or(self.slots);
         write_all(&*self.file, path, &slot_bytes(apex, number, mark), number * SLOT as u64)?;
         if self.free.pop().is_none() {
             self.slots += 1;
         }
-        self.zones.insert(apex.into(), Slot { number, turn: 1, mark: Some(mark) });
+        Ok(number)
+    }
+
+    /// Has a slot of a zone on the disk, if need be one without a mark.
+    fn reserve(&mut self, path: &Path, apex: &[u8]) -> Result<(), StoreFault> {
+        let is_there = self.zones.get(apex).map(|slot| slot.number);
+        let number = match is_there {
+            Some(number) => {
+                let mut bytes = [0; SLOT];
+                read_all(&*self.file, path, &mut bytes, number * SLOT as u64)?;
+                write_all(&*self.file, path, &bytes, number * SLOT as u64)?;
+                number
+            }
+            None => self.put(path, apex, None)?,
+        };
+        if let Err(error) = self.file.sync_data() {
+            self.dirty = true;
+            // What became of it is not known: the next one writes it anew.
+            self.free.extend(is_there.is_none().then_some(number));
+            return Err(failed("sync", path)(error));
+        }
+        if is_there.is_none() {
+            self.zones.insert(apex.into(), Slot { number, turn: 0, noted: Noted::Reserved });
+        }
         Ok(())
     }
 }

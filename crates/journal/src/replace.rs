@@ -200,7 +200,7 @@ impl Replacement {
         out.flush(path)?;
         out.file.sync_data().map_err(failed("sync", path))?;
         let first = out.steps.first().map_or(base, |step| step.before);
-        let (previous, marked) = (0, self.shared.marks().is_some());
+        let (previous, marked) = (0, false);
         let header =
             Header { nonce, base_at, base_end: out.at, records, sealed: 0, first, base, previous, marked };
         self.written = Some(Written { out, header });
@@ -214,6 +214,7 @@ impl Replacement {
         confirmed: Option<Confirmed>,
         newest: Option<Serial>,
         previous: u64,
+        marked: bool,
     ) -> Result<Contents, StoreFault> {
         let Some(Written { mut out, mut header }) = self.written.take() else {
             return Err(StoreFault::NotWritten);
@@ -225,7 +226,7 @@ impl Replacement {
             return Err(fault);
         }
         out.flush(path)?;
-        (header.sealed, header.previous) = (out.at, previous);
+        (header.sealed, header.previous, header.marked) = (out.at, previous, marked);
         let serial = newest.unwrap_or(header.base);
         let confirmed = confirmed.filter(|confirmed| confirmed.serial == serial);
         let apex = wire::LowerName::of_checked(&self.apex);
@@ -339,9 +340,11 @@ impl ZoneStore {
         }
         let previous = match &self.contents {
             Some(contents) => contents.header.nonce,
-            None => self.open.shared.marked(self.open.apex()).flatten().map_or(0, |mark| mark.nonce),
+            None => self.open.shared.noted(self.open.apex()).mark().map_or(0, |mark| mark.nonce),
         };
-        let contents = replacement.seal(since, confirmed, newest, previous)?;
+        let is_marked = self.contents.as_ref().is_some_and(|contents| contents.header.marked);
+        let marked = self.open.shared.reserve_mark(self.open.apex(), is_marked);
+        let contents = replacement.seal(since, confirmed, newest, previous, marked)?;
         let (disk, paths) = (&self.open.shared.disk, &replacement.paths);
         let old = match &self.contents {
             Some(contents) => Some(contents.file(&**disk, &paths.store)?),

@@ -32,8 +32,8 @@ pub struct Stored {
     pub(crate) room: u64,
     pub(crate) torn: Option<TornTail>,
     history_fault: Option<StoreFault>,
-    /// Whether the file was written with a mark, and there is none.
-    pub(crate) mark_lost: bool,
+    /// Whether the mark is torn.
+    pub(crate) mark_torn: bool,
 }
 
 /// Bytes at the end of a file that a crash left there. They had never been acknowledged, and are not used.
@@ -94,7 +94,7 @@ impl Stored {
         let torn = is_torn.then_some(TornTail { offset: walk.end, bytes: len - walk.end });
         let confirmed = confirmed.filter(|confirmed| confirmed.serial == walk.serial);
         let (end, serial) = (walk.end, walk.serial);
-        let mark_lost = false;
+        let mark_torn = false;
         Ok(Stored {
             file,
             path,
@@ -107,7 +107,7 @@ impl Stored {
             room,
             torn,
             history_fault,
-            mark_lost,
+            mark_torn,
         })
     }
 
@@ -135,14 +135,14 @@ impl Stored {
             room: walk.end,
             torn,
             history_fault: None,
-            mark_lost: false,
+            mark_torn: false,
         })
     }
 
-    /// Whether it is not known how far the zone was acknowledged, though that had been noted: what is missing at the end of
-    /// the file cannot be noticed then.
-    pub fn is_mark_lost(&self) -> bool {
-        self.mark_lost
+    /// Whether neither copy of the mark can be read that says how far the zone was acknowledged, as a crash of the system may leave
+    /// it: what is missing at the end of the file cannot be noticed then.
+    pub fn is_mark_torn(&self) -> bool {
+        self.mark_torn
     }
 
     /// How far the file goes.

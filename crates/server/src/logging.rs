@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use tracing::{Metadata, Subscriber, warn};
+use tracing::{Metadata, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
@@ -20,6 +20,7 @@ use tracing_subscriber::{Layer, fmt, reload};
 use crate::config::Settings;
 use crate::config::log::{Log, LogFormat, LogLevel, LogTarget};
 use crate::in_force::Adopt;
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::words::reason;
 
@@ -222,7 +223,15 @@ impl QueryFile {
         let failed_before = std::mem::replace(failing, written.is_err());
         drop(lines);
         if let (Err(e), false) = (written, failed_before) {
-            warn!("the query log {} cannot be written: {}", self.path.display(), reason(&e));
+            let about = ("query log", &*self.path.display().to_string());
+            log_repeated!(
+                warn,
+                WARN,
+                about,
+                "the query log {} cannot be written: {}",
+                self.path.display(),
+                reason(&e)
+            );
         }
     }
 }

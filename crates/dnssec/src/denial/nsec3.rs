@@ -12,10 +12,6 @@ use crate::response::ReceivedSet;
 
 type Hash = [u8; HASH_LEN];
 
-/// Bytes of a block of SHA-1, and those of its padding (FIPS 180-4 §5.1.1).
-const BLOCK: usize = 64;
-const PADDING: usize = 9;
-
 /// The NSEC3 of a zone that a response holds, all of one chain.
 pub(super) struct Hashes<'r, 'k> {
     zone: Name<'r>,
@@ -47,8 +43,7 @@ impl KnownHashes {
         if let Some((_, hash)) = self.names.iter().find(|(known, _)| known.as_name() == name) {
             return Ok(*hash);
         }
-        let blocks = |len: usize| (len + salt.len() + PADDING).div_ceil(BLOCK) as u32;
-        budget.take_hashes(blocks(name.len()) + u32::from(iterations) * blocks(HASH_LEN))?;
+        budget.take_hashes(nsec3::blocks(name.len(), salt.len(), iterations))?;
         let hash = nsec3::hash(name.to_lower().as_lower(), salt, iterations);
         self.names.push((name.to_buf(), hash));
         Ok(hash)

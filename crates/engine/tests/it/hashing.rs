@@ -11,15 +11,15 @@ use zone::catalog::{Catalog, Change};
 
 use crate::support::{OPT_NSID, query, said};
 
-/// A worker for a zone with 2500 iterations and one with 100.
+/// A worker for a zone with 2500 iterations, one with 100, and one with 100 and the longest salt.
 fn worker(nsec3_rounds: u32) -> Worker<Zones> {
-    let serve = |apex: &str, iterations| {
-        let chain = Chain::Nsec3 { opt_out: false, iterations, salt: Vec::new() };
+    let serve = |apex: &str, iterations, salt| {
+        let chain = Chain::Nsec3 { opt_out: false, iterations, salt: vec![7; salt] };
         let apex = name(apex);
         let records = sign(apex.as_name(), &everything::records(&apex.to_string()), &chain);
         Change::Serve(testkit::build(apex.as_name(), &key(), &records).into())
     };
-    let changes = [serve("costly.", 2500), serve("usual.", 100)];
+    let changes = [serve("costly.", 2500, 0), serve("usual.", 100, 0), serve("salted.", 100, 255)];
     let catalog = Catalog::new(&key()).with(changes).expect("zones of one key");
     let mut zones = Zones::new(Arc::new(catalog));
     zones.config = ZonesConfig { nsec3_rounds, ..zones.config };
@@ -48,6 +48,8 @@ fn a_zone_with_many_iterations_took_the_time_of_all_others() {
     assert_eq!(ask(&mut worker, "host.costly.", true), (Rcode::NOERROR, None));
     assert_eq!(ask(&mut worker, "nosuch.usual.", true), (Rcode::NXDOMAIN, None));
     assert_eq!(worker.stats().hashing_refused.get(), 1);
+    // Its hashes take five times as many blocks.
+    assert_eq!(ask(&mut worker, "nosuch.salted.", true), (Rcode::SERVFAIL, Some(27)));
 }
 
 #[test]

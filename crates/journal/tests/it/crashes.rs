@@ -502,3 +502,44 @@ fn what_is_missing_of_acknowledged_changes_is_noticed_after_any_run() {
     }
     assert!(cuts > 500, "{cuts} cuts were noticed");
 }
+
+/// Between the file and its mark a crash left a file that had lost its mark.
+#[test]
+fn a_crash_while_a_zone_gets_its_first_file_never_loses_its_mark() {
+    let (mut none, mut stored) = (0, 0);
+    for seed in 0..12 {
+        for at in 1..60 {
+            let losses = [Loss::Everything, Loss::AllBehindAPlace, Loss::AnyPart, Loss::Nothing];
+            for loss in losses {
+                let disk = SimulatedDisk::new(seed * 100 + at);
+                drop(marked(&disk).expect("a folder"));
+                let ends = if loss == Loss::Nothing {
+                    Trouble::AllFail(ErrorKind::Other)
+                } else {
+                    Trouble::PowerGoes
+                };
+                disk.plan(at, ends);
+                // It goes as far as it goes.
+                let kept = (|| {
+                    let folder =
+                        ZoneFolder::open_marked(Arc::new(disk.clone()), Path::new(ROOT), Path::new(MARKS))?;
+                    let (mut store, _) = folder.zone(apex().as_name())?;
+                    store.replace(&version(1, 1))?;
+                    store.append(&between(&version(1, 1), &version(2, 2)))?;
+                    store.sync()?;
+                    folder.sync_marks()
+                })();
+                let acknowledged = kept.is_ok();
+                disk.plan_nothing();
+                let disk = disk.crash(loss);
+                let found = marked(&disk).unwrap_or_else(|fault| panic!("{seed} {at} {loss:?}: {fault}"));
+                match &found {
+                    Some(_) => stored += 1,
+                    None => none += 1,
+                }
+                assert!(!acknowledged || found.is_some_and(|found| found.serial() == serial(2)));
+            }
+        }
+    }
+    assert!(none > 100 && stored > 100, "{none} {stored}");
+}

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use journal::{RealDisk, StoreFault, ZoneFolder, ZoneStore};
+use journal::{RealDisk, StoreFault, Stored, ZoneFolder, ZoneStore};
 use proptest::prelude::*;
 use testkit::choices::Choices;
 use testkit::disk::{Loss, SimulatedDisk};
@@ -387,18 +387,41 @@ fn a_store_without_a_mark_is_taken_as_it_is_and_marked() {
         store.replace(&version(1, 1)).expect("stored");
     }
     let found = marked(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone");
-    assert!(!found.is_mark_lost(), "it never had one");
+    assert_eq!(found.serial(), serial(1), "it never had one");
     drop(found);
+    // What is not known to have one may lose it.
+    disk.remove(Path::new("/marks")).expect("removed");
+    assert!(marked(&disk).zone(apex().as_name()).is_ok());
     disk.remove(&path(&disk)).expect("removed");
     assert!(matches!(marked(&disk).zone(apex().as_name()), Err(StoreFault::Missing { .. })));
-    let disk = acknowledged(3);
-    disk.remove(Path::new("/marks")).expect("removed");
-    let found = marked(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone");
-    assert!(found.is_mark_lost() && found.serial() == serial(3));
+}
+
+/// Whether a store is refused since its mark is lost.
+fn is_mark_lost(found: Result<(ZoneStore, Option<Stored>), StoreFault>) -> bool {
+    matches!(found, Err(StoreFault::MarkLost { found: Serial(3), .. }))
 }
 
 #[test]
-fn damage_of_the_marks_costs_no_zone_and_is_counted() {
+fn a_store_whose_mark_is_gone_was_taken_as_it_is() {
+    let disk = acknowledged(3);
+    disk.remove(Path::new("/marks")).expect("removed");
+    for _ in 0..2 {
+        let folder = marked(&disk);
+        assert!(is_mark_lost(folder.zone(apex().as_name())), "a look does not make it good");
+        assert_eq!(folder.acknowledged(apex().as_name()), None);
+    }
+    // What there is can be accepted, and has a mark then.
+    let folder = marked(&disk);
+    let rest = folder.salvage(apex().as_name()).expect("it is whole").load(&key()).expect("a zone");
+    assert!(folder.start_over(&rest).expect("stored").is_some());
+    drop(folder);
+    let folder = marked(&disk);
+    let found = folder.zone(apex().as_name()).expect("a store").1.expect("a zone");
+    assert_eq!((found.serial(), folder.acknowledged(apex().as_name())), (serial(3), Some(serial(3))));
+}
+
+#[test]
+fn damage_of_the_mark_of_a_store_is_noticed_and_counted() {
     let disk = acknowledged(3);
     let whole = disk.bytes(Path::new("/marks")).expect("a file");
     assert_eq!(whole.len(), 512);
@@ -409,40 +432,57 @@ fn damage_of_the_marks_costs_no_zone_and_is_counted() {
         let folder = marked(&disk);
         let is_name = at < 288;
         assert_eq!(folder.damaged_marks(), u64::from(is_name), "at {at}");
-        let found = folder.zone(apex().as_name()).expect("a store").1.expect("a zone");
-        assert_eq!((found.serial(), found.is_mark_lost()), (serial(3), is_name), "at {at}");
-        drop(folder);
-        assert_eq!(marked(&disk).damaged_marks(), 0);
+        match folder.zone(apex().as_name()) {
+            // Of the mark itself there are two copies.
+            Ok((_, Some(found))) => assert_eq!((found.serial(), is_name), (serial(3), false), "at {at}"),
+            found => assert!(is_name && is_mark_lost(found), "at {at}"),
+        }
     }
 }
 
 #[test]
+fn a_crash_that_tears_both_copies_of_a_mark_costs_no_zone() {
+    let disk = acknowledged(3);
+    let mut bytes = disk.bytes(Path::new("/marks")).expect("a file");
+    for at in [320, 384] {
+        bytes[at] ^= 1;
+    }
+    disk.put(Path::new("/marks"), &bytes);
+    let found = marked(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone");
+    assert!(found.is_mark_torn() && found.serial() == serial(3));
+    // It was acknowledged, however far.
+    disk.put(Path::new("/marks"), &bytes);
+    disk.remove(&path(&disk)).expect("removed");
+    let gone = marked(&disk).zone(apex().as_name());
+    assert!(matches!(gone, Err(StoreFault::Missing { acknowledged: None, .. })));
+}
+
+#[test]
 fn a_damaged_store_is_read_up_to_its_damage_on_purpose_and_kept_aside() {
-    let disk = acknowledged(6);
-    let path = path(&disk);
-    let whole = disk.bytes(&path).expect("a file");
-    let folder = marked(&disk);
-    let mut bytes = whole.clone();
-    bytes[end_of(&whole) - 30] ^= 1;
-    for (copies, contents) in [&bytes, &bytes[..end_of(&whole) - 30]].into_iter().enumerate() {
-        disk.put(&path, contents);
+    let disk = SimulatedDisk::new(1);
+    for round in 0..2 {
+        change(&disk, 1, 6);
+        let path = path(&disk);
+        let mut contents = disk.bytes(&path).expect("a file");
+        let at = end_of(&contents) - 30;
+        contents[at] ^= 1;
+        contents.truncate(if round == 0 { contents.len() } else { at });
+        disk.put(&path, &contents);
+        let folder = marked(&disk);
         assert!(folder.zone(apex().as_name()).is_err());
         let rest = folder.salvage(apex().as_name()).expect("the front is whole");
         assert_eq!((rest.serial(), folder.acknowledged(apex().as_name())), (serial(5), Some(serial(6))));
         let zone = rest.load(&key()).expect("a zone");
         assert!(is_same(&zone, &version(5, 5)));
         let aside = folder.start_over(&version(7, 5)).expect("stored").expect("set aside");
-        let ending = [".damaged", ".damaged-3"][copies];
+        let ending = [".damaged", ".damaged-3"][round];
         assert!(aside.to_string_lossy().ends_with(ending), "{}", aside.display());
         assert_eq!(disk.bytes(&aside).expect("a file"), contents);
         let stored = folder.zone(apex().as_name()).expect("a store").1.expect("a zone");
         assert!(is_same(&stored.load(&key()).expect("a zone"), &version(7, 5)));
         drop(stored);
-        // For the next round the marks are of version 6 again.
         folder.forget(apex().as_name()).expect("forgotten").expect("set aside");
-        assert!(folder.zone(apex().as_name()).expect("a store").1.is_none());
-        disk.put(&path, &whole);
-        assert!(folder.zone(apex().as_name()).expect("a store").1.is_some());
+        assert!(folder.zone(apex().as_name()).expect("a store").1.is_none(), "it begins anew");
     }
 }
 

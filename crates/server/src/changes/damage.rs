@@ -1,5 +1,5 @@
 //! Journals that cannot be used: what is known of them, and what operators accept in their place. Until then their zones are
-//! answered with SERVFAIL, since all there is of them is older than what was acknowledged.
+//! answered with SERVFAIL, since all there is of them is older than what was acknowledged, or may be.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ use zone::store::ChangeSet;
 use super::Changes;
 use super::worker::with_serial;
 use crate::logging::audit;
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::zones::{Apex, FileStamp};
 
@@ -98,8 +99,14 @@ impl Changes {
         let name = name(apex);
         let acknowledged = self.folder.acknowledged(name);
         let usable = self.folder.salvage(name).ok().map(|rest| rest.serial());
-        let mut text =
-            format!("what updates have made of the zone cannot be read, and its file is older: {fault}; ");
+        let mut text = match fault {
+            StoreFault::MarkLost { .. } => {
+                format!("whether all is there that updates have made of the zone is not known: {fault}; ")
+            }
+            _ => {
+                format!("what updates have made of the zone cannot be read, and its file is older: {fault}; ")
+            }
+        };
         if matches!(fault, StoreFault::Io { .. }) {
             text += "mend that and reload, or accept what is older: ";
         }
@@ -124,6 +131,12 @@ impl Changes {
     /// What is known of the journal of a zone, if it cannot be used.
     pub fn damage(&self, apex: &[u8]) -> Option<Damage> {
         lock(&self.shared.damaged).get(apex).cloned()
+    }
+
+    /// How many zones have journals that cannot be used.
+    pub fn damaged(&self) -> usize {
+        let Some(kept) = self.shared.kept.get() else { return 0 };
+        lock(&self.shared.damaged).keys().filter(|apex| kept.get(apex).is_some()).count()
     }
 
     /// Accepts of a zone what can be read of its damaged journal. A reload serves it then.
@@ -226,14 +239,18 @@ pub(super) fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) 
     match folder.start_over(served) {
         Ok(aside) => {
             let shown = aside.map_or("missing".into(), |path| path.display().to_string());
-            warn!(
+            log_repeated!(
+                warn,
+                WARN,
+                ("journal stored anew", &apex.to_string()),
                 "zone {apex}: its journal is stored anew from the version in service, serial {serial}, with nothing lost; \
                  the old one: {shown}; the reason: {fault}"
             );
             true
         }
         Err(other) => {
-            warn!("zone {apex}: its journal cannot be stored anew: {other}");
+            let about = ("journal not stored anew", &*apex.to_string());
+            log_repeated!(warn, WARN, about, "zone {apex}: its journal cannot be stored anew: {other}");
             false
         }
     }

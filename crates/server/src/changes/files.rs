@@ -13,7 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use tracing::{error, info, warn};
+use tracing::info;
 use wire::{Name, Serial};
 use zone::{Stamp, Zone};
 
@@ -167,7 +167,14 @@ impl ZoneFiles {
             let apex = self.shared.schedule.wait();
             // A panic is a bug of ours, and costs this zone its file.
             if catch_unwind(AssertUnwindSafe(|| self.write_due(&apex))).is_err() {
-                error!("zone {}: writing its file failed inside nomen; this is a bug", name(&apex));
+                let about = ("file", &*name(&apex).to_string());
+                log_repeated!(
+                    error,
+                    ERROR,
+                    about,
+                    "zone {}: writing its file failed inside nomen; this is a bug",
+                    name(&apex)
+                );
             }
         }
     }
@@ -295,7 +302,13 @@ impl ZoneFiles {
     pub(super) fn note_read(&self, apex: &Apex, file: Option<&FileStamp>, serial: Serial) {
         let Some((path, stamp)) = file.and_then(|file| Some((file.path(), file.stamp()?))) else { return };
         if let Err(fault) = self.note_file(apex, path, stamp, serial, false) {
-            warn!("zone {}: its file will be taken for one that was edited: {fault}", name(apex));
+            log_repeated!(
+                warn,
+                WARN,
+                ("file not noted", &name(apex).to_string()),
+                "zone {}: its file will be taken for one that was edited: {fault}",
+                name(apex)
+            );
         }
     }
 

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use engine::{Asked, Engine, Refusal, Source, Sourced, Ticket, TicketOffice};
 use journal::{History, RealDisk, StoreFault, ZoneFolder};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
@@ -280,9 +280,9 @@ impl Changes {
             if let Some(torn) = stored.torn_tail() {
                 info!("zone {name}: {} bytes that a crash left in {shown} are left out", torn.bytes);
             }
-            if stored.is_mark_lost() {
+            if stored.is_mark_torn() {
                 warn!(
-                    "zone {name}: the state file {MARKS} does not say how far {shown} was acknowledged, it is taken as it is"
+                    "zone {name}: a crash has torn its entry in the state file {MARKS}, {shown} is taken as it is"
                 );
             }
             let zone = Arc::new(stored.load(key)?);
@@ -556,9 +556,9 @@ fn open_folder(state: &Path) -> Result<(ZoneFolder, (HashSet<LowerNameBuf>, Uncl
     }
     let damaged = folder.damaged_marks();
     if damaged > 0 {
-        warn!(
+        error!(
             file = %marks.display(),
-            "{damaged} entries are damaged: if changes of their zones are missing in {}, that goes unnoticed",
+            "{damaged} entries are damaged: zones in {} whose entries these were answer SERVFAIL until they are accepted",
             root.display()
         );
     }

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tracing::warn;
 use update::{is_signed, is_signers};
 use wire::rdata::is_same;
 use wire::rdata::view::Soa;
@@ -20,6 +19,7 @@ use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
 
 use super::plan::ZoneUpdates;
 use super::worker::{TakenStep, with_serial};
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::zones::Apex;
 use crate::zones::shown_change::IgnoredParts;
@@ -469,7 +469,10 @@ fn drop_idle(open: &mut Open, idle: Duration, now: Instant) {
         let is_idle = now.saturating_duration_since(transaction.used) >= idle && !transaction.committing;
         if is_idle {
             let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
-            warn!(
+            log_repeated!(
+                warn,
+                WARN,
+                ("transaction dropped", &name.to_string()),
                 "zone {name}: its transaction is dropped, since nobody has used it for {} s",
                 idle.as_secs()
             );

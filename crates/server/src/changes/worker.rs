@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use engine::{Refusal, Ticket};
 use exchange::{unix_seconds, wake_together};
 use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info};
 use update::SerialPolicy;
 use wire::rdata::view::Soa;
 use wire::{Name, Rcode, Serial, Type};
@@ -257,7 +257,13 @@ impl Worker {
                 Ok(Some(zone)) => zones.push((apex, zone)),
                 Ok(None) => {}
                 Err(_) => {
-                    error!("zone {}: changing it failed inside nomen; this is a bug", name(&apex));
+                    log_repeated!(
+                        error,
+                        ERROR,
+                        ("change failed", &name(&apex).to_string()),
+                        "zone {}: changing it failed inside nomen; this is a bug",
+                        name(&apex)
+                    );
                     self.lines.remove(&apex);
                 }
             }
@@ -495,7 +501,8 @@ impl Worker {
             Err(fault) => {
                 shared.counts.failed.fetch_add(1, Relaxed);
                 let fault = format!("what its file holds is not taken, it cannot be kept: {fault}");
-                error!("zone {}: {fault}", name(apex));
+                let about = ("file not taken", &*name(apex).to_string());
+                log_repeated!(error, ERROR, about, "zone {}: {fault}", name(apex));
                 self.note(apex, 0, now, Some(fault.clone()));
                 Err(fault)
             }
@@ -561,7 +568,10 @@ impl Worker {
                 let zone = Arc::clone(&line.zone);
                 self.publish(vec![(apex.clone(), zone)], Vec::new());
             }
-            None => warn!("zone {}: it could not be folded", name(apex)),
+            None => {
+                let about = ("not folded", &*name(apex).to_string());
+                log_repeated!(warn, WARN, about, "zone {}: it could not be folded", name(apex));
+            }
         }
     }
 

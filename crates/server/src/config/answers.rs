@@ -31,9 +31,10 @@ keys! {
         live "rotate-addresses" rotate_addresses: bool = true, example false;
         /// Most CNAME and DNAME records followed for one answer.
         live "max-chain" max_chain: Int<u8, 1, 64> = Int(16), example 12;
-        /// Rounds of SHA-1 that a worker spends in a second on hashing names for zones with more than 100 NSEC3 iterations (RFC 9276);
-        /// denials beyond are answered with SERVFAIL and extended error 27, so that queries for one such zone leave time for all
-        /// others. A round takes some 0.1 µs: the default is about a fifth of a CPU.
+        /// Blocks of SHA-1 that a worker spends in a second on hashing names for zones with more than 100 NSEC3 iterations (RFC 9276), or with
+        /// fewer and a salt that makes them cost as much: an iteration takes a block, with a salt of more than 35 bytes up to five. Denials
+        /// beyond are answered with SERVFAIL and extended error 27, so that queries for one such zone leave time for all others. A block takes
+        /// some 0.1 µs: the default is about a fifth of a CPU.
         live "nsec3-rounds" nsec3_rounds: Int<u32, 10_000, 1_000_000_000> = Int(2_000_000), example 10_000_000;
         /// Agent domain to which resolvers may report what they cannot resolve or validate in the zones here (RFC 9567). It
         /// is named in every answer from a zone, if the client has EDNS and there is room, but not in those from a zone

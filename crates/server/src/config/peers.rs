@@ -49,8 +49,9 @@ keys! {
         /// What updates make of a zone is not looked at. Unset: `verify` for versions from primaries, `off` for files.
         live "zonemd" zonemd: Option<ZonemdPolicy> = None, example "require";
         /// Most NSEC3 iterations of a version that goes into service. Each name that is denied costs up to three hashes of
-        /// so many rounds; RFC 9276 recommends 0. A version with more is refused, as a bad file or transfer is. What zones with more
-        /// than 100 may cost is limited by `nsec3-rounds` of `[server]`. Unset: 500.
+        /// so many rounds; RFC 9276 recommends 0. A version with more is refused, as a bad file or transfer is; so is one that an earlier run
+        /// has left in the state folder. What zones with more than 100, or fewer and a long salt, may cost is limited by `nsec3-rounds` of
+        /// `[server]`. Unset: 500.
         live "nsec3-max-iterations" nsec3_max_iterations: Option<Int<u16, 0, 65535>> = None, example 100;
         /// Shortest time between two looks for a newer version, whatever the SOA record says. Unset: `10s`.
         live "min-refresh" min_refresh: Bound = None, example "1m";

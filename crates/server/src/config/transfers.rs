@@ -32,6 +32,9 @@ keys! {
         /// Time in which a transfer sends nothing, since its client does not read, after which it is broken off if another needs its
         /// place. Of several, the one that has stalled for the longest time is.
         live "outgoing-stall" stall: Time<10, 600_000> = Time::secs(1), example "3s";
+        /// Fewest bytes a second that the client of a transfer takes, counted over three seconds. A slower one is broken off if another
+        /// needs its place, the slowest first; for a minute, clients of its network take free places alone. 0: any.
+        live "outgoing-min-rate" min_rate: Int<u64, 0, 1_000_000_000> = Int(50_000), example 10_000;
         /// Most zones at a time whose primaries are asked for the newest version, or for a transfer. Others wait.
         live "incoming" incoming: Int<usize, 1, 10_000> = Int(64), example 20;
         /// Most of them that are with one primary.
@@ -41,9 +44,9 @@ keys! {
         /// Most bytes of one incoming transfer, likewise: of its messages, and of memory that its records take. Unset: a quarter of the
         /// memory that the machine has, or that a control group leaves of it, and 16 GiB at the most.
         live "incoming-max-size" incoming_size: Option<Size<65_536, 1_099_511_627_776>> = None, example "1GiB";
-        /// Most bytes of memory that the records of all incoming transfers take together. If they take more, the transfer that takes
-        /// most is given up. While a zone is finished it takes up to four times as many. Unset: a quarter of the memory that
-        /// the machine has, or that a control group leaves of it.
+        /// Most bytes of memory that all incoming transfers take together: their records, and the zones that are made of them until
+        /// these go into service. If they take more, the transfer that takes most is given up. Unset: half of the memory that the
+        /// machine has, or that a control group leaves of it.
         live "incoming-memory" memory: Option<Size<65_536, 1_099_511_627_776>> = None, example "2GiB";
         /// Longest time for one incoming transfer, likewise.
         live "incoming-max-time" incoming_time: Time<1_000, 604_800_000> = Time::secs(7200), example "30m";

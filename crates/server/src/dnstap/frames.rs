@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use dnstap::{DnstapFrame, DnstapKind, DnstapMessage, DnstapSocketFamily, append_frame};
 use exchange::Transport;
 use prost::Message;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::sink::{Sink, SinkFault};
 use super::{Destination, DnstapCounts, WallClock, protocol};
+use crate::repeated::log_repeated;
 use crate::worker_queue::RecordWriter;
 
 /// Bytes of frames after which they are written, also before a round is over.
@@ -140,7 +141,8 @@ impl Frames {
                 self.counts.lost.fetch_add(gone, Relaxed);
                 self.count = left;
                 if !std::mem::replace(&mut self.failing, true) {
-                    warn!("dnstap: cannot write to {}: {fault}", self.sink);
+                    let about = ("dnstap", &*self.sink.to_string());
+                    log_repeated!(warn, WARN, about, "dnstap: cannot write to {}: {fault}", self.sink);
                 }
             }
         }
@@ -166,12 +168,15 @@ impl RecordWriter<Seen> for Frames {
                 None => {}
                 Some(Ok(())) => {
                     self.failing = false;
-                    info!("dnstap: writing to {}", self.sink);
+                    let about = ("dnstap connected", &*self.sink.to_string());
+                    log_repeated!(info, INFO, about, "dnstap: writing to {}", self.sink);
                 }
                 Some(Err(_)) if failed_before => {}
                 Some(Err(fault)) => {
                     self.failing = true;
-                    warn!("dnstap: cannot write to {}, trying again: {fault}", self.sink);
+                    let about = ("dnstap", &*self.sink.to_string());
+                    let sink = &self.sink;
+                    log_repeated!(warn, WARN, about, "dnstap: cannot write to {sink}, trying again: {fault}");
                 }
             }
             self.counts.connected.store(self.sink.is_open().into(), Relaxed);

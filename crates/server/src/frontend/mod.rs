@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use engine::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
 use net::{Bound, Context, Running, ServeError, TcpLimits};
 use recursion::Cached;
-use tracing::{error, info, warn};
+use tracing::info;
 use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
@@ -23,6 +23,7 @@ use crate::dnstap::Dnstap;
 use crate::in_force::Adopt;
 use crate::logging::QueryFile;
 use crate::querylog::QueryLogger;
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 pub use workers::Accounts;
 use workers::Workers;
@@ -132,10 +133,16 @@ impl Frontend {
     /// # Errors
     /// If the system refuses a thread; those that were started go on.
     pub fn serve(&self, bound: Vec<Bound>) -> Result<(), ServeError> {
-        let mut context = Context::default().on_fault(|fault| match fault.kind {
-            net::WorkerFaultKind::Recovered => info!("{fault}"),
-            net::WorkerFaultKind::Pin(_) | net::WorkerFaultKind::OutOfDescriptors(_) => warn!("{fault}"),
-            _ => error!("{fault}"),
+        let mut context = Context::default().on_fault(|fault| {
+            // A query that makes a handler panic comes again, and so do shortages.
+            let about = ("worker", &*fault.to_string());
+            match fault.kind {
+                net::WorkerFaultKind::Recovered => log_repeated!(info, INFO, about, "{fault}"),
+                net::WorkerFaultKind::Pin(_) | net::WorkerFaultKind::OutOfDescriptors(_) => {
+                    log_repeated!(warn, WARN, about, "{fault}");
+                }
+                _ => log_repeated!(error, ERROR, about, "{fault}"),
+            }
         });
         context.tcp = self.tcp_limits.clone();
         for socket in bound {

@@ -18,7 +18,7 @@ pub struct TransferFigures {
 
 impl Figures for TransferFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
-        let TransferCounts { axfr, ixfr, same, broken_off, evicted, refused, too_many, bytes } =
+        let TransferCounts { axfr, ixfr, same, broken_off, stalled, slow, refused, too_many, bytes } =
             self.transfers.counts();
         let series = |label: &'static str, all: [(&'static str, &AtomicU64); 2]| {
             all.map(|(word, count)| ([(label, word.into())], count.load(Relaxed))).into_iter()
@@ -34,9 +34,10 @@ impl Figures for TransferFigures {
         out.counter("transfers_unchanged", help, same.load(Relaxed))?;
         let help = "Transfers to other servers that the client or a timeout broke off";
         out.counter("transfers_broken_off", help, broken_off.load(Relaxed))?;
-        let help =
-            "Transfers to other servers broken off because they had stalled and others needed their places";
-        out.counter("transfers_evicted", help, evicted.load(Relaxed))?;
+        let help = "Transfers to other servers broken off because they had stalled or were slow (outgoing-min-rate) and others \
+                    needed their places";
+        let reasons = series("reason", [("stalled", stalled), ("slow", slow)]);
+        out.family("transfers_evicted", help, MetricType::Counter, reasons)?;
         let help = "Requests for transfers refused, to clients who may not have the zone or beyond a limit";
         let reasons = series("reason", [("access", refused), ("limit", too_many)]);
         out.family("transfers_refused", help, MetricType::Counter, reasons)?;

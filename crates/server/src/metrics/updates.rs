@@ -26,6 +26,8 @@ impl Figures for UpdateFigures {
         syncs(counts, out)?;
         let help = "Times that the disk did not take what it should";
         out.counter("journal_failures", help, counts.failed.load(Relaxed))?;
+        let help = "Zones whose journals cannot be used, or not be trusted: they answer SERVFAIL until `nomen ctl zone accept`";
+        out.gauge("journal_damaged", help, self.0.damaged() as f64)?;
         let help = "Master files written with what updates have made of their zones";
         out.counter("zone_file_writes", help, counts.files.load(Relaxed))?;
         let help = "Master files that were to be written and were not";

@@ -2,7 +2,7 @@
 //! thread asks for keys when that is due and ends what has had its time. Both are kept in the state folder.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::str::FromStr as _;
 use std::sync::Weak;
@@ -18,6 +18,7 @@ use wire::{Class, Name, NameBuf, Type};
 use super::kept::{KeptFault, KeptText};
 use super::store::wall;
 use super::{Decided, Recursive};
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::words::reason;
 
@@ -122,8 +123,22 @@ fn read_negative(lines: &str, now: u64) -> Result<Vec<(NameBuf, Duration)>, usiz
 
 fn complain(kept: &KeptText, written: std::io::Result<()>) {
     if let Err(e) = written {
-        error!("cannot write {}: {}; a restart forgets what changed", kept.path().display(), reason(&e));
+        let path = kept.path().display();
+        let about = ("anchors not written", &*path.to_string());
+        log_repeated!(
+            error,
+            ERROR,
+            about,
+            "cannot write {path}: {}; a restart forgets what changed",
+            reason(&e)
+        );
     }
+}
+
+/// Logs that the keys of a zone that is followed are of no use.
+fn complain_of_keys(zone: &NameBuf, what: &dyn fmt::Display) {
+    let about = ("keys of anchors", &*zone.to_string());
+    log_repeated!(warn, WARN, about, "the keys of {zone}, a trust anchor's zone, {what}");
 }
 
 /// The wall clock beside the time that passes.
@@ -231,11 +246,11 @@ impl Recursive {
         let answer = match outcome {
             LookupOutcome::Answered(answer) => answer,
             LookupOutcome::Failed(failure) => {
-                return warn!("the keys of {zone}, a trust anchor's zone, could not be had: {failure}");
+                return complain_of_keys(&zone, &format_args!("could not be had: {failure}"));
             }
         };
         let Ok(response) = Response::read(&answer.message, answer.rcode) else {
-            return warn!("the keys of {zone}, a trust anchor's zone, cannot be read");
+            return complain_of_keys(&zone, &"cannot be read");
         };
         let mut decided = lock(&self.decided);
         let mut new = decided.clone();
@@ -243,7 +258,7 @@ impl Recursive {
         let report = new.points.receive(zone.as_name(), &response, &settings, wall());
         report.changes.iter().for_each(say);
         if let Some(fault) = report.fault {
-            warn!("the keys of {zone}, a trust anchor's zone, count for nothing: {fault}");
+            complain_of_keys(&zone, &format_args!("count for nothing: {fault}"));
         }
         if let Some(files) = &self.anchor_files {
             files.write_points(&new.points);
@@ -259,7 +274,8 @@ impl Recursive {
             );
         }
         if let Err(fault) = self.decide(&mut decided, new) {
-            error!("trust anchors stay as they were: {fault}");
+            let about = ("trust anchors stay", "");
+            log_repeated!(error, ERROR, about, "trust anchors stay as they were: {fault}");
         }
     }
 

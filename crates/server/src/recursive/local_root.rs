@@ -21,6 +21,7 @@ use zone::catalog::{Catalog, Change};
 
 use super::own_zones;
 use crate::config::peers::ZonemdPolicy;
+use crate::repeated::log_repeated;
 use crate::sync::{lock, read, write};
 
 /// What validating may ask for: DNSKEY of the root, and nothing else.
@@ -290,13 +291,25 @@ impl State {
         self.refused = refused;
         match &self.good {
             Some(good) if self.standing == Standing::InUse && good.serial() != serial => {
-                error!("local root: a version is refused, serial {} stays in use: {why}", good.serial());
+                log_repeated!(
+                    error,
+                    ERROR,
+                    ("local root refused", why),
+                    "local root: a version is refused, serial {} stays in use: {why}",
+                    good.serial()
+                );
             }
             _ => {
                 if self.standing == Standing::Missing {
                     self.standing = Standing::Refused;
                 }
-                error!("local root: the copy is not used, the root servers are asked: {why}");
+                let about = ("local root not used", why);
+                log_repeated!(
+                    error,
+                    ERROR,
+                    about,
+                    "local root: the copy is not used, the root servers are asked: {why}"
+                );
             }
         }
     }

@@ -37,6 +37,7 @@ use crate::dnstap::{Dnstap, Tapped};
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::interfaces::Interfaces;
+use crate::repeated::log_repeated;
 use crate::spare::{Share, spare};
 use crate::sync::lock;
 use crate::words::reason;
@@ -375,7 +376,10 @@ impl Recursive {
         }
         match self.decide(&mut decided, new) {
             Ok(()) => self.keep_negative(&decided.negative),
-            Err(fault) => error!("negative trust anchors stay beyond their time: {fault}"),
+            Err(fault) => {
+                let about = ("negative trust anchors", "");
+                log_repeated!(error, ERROR, about, "negative trust anchors stay beyond their time: {fault}");
+            }
         }
     }
 
@@ -422,7 +426,8 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
 fn validate(validations: &Validations) {
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
         validations.begin_anew();
-        error!("validating begins anew: what was being validated is lost");
+        let about = ("validating", "");
+        log_repeated!(error, ERROR, about, "validating begins anew: what was being validated is lost");
     }
 }
 

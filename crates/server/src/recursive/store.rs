@@ -15,6 +15,7 @@ use recursion::Service;
 use tracing::{info, warn};
 use zone::regular;
 
+use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::words::reason;
 
@@ -88,7 +89,17 @@ fn save_and_say(path: &Path, service: &Service) {
             info!(entries, milliseconds, "cache saved to {}", path.display());
         }
         Ok(_) => {}
-        Err(e) => warn!("the cache cannot be saved to {}: {}", path.display(), reason(&e)),
+        Err(e) => {
+            let about = ("cache not saved", &*path.display().to_string());
+            log_repeated!(
+                warn,
+                WARN,
+                about,
+                "the cache cannot be saved to {}: {}",
+                path.display(),
+                reason(&e)
+            );
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use exchange::unix_seconds;
-use tracing::error;
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
 };
@@ -17,11 +16,12 @@ use transfer::tsig::sign_request;
 use wire::hash::HashKey;
 use wire::{NameBuf, Rcode, Type};
 use zone::Zone;
-use zone::store::ChangeSet;
+use zone::store::{ChangeError, ChangeSet};
 
 use super::memory::{MemoryShare, OutOfMemory};
 use super::plan::PeerServer;
 use crate::config::peers::{ZonemdPolicy, too_many_iterations};
+use crate::repeated::log_repeated;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -160,7 +160,7 @@ fn transfer(
             break received;
         }
     };
-    made(job, received)
+    made(job, received, incoming.memory(), share)
 }
 
 fn out_of_memory(_: OutOfMemory) -> SecondaryFault {
@@ -195,8 +195,13 @@ pub(super) fn soa_data(zone: &Zone) -> Vec<u8> {
     data
 }
 
-/// Makes the version that a transfer brought.
-fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
+/// Makes the version that a transfer brought, whose records take so many bytes of memory.
+fn made(
+    job: &FetchJob,
+    received: Received,
+    records: u64,
+    share: &mut MemoryShare,
+) -> Result<Fetched, SecondaryFault> {
     let ours = job.have.as_ref().map(|zone| zone.serial());
     match (received, &job.have) {
         (Received::SoaOnly(theirs), _) => match ours {
@@ -204,23 +209,39 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
             _ => Ok(Fetched::Same),
         },
         (Received::Zone(zone), _) => {
-            let zone = zone.build().map_err(SecondaryFault::Transfer)?;
+            let zone = zone.build_within(&mut |bytes| share.takes(bytes as u64).is_ok());
+            let zone = zone.map_err(SecondaryFault::Transfer)?;
+            share.takes(zone.memory() as u64).map_err(out_of_memory)?;
             verified(job, &zone)?;
             Ok(Fetched::Whole(Arc::new(zone)))
         }
         (Received::Differences(differences), Some(have)) => {
             let mut zone = Arc::clone(have);
             let mut changes = Vec::with_capacity(differences.len());
+            // Of the versions on the way, only the newest stays, with the base that one of them may have got.
+            let mut base = 0;
             for change in differences {
-                let unfit = |error| SecondaryFault::Transfer(TransferFault::Unfit(Box::new(error)));
-                zone = Arc::new(zone.apply(&change).map_err(unfit)?);
+                let mut may_take = |bytes| share.takes(records + base + bytes as u64).is_ok();
+                zone = Arc::new(zone.apply_within(&change, &mut may_take).map_err(unfit)?);
+                if zone.overlay_estimate() == 0 {
+                    base = zone.memory() as u64;
+                }
                 changes.push(Arc::new(change));
             }
+            let bytes = records + base + zone.overlay_estimate() as u64;
+            share.takes(bytes).map_err(out_of_memory)?;
             verified(job, &zone)?;
             Ok(Fetched::Changed(zone, changes))
         }
         // Differences come to those alone who have a version.
         (Received::Differences(_), None) => Err(SecondaryFault::Transfer(TransferFault::NoSoa)),
+    }
+}
+
+fn unfit(error: ChangeError) -> SecondaryFault {
+    match error {
+        ChangeError::OutOfMemory => out_of_memory(OutOfMemory),
+        error => SecondaryFault::Transfer(TransferFault::Unfit(Box::new(error))),
     }
 }
 
@@ -233,7 +254,14 @@ fn verified(job: &FetchJob, zone: &Zone) -> Result<(), SecondaryFault> {
         None => Ok(()),
         Some(fault) => {
             let (serial, primary) = (zone.serial(), &job.primary);
-            error!("zone {}: version {serial} of primary {primary} is refused: {fault}", zone.apex());
+            let apex = zone.apex().as_name();
+            let about = ("version refused", &*format!("{apex} {primary} {fault}"));
+            log_repeated!(
+                error,
+                ERROR,
+                about,
+                "zone {apex}: version {serial} of primary {primary} is refused: {fault}"
+            );
             Err(SecondaryFault::Transfer(TransferFault::Digest(fault)))
         }
     }

@@ -116,7 +116,8 @@ impl UpdateForwarding {
         let work = move || settle(&update, &peers, &message, ticket, &place);
         // A ticket that is dropped with the thread answers SERVFAIL.
         if !self.secondaries.desk.threads.run(work) {
-            warn!("an update is not passed on: the system refuses a thread");
+            let about = ("no thread", "update");
+            log_repeated!(warn, WARN, about, "an update is not passed on: the system refuses a thread");
         }
         Sourced::Pending(promise)
     }

@@ -116,15 +116,15 @@ impl Drop for MemoryShare {
     }
 }
 
-/// Bytes of memory that all incoming transfers take together where no key says so: a quarter of what the process may have. A
-/// zone takes up to four times as much while it is finished.
+/// Bytes of memory that all incoming transfers take together, with the zones that are made of them, where no key says so: half of
+/// what the process may have.
 pub fn usual_memory() -> u64 {
-    machine_memory(Path::new("/")).unwrap_or(UNKNOWN) / 4
+    machine_memory(Path::new("/")).unwrap_or(UNKNOWN) / 2
 }
 
 /// Bytes of one transfer where no key says so.
 pub fn usual_size() -> u64 {
-    usual_memory().min(LARGEST)
+    (usual_memory() / 2).min(LARGEST)
 }
 
 /// Bytes of memory that the process may have: what the machine has, or a control group leaves of it.

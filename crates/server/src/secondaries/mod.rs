@@ -36,7 +36,7 @@ use exchange::unix_seconds;
 use journal::History;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use resolver::ChaCha;
-use tracing::{error, warn};
+use tracing::warn;
 use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
 use wire::{Name, Serial};
@@ -50,6 +50,7 @@ use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::kept_threads::KeptThreads;
 use crate::recursive::LocalRoot;
+use crate::repeated::log_repeated;
 use crate::sync::{read, write};
 use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
@@ -169,7 +170,8 @@ impl Surroundings for Arc<Desk> {
             desk.request(SecondaryRequest::Fetched(number, of, figures, fetched));
         };
         if !self.threads.run(work) {
-            error!("no transfer, the system refuses a thread");
+            let about = ("no thread", "incoming transfer");
+            log_repeated!(error, ERROR, about, "no transfer, the system refuses a thread");
             let failed = Err(SecondaryFault::Unreachable);
             self.request(SecondaryRequest::Fetched(number, apex, FetchFigures::default(), failed));
         }

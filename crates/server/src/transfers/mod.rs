@@ -26,14 +26,14 @@ use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::logging::audit;
-use crate::repeated;
+use crate::repeated::{self, log_repeated};
 use crate::secondaries::Secondaries;
 use crate::sync::{read, write};
 use crate::zones::Apex;
 use crate::zones::differences::Differences;
 use crate::zones::produce::ProducedStores;
 use histories::Histories;
-use limits::{Slot, SlotLimits, Slots};
+use limits::{Eviction, Slot, SlotLimits, Slots};
 pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
 
 /// More transfers are under way than may be.
@@ -58,7 +58,9 @@ pub struct TransferCounts {
     /// Broken off by the client, or because it was too slow.
     pub broken_off: AtomicU64,
     /// Broken off because they had stalled and others needed their places.
-    pub evicted: AtomicU64,
+    pub stalled: AtomicU64,
+    /// Broken off because they were slow and others needed their places.
+    pub slow: AtomicU64,
     /// Refused to clients who may not have the zone.
     pub refused: AtomicU64,
     /// Refused because there were too many.
@@ -98,7 +100,7 @@ impl Transfers {
             all: READING,
             per_client: READING / 2,
             per_network: READING / 2,
-            stall: None,
+            ..SlotLimits::default()
         });
         transfers.adopt(settings);
         let source: Arc<dyn Source> = transfers.clone();
@@ -196,7 +198,13 @@ impl Transfers {
             REFUSED.audited(asked, "too many transfers are under way");
             return Err(TOO_MANY);
         };
-        self.counts.evicted.fetch_add(u64::from(evicted), Relaxed);
+        for why in evicted {
+            let count = match why {
+                Eviction::Stalled => &self.counts.stalled,
+                Eviction::Slow => &self.counts.slow,
+            };
+            count.fetch_add(1, Relaxed);
+        }
         let mut report = Report::new(&zone, client, asked, slot, Arc::clone(&self.counts));
         let Some(serial) = client else {
             return Ok(Sourced::Stream(Box::new(Reported { messages: axfr(zone, frame), report })));
@@ -283,6 +291,7 @@ impl Adopt for Transfers {
             per_client: transfers.per_client.0,
             per_network: transfers.per_network(),
             stall: Some(transfers.stall.0),
+            min_rate: transfers.min_rate.0,
         });
         self.udp_size.store(settings.engine_config().max_udp_size, Relaxed);
     }
@@ -291,7 +300,10 @@ impl Adopt for Transfers {
 /// Reads what changed from the disk. A ticket that is dropped with the thread answers SERVFAIL.
 fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
-    thread.err().into_iter().for_each(|fault| warn!("no transfer, the system refuses a thread: {fault}"));
+    if let Err(fault) = thread {
+        let about = ("no thread", "outgoing transfer");
+        log_repeated!(warn, WARN, about, "no transfer, the system refuses a thread: {fault}");
+    }
 }
 
 /// What stands around the records of the answer.
@@ -394,9 +406,16 @@ impl Drop for Report {
             sent.fetch_add(1, Relaxed);
             info!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
             audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
-        } else if self.slot.is_evicted() {
-            let text = "transfer broken off: it had stalled, and another needed its place";
-            warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "{text}");
+        } else if let Some(why) = self.slot.evicted() {
+            let was = match why {
+                Eviction::Stalled => "had stalled",
+                Eviction::Slow => "was slower than `outgoing-min-rate`",
+            };
+            let text = format!("transfer broken off: it {was}, and another needed its place");
+            let about = ("transfer evicted", &*format!("{zone} {peer}"));
+            if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
+                warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "{text}");
+            }
             audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
         } else {
             counts.broken_off.fetch_add(1, Relaxed);
@@ -427,6 +446,7 @@ impl MessageStream for Reported {
             Next::Message(len) => {
                 self.report.messages += 1;
                 self.report.bytes += len as u64;
+                self.report.slot.sends(len);
             }
             Next::End => self.report.ended = true,
             Next::Abort => {}

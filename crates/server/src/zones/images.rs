@@ -23,6 +23,7 @@ use zone::image::{self, Image, ImageError, Provenance};
 use zone::regular;
 
 use super::{Apex, ZoneSpec, ZoneText};
+use crate::repeated::log_repeated;
 use crate::spare::{Share, spare};
 use crate::words::reason;
 
@@ -321,7 +322,9 @@ impl Images {
                     _ => {
                         self.counts.damaged.fetch_add(1, Relaxed);
                         let path = self.state.path(spec);
-                        warn!("zone {name}: its image {} is not used: {}", path.display(), in_words(&error));
+                        let about = ("image not used", &*name.to_string());
+                        let (path, why) = (path.display(), in_words(&error));
+                        log_repeated!(warn, WARN, about, "zone {name}: its image {path} is not used: {why}");
                     }
                 }
                 None
@@ -402,7 +405,8 @@ fn write_one(state: &StateFolder, counts: &ImageCounts, order: &ImageOrder) {
         }
         Err(fault) => {
             counts.unwritten.fetch_add(1, Relaxed);
-            warn!("zone {name}: {fault}");
+            let about = ("image not written", &*name.to_string());
+            log_repeated!(warn, WARN, about, "zone {name}: {fault}");
         }
     }
 }
@@ -416,7 +420,11 @@ fn remove_others(folder: &Path, names: &HashSet<OsString>) {
         if is_image && !names.contains(&name) {
             match fs::remove_file(entry.path()) {
                 Ok(()) => info!("{} removed: there is no such zone", entry.path().display()),
-                Err(e) => warn!("cannot remove {}: {}", entry.path().display(), reason(&e)),
+                Err(e) => {
+                    let path = entry.path();
+                    let about = ("image not removed", &*path.display().to_string());
+                    log_repeated!(warn, WARN, about, "cannot remove {}: {}", path.display(), reason(&e));
+                }
             }
         }
     }

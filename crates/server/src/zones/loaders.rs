@@ -8,14 +8,15 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use tracing::warn;
 use wire::hash::HashKey;
 use zone::Zone;
 use zone::store::{ChangeSet, diff_within};
 
 use super::images::Images;
-use super::keeper::{Load, Looked, Reading};
+use super::keeper::{KeptVersion, Load, Looked, Reading};
 use super::text::{self, Meter};
-use super::{Apex, FileStamp, ZoneFault, ZoneText};
+use super::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::changes::Changes;
 use crate::secondaries::SecondaryStore;
 use crate::sync::lock;
@@ -393,7 +394,12 @@ impl ZoneReader {
         let ZoneText::File(path) = &load.spec.text else { return None };
         let changes = self.changes.get().filter(|_| load.stored)?;
         let stamps: Arc<[FileStamp]> = [FileStamp::of(Arc::clone(path))].into();
-        Some(match changes.load(&load.spec.apex, &self.key, path)? {
+        let loaded = changes.load(&load.spec.apex, &self.key, path)?;
+        let refusal = loaded.as_ref().ok().and_then(|zone| load.spec.refusal(zone));
+        if let Some(fault) = refusal {
+            return Some(Looked::Bad { fault, stamps });
+        }
+        Some(match loaded {
             Ok(zone) => Looked::Stored(Box::new(Reading {
                 stamps,
                 at: SystemTime::now(),
@@ -413,8 +419,8 @@ impl ZoneReader {
             return Looked::Unchanged;
         }
         if load.spec.text == ZoneText::Primaries {
-            let store = self.store.get();
-            return Looked::Kept(store.and_then(|store| store.load(&load.spec.apex, &self.key)));
+            let kept = self.store.get().and_then(|store| store.load(&load.spec.apex, &self.key));
+            return Looked::Kept(kept.filter(|kept| may_be_served(&load.spec, kept)));
         }
         let begun = Instant::now();
         if let Some(looked) = self.stored(load, begun) {
@@ -476,6 +482,16 @@ impl ZoneReader {
             Err(fault) => Looked::Bad { fault: Arc::new(fault), stamps: stamps.into() },
         }
     }
+}
+
+/// Whether a version that an earlier run has kept may go into service.
+fn may_be_served(spec: &ZoneSpec, kept: &KeptVersion) -> bool {
+    let refusal = spec.refusal(&kept.zone);
+    if let Some(fault) = &refusal {
+        let serial = kept.zone.serial();
+        warn!("zone {}: version {serial} in the state folder does not go into service: {fault}", spec.name());
+    }
+    refusal.is_none()
 }
 
 impl ReadZone for ZoneReader {

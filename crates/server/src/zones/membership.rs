@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Claim, Conflict, ListedIn, Member, MemberOf, settle,
 };
@@ -23,6 +23,7 @@ use super::produce::Listing;
 use super::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::changes::ZoneUpdates;
 use crate::config::zones::pattern::PathPattern;
+use crate::repeated::log_repeated;
 use crate::secondaries::ZonePeers;
 use crate::transfers::Grants;
 
@@ -218,7 +219,14 @@ impl Membership {
                 catalog.take(listed);
             }
             Err(fault) => {
-                error!("catalog zone {}: serial {serial} changes nothing: {fault}", shown(apex));
+                let about = ("catalog", &*shown(apex).to_string());
+                log_repeated!(
+                    error,
+                    ERROR,
+                    about,
+                    "catalog zone {}: serial {serial} changes nothing: {fault}",
+                    shown(apex)
+                );
                 catalog.fault = Some(fault);
             }
         }
@@ -298,7 +306,13 @@ impl Membership {
     fn save(&self) {
         let Some(file) = &self.file else { return };
         if let Err(fault) = save(file, &self.members) {
-            warn!("which catalog zone has which zone cannot be written to {}: {fault}", file.display());
+            log_repeated!(
+                warn,
+                WARN,
+                ("members not written", ""),
+                "which catalog zone has which zone cannot be written to {}: {fault}",
+                file.display()
+            );
         }
     }
 }
@@ -318,7 +332,10 @@ impl Catalog {
             return;
         }
         let others = gone.iter().filter(|(zone, _)| listed.members.contains_key(*zone)).count();
-        error!(
+        log_repeated!(
+            error,
+            ERROR,
+            ("members held", &shown(apex).to_string()),
             "catalog zone {}: of {of} members it lists {} no longer and {others} under other labels, together more than \
              `catalog-max-removed`: all of them stay as they are; `nomen ctl reload --force` removes or resets them",
             shown(apex),

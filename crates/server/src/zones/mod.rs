@@ -206,10 +206,16 @@ impl ZoneSpec {
         Name::from_wire(&self.apex).unwrap_or(Name::ROOT)
     }
 
+    /// Why no version like this goes into service, wherever it comes from: its NSEC3 iterations are too many.
+    pub(crate) fn refusal(&self, zone: &Zone) -> Option<Arc<ZoneFault>> {
+        let fault = too_many_iterations(zone, self.rules.nsec3_max_iterations)?;
+        Some(Arc::new(ZoneFault::without_place(format!("refused: {fault}"))))
+    }
+
     /// Why a version in its file does not go into service, by its NSEC3 iterations or its digest.
     pub(crate) fn objection(&self, zone: &Zone) -> Option<Arc<ZoneFault>> {
-        if let Some(fault) = too_many_iterations(zone, self.rules.nsec3_max_iterations) {
-            return Some(Arc::new(ZoneFault::without_place(format!("refused: {fault}"))));
+        if let Some(fault) = self.refusal(zone) {
+            return Some(fault);
         }
         let fault = self.rules.zonemd?.objection(zone)?;
         Some(Arc::new(ZoneFault::without_place(format!("refused, as `zonemd` says: {fault}"))))

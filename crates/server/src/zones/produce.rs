@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use exchange::unix_seconds;
 use journal::{History, RealDisk, StoreFault};
-use tracing::{error, info};
+use tracing::info;
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Member, base_records, member_label, record_change, version_step,
 };
@@ -243,7 +243,8 @@ impl Producer {
         let mut steps = match self.steps(&changed) {
             Ok(steps) => steps,
             Err(fault) => {
-                error!("catalog zones are not made anew: {fault}");
+                let about = ("catalogs not made", "");
+                log_repeated!(error, ERROR, about, "catalog zones are not made anew: {fault}");
                 self.changed = changed;
                 return made;
             }
@@ -385,7 +386,10 @@ impl Catalog {
         let gone = steps.iter().filter(|(_, after)| after.is_none()).count();
         let too_many = gone >= LEAST_HELD && gone as f64 > self.plan.max_removed * of as f64;
         if too_many && removal == Removal::HoldBack {
-            error!(
+            log_repeated!(
+                error,
+                ERROR,
+                ("members held", &shown(&self.plan.apex).to_string()),
                 "catalog zone {}: {gone} of {of} members are zones here no longer, which is more than \
                  `catalog-max-removed`: it goes on listing them; `nomen ctl reload --force` removes them",
                 shown(&self.plan.apex)

@@ -9,10 +9,10 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use tracing::warn;
 use zone::{Stamp, Zone};
 
 use super::dump::dump_lines;
+use crate::repeated::log_repeated;
 use crate::words::reason;
 
 /// What the name of a file ends with while it is written. No folder of zones takes such a file for a zone.
@@ -128,7 +128,14 @@ fn resemble(file: &File, old: &Metadata, path: &Path) -> io::Result<()> {
     let user = (about.uid() != old.uid()).then(|| nix::unistd::Uid::from_raw(old.uid()));
     for (user, group, what) in [(None, group, "group"), (user, None, "owner")] {
         if (user.is_some() || group.is_some()) && nix::unistd::fchown(file, user, group).is_err() {
-            warn!("{}: it gets another {what} than the file that it replaces had", path.display());
+            let about = ("other owner", &*path.display().to_string());
+            log_repeated!(
+                warn,
+                WARN,
+                about,
+                "{}: it gets another {what} than the file that it replaces had",
+                path.display()
+            );
         }
     }
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))

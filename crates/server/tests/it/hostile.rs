@@ -186,6 +186,23 @@ fn endless_difference(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<
     }
 }
 
+/// A zone, or a difference, with twenty thousand names, above each of which there are a hundred empty non-terminals.
+fn deep(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    match asked.qtype {
+        IXFR => stream.write_all(&asked.framed(&[soa(2), soa(1), soa(2)]))?,
+        _ => stream.write_all(&asked.framed(&[soa(2), record(&[0xc0, 12], 2, &[0])]))?,
+    }
+    let host = |n: u32| {
+        let owner = [&[1, b'x'].repeat(100)[..], &[4], &n.to_be_bytes(), &[0xc0, 12]].concat();
+        record(&owner, A, &[192, 0, 2, 2])
+    };
+    for message in 0..100 {
+        let hosts: Vec<Vec<u8>> = (message * 200..(message + 1) * 200).map(host).collect();
+        stream.write_all(&asked.framed(&hosts))?;
+    }
+    stream.write_all(&asked.framed(&[soa(2)]))
+}
+
 fn outside(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     let elsewhere = record(b"\x05other\0", A, &[192, 0, 2, 2]);
     stream.write_all(&asked.framed(&[soa(2), address(2), elsewhere, soa(2)]))
@@ -362,4 +379,29 @@ fn several_endless_transfers_took_the_memory_of_the_machine_together() {
     }
     let grown = peak(&server);
     assert!(grown < 400 << 20, "{} MiB", grown >> 20);
+}
+
+#[test]
+fn making_a_zone_of_a_transfer_took_as_much_memory_as_it_liked() {
+    // Asked for differences, and for the whole zone.
+    for keys in ["", "ixfr = false\n"] {
+        let primary = Primary::start(1, first);
+        // Room for ten times what comes.
+        let limits = "[transfers]\nincoming-memory = \"64MiB\"\nincoming-max-size = \"1TiB\"\n";
+        let folder = tempfile::tempdir().expect("a folder");
+        let server =
+            Server::start_at(free_address(), folder, "", &(zone("example", &primary) + keys + limits));
+        let answers = |last: u8| server.query(&["h.example", "A"]).contains(&format!("192.0.2.{last}"));
+        eventually("it is taken", &server, || answers(1));
+        primary.becomes(2, deep);
+        server.ctl_json(&["zone", "refresh", "example"]);
+        eventually("it is given up", &server, || {
+            let known = server.ctl_json(&["zone", "status", "example"]);
+            let fault = known["transfers"]["fault"]["fault"].as_str().unwrap_or_default().to_owned();
+            fault.contains("all transfers together take more memory")
+        });
+        assert!(answers(1), "{}", server.log());
+        let grown = peak(&server);
+        assert!(grown < 250 << 20, "{} MiB", grown >> 20);
+    }
 }

@@ -3,11 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use journal::{RealDisk, ZoneFolder};
 use tempfile::TempDir;
+use wire::NameBuf;
+use wire::hash::HashKey;
 
 use crate::changes::{OPEN, STATE, add, folder, start, zone};
-use crate::support::{APEX, Server, text};
+use crate::metrics::http;
+use crate::support::{APEX, Server, free_address, text, written};
 
 /// A folder with a zone that six updates have changed: serial 7.
 fn changed() -> TempDir {
@@ -193,10 +198,68 @@ fn a_journal_that_is_lost_while_its_zone_is_served_is_stored_anew() {
 fn a_journal_from_before_there_were_marks_is_taken_as_it_is() {
     let left = changed();
     fs::remove_file(left.path().join("state/zone-marks")).expect("removed");
+    {
+        // As it was written then: without a mark.
+        let folder = left.path().join("state/changes");
+        let folder = ZoneFolder::open(Arc::new(RealDisk), &folder).expect("a folder");
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let (mut store, stored) = folder.zone(apex.as_name()).expect("a store");
+        let zone = stored.expect("a zone").load(&HashKey::new([1, 2, 3])).expect("a zone");
+        store.replace(&zone).expect("stored");
+    }
     let nomen = start(left, OPEN);
     assert_eq!(served_serial(&nomen), 7);
     let left = nomen.stop();
     fs::remove_file(journal(left.path())).expect("removed");
     let nomen = Server::start_in(left, STATE, OPEN);
     refused(&nomen, "its mark was made at the start");
+}
+
+#[test]
+fn a_journal_whose_mark_is_gone_or_damaged_was_served_as_it_is() {
+    let at = free_address();
+    let sections = format!("{OPEN}[metrics]\nlisten = {}\n", written(at));
+    let damaged = |nomen: &Server, count: u32| {
+        let figures = http(at, "GET /metrics");
+        assert!(
+            figures.contains(&format!("\nnomen_journal_damaged {count}\n")),
+            "{figures}\n{}",
+            nomen.log()
+        );
+    };
+    for what in ["gone", "damaged", "cut"] {
+        let left = changed();
+        let marks = left.path().join("state/zone-marks");
+        let mut bytes = fs::read(&marks).expect("read");
+        match what {
+            "gone" => fs::remove_file(&marks).expect("removed"),
+            "damaged" => {
+                bytes[20] ^= 1;
+                fs::write(&marks, bytes).expect("written");
+            }
+            _ => fs::write(&marks, &bytes[..100]).expect("written"),
+        }
+        let nomen = Server::start_in(left, STATE, &sections);
+        // A restart does not make it good.
+        let nomen = Server::start_in(nomen.kill(), STATE, &sections);
+        let answer = nomen.query(&["ns1.example", "A"]);
+        assert!(answer.contains("SERVFAIL") && answer.contains("EDE"), "{what}: {answer}");
+        assert_eq!(add(nomen.address, "example", "other.example"), Some(2), "{what}");
+        damaged(&nomen, 1);
+        let log = nomen.log();
+        let said = |line: &&str| line.contains("ERROR") && line.contains("zone example.");
+        let errors: Vec<&str> = log.lines().filter(said).collect();
+        assert_eq!(errors.len(), 1, "{what}: {log}");
+        let command = "`nomen ctl zone accept example. --journal` serves what was kept up to serial 7";
+        assert!(errors[0].contains(command) && errors[0].contains("zone-marks"), "{what}: {}", errors[0]);
+        let journal = nomen.ctl_json(&["zone", "status", "example"])["journal"].clone();
+        assert_eq!((&journal["usable"], journal["acknowledged"].is_null()), (&7.into(), true), "{what}");
+        let accepted = nomen.ctl_json(&["zone", "accept", "example", "--journal"]);
+        assert_eq!((&accepted["accepted_serial"], &accepted["serial"]), (&7.into(), &7.into()), "{what}");
+        assert!(nomen.query(&["host-5.example", "A"]).contains("192.0.2.80"), "{what}");
+        damaged(&nomen, 0);
+        assert_eq!(add(nomen.address, "example", "after.example"), Some(0), "{what}");
+        let nomen = Server::start_in(nomen.kill(), STATE, &sections);
+        assert_eq!(served_serial(&nomen), 8, "{what}: after a restart");
+    }
 }

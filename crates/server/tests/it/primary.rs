@@ -216,6 +216,27 @@ fn clients_that_do_not_read_left_no_place_for_others() {
 }
 
 #[test]
+fn clients_that_read_slowly_left_no_place_for_others() {
+    let limits = "outgoing = 8\noutgoing-stall = \"10m\"\noutgoing-min-rate = 1_000_000_000\n";
+    let server = primary(&large(), "\"any\"", limits);
+    let mut held: Vec<TcpStream> = (0..8).map(|_| connect(server.address).expect("a connection")).collect();
+    for stream in &mut held {
+        send(stream, &message(1, "example", AXFR)).expect("sent");
+        assert_eq!(receive(stream).expect("a reply")[3] & 15, 0);
+    }
+    let mut read = 0;
+    eventually("one of them gives up its place", &server, || {
+        read += 1;
+        if read < 50 {
+            held.iter_mut().for_each(|stream| drop(receive(stream).expect("a message")));
+        }
+        transfer(server.address, "example", None).is_ok()
+    });
+    drop(held);
+    server.wait_for_log("it was slower than `outgoing-min-rate`, and another needed its place", 1);
+}
+
+#[test]
 fn clients_who_may_not_have_a_zone_use_up_nothing() {
     let server = primary(APEX, "\"key:transfer.example\"", "outgoing = 1\noutgoing-per-client = 1\n");
     let mut strangers: Vec<TcpStream> =

@@ -579,6 +579,58 @@ fn connections_of_clients_left_no_descriptors_for_other_servers() {
     drop(held);
 }
 
+/// Sets limits of open files: of a process, or of a program that it starts.
+fn prlimit(limits: &str) -> std::process::Command {
+    let mut command = std::process::Command::new("prlimit");
+    command.arg(format!("--nofile={limits}"));
+    command
+}
+
+#[test]
+fn descriptors_that_ran_out_were_neither_counted_nor_logged() {
+    let upstream = Server::start(&format!("{APEX}* A 192.0.2.7\n"), "");
+    let server = forwarder(upstream.address, PATIENT);
+    assert!(server.query(&["before.example"]).contains("192.0.2.7"));
+    assert_eq!(server.counter("forward.sockets.exhausted"), 0);
+    let limit = |soft: &str| {
+        let done = prlimit(soft).args(["--pid", &server.id().to_string()]).status();
+        assert!(done.is_ok_and(|status| status.success()), "{soft}");
+    };
+    // No descriptor below 3 is free: what is open stays, and nothing more is opened.
+    limit("3:");
+    let mut asked = 0;
+    eventually("sockets that were opened before are used up", &server, || {
+        asked += 1;
+        server.query(&[&format!("n{asked}.example")]).contains("status: SERVFAIL")
+    });
+    limit("1024:");
+    eventually("others are answered again", &server, || {
+        asked += 1;
+        server.query(&[&format!("n{asked}.example")]).contains("192.0.2.7")
+    });
+    assert!(server.counter("forward.sockets.exhausted") > 0);
+    server.wait_for_log("no file descriptor was left for sockets to other servers", 1);
+    let log = server.log();
+    assert!(log.contains("sockets=") && log.contains("raise the limit of open files"), "{log}");
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_as_far_as_may_be() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = free_address();
+    let config = format!("[[listen]]\naddr = [{}]\n", written(address));
+    fs::write(folder.path().join("nomen.toml"), config).expect("written");
+    let log = fs::File::create(folder.path().join("log")).expect("a log");
+    let mut command = prlimit("64:900");
+    crate::support::without_manager(&mut command);
+    command.args([env!("CARGO_BIN_EXE_nomen"), "serve", "--config", "nomen.toml"]);
+    command.stdin(Stdio::null()).stdout(log.try_clone().expect("the log")).stderr(log);
+    let server = Server::start_by(command, address, folder);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.id())).expect("its limits");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+    assert_eq!(files.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), ["900", "900"], "{files}");
+}
+
 #[test]
 fn addresses_came_in_one_order_for_ever() {
     let three = "three 600 A 192.0.2.1\nthree A 192.0.2.2\nthree A 192.0.2.3\nto CNAME three\n";

@@ -1,9 +1,16 @@
 //! Zones whose signatures have ended, or will soon, and what is wrong with zones in service.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use tempfile::TempDir;
+
+use crate::changes::{OPEN, STATE, add, answer, folder, socket, start};
 use crate::metrics::http;
-use crate::support::{APEX, Server, eventually, free_address, run, text, written};
+use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, run, text, written};
 
 const DAY: i64 = 86_400;
 
@@ -76,7 +83,7 @@ fn what_is_wrong_with_a_zone_in_service_was_only_known_to_check() {
 fn a_check_without_dnssec_passed_a_zone_whose_signatures_have_all_expired() {
     let folder = tempfile::tempdir().expect("a folder");
     let check = |zone: &str| {
-        std::fs::write(folder.path().join("example.zone"), zone).expect("written");
+        fs::write(folder.path().join("example.zone"), zone).expect("written");
         let output = run(folder.path(), &["zone", "check", "example", "example.zone"]);
         (output.status.code(), text(&output.stderr))
     };
@@ -99,13 +106,17 @@ fn a_check_without_dnssec_passed_a_zone_whose_signatures_have_all_expired() {
     assert!(!said.contains("expired"), "{said}");
 }
 
+/// A zone with an NSEC3 chain of one record and so many iterations.
+fn hashed(iterations: u16) -> String {
+    let owner = "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom";
+    let params = format!("1 0 {iterations} -");
+    format!("{APEX}@ NSEC3PARAM {params}\n{owner} NSEC3 {params} {owner} SOA NS NSEC3PARAM\n")
+}
+
 #[test]
 fn a_zone_with_many_nsec3_iterations_is_refused_unless_the_configuration_allows_it() {
-    let hashed = "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom";
-    let zone =
-        format!("{APEX}@ NSEC3PARAM 1 0 1000 -\n{hashed} NSEC3 1 0 1000 - {hashed} SOA NS NSEC3PARAM\n");
     let at = free_address();
-    let server = Server::start(&zone, &format!("[metrics]\nlisten = {}\n", written(at)));
+    let server = Server::start(&hashed(1000), &format!("[metrics]\nlisten = {}\n", written(at)));
     assert!(server.query(&["example", "SOA"]).contains("status: SERVFAIL"));
     let status = server.ctl_json(&["zone", "status", "example"]).to_string();
     assert!(status.contains("1000 iterations, and `nsec3-max-iterations` is 500"), "{status}");
@@ -118,4 +129,102 @@ fn a_zone_with_many_nsec3_iterations_is_refused_unless_the_configuration_allows_
     let figures = http(at, "GET /metrics");
     assert!(figures.contains("nomen_zone_nsec3_iterations{zone=\"example.\"} 1000"), "{figures}");
     assert!(figures.contains("nomen_nsec3_refused_total 0"));
+}
+
+#[test]
+fn a_journal_with_many_nsec3_iterations_was_served() {
+    let more = format!("{OPEN}nsec3-max-iterations = 1000\n");
+    let nomen = start(folder(APEX), &more);
+    assert_eq!(add(nomen.address, "example", "host.example"), Some(0));
+    nomen.write("example.zone", &hashed(1000).replace("admin 1 ", "admin 10 "));
+    nomen.ctl_json(&["zone", "reload", "example", "--force"]);
+    assert_eq!(nomen.ctl_json(&["zone", "status", "example"])["serial"], 10, "{}", nomen.log());
+    let nomen = start(nomen.stop(), OPEN);
+    assert!(nomen.query(&["example", "SOA"]).contains("status: SERVFAIL"));
+    let status = nomen.ctl_json(&["zone", "status", "example"]).to_string();
+    assert!(status.contains("1000 iterations, and `nsec3-max-iterations` is 500"), "{status}");
+    // Nothing of it is lost.
+    nomen.reconfigure(OPEN, &more);
+    nomen.reload();
+    assert_eq!(nomen.ctl_json(&["zone", "status", "example"])["serial"], 10, "{}", nomen.log());
+}
+
+#[test]
+fn a_version_of_a_secondary_with_many_nsec3_iterations_was_served_from_disk() {
+    let primary = Server::start(&hashed(1000), "nsec3-max-iterations = 1000\nallow-transfer = [\"any\"]\n");
+    let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", written(primary.address));
+    let more = format!("{zone}nsec3-max-iterations = 1000\n");
+    let secondary = |folder: TempDir, zone: &str| {
+        // The folder of the template has no zone file.
+        Server::start_in(folder, STATE, zone)
+    };
+    let is_served = |nomen: &Server| nomen.query(&["example", "SOA"]).contains("status: NOERROR");
+    let nomen = secondary(tempfile::tempdir().expect("a folder"), &more);
+    eventually("it is taken", &nomen, || is_served(&nomen));
+    primary.stop();
+    let nomen = secondary(nomen.stop(), &zone);
+    nomen.wait_for_log("version 1 in the state folder does not go into service: refused: NSEC3 has 1000", 1);
+    assert!(nomen.query(&["example", "SOA"]).contains("status: SERVFAIL"));
+    let nomen = secondary(nomen.stop(), &more);
+    assert!(is_served(&nomen), "it is still there: {}", nomen.log());
+}
+
+/// Clients that ask for names that a zone does not have, with DO, each again as soon as it has an answer.
+struct Flood {
+    ended: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
+    clients: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Flood {
+    fn start(server: SocketAddr, clients: usize) -> Self {
+        let (ended, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let client = |client: usize| {
+            let (ended, answered) = (Arc::clone(&ended), Arc::clone(&answered));
+            std::thread::spawn(move || {
+                let socket = socket(server);
+                for n in 0_u16.. {
+                    let mut query = message(n, &format!("no-{n}-{client}.example"), 1);
+                    query[11] = 1;
+                    query.extend([0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
+                    let rcode = answer(&socket, &query).expect("an answer");
+                    assert!(matches!(rcode, 2 | 3), "{rcode}");
+                    answered.fetch_add(1, Ordering::SeqCst);
+                    if ended.load(Ordering::SeqCst) || n == u16::MAX {
+                        return;
+                    }
+                }
+            })
+        };
+        let clients = (0..clients).map(client).collect();
+        Flood { ended, answered, clients }
+    }
+
+    fn answered(&self) -> usize {
+        self.answered.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn a_flood_for_a_zone_with_many_iterations_left_no_answers_for_the_clients_of_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), hashed(u16::MAX)).expect("written");
+    fs::write(folder.path().join("other.zone"), APEX).expect("written");
+    let at = free_address();
+    let metrics = format!("[metrics]\nlisten = {}\n", written(at));
+    let server = Server::start_in(folder, "", &format!("nsec3-max-iterations = 65535\n{metrics}"));
+    let flood = Flood::start(server.address, 64);
+    eventually("the flood is there", &server, || flood.answered() > 64);
+    let (before, until) = (flood.answered(), Instant::now() + PATIENCE);
+    let client = socket(server.address);
+    // Without a limit each of these waits for dozens of hashes of 65,536 rounds.
+    for n in 0..350 {
+        assert_eq!(answer(&client, &message(n, "ns1.other", 1)), Some(0));
+        assert!(Instant::now() < until, "{n} answers in {PATIENCE:?}");
+    }
+    assert!(flood.answered() > before, "it goes on meanwhile");
+    let figures = http(at, "GET /metrics");
+    assert!(!figures.contains("nomen_nsec3_refused_total 0"), "{figures}");
+    flood.ended.store(true, Ordering::SeqCst);
+    flood.clients.into_iter().for_each(|client| client.join().expect("each has its answers"));
 }

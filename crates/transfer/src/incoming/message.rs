@@ -6,7 +6,7 @@ use wire::{Class, NameBuf, Opcode, Rcode, Type, rdata};
 use super::fault::{TransferFault, TransferLimit, TransferLimits};
 use super::sequence::Sequence;
 use super::{AskedFor, SentRequest};
-use crate::secondary::read_expire;
+use crate::secondary::ResponseOpt;
 use crate::tsig::{ResponseError, ResponseVerifier};
 
 impl From<Malformed> for TransferFault {
@@ -86,10 +86,13 @@ impl MessageReader {
                 self.record(&mut parser, &record, to)?;
             }
         }
+        let mut opt = ResponseOpt::default();
         for _ in 0..authorities {
-            parser.record()?;
+            let record = parser.record()?;
+            opt.read(message, &record)?;
         }
-        let tsig_at = self.additional(&mut parser, additionals)?;
+        let tsig_at = additional(&mut parser, additionals, &mut opt)?;
+        self.expire = self.expire.or(opt.expire);
         self.verify(message, header, tsig_at, now)?;
         if header.truncated() {
             return Err(TransferFault::Truncated);
@@ -150,21 +153,6 @@ impl MessageReader {
         }
     }
 
-    /// Reads the additional section. Returns where the TSIG record is, the last of all if there is one (RFC 8945 §5.1).
-    /// Nothing follows.
-    fn additional(&mut self, parser: &mut Parser<'_>, additionals: u16) -> Result<Option<Offset>, Malformed> {
-        let mut found = None;
-        for left in (0..additionals).rev() {
-            let record = parser.record()?;
-            match record.rtype {
-                Type::TSIG if left > 0 => return Err(Malformed),
-                Type::TSIG => found = Some(record.owner_at),
-                _ => self.expire = self.expire.or(read_expire(parser.message(), &record)?),
-            }
-        }
-        if parser.at_end() { Ok(found) } else { Err(Malformed) }
-    }
-
     #[inline]
     fn record(
         &mut self,
@@ -208,4 +196,23 @@ impl MessageReader {
             None => false,
         }
     }
+}
+
+/// Reads the additional section. Returns where the TSIG record is, the last of all if there is one (RFC 8945 §5.1).
+/// Nothing follows.
+fn additional(
+    parser: &mut Parser<'_>,
+    additionals: u16,
+    opt: &mut ResponseOpt,
+) -> Result<Option<Offset>, Malformed> {
+    let mut found = None;
+    for left in (0..additionals).rev() {
+        let record = parser.record()?;
+        match record.rtype {
+            Type::TSIG if left > 0 => return Err(Malformed),
+            Type::TSIG => found = Some(record.owner_at),
+            _ => opt.read(parser.message(), &record)?,
+        }
+    }
+    if parser.at_end() { Ok(found) } else { Err(Malformed) }
 }

@@ -18,7 +18,7 @@ mod tests;
 
 use wire::hash::HashKey;
 use wire::{NameBuf, Serial};
-use zone::store::ChangeSet;
+use zone::store::{BuildError, ChangeSet};
 use zone::{Zone, ZoneBuilder};
 
 pub use fault::{TransferFault, TransferLimit, TransferLimits};
@@ -76,8 +76,17 @@ impl ReceivedZone {
     }
 
     /// Makes the zone. What is left to do for it takes a while for large zones: a matter for a thread that may be busy.
-    pub fn build(mut self) -> Result<Zone, TransferFault> {
-        let zone = self.builder.finish().map_err(TransferFault::NoZone)?;
+    pub fn build(self) -> Result<Zone, TransferFault> {
+        self.build_within(&mut |_| true)
+    }
+
+    /// The same with bounded memory: `may_take` is asked whether so many bytes, those of the records among them, may be taken,
+    /// whenever that number has changed much. If not, the fault is [`TransferLimit::Memory`].
+    pub fn build_within(mut self, may_take: &mut dyn FnMut(usize) -> bool) -> Result<Zone, TransferFault> {
+        let zone = self.builder.finish_within(may_take).map_err(|error| match error {
+            BuildError::OutOfMemory => TransferFault::Limit(TransferLimit::Memory),
+            error => TransferFault::NoZone(error),
+        })?;
         match self.builder.first_error() {
             Some(note) => Err(TransferFault::BadZone(Box::new(note.clone()))),
             None => Ok(zone),

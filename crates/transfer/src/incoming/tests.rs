@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use testkit::{build, key, name};
+use wire::edns::{OptionCode, opt_with_options};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Owner, Section};
 use wire::{Class, Name, Rcode, Ttl, Type};
 use zone::store::ChangedRecords;
@@ -439,4 +440,28 @@ fn a_zone_older_than_the_one_held_is_refused_at_its_first_soa() {
         assert!(taken(6).is_ok(), "{what:?}");
     }
     assert!(transfer(AskedFor::Axfr).message(&first(4), 0).is_ok(), "without a version, any is taken");
+}
+
+#[test]
+fn of_two_opt_records_the_first_was_believed() {
+    let opt = opt_with_options(1232, false, &[(OptionCode::EXPIRE, &[0, 0, 1, 0])]);
+    let outcome = |authorities: u8, additionals: u8| {
+        let opts = opt.repeat(usize::from(authorities + additionals));
+        let mut message = [message(&[soa(2), a("h.example.", 1), soa(2)]), opts].concat();
+        (message[9], message[11]) = (authorities, additionals);
+        let mut transfer = transfer(AXFR);
+        let received = transfer.message(&message, 0).map(|received| received.is_some());
+        (received, transfer.expire())
+    };
+    assert_eq!(outcome(0, 1), (Ok(true), Some(256)));
+    for counts in [(0, 2), (1, 1)] {
+        assert_eq!(outcome(counts.0, counts.1).0, Err(TransferFault::Malformed));
+    }
+    // Each message may have one.
+    let mut transfer = transfer(AXFR);
+    for (records, last) in [(vec![soa(2), a("h.example.", 1)], false), (vec![soa(2)], true)] {
+        let mut message = [message(&records), opt.clone()].concat();
+        message[11] = 1;
+        assert_eq!(transfer.message(&message, 0).map(|received| received.is_some()), Ok(last));
+    }
 }

@@ -15,7 +15,7 @@ mod tests;
 mod zone;
 
 pub use notify::{NotifyRules, NotifySender};
-pub(crate) use queries::read_expire;
+pub(crate) use queries::ResponseOpt;
 pub use queries::{
     AskExpire, Notification, SoaReply, notify_query, notify_reply, read_notify, read_soa_reply, soa_query,
     transfer_query,

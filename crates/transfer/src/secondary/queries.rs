@@ -141,30 +141,40 @@ pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<SoaRepl
     if header.truncated() {
         return Err(TransferFault::Truncated);
     }
-    let mut found = None;
+    let (mut found, mut opt) = (None, ResponseOpt::default());
     for _ in 0..answers {
         let record = parser.record()?;
         found = found.or(soa_serial(&mut parser, &record, apex)?);
     }
     let serial = found.filter(|_| header.authoritative()).ok_or(TransferFault::NoSoa)?;
-    for _ in 0..authorities {
-        parser.record()?;
-    }
-    let mut expire = None;
-    for _ in 0..additionals {
+    for _ in 0..u32::from(authorities) + u32::from(additionals) {
         let record = parser.record()?;
-        expire = expire.or(read_expire(message, &record)?);
+        opt.read(message, &record)?;
     }
-    Ok(SoaReply { serial, expire })
+    Ok(SoaReply { serial, expire: opt.expire })
 }
 
-/// What EXPIRE says in a record of a response, if that is OPT (RFC 7314 §3).
-pub(crate) fn read_expire(message: &[u8], record: &RawRecord) -> Result<Option<u32>, Malformed> {
-    if record.rtype != Type::OPT {
-        return Ok(None);
+/// The OPT record of a response: one at the most (RFC 6891 §6.1.1).
+#[derive(Default)]
+pub(crate) struct ResponseOpt {
+    found: bool,
+    /// Seconds of EXPIRE, if it has that (RFC 7314 §3).
+    pub(crate) expire: Option<u32>,
+}
+
+impl ResponseOpt {
+    /// Reads a record, if it is OPT; a second one is [`Malformed`].
+    pub(crate) fn read(&mut self, message: &[u8], record: &RawRecord) -> Result<(), Malformed> {
+        if record.rtype != Type::OPT {
+            return Ok(());
+        }
+        if std::mem::replace(&mut self.found, true) {
+            return Err(Malformed);
+        }
+        let data = Edns::parse(message, record)?.option(OptionCode::EXPIRE);
+        self.expire = data.and_then(|data| data.try_into().ok()).map(u32::from_be_bytes);
+        Ok(())
     }
-    let data = Edns::parse(message, record)?.option(OptionCode::EXPIRE);
-    Ok(data.and_then(|data| data.try_into().ok()).map(u32::from_be_bytes))
 }
 
 /// The serial of a record, if it is the SOA of `apex`.

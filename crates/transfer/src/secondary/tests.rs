@@ -404,6 +404,13 @@ fn messages_are_read_back() {
         read(&reply).map(|reply| reply.expire)
     };
     assert_eq!((with_expire(&[0, 0, 1, 0]), with_expire(&[1, 0])), (Ok(Some(256)), Ok(None)));
+    // Of two OPT the first was believed (RFC 6891 §6.1.1).
+    let opt = opt_with_options(1232, false, &[]);
+    for counts in [[0, 2], [1, 1]] {
+        let mut reply = [&reply[..], &opt, &opt].concat();
+        (reply[9], reply[11]) = (counts[0], counts[1]);
+        assert_eq!(read(&reply), Err(TransferFault::Malformed));
+    }
     reply[2] = 0x80;
     assert_eq!(read(&reply), Err(TransferFault::NoSoa), "not from the zone itself");
     reply[2] = 0x86;

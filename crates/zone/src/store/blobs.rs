@@ -117,6 +117,12 @@ impl Blobs {
         }
     }
 
+    /// Bytes of memory that they take.
+    pub(super) fn memory(&self) -> usize {
+        let lists = self.unsettled.capacity() + self.unresolved.capacity();
+        self.arena.len() + self.names.memory() + lists * size_of::<NodeAddress>()
+    }
+
     /// No blob follows.
     pub(super) fn end(&mut self) {
         self.unresolved.extend(self.awaited.end());

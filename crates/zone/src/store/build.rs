@@ -15,6 +15,7 @@ use super::blobs::Blobs;
 use super::encode::Encoder;
 use super::node::NodeFlags;
 use super::pending::{Note, Notes, Pending};
+use super::room::Room;
 use super::{Zone, blob};
 
 /// How many notes are kept; see [`ZoneBuilder::notes_left_out`].
@@ -46,6 +47,8 @@ pub enum BuildError {
     NoSoa,
     /// More than 32 GiB of records.
     TooBig,
+    /// Making the zone takes more memory than it may; see [`ZoneBuilder::finish_within`].
+    OutOfMemory,
 }
 
 impl fmt::Display for BuildError {
@@ -53,6 +56,7 @@ impl fmt::Display for BuildError {
         f.write_str(match self {
             Self::NoSoa => "no SOA record at the zone's name",
             Self::TooBig => "more than 32 GiB of records",
+            Self::OutOfMemory => "more memory is needed than there may be",
         })
     }
 }
@@ -164,15 +168,24 @@ impl ZoneBuilder {
     /// Notes of kind [`is_error`](super::NoteKind::is_error) do not keep the zone from being made: see
     /// [`first_error`](Self::first_error).
     pub fn finish(&mut self) -> Result<Zone, BuildError> {
+        self.finish_within(&mut |_| true)
+    }
+
+    /// The same with bounded memory: `may_take` is asked whether so many bytes may be taken for the zone, those of
+    /// [`memory`](Self::memory) among them, whenever that number has changed much.
+    ///
+    /// # Errors
+    /// Also [`BuildError::OutOfMemory`], if they may not.
+    pub fn finish_within(&mut self, may_take: &mut dyn FnMut(usize) -> bool) -> Result<Zone, BuildError> {
         if let Some(blob) = self.gatherer.close() {
             self.blobs.push(blob);
         }
-        super::finish::finish(self)
+        super::finish::finish(self, Room::new(may_take))
     }
 
     /// Bytes of memory that the records added so far take.
     pub fn memory(&self) -> usize {
-        self.blobs.arena.len() + self.gatherer.pending.memory()
+        self.blobs.memory() + self.gatherer.pending.memory()
     }
 
     /// What was noticed about the records, in the order of its discovery; complete after

@@ -14,18 +14,24 @@ use super::build::{BuildError, ZoneBuilder};
 use super::chains::Chains;
 use super::encode::{Encoder, is_child};
 use super::fill::{fill, hashed_names};
-use super::index::Index;
+use super::index::{Index, memory_for};
 use super::memory::Region;
 use super::names::{Hashed, HashedNames};
 use super::node::{DEAD, INHERITED, Node, NodeFlags, SETTLED, TARGETS};
 use super::order;
 use super::parallel::threads_for;
 use super::pending::{NoteKind, Notes, Pending};
+use super::room::Room;
 use super::sorted::KeyedNodes;
 use super::{nsec, nsec3, targets};
 
+/// Bytes of memory for each node while the chains of a signed zone are made: its place in one of them, twice.
+const CHAINED: usize = 2 * size_of::<(u64, NodeAddress)>();
+/// Bytes of blobs that are added after which the memory is looked at.
+const ADDED: usize = 64 << 10;
+
 /// Turns what the builder has gathered into a zone.
-pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
+pub(super) fn finish<'b>(builder: &'b mut ZoneBuilder, room: Room<'b>) -> Result<Zone, BuildError> {
     let anew = Blobs::new(&builder.gatherer.apex, &builder.key);
     let mut blobs = std::mem::replace(&mut builder.blobs, anew);
     if blobs.full {
@@ -47,8 +53,10 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
         unresolved: blobs.unresolved,
         ancestors: Vec::new(),
         nsec3_only: None,
+        room,
+        added: 0,
     };
-    let repeated = work.fill_index(blobs.names, 0);
+    let repeated = work.fill_index(blobs.names, 0)?;
     work.merge(repeated)?;
     let apex = work.get(work.apex.as_lower()).ok_or(BuildError::NoSoa)?;
     let (soa, negative_ttl) = read_soa(Node::alone(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
@@ -58,6 +66,7 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
     work.settle(apex)?;
     let (apex_name, unresolved) = (work.apex.as_name(), std::mem::take(&mut work.unresolved));
     targets::resolve(&mut work.arena, &work.index, apex_name, &work.key, work.threads, &unresolved);
+    work.takes(work.census.nodes as usize * if work.census.denial { CHAINED } else { 0 })?;
     Ok(work.into_zone(apex, soa, negative_ttl))
 }
 
@@ -94,9 +103,29 @@ struct Finisher<'b> {
     ancestors: Vec<NodeAddress>,
     /// Made when first needed: see [`Finisher::nsec3_only_at`].
     nsec3_only: Option<Vec<(u64, NodeAddress)>>,
+    room: Room<'b>,
+    /// Bytes of blobs that were added since the memory was looked at.
+    added: usize,
 }
 
 impl Finisher<'_> {
+    /// All takes so many bytes beside what is kept here.
+    fn takes(&mut self, beside: usize) -> Result<(), BuildError> {
+        let lists = self.unsettled.capacity() + self.unresolved.capacity() + self.ancestors.capacity();
+        let chain = self.nsec3_only.as_ref().map_or(0, |chain| size_of_val(&**chain));
+        let kept = self.arena.len() + self.index.memory() + lists * size_of::<NodeAddress>() + chain;
+        self.room.takes(kept + beside)
+    }
+
+    /// The same now and then, as blobs are added.
+    fn look(&mut self, beside: usize) -> Result<(), BuildError> {
+        if self.added < ADDED {
+            return Ok(());
+        }
+        self.added = 0;
+        self.takes(beside)
+    }
+
     fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<NodeAddress> {
         self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)
     }
@@ -107,19 +136,20 @@ impl Finisher<'_> {
 
     /// Builds the index of these names, with room for `more`. A name that came twice is in it once. Returns the addresses of
     /// all blobs of such names.
-    fn fill_index(&mut self, names: HashedNames, more: usize) -> Vec<NodeAddress> {
+    fn fill_index(&mut self, names: HashedNames, more: usize) -> Result<Vec<NodeAddress>, BuildError> {
         // The old one is freed first: nothing in it is needed.
         self.index = Index::for_entries(0);
+        self.takes(names.memory() + memory_for(names.len() + more))?;
         let mut repeated = Vec::new();
         self.index = fill(&self.arena, names, more, self.threads, &mut repeated);
-        repeated
+        Ok(repeated)
     }
 
     /// Builds the index anew from the arena, with room for `more` names.
-    fn index_anew(&mut self, more: usize) {
+    fn index_anew(&mut self, more: usize) -> Result<(), BuildError> {
         let names = hashed_names(&self.arena, &self.key, self.threads);
         self.names = names.len();
-        self.fill_index(names, more);
+        self.fill_index(names, more).map(drop)
     }
 
     /// Merges the blobs of names that came in several places; `repeated` has the addresses of those in the name space.
@@ -138,12 +168,14 @@ impl Finisher<'_> {
         repeated.dedup();
         let same = |a: &Hashed, b: &Hashed| a.0 == b.0 && name(a.1) == name(b.1);
         let ends: Vec<usize> = repeated.chunk_by(same).map(<[_]>::len).collect();
+        let lists = size_of_val(&*repeated) + size_of_val(&*ends);
         let (mut pending, mut dead, mut rest) = (Pending::new(), 0, &repeated[..]);
         let mut rebuild = ends.len() > self.names / 16;
         for end in ends {
             let (group, later) = rest.split_at(end);
             rest = later;
             let new = self.merge_group(group, &mut pending, &mut dead)?;
+            self.look(lists)?;
             match new {
                 Some(new) if !rebuild => {
                     self.index.replace(group[0].0, new, |at| group.iter().any(|&(_, old)| old == at));
@@ -152,12 +184,13 @@ impl Finisher<'_> {
             }
         }
         if dead > self.arena.len() / 4 {
+            self.takes(lists + self.arena.len().saturating_sub(dead))?;
             let old = std::mem::replace(&mut self.arena, Arena::building());
             self.arena = old.compacted(live).map_err(|_| BuildError::TooBig)?;
             rebuild = true;
         }
         if rebuild {
-            self.index_anew(0);
+            self.index_anew(0)?;
         }
         self.begin_anew();
         Ok(())
@@ -198,6 +231,7 @@ impl Finisher<'_> {
         let Some(blob) = self.encoder.encode(pending, self.apex.as_name(), self.notes) else {
             return Ok(None);
         };
+        self.added += blob.len();
         self.arena.push(blob).map(Some).map_err(|_| BuildError::TooBig)
     }
 
@@ -286,7 +320,7 @@ impl Finisher<'_> {
     /// Creates the empty non-terminal `name` without its `skip` leftmost labels.
     fn add_empty(&mut self, name: &HashedName, skip: usize) -> Result<NodeAddress, BuildError> {
         if self.names >= self.index.room() {
-            self.index_anew(self.names / 4 + 1);
+            self.index_anew(self.names / 4 + 1)?;
         }
         let owner = name.suffix(skip);
         let at = match self.nsec3_only_at(owner) {
@@ -300,9 +334,11 @@ impl Finisher<'_> {
             None => {
                 let blob = self.encoder.empty(owner);
                 self.census.add(blob);
+                self.added += blob.len();
                 self.arena.push(blob).map_err(|_| BuildError::TooBig)?
             }
         };
+        self.look(0)?;
         self.index.insert(name.hash(skip), at);
         self.names += 1;
         Ok(at)

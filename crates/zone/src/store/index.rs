@@ -262,6 +262,11 @@ impl Index<Region> {
     }
 }
 
+/// Bytes of memory of an index for about `entries` entries.
+pub(crate) fn memory_for(entries: usize) -> usize {
+    memory::taken(buckets_for(entries) * BUCKET)
+}
+
 /// Buckets of an index for about `entries` entries.
 fn buckets_for(entries: usize) -> usize {
     (entries / 9 + 1).min(u32::MAX as usize)
@@ -287,6 +292,11 @@ const PAGE: usize = 4096;
 impl IndexRoom {
     /// None so far.
     pub(crate) const NONE: IndexRoom = IndexRoom { memory: None, ready: 0 };
+
+    /// Bytes of memory that are touched.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready
+    }
 
     /// Gets ready for so many entries, never fewer than before.
     pub(crate) fn expect(&mut self, entries: usize) {

@@ -22,6 +22,7 @@
 //! | `blobs.rs` | the blobs as they come, and what is found out about each meanwhile |
 //! | `names.rs` | their hashes, as the index wants them |
 //! | `finish.rs` | a zone of what was built: names that came twice, empty non-terminals, occlusion |
+//! | `room.rs` | for that: the memory that it may take |
 //! | `fill.rs`, `targets.rs` | for that: the index of all names; which node each target is |
 //! | `parallel.rs` | the same work on several threads |
 //! | `version/` | versions that share what did not change: [`Zone::apply`], [`Zone::folded`], [`diff`](fn@diff) |
@@ -48,6 +49,7 @@ mod order;
 mod parallel;
 mod parts;
 mod pending;
+mod room;
 mod sorted;
 mod targets;
 #[cfg(test)]

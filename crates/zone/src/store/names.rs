@@ -89,6 +89,15 @@ impl HashedNames {
         }
     }
 
+    /// Bytes of memory that they take.
+    pub(super) fn memory(&self) -> usize {
+        match self {
+            HashedNames::Few(names) => names.capacity() * size_of::<Hashed>(),
+            // Each pile has a block that is not full.
+            HashedNames::Many(names) => (names.count + PILES * BLOCK) * size_of::<u64>() + names.room.ready(),
+        }
+    }
+
     /// Memory for the index of these names.
     pub(super) fn take_room(&mut self) -> IndexRoom {
         match self {

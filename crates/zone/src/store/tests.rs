@@ -6,10 +6,12 @@ use wire::hash::HashKey;
 use wire::message::{MAX_POINTERS, Offset, POINTER};
 use wire::rdata::{embedded_names, validate};
 use wire::rr::TYPES;
-use wire::{NameBuf, Ttl, Type};
+use wire::{NameBuf, Serial, Ttl, Type};
 
 use super::blob::target_offset;
-use super::{AddError, BuildError, Node, NodeFlags, NoteKind, RrSet, Zone, ZoneBuilder};
+use super::{
+    AddError, BuildError, ChangeError, ChangeSet, Node, NodeFlags, NoteKind, RrSet, Zone, ZoneBuilder,
+};
 
 const MINUTE: Ttl = Ttl::from_secs(60);
 const HOUR: Ttl = Ttl::from_secs(3600);
@@ -302,6 +304,78 @@ fn zones_without_any_order_are_put_together() {
     assert!(names.is_sorted() && names.len() == 15_501);
     assert!(zone.memory() < 2_500_000, "dead blobs are gone: {}", zone.memory());
     assert!(kinds(&b).is_empty());
+}
+
+/// Names of which each has so many empty non-terminals above it.
+fn deep_names(count: usize, depth: usize) -> impl Iterator<Item = NameBuf> {
+    (0..count).map(move |i| name(&format!("{}n{i}.example.", "x.".repeat(depth))))
+}
+
+#[test]
+fn the_memory_for_a_zone_was_bounded_while_its_records_came_but_not_while_it_was_made() {
+    let deep = |b: &mut ZoneBuilder| {
+        let names = deep_names(2_000, 110);
+        names.for_each(|owner| b.add(owner.as_name(), Type::A, MINUTE, &[0; 4]).expect("a record"));
+    };
+    // Each name comes in two places.
+    let twice = |b: &mut ZoneBuilder| {
+        (0..2).for_each(|n| {
+            (0..40_000).for_each(|i| add(b, &format!("n{i}.example."), Type::TXT, 60, &[1, n]));
+        });
+    };
+    let fills: [&dyn Fn(&mut ZoneBuilder); 2] = [&deep, &twice];
+    for fill in fills {
+        let made = |most: usize| {
+            let mut b = builder("example.");
+            fill(&mut b);
+            let (came, mut peak) = (b.memory(), 0);
+            let zone = b.finish_within(&mut |bytes| {
+                peak = peak.max(bytes);
+                bytes <= most
+            });
+            (came, peak, zone.map(|zone| zone.memory()))
+        };
+        let (came, peak, zone) = made(usize::MAX);
+        let zone = zone.expect("a zone");
+        // Large parts take whole huge pages.
+        assert!(peak > came && peak + (4 << 20) > zone, "{came} {peak} {zone}");
+        assert_eq!(made(peak).2, Ok(zone));
+        assert_eq!(made(peak - 1).2, Err(BuildError::OutOfMemory));
+    }
+}
+
+#[test]
+fn the_memory_for_a_change_was_not_bounded() {
+    let soa = |serial: u32| {
+        let mut soa = b"\x02ns\0\x05admin\0".to_vec();
+        [serial, 2, 3, 4, 5].iter().for_each(|n| soa.extend_from_slice(&n.to_be_bytes()));
+        soa
+    };
+    let zone = builder("example.").finish().expect("a zone");
+    // Nodes that change, and a base that is made anew since they are many.
+    for (count, depth, own_base) in [(400, 110, false), (5_000, 8, true)] {
+        let mut change = ChangeSet { before: Serial(1), after: Serial(2), ..ChangeSet::default() };
+        change.removed.push(name("example.").as_name(), Type::SOA, HOUR, &soa(1));
+        change.added.push(name("example.").as_name(), Type::SOA, HOUR, &soa(2));
+        deep_names(count, depth)
+            .for_each(|owner| change.added.push(owner.as_name(), Type::A, MINUTE, &[0; 4]));
+        let made = |most: usize| {
+            let mut peak = 0;
+            let zone = zone.apply_within(&change, &mut |bytes| {
+                peak = peak.max(bytes);
+                bytes <= most
+            });
+            (peak, zone)
+        };
+        let (peak, version) = made(usize::MAX);
+        let version = version.expect("a version");
+        assert_eq!(version.overlay_estimate() == 0, own_base);
+        let taken =
+            if own_base { version.memory() / 2 } else { version.overlay_size().bytes * 2 / 3 };
+        assert!(peak > taken, "{peak} {taken}");
+        assert!(made(peak).1.is_ok());
+        assert_eq!(made(peak - 1).1.err(), Some(ChangeError::OutOfMemory));
+    }
 }
 
 /// As it is made on several threads: names that come twice, targets and parents all lie in other chunks.

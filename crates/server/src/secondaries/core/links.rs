@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use exchange::{Action, Link, Transport};
 use resolver::Random;
-use tracing::{debug, info, warn};
+use tracing::debug;
 use transfer::incoming::TransferFault;
 use transfer::secondary::{
     AskExpire, SecondaryEvent, SecondaryFault, SoaReply, notify_query, notify_reply, read_soa_reply,
@@ -19,6 +19,7 @@ use wire::Rcode;
 
 use super::told::PeerReply;
 use super::{Moment, PeeredZone, SecondaryCore, Surroundings, name};
+use crate::repeated::log_repeated;
 use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
 use crate::zones::Apex;
@@ -188,12 +189,20 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         if let (Some(last), Some(server)) = (told.replies.get_mut(peer), peers.notify.get(peer)) {
             let (zone, before) = (name(apex), std::mem::take(last));
             *last = before.after(rcode);
+            // A secondary may change its mind with each NOTIFY.
+            let about = ("NOTIFY declined", &*format!("{zone} {server}"));
             match (before, *last) {
-                (_, PeerReply::NotYet) => {
-                    info!(%zone, peer = %server, %rcode, "NOTIFY not taken: the secondary does not have the zone yet");
-                }
+                (_, PeerReply::NotYet) => log_repeated!(
+                    info,
+                    INFO,
+                    about,
+                    "zone {zone}: NOTIFY not taken by {server}, rcode={rcode}: the secondary does not have the zone yet"
+                ),
                 (before, now @ PeerReply::Declined(_)) if before != now => {
-                    warn!(
+                    log_repeated!(
+                        warn,
+                        WARN,
+                        about,
                         "zone {zone}: {server} answers NOTIFY with {rcode}: is it a secondary of the zone, and takes NOTIFY from here?"
                     );
                 }

@@ -487,8 +487,9 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                         _ => ", not in service",
                     };
                     let line = format!("zone {}{served}: primary {server}: {text}", name(apex));
-                    // A transfer that is stuck fails in several ways in turn, and each of them again and again.
-                    if let Some(line) = repeated::admit(("primary", &*line.clone()), Level::WARN, line) {
+                    // A transfer that is stuck fails in several ways in turn, and each of them again and again: it is one line.
+                    let about = ("primary", &*format!("{} {server}", name(apex)));
+                    if let Some(line) = repeated::admit(about, Level::WARN, line) {
                         warn!(state, "{line}");
                     }
                     *logged = Some(text);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use transfer::incoming::{AskedFor, TransferFault};
+use transfer::incoming::{AskedFor, TransferFault, TransferLimit};
 use wire::edns::{OPT_LEN, OptionCode, opt_with_options};
 use wire::message::Header;
 use wire::{NameBuf, Rcode, Ttl, Type};
@@ -567,4 +567,74 @@ fn a_secondary_of_many_zones_that_was_dead_kept_all_others_waiting() {
     rig.request(SecondaryRequest::Configure(example(TOLD)));
     rig.pass(600);
     assert!(rig.asked().is_empty() && rig.core.told.is_empty() && rig.core.in_flight == 0);
+}
+
+#[test]
+fn a_primary_that_sends_an_older_version_is_asked_again_at_retry_and_no_sooner() {
+    let mut rig = Rig::loaded("primaries = [\"192.0.2.1\"]\n");
+    rig.pass(1000);
+    for round in 0..5 {
+        rig.serial(6);
+        assert_eq!(rig.fetches(), [("192.0.2.1".into(), AskedFor::Ixfr(Serial(5)))], "round {round}");
+        let older = TransferFault::Older { sent: Serial(4), held: Serial(5) };
+        rig.transferred(Err(SecondaryFault::Transfer(older)));
+        rig.pass(99);
+        assert_eq!((rig.asked(), rig.fetches()), (vec![], vec![]), "round {round}");
+        rig.pass(1);
+        assert_eq!(rig.asked(), ["udp 192.0.2.1"], "round {round}");
+    }
+    assert_eq!((rig.news(), rig.status().serial), (vec![], Some(5)));
+}
+
+/// Lines of the log, as they are written.
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        lock(&self.0).extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The lines that this thread logs meanwhile.
+fn logged(work: impl FnOnce()) -> Vec<String> {
+    let lines = Arc::<Mutex<Vec<u8>>>::default();
+    let written = Arc::clone(&lines);
+    let subscriber = tracing_subscriber::fmt().with_ansi(false);
+    let subscriber = subscriber.with_writer(move || Lines(Arc::clone(&written))).finish();
+    tracing::subscriber::with_default(subscriber, work);
+    String::from_utf8_lossy(&lock(&lines)).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_stuck_transfer_was_a_line_for_each_way_in_which_it_failed() {
+    // No other test has these, so that none uses up their lines.
+    let primaries = ["192.0.2.171", "192.0.2.172"];
+    let mut rig = Rig::loaded(&format!("primaries = {primaries:?}\n"));
+    let limit = |limit| SecondaryFault::Transfer(TransferFault::Limit(limit));
+    let faults = [
+        SecondaryFault::BrokenOff,
+        SecondaryFault::Unreachable,
+        SecondaryFault::Refused,
+        limit(TransferLimit::Time),
+        limit(TransferLimit::Rate),
+    ];
+    let lines = logged(|| {
+        rig.pass(1000);
+        for fault in faults.iter().chain(&faults) {
+            for _ in primaries {
+                rig.serial(6);
+                rig.transferred(Err(fault.clone()));
+            }
+            rig.pass(100);
+        }
+    });
+    for primary in primaries {
+        let its: Vec<&String> = lines.iter().filter(|line| line.contains(primary)).collect();
+        assert!(its.len() == 1 && its[0].contains("ended the connection"), "{lines:#?}");
+    }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tracing::{info, warn};
+use tracing::info;
 use wire::Name;
 use zone::catalog::Change;
 
@@ -18,6 +18,7 @@ use crate::background::Background;
 use crate::config::zones::{ConfiguredZone, Templates};
 use crate::config::{Rejected, read_zone};
 use crate::recursive::LocalRoot;
+use crate::repeated::log_repeated;
 use crate::secondaries::Secondaries;
 use crate::sync::{lock, read, write};
 use crate::transfers::Transfers;
@@ -414,7 +415,8 @@ impl Keeping {
                 self.produce(Removal::HoldBack);
             }
             Err(fault) => {
-                warn!("zone {} is not added: {fault}", name(&apex));
+                let about = ("not added", &*name(&apex).to_string());
+                log_repeated!(warn, WARN, about, "zone {} is not added: {fault}", name(&apex));
                 self.leave([&apex].into_iter());
                 self.publish();
             }

@@ -9,6 +9,7 @@ use crate::store::encode::Encoder;
 use crate::store::finish::{read_soa, unpack};
 use crate::store::node::Node;
 use crate::store::pending::{Note, NoteKind, Notes, Pending, PendingRecord};
+use crate::store::room::Room;
 use crate::store::{Zone, blob};
 
 /// A name whose records change, and its node as the encoder makes it; `None` if it has no records left.
@@ -33,29 +34,52 @@ impl Zone {
     /// # Errors
     /// Why the change cannot be made; then nothing is.
     pub fn apply(&self, change: &ChangeSet) -> Result<Zone, ChangeError> {
+        self.apply_within(change, &mut |_| true)
+    }
+
+    /// The same with bounded memory: `may_take` is asked whether so many bytes may be taken beside this version's base, for
+    /// the [overlay](Self::overlay_estimate) of the next version or its own base, whenever that number has changed much.
+    ///
+    /// # Errors
+    /// Also [`ChangeError::OutOfMemory`], if they may not.
+    pub fn apply_within(
+        &self,
+        change: &ChangeSet,
+        may_take: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Zone, ChangeError> {
         if change.before != self.serial() {
             return Err(ChangeError::OtherVersion(self.serial()));
         }
-        let draft = Draft::new(self);
-        let touched =
-            Reader { draft: &draft, encoder: Encoder::new(), pending: Pending::new() }.read(change)?;
+        let (draft, mut room) = (Draft::new(self), Room::new(may_take));
+        let reader = Reader { draft: &draft, encoder: Encoder::new(), pending: Pending::new() };
+        let touched = reader.read(change, &mut room)?;
         let (soa, _) = self.apex_after(&touched)?;
         if soa.serial != change.after {
             return Err(ChangeError::OtherResult(soa.serial));
         }
-        self.with_draft(draft, &touched).map_err(|error| match error {
+        self.with_draft(draft, &touched, &mut room).map_err(|error| match error {
             BuildError::NoSoa => ChangeError::NoSoa,
             BuildError::TooBig => ChangeError::TooBig,
+            BuildError::OutOfMemory => ChangeError::OutOfMemory,
         })
     }
 
     /// The version in which the names of `touched`, in canonical order, have what they should.
     pub(super) fn with(&self, touched: &[Touched]) -> Result<Zone, BuildError> {
-        self.with_draft(Draft::new(self), touched)
+        self.with_draft(Draft::new(self), touched, &mut Room::new(&mut |_| true))
     }
 
-    fn with_draft(&self, draft: Draft<'_>, touched: &[Touched]) -> Result<Zone, BuildError> {
-        draft.finish(touched).or_else(|Rebuild| self.rebuilt(touched))
+    fn with_draft(
+        &self,
+        draft: Draft<'_>,
+        touched: &[Touched],
+        room: &mut Room<'_>,
+    ) -> Result<Zone, BuildError> {
+        match draft.finish(touched, room) {
+            Ok(zone) => Ok(zone),
+            Err(Halt::Rebuild) => self.rebuilt(touched, room),
+            Err(Halt::OutOfMemory) => Err(BuildError::OutOfMemory),
+        }
     }
 
     /// What the apex holds once a change is made, if it may.
@@ -77,20 +101,47 @@ impl Zone {
     }
 }
 
+/// Why a draft does not become a version.
+enum Halt {
+    /// A new base has to be made instead.
+    Rebuild,
+    OutOfMemory,
+}
+
+impl From<Rebuild> for Halt {
+    fn from(_: Rebuild) -> Self {
+        Self::Rebuild
+    }
+}
+
+/// Bytes of memory that names take which are to be changed.
+pub(super) fn memory(touched: &[Touched]) -> usize {
+    touched.iter().map(Touched::memory).sum()
+}
+
+impl Touched {
+    fn memory(&self) -> usize {
+        size_of::<Touched>() + self.blob.as_ref().map_or(0, Vec::len)
+    }
+}
+
 impl Draft<'_> {
     /// The version in which these names have what they should.
-    fn finish(mut self, touched: &[Touched]) -> Result<Zone, Rebuild> {
+    fn finish(mut self, touched: &[Touched], room: &mut Room<'_>) -> Result<Zone, Halt> {
         if self.is_too_much(touched.len()) {
-            return Err(Rebuild);
+            return Err(Halt::Rebuild);
         }
+        let beside = memory(touched);
         // What goes does so from below and what comes does from above, so that few empty non-terminals come and go.
         for Touched { name, hash, .. } in touched.iter().rev().filter(|touched| touched.blob.is_none()) {
             self.set(name.as_lower(), *hash, None)?;
+            room.takes(beside + self.overlay.estimate()).map_err(|_| Halt::OutOfMemory)?;
         }
         for Touched { name, hash, blob } in touched.iter().filter(|touched| touched.blob.is_some()) {
             self.set(name.as_lower(), *hash, blob.as_deref())?;
+            room.takes(beside + self.overlay.estimate()).map_err(|_| Halt::OutOfMemory)?;
         }
-        self.into_zone()
+        Ok(self.into_zone()?)
     }
 }
 
@@ -103,7 +154,7 @@ struct Reader<'d, 'z> {
 
 impl Reader<'_, '_> {
     /// The names that a change touches, in canonical order.
-    fn read(mut self, change: &ChangeSet) -> Result<Vec<Touched>, ChangeError> {
+    fn read(mut self, change: &ChangeSet, room: &mut Room<'_>) -> Result<Vec<Touched>, ChangeError> {
         let apex = self.draft.from.apex().as_name();
         let goes = change.removed.iter().map(|record| (record, false));
         let mut steps: Vec<Step<'_>> = goes.chain(change.added.iter().map(|record| (record, true))).collect();
@@ -115,7 +166,14 @@ impl Reader<'_, '_> {
             }
         }
         steps.sort_by(|(a, _), (b, _)| a.owner.canonical_cmp(b.owner));
-        steps.chunk_by(|(a, _), (b, _)| a.owner == b.owner).map(|steps| self.name(steps)).collect()
+        let mut bytes = size_of_val(&*steps);
+        let name = |steps| {
+            let touched = self.name(steps)?;
+            bytes += touched.memory();
+            room.takes(bytes).map_err(|_| ChangeError::OutOfMemory)?;
+            Ok(touched)
+        };
+        steps.chunk_by(|(a, _), (b, _)| a.owner == b.owner).map(name).collect()
     }
 
     /// One name, with the records of it that go and then those that come.

@@ -139,6 +139,8 @@ pub enum ChangeError {
     Fault(Box<Note>),
     /// There would be more than 32 GiB of records.
     TooBig,
+    /// Making the version takes more memory than it may; see [`Zone::apply_within`](crate::Zone::apply_within).
+    OutOfMemory,
 }
 
 /// The name and type of a record that is in error.
@@ -174,6 +176,7 @@ impl fmt::Display for ChangeError {
             Self::NoSoa => f.write_str("no SOA record at the zone's name"),
             Self::Fault(note) => write!(f, "{note}"),
             Self::TooBig => f.write_str("more than 32 GiB of records"),
+            Self::OutOfMemory => f.write_str("more memory is needed than there may be"),
         }
     }
 }

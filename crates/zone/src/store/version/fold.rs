@@ -1,7 +1,11 @@
 //! A new base: a version built as a whole.
 
-use super::apply::Touched;
+use super::apply::{Touched, memory};
+use crate::store::room::Room;
 use crate::store::{BuildError, Zone, ZoneBuilder};
+
+/// Bytes of nodes after which the memory is looked at.
+const LOOK: usize = 64 << 10;
 
 impl Zone {
     /// The same zone with a base of its own and no overlay, in order: its first change costs what others do. Takes as long as
@@ -10,15 +14,16 @@ impl Zone {
     /// # Errors
     /// As for [`ZoneBuilder::finish`].
     pub fn folded(&self) -> Result<Zone, BuildError> {
-        let folded = self.rebuilt(&[])?;
+        let folded = self.rebuilt(&[], &mut Room::new(&mut |_| true))?;
         folded.order();
         Ok(folded)
     }
 
     /// The zone in which the names of `touched`, which are in canonical order, have the records there.
-    pub(super) fn rebuilt(&self, touched: &[Touched]) -> Result<Zone, BuildError> {
+    pub(super) fn rebuilt(&self, touched: &[Touched], room: &mut Room<'_>) -> Result<Zone, BuildError> {
+        let beside = memory(touched);
         let mut builder = ZoneBuilder::new(self.apex().as_name(), self.key());
-        let mut touched = touched.iter().peekable();
+        let (mut touched, mut added) = (touched.iter().peekable(), 0);
         for node in self {
             let owner = node.owner();
             let mut replaced = false;
@@ -29,8 +34,13 @@ impl Zone {
             if !replaced {
                 builder.add_blob(node.blob());
             }
+            added += node.blob().len();
+            if added >= LOOK {
+                added = 0;
+                room.takes(beside + builder.memory())?;
+            }
         }
         touched.filter_map(|new| new.blob.as_deref()).for_each(|blob| builder.add_blob(blob));
-        builder.finish()
+        builder.finish_within(&mut |bytes| room.may_take(beside + bytes))
     }
 }

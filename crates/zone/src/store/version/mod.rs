@@ -83,6 +83,9 @@ pub(super) struct Overlay {
     wildcards: u64,
 }
 
+/// Bytes that a node takes in an overlay beside its blob, more or less: its slot and counters, entries of trees, shares of pages.
+const BESIDE_BLOB: usize = 160;
+
 /// The numbers of an SOA record, and the TTL of negative answers.
 type SoaAndTtl = (SoaNumbers, Ttl);
 
@@ -211,6 +214,11 @@ impl Overlay {
         self.nsec3.last_before(end)
     }
 
+    /// About how many bytes of memory it takes, found without a look at its parts.
+    fn estimate(&self) -> usize {
+        self.slots.bytes() + self.slots.len() as usize * BESIDE_BLOB
+    }
+
     fn size(&self) -> OverlaySize {
         let trees = self.redirects.memory() + self.names.memory();
         let rows = self.all.memory() + self.nsec.memory() + self.nsec3.memory();
@@ -271,6 +279,11 @@ impl Zone {
     /// Counting the bytes goes through the whole overlay, but not through its nodes.
     pub fn overlay_size(&self) -> OverlaySize {
         self.overlay().map(Overlay::size).unwrap_or_default()
+    }
+
+    /// About how many bytes of memory its overlay takes; 0 if it has a base of its own. Costs nothing.
+    pub fn overlay_estimate(&self) -> usize {
+        self.overlay().map_or(0, Overlay::estimate)
     }
 
     /// Whether it pays to [fold](Self::folded): an eighth of the base's nodes changed. A fold takes as long as that many

@@ -57,6 +57,11 @@ impl Slots {
         self.used
     }
 
+    /// Bytes of all blobs.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The blob in a slot; empty if the slot is free.
     pub(super) fn get(&self, slot: u32) -> &[u8] {
         let (mut page, mut shift) = (&*self.root, self.height * BITS);

@@ -1,0 +1,57 @@
+//! The memory that a zone may take while it is made.
+
+use super::build::BuildError;
+
+/// Bytes by which what is taken has to differ for the caller to be asked again.
+const STEP: usize = 256 << 10;
+
+/// Asks the caller of a builder, or of a change, whether so many bytes may be taken.
+pub(super) struct Room<'a> {
+    ask: &'a mut dyn FnMut(usize) -> bool,
+    /// Bytes that were asked for last.
+    asked: usize,
+}
+
+impl<'a> Room<'a> {
+    /// `ask` returns whether so many bytes, all together, may be taken.
+    pub(super) fn new(ask: &'a mut dyn FnMut(usize) -> bool) -> Self {
+        Room { ask, asked: 0 }
+    }
+
+    /// So many bytes are taken by now, or are about to be.
+    ///
+    /// # Errors
+    /// [`BuildError::OutOfMemory`] if they may not be.
+    pub(super) fn takes(&mut self, bytes: usize) -> Result<(), BuildError> {
+        if bytes.abs_diff(self.asked) < STEP || self.may_take(bytes) {
+            return Ok(());
+        }
+        Err(BuildError::OutOfMemory)
+    }
+
+    /// Whether so many bytes may be taken.
+    pub(super) fn may_take(&mut self, bytes: usize) -> bool {
+        self.asked = bytes;
+        (self.ask)(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_is_asked_where_much_has_changed() {
+        let mut asked = Vec::new();
+        let mut ask = |bytes| {
+            asked.push(bytes);
+            bytes < 4 * STEP
+        };
+        let mut room = Room::new(&mut ask);
+        for bytes in [1, STEP, STEP + 1, 3 * STEP, STEP] {
+            assert_eq!(room.takes(bytes), Ok(()), "{bytes}");
+        }
+        assert_eq!(room.takes(4 * STEP), Err(BuildError::OutOfMemory));
+        assert_eq!(asked, [STEP, 3 * STEP, STEP, 4 * STEP]);
+    }
+}
