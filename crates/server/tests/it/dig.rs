@@ -56,7 +56,7 @@ fn dig(words: &[&str]) -> Option<String> {
     match Command::new("dig").env("HOME", "/nonexistent").args(words).output() {
         Ok(output) => Some(text(&output.stdout)),
         Err(_) => {
-            assert!(std::env::var_os("NOTHING_MISSING").is_none(), "dig is missing");
+            testkit::left_out("dig is missing: its output is compared with nothing");
             None
         }
     }

@@ -22,6 +22,9 @@ const INSIDE: &str = "NOMEN_TEST_INSIDE";
 
 /// Runs one of the tests below in a network namespace that has nothing but loopback, where it may use any address and port.
 pub(crate) fn in_a_network(test: &str) {
+    if !testkit::has_programs(&["unshare", "ip"]) {
+        return;
+    }
     let unshare = |program: &std::path::Path, arguments: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--net"]).arg(program).args(arguments).env(INSIDE, "1");
