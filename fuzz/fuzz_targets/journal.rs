@@ -109,7 +109,8 @@ fuzz_target!(|data: &[u8]| {
     disk.put(&STORE.0, &bytes);
     let folder = folder(&disk);
     let Ok((mut store, Some(stored))) = folder.zone(name("example.").as_name()) else { return };
-    let history = store.history(stored.base_serial());
+    let base = stored.changes().next().and_then(Result::ok).map_or(stored.serial(), |change| change.before);
+    let history = store.history(base);
     if let Ok(Some(changes)) = history {
         changes.take(100).for_each(drop);
     }

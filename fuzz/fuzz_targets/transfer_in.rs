@@ -30,7 +30,7 @@ fn transfer(asked: AskedFor) -> IncomingTransfer {
 /// Sends a zone and takes it again.
 fn sent_on(zone: Arc<Zone>) -> Zone {
     let request = [Header::query(ID).as_bytes().as_slice(), APEX, &[0, 252, 0, 1]].concat();
-    let frame = TransferFrame::answering(&request).expect("a request").with_limit(512);
+    let frame = TransferFrame::answering(&request, 512).expect("a request");
     let (mut stream, mut out) = (axfr(zone, frame), vec![0; MAX_MESSAGE]);
     let mut transfer = transfer(AskedFor::Axfr);
     while let Next::Message(len) = stream.next(&mut out) {

@@ -128,11 +128,6 @@ impl Answer {
         self.kind
     }
 
-    /// The lowest TTL of its records; `None` if it has none.
-    pub fn lowest_ttl(&self) -> Option<Ttl> {
-        self.lowest
-    }
-
     /// Under what it is kept.
     pub(crate) fn reach(&self) -> Reach {
         match self.kind {

@@ -40,10 +40,10 @@ mod replace;
 mod store;
 mod stored;
 
-pub use disk::{Disk, DiskFile, RealDisk};
+pub use disk::{Disk, DiskFile, RealDisk, WRITTEN_TOGETHER};
 pub use fault::StoreFault;
 pub use folder::ZoneFolder;
 pub use history::History;
 pub use replace::Replacement;
-pub use store::{DEFAULT_HISTORY, StoreSize, WRITTEN_TOGETHER, ZoneStore};
+pub use store::{DEFAULT_HISTORY, StoreSize, ZoneStore};
 pub use stored::{Stored, TornTail};

@@ -39,8 +39,6 @@ pub struct Replacement {
     /// The history to be kept, if the zone is the version that the store is at.
     keeps: Option<Kept>,
     written: Option<Written>,
-    /// How many bytes are written together.
-    most_unwritten: usize,
     /// Whether there is a file to be removed.
     has_file: bool,
 }
@@ -186,7 +184,7 @@ impl Replacement {
         self.has_file = true;
         let file: Arc<dyn DiskFile> = disk.create(path).map_err(failed("make", path))?.into();
         let nonce = RandomState::new().hash_one(path);
-        let most_unwritten = self.most_unwritten;
+        let most_unwritten = disk.written_together();
         let mut out =
             FrameWriter { file, nonce, at: HEADER, unwritten: Vec::new(), most_unwritten, steps: Vec::new() };
         if let Some(kept) = &mut self.keeps
@@ -283,7 +281,6 @@ impl ZoneStore {
             began: self.contents.as_ref().map(Contents::now),
             keeps: None,
             written: None,
-            most_unwritten: self.most_unwritten,
             has_file: false,
         })
     }

@@ -19,8 +19,6 @@ use crate::stored::Stored;
 
 /// Bytes of history that a compaction keeps, if nobody says otherwise.
 pub const DEFAULT_HISTORY: u64 = 16 << 20;
-/// Bytes of changes that are written together, if nobody says otherwise.
-pub const WRITTEN_TOGETHER: usize = 256 << 10;
 /// The zeros behind the changes: at most this part of those since the base, and so many bytes.
 const ROOM_SHARE: u64 = 4;
 const MOST_ROOM: u64 = 1 << 20;
@@ -44,7 +42,6 @@ pub struct ZoneStore {
     pub(crate) turns: u64,
     pub(crate) replacing: Weak<()>,
     pub(crate) most_history: u64,
-    pub(crate) most_unwritten: usize,
 }
 
 /// What a file holds.
@@ -145,8 +142,7 @@ impl Contents {
 impl ZoneStore {
     pub(crate) fn new(open: OpenZone, contents: Option<Contents>) -> ZoneStore {
         let (broken, turns, replacing) = (false, 0, Weak::new());
-        let (most_history, most_unwritten) = (DEFAULT_HISTORY, WRITTEN_TOGETHER);
-        ZoneStore { open, contents, broken, turns, replacing, most_history, most_unwritten }
+        ZoneStore { open, contents, broken, turns, replacing, most_history: DEFAULT_HISTORY }
     }
 
     /// The name of the zone.
@@ -172,12 +168,6 @@ impl ZoneStore {
     /// Keeps so many bytes of history through a compaction, in place of [`DEFAULT_HISTORY`].
     pub fn keep_history(&mut self, bytes: u64) {
         self.most_history = bytes;
-    }
-
-    /// Keeps at most about so many bytes of changes in memory before they are written, in place of [`WRITTEN_TOGETHER`]; so do
-    /// replacements that begin from now on.
-    pub fn write_together(&mut self, bytes: usize) {
-        self.most_unwritten = bytes;
     }
 
     /// Puts a change behind those that are stored. It is not acknowledged before [`sync`](Self::sync) has returned, and mostly
@@ -215,7 +205,8 @@ impl ZoneStore {
         contents.steps.push(Step { before: change.before, at });
         contents.end += len;
         contents.serial = change.after;
-        if contents.unwritten.len() > self.most_unwritten { self.write() } else { Ok(()) }
+        let most_unwritten = self.open.shared.disk.written_together();
+        if contents.unwritten.len() > most_unwritten { self.write() } else { Ok(()) }
     }
 
     /// Writes what was appended and is not in the file yet.

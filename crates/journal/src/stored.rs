@@ -155,11 +155,6 @@ impl Stored {
         self.serial
     }
 
-    /// The version of the base.
-    pub fn base_serial(&self) -> Serial {
-        self.header.base
-    }
-
     /// When a primary last confirmed the newest version, in seconds since 1970; `None` if that is not known.
     pub fn confirmed(&self) -> Option<u64> {
         self.confirmed.map(|confirmed| confirmed.at)

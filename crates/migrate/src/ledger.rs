@@ -33,6 +33,11 @@ pub struct Account {
     pub words: String,
 }
 
+/// Whether something is missing or narrower than it was.
+pub(crate) fn is_less(accounts: &[Account]) -> bool {
+    accounts.iter().any(|account| matches!(account.outcome, Outcome::Missing | Outcome::Narrower))
+}
+
 /// Whether the statements in a statement's blocks are accounted for with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {

@@ -94,6 +94,13 @@ pub struct Converted {
     pub accounts: Vec<Account>,
 }
 
+impl Converted {
+    /// Whether something is missing or narrower than it was.
+    pub fn is_less(&self) -> bool {
+        ledger::is_less(&self.accounts)
+    }
+}
+
 /// A configuration that cannot be read.
 #[derive(Debug)]
 pub struct Unreadable {

@@ -97,6 +97,7 @@ fn listens(nomen: &mut Nomen, words: &mut Vec<String>) {
     nomen.listens.clear();
     if !all.is_empty() {
         block.texts("addr", all);
+        nomen.freebind.iter().for_each(|on| block.switch("freebind", *on));
         nomen.listens.push(block);
     }
 }

@@ -130,6 +130,8 @@ pub(crate) struct Nomen {
     pub(crate) metrics: Option<Keys>,
     pub(crate) log: Keys,
     pub(crate) dnstap: Option<Keys>,
+    /// `freebind` of every `[[listen]]`, if the source says so.
+    pub(crate) freebind: Option<bool>,
 }
 
 impl Nomen {

@@ -109,6 +109,15 @@ pub(crate) fn write(work: &mut Work) {
             }
         }
     }
+    if resolver.get("iterate") == Some(&Setting::Switch(false)) {
+        for rule in nomen.forwards.iter_mut().filter(|rule| rule.get("forward-first").is_some()) {
+            rule.remove("forward-first");
+            words.push(
+                "names of a rule whose servers have no answer are not found otherwise (`forward-first`)"
+                    .into(),
+            );
+        }
+    }
     if narrow.closed {
         nomen.access.clear();
         nomen.grant("refuse", "any");

@@ -626,9 +626,12 @@ fn the_peers_own_examples_are_read() {
         ("/etc/powerdns/pdns.conf", PeerProgram::PowerDns, false),
         ("/etc/powerdns/recursor.conf", PeerProgram::Recursor, false),
     ] {
-        let Ok(text) = Disk.read(Path::new(path)) else {
-            eprintln!("{path} is missing: what becomes of it is not looked at");
-            continue;
+        let text = match Disk.read(Path::new(path)) {
+            Ok(text) => text,
+            Err(error) => {
+                testkit::left_out(&format!("{path} cannot be read: {error}"));
+                continue;
+            }
         };
         let found = if examples {
             let text = String::from_utf8(text).expect("text");

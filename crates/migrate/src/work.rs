@@ -1,6 +1,7 @@
 //! A configuration being moved: what was read, what is made of it, and what became of each statement. And the rules for
 //! statements that have a key to themselves.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use wire::name::{Name, NameBuf};
@@ -30,6 +31,10 @@ pub(crate) enum Rule {
     Switch(Section, &'static str),
     /// The text as it is.
     Text(Section, &'static str),
+    /// Yes or no: whether records come in another order for each query.
+    Rotation,
+    /// Yes or no: whether addresses are listened on that no interface has yet.
+    Freebind,
     /// With one of these values it is what nomen does anyway. Any other has no counterpart, for this reason.
     Same(&'static [&'static str], &'static str),
     /// It needs no counterpart, for this reason.
@@ -56,7 +61,9 @@ impl Rule {
             | Rule::Time(..)
             | Rule::TimeLimit(..)
             | Rule::Switch(..)
-            | Rule::Text(..) => return None,
+            | Rule::Text(..)
+            | Rule::Rotation
+            | Rule::Freebind => return None,
         })
     }
 }
@@ -160,7 +167,7 @@ impl Work {
             Rule::Number(section, _) | Rule::Limit(section, _) | Rule::Choice(section, _) => Some(section),
             Rule::Time(section, ..) | Rule::TimeLimit(section, ..) => Some(section),
             Rule::Switch(section, _) | Rule::Text(section, _) => Some(section),
-            Rule::Same(..) | Rule::Unneeded(_) | Rule::Missing(_) => None,
+            Rule::Rotation | Rule::Freebind | Rule::Same(..) | Rule::Unneeded(_) | Rule::Missing(_) => None,
         };
         if section == Some(Section::Resolver) && self.nomen.resolver.is_none() {
             return self.ledger.unneeded(statement, "it is about recursion, which is off");
@@ -195,12 +202,48 @@ impl Work {
                 self.in_key(statement, section, key);
             }
             Rule::Text(..) => self.not_understood(statement),
+            Rule::Rotation => self.rotate(statement, units::switch(&text)),
+            Rule::Freebind => match units::switch(&text) {
+                Some(on) => {
+                    // Of two statements for it, one is enough.
+                    self.nomen.freebind = Some(on || self.nomen.freebind == Some(true));
+                    self.ledger.translated(statement, "`freebind` of [[listen]]");
+                }
+                None => self.not_understood(statement),
+            },
             Rule::Same(..) | Rule::Unneeded(_) | Rule::Missing(_) => {
                 if let Some((outcome, why)) = rule.without_key(statement) {
                     self.ledger.add(statement, outcome, why);
                 }
             }
         }
+    }
+
+    /// Sets whether addresses come in another order for each query.
+    pub(crate) fn rotate(&mut self, statement: &Statement, on: Option<bool>) {
+        let Some(on) = on else { return self.not_understood(statement) };
+        self.nomen.server.switch("rotate-addresses", on);
+        match on {
+            true => self.ledger.differs(
+                statement,
+                "`rotate-addresses` of [server] is for addresses (A and AAAA); other records keep their order",
+            ),
+            false => self.in_key(statement, Section::Server, "rotate-addresses"),
+        }
+    }
+
+    /// Sets the addresses that other servers are asked from, one of each family. Returns whether all of them are set.
+    pub(crate) fn ask_from(&mut self, addresses: &[IpAddr]) -> bool {
+        let mut set = self.recurse().members("source").to_vec();
+        for address in addresses {
+            let is_same_family = |text: &String| text.contains(':') == address.is_ipv6();
+            if !set.iter().any(is_same_family) {
+                set.push(address.to_string());
+            }
+        }
+        let all = addresses.iter().all(|address| set.contains(&address.to_string()));
+        self.recurse().texts("source", set);
+        all
     }
 
     /// Sets a number, in the key's measure.
@@ -384,7 +427,7 @@ pub(crate) fn is_base64(text: &str) -> bool {
 
 /// `address` or `address@port`, as nomen writes it; the port is left out where it is 53.
 pub(crate) fn server(address: &str, port: Option<&str>) -> Option<String> {
-    let ip: std::net::IpAddr = address.parse().ok()?;
+    let ip: IpAddr = address.parse().ok()?;
     if ip.is_unspecified() || ip.is_multicast() {
         return None;
     }
@@ -396,7 +439,7 @@ pub(crate) fn server(address: &str, port: Option<&str>) -> Option<String> {
 }
 
 /// `address@port`, as nomen writes it.
-pub(crate) fn with_port(ip: std::net::IpAddr, port: u16) -> String {
+pub(crate) fn with_port(ip: IpAddr, port: u16) -> String {
     if ip.is_ipv4() { format!("{ip}@{port}") } else { format!("[{ip}]@{port}") }
 }
 

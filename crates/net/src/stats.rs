@@ -22,8 +22,12 @@ macro_rules! counters {
             pub const DESCRIBED: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($name), concat!($($doc,)*)),)*];
 
-            fn add(&mut self, worker: &WorkerStats) {
-                $(self.$name = self.$name.wrapping_add(worker.$name.get());)*
+            fn of(worker: &WorkerStats) -> Self {
+                Totals { $($name: worker.$name.get(),)* }
+            }
+
+            fn add(&mut self, others: &Self) {
+                $(self.$name = self.$name.wrapping_add(others.$name);)*
             }
 
             /// Every counter with its name, in a fixed order: for metrics.
@@ -141,25 +145,12 @@ impl ListenerStats {
     /// The sums over all workers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for worker in &self.workers {
-            totals.add(worker);
-        }
+        self.per_worker().for_each(|worker| totals.add(&worker));
         totals
     }
 
     /// The counters of each worker.
     pub fn per_worker(&self) -> impl Iterator<Item = Totals> {
-        self.workers.iter().map(|worker| {
-            let mut totals = Totals::default();
-            totals.add(worker);
-            totals
-        })
-    }
-}
-
-impl Totals {
-    /// TCP connections open now.
-    pub fn tcp_current(&self) -> u64 {
-        self.tcp_accepted.saturating_sub(self.tcp_closed)
+        self.workers.iter().map(|worker| Totals::of(worker))
     }
 }

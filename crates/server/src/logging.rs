@@ -3,12 +3,15 @@
 //! own if that is wanted.
 
 use std::fmt::Display;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
 use tracing::{Metadata, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
@@ -104,14 +107,11 @@ impl Logging {
     /// If a file cannot be opened: lines go on to the old one.
     pub fn reopen(&self) -> Result<(), LogFault> {
         let log = match (&self.file, &self.target) {
-            (Some(file), LogTarget::File(path)) => open_file(path).map(|opened| *lock(&file.0) = opened),
+            (Some(file), LogTarget::File(path)) => file.reopen(path),
             _ => Ok(()),
         };
         let queries = self.queries.as_ref().map_or(Ok(()), QueryFile::reopen);
-        let audit = self
-            .audit
-            .as_ref()
-            .map_or(Ok(()), |(path, file, _)| open_file(path).map(|opened| *lock(&file.0) = opened));
+        let audit = self.audit.as_ref().map_or(Ok(()), |(path, file, _)| file.reopen(path));
         log.and(queries).and(audit)
     }
 
@@ -150,22 +150,38 @@ impl Display for LogFault {
 
 impl std::error::Error for LogFault {}
 
-/// A log file that can be replaced while it is written. Only the thread that writes, and whoever replaces it, take the
-/// lock.
+/// A log file that can be replaced while it is written. The lock is not held during a write: the reader of a FIFO may not read,
+/// and a reload opens the files anew all the same.
 #[derive(Clone)]
-struct LogFile(Arc<Mutex<File>>);
+struct LogFile(Arc<Mutex<Arc<File>>>);
+
+impl LogFile {
+    fn open(path: &Path) -> Result<Self, LogFault> {
+        Ok(LogFile(Arc::new(Mutex::new(open_file(path)?))))
+    }
+
+    fn reopen(&self, path: &Path) -> Result<(), LogFault> {
+        let file = open_file(path)?;
+        *lock(&self.0) = file;
+        Ok(())
+    }
+
+    fn current(&self) -> Arc<File> {
+        Arc::clone(&lock(&self.0))
+    }
+}
 
 impl Write for LogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&self.0).write(bytes)
+        (&*self.current()).write(bytes)
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        lock(&self.0).write_all(bytes)
+        (&*self.current()).write_all(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        lock(&self.0).flush()
+        (&*self.current()).flush()
     }
 }
 
@@ -179,7 +195,7 @@ pub struct QueryFile {
 
 /// Lines that are not written yet, and where they go.
 struct QueryLines {
-    file: File,
+    file: Arc<File>,
     waiting: Vec<u8>,
     /// Whether the last ones could not be written.
     failing: bool,
@@ -209,18 +225,25 @@ impl QueryFile {
 
     /// Writes the lines that wait. Those that cannot be written are counted.
     pub fn flush(&self) {
-        let mut lines = lock(&self.lines);
-        let QueryLines { file, waiting, failing } = &mut *lines;
+        let (file, mut waiting) = {
+            let mut lines = lock(&self.lines);
+            (Arc::clone(&lines.file), std::mem::take(&mut lines.waiting))
+        };
         if waiting.is_empty() {
             return;
         }
-        let written = file.write_all(waiting);
+        // As for `LogFile`, the lock is not held meanwhile.
+        let written = (&*file).write_all(&waiting);
         if written.is_err() {
             let count = waiting.iter().filter(|byte| **byte == b'\n').count();
             self.lost.fetch_add(count as u64, Relaxed);
         }
         waiting.clear();
-        let failed_before = std::mem::replace(failing, written.is_err());
+        let mut lines = lock(&self.lines);
+        if lines.waiting.is_empty() {
+            lines.waiting = waiting;
+        }
+        let failed_before = std::mem::replace(&mut lines.failing, written.is_err());
         drop(lines);
         if let (Err(e), false) = (written, failed_before) {
             let about = ("query log", &*self.path.display().to_string());
@@ -263,7 +286,7 @@ impl Write for QueryFile {
 pub fn start(config: &Log) -> Result<(Logging, Vec<WorkerGuard>), LogFault> {
     let target = config.target.value.clone();
     let file = match &target {
-        LogTarget::File(path) => Some(LogFile(Arc::new(Mutex::new(open_file(path)?)))),
+        LogTarget::File(path) => Some(LogFile::open(path)?),
         LogTarget::Stderr | LogTarget::Stdout => None,
     };
     let builder =
@@ -288,7 +311,7 @@ pub fn start(config: &Log) -> Result<(Logging, Vec<WorkerGuard>), LogFault> {
     let mut audit = None;
     let audit_lines = match &config.audit_file.value {
         Some(path) => {
-            let file = LogFile(Arc::new(Mutex::new(open_file(path)?)));
+            let file = LogFile::open(path)?;
             let (writer, guard) = builder("audit-log").finish(file.clone());
             guards.push(guard);
             audit = Some((path.clone(), file, writer.error_counter()));
@@ -347,7 +370,29 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-fn open_file(path: &Path) -> Result<File, LogFault> {
-    let opened = OpenOptions::new().create(true).append(true).open(path);
-    opened.map_err(|e| LogFault::File(path.to_owned(), e))
+fn open_file(path: &Path) -> Result<Arc<File>, LogFault> {
+    append_to(path).map(Arc::new).map_err(|e| LogFault::File(path.to_owned(), e))
+}
+
+/// Opens a file that lines are appended to, and makes it if it is not there. Never waits: a FIFO without a reader, which would
+/// keep `open` waiting, is a fault. A FIFO that is read, and devices such as `/dev/stderr`, are taken.
+fn append_to(path: &Path) -> io::Result<File> {
+    let kind = fs::metadata(path).map(|about| about.file_type()).ok();
+    if kind.is_some_and(|kind| kind.is_block_device()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a block device"));
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path).map_err(|e| match kind {
+        Some(kind) if kind.is_fifo() && e.raw_os_error() == Some(libc::ENXIO) => {
+            io::Error::new(e.kind(), "it is a FIFO that no process reads")
+        }
+        _ => e,
+    })?;
+    if !file.metadata()?.is_file() {
+        // Lines wait for a slow reader and are dropped when the queue is full, as those on standard error.
+        let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+        fcntl(&file, FcntlArg::F_SETFL(flags.difference(OFlag::O_NONBLOCK)))?;
+    }
+    Ok(file)
 }

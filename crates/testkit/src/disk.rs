@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use journal::{Disk, DiskFile};
+use journal::{Disk, DiskFile, WRITTEN_TOGETHER};
 
 /// What is changed in a file.
 #[derive(Clone, Debug)]
@@ -72,6 +72,8 @@ struct State {
     trouble: Option<(u64, Trouble)>,
     is_off: bool,
     short_writes: bool,
+    /// Bytes that stores write together, if not as many as usual.
+    together: Option<usize>,
     random: u64,
 }
 
@@ -240,6 +242,11 @@ impl SimulatedDisk {
         self.state().is_off
     }
 
+    /// Has stores keep so many bytes of changes in memory before they write them.
+    pub fn write_together(&self, bytes: usize) {
+        self.state().together = Some(bytes);
+    }
+
     /// Lets writes write a part only, now and then.
     pub fn write_short(&self) {
         self.state().short_writes = true;
@@ -300,6 +307,10 @@ impl SimulatedDisk {
 }
 
 impl Disk for SimulatedDisk {
+    fn written_together(&self) -> usize {
+        self.state().together.unwrap_or(WRITTEN_TOGETHER)
+    }
+
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let inode = self.simply(|state| state.inode(path))?;
         Ok(Box::new(SimulatedFile { disk: self.clone(), inode }))

@@ -47,6 +47,8 @@ pub mod verdicts;
 pub mod versions;
 pub mod zones;
 
+use std::path::Path;
+
 use wire::NameBuf;
 use wire::hash::HashKey;
 use zone::store::{Zone, ZoneBuilder};
@@ -70,6 +72,17 @@ pub fn left_out(what: &str) {
     eprintln!("left out: {what}");
 }
 
+/// Whether these programs are installed. A test, or a part of it, that needs one that is not is [left out](left_out).
+pub fn has_programs(programs: &[&str]) -> bool {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let is_there = |program: &&&str| path.split(':').any(|folder| Path::new(folder).join(program).exists());
+    let missing: Vec<&str> = programs.iter().filter(|program| !is_there(program)).copied().collect();
+    if !missing.is_empty() {
+        left_out(&format!("{} missing", missing.join(" and ")));
+    }
+    missing.is_empty()
+}
+
 /// A name, from its text.
 ///
 /// # Panics
@@ -89,4 +102,37 @@ pub fn build(apex: wire::Name<'_>, key: &HashKey, records: &[Record]) -> Zone {
         added.unwrap_or_else(|error| panic!("{record:?}: {error}"));
     }
     builder.finish().unwrap_or_else(|error| panic!("{apex}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    #[test]
+    #[ignore = "run by what_is_left_out_is_a_failure_where_nothing_may_be_missing"]
+    fn leaves_something_out() {
+        crate::left_out("a tool is missing");
+    }
+
+    #[test]
+    fn what_is_left_out_is_a_failure_where_nothing_may_be_missing() {
+        let run = |nothing_missing: Option<&str>| {
+            let mut command = Command::new(std::env::current_exe().expect("this program"));
+            command.args(["--exact", "tests::leaves_something_out", "--ignored", "--nocapture"]);
+            command.env_remove("NOTHING_MISSING");
+            command.envs(nothing_missing.map(|value| ("NOTHING_MISSING", value)));
+            let output = command.output().expect("it runs");
+            let said = [output.stdout, output.stderr].concat();
+            (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+        };
+        for value in [None, Some("")] {
+            let (passed, said) = run(value);
+            assert!(passed && said.contains("left out: a tool is missing\n"), "{value:?}: {said}");
+        }
+        let (passed, said) = run(Some("1"));
+        assert!(
+            !passed && said.contains("left out although NOTHING_MISSING is set: a tool is missing"),
+            "{said}"
+        );
+    }
 }

@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use exchange::Next;
 use testkit::tld::Tld;
 use transfer::incoming::{AskedFor, IncomingTransfer, Received, ReceivedZone, SentRequest, TransferLimits};
-use transfer::outgoing::{TransferFrame, axfr};
+use transfer::outgoing::{DEFAULT_LIMIT, TransferFrame, axfr};
 use wire::hash::HashKey;
 use wire::message::{Header, MAX_MESSAGE};
 use wire::{NameBuf, Type};
@@ -27,7 +27,8 @@ fn messages(apex: NameBuf, key: &HashKey) -> (Vec<Vec<u8>>, u64) {
     let zone = Arc::new(builder.finish().expect("a zone"));
     let question = [apex.as_name().as_wire(), &Type::AXFR.0.to_be_bytes(), &[0, 1]].concat();
     let request = [Header::query(ID).as_bytes().as_slice(), &question].concat();
-    let mut stream = axfr(zone.clone(), TransferFrame::answering(&request).expect("a request"));
+    let mut stream =
+        axfr(zone.clone(), TransferFrame::answering(&request, DEFAULT_LIMIT).expect("a request"));
     let (mut out, mut all) = (vec![0; MAX_MESSAGE], Vec::new());
     while let Next::Message(len) = stream.next(&mut out) {
         all.push(out[..len].to_vec());

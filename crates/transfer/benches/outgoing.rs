@@ -34,7 +34,7 @@ fn frame(apex: NameBuf, signed: bool, limit: usize) -> TransferFrame {
     let question = [apex.as_name().as_wire(), &Type::AXFR.0.to_be_bytes(), &[0, 1]].concat();
     let mut request = [Header::query(1).as_bytes().as_slice(), &question].concat();
     if !signed {
-        return TransferFrame::answering(&request).expect("a request").with_limit(limit);
+        return TransferFrame::answering(&request, limit).expect("a request");
     }
     let key = TsigKey::new(apex.as_name(), TsigAlgorithm::HmacSha256, b"a secret").expect("a key");
     let keys = TsigKeys::new([key.clone()]).expect("one key");
@@ -44,7 +44,7 @@ fn frame(apex: NameBuf, signed: bool, limit: usize) -> TransferFrame {
     request.truncate(len);
     let at = find(&request).expect("a message").expect("TSIG");
     let signer = verify(&request, at, &keys, 1).expect("a good signature").signer();
-    TransferFrame::answering(&request).expect("a request").with_limit(limit).signed(signer, Box::new(|| 1))
+    TransferFrame::answering(&request, limit).expect("a request").signed(signer, Box::new(|| 1))
 }
 
 /// Makes all messages; returns how many they are and their bytes.

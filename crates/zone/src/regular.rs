@@ -23,13 +23,6 @@ impl fmt::Display for NotRegular {
 
 impl std::error::Error for NotRegular {}
 
-impl NotRegular {
-    /// Whether `error` is this one.
-    pub fn caused(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|source| source.is::<NotRegular>())
-    }
-}
-
 /// Opens the regular file at `path` for reading.
 ///
 /// # Errors
@@ -107,7 +100,8 @@ mod tests {
         for path in [&fifo, &link, Path::new("/dev/zero")] {
             for opened in [open(path), open_with(&mut writing, path)] {
                 let error = opened.expect_err("refused");
-                assert!(NotRegular::caused(&error), "{}: {error}", path.display());
+                let is_not_regular = error.get_ref().is_some_and(|source| source.is::<NotRegular>());
+                assert!(is_not_regular, "{}: {error}", path.display());
             }
         }
         assert_eq!(open(folder.path()).expect_err("a folder").kind(), io::ErrorKind::IsADirectory);

@@ -3,7 +3,7 @@
 use cache::{Answer, AnswerKind, Rank, Unfit};
 use proptest::prelude::*;
 use wire::message::Section;
-use wire::{Rcode, Ttl, Type};
+use wire::{Rcode, Type};
 
 use crate::support::*;
 
@@ -76,7 +76,6 @@ fn kinds_come_from_code_and_sections() {
     assert_eq!(kind(&response(W, Type::A, Rcode::YXDOMAIN, &[a(W, 300, 1)]), None), Ok(AnswerKind::Positive));
     let badvers = with(plain(), 3, plain().len(), b"\0\0\x29\x04\xd0\x01\0\0\0\0\0");
     assert_eq!(kind(&badvers, None), Ok(AnswerKind::Failure), "the upper bits of the code are in OPT");
-    assert_eq!(of(&plain()).map(|answer| answer.lowest_ttl()), Ok(Some(Ttl::from_secs(300))));
 }
 
 #[test]

@@ -31,8 +31,15 @@ pub trait DiskFile: Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
 }
 
+/// Bytes of changes that are written together, unless a disk wants it otherwise.
+pub const WRITTEN_TOGETHER: usize = 256 << 10;
+
 /// Where files are.
 pub trait Disk: Send + Sync {
+    /// Bytes of changes that are kept in memory, about, before they are written together.
+    fn written_together(&self) -> usize {
+        WRITTEN_TOGETHER
+    }
     /// Opens a file that is there for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Makes an empty file, in place of one that may be there.

@@ -105,9 +105,9 @@ impl Run {
     /// Opens the store, and checks what is in it.
     fn open(&mut self) -> Result<(), StoreFault> {
         let folder = self.folder()?;
-        let (mut store, stored) = folder.zone(apex().as_name())?;
         // Each change is written by itself, or some together, or all.
-        store.write_together([0, 500, WRITTEN_TOGETHER][self.chance.below(3) as usize]);
+        self.disk.write_together([0, 500, WRITTEN_TOGETHER][self.chance.below(3) as usize]);
+        let (store, stored) = folder.zone(apex().as_name())?;
         let found = match &stored {
             Some(stored) => Some(self.check(stored, &store)?),
             None => None,
@@ -135,8 +135,9 @@ impl Run {
         if let Some(at) = stored.confirmed() {
             assert!(self.confirmed.get(&found).is_some_and(|times| times.contains(&at)), "{found:?} at {at}");
         }
-        if let Some(changes) = store.history(stored.base_serial())? {
-            let mut version = stored.base_serial();
+        let base = stored.changes().next().transpose()?.map_or(stored.serial(), |change| change.before);
+        if let Some(changes) = store.history(base)? {
+            let mut version = base;
             for change in changes {
                 version = change?.after;
             }
@@ -381,10 +382,10 @@ fn heals(run: &mut Run) {
 fn changes_that_a_sync_failed_for_do_not_come_back() {
     for seed in 0..200 {
         let disk = SimulatedDisk::new(seed);
+        disk.write_together(0);
         let folder = open(disk.clone(), Path::new(ROOT));
         let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
         store.replace(&version(1, 1)).expect("stored");
-        store.write_together(0);
         store.append(&between(&version(1, 1), &version(2, 2))).expect("appended");
         disk.plan(1, Trouble::Fails(ErrorKind::Other));
         let failed = store.sync();
@@ -407,10 +408,10 @@ fn changes_that_a_sync_failed_for_do_not_come_back() {
 #[test]
 fn a_store_whose_disk_only_fails_refuses_until_it_is_replaced() {
     let disk = SimulatedDisk::new(1);
+    disk.write_together(0);
     let folder = open(disk.clone(), Path::new(ROOT));
     let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
     store.replace(&version(1, 1)).expect("stored");
-    store.write_together(0);
     let change = between(&version(1, 1), &version(2, 2));
     store.append(&change).expect("appended");
     disk.plan(1, Trouble::AllFail(ErrorKind::Other));
@@ -436,7 +437,7 @@ fn a_change_that_was_refused_does_not_come_back() {
         disk.plan(2, Trouble::Fails(ErrorKind::StorageFull));
         let change = between(&version(1, 1), &version(2, 2));
         let refused = if seed % 2 == 0 {
-            store.write_together(0);
+            disk.write_together(0);
             store.append(&change)
         } else {
             store.append(&change).expect("it is written later");

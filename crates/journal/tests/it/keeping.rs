@@ -1,11 +1,12 @@
 //! What is put into a store comes out of it.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use journal::{RealDisk, StoreFault, Stored, ZoneFolder, ZoneStore};
 use proptest::prelude::*;
 use testkit::choices::Choices;
-use testkit::disk::{Loss, SimulatedDisk};
+use testkit::disk::{Loss, SimulatedDisk, Trouble};
 use testkit::{key, name};
 use zone::store::ChangeSet;
 
@@ -50,7 +51,7 @@ fn a_zone_and_its_changes_come_back_from_a_real_disk() {
     let folder = open(RealDisk, &root);
     let (mut store, stored) = folder.zone(name("EXAMPLE.").as_name()).expect("a store");
     let stored = stored.expect("a zone");
-    assert_eq!((stored.serial(), stored.base_serial()), (serial(5), serial(1)));
+    assert_eq!((stored.serial(), base_serial(&stored)), (serial(5), serial(1)));
     assert_eq!((stored.confirmed(), stored.torn_tail()), (Some(1_700_000_000), None));
     assert_eq!(serials(stored.changes()), steps(1, 5));
     assert!(is_same(&stored.load(&key()).expect("a zone"), &versions[4]));
@@ -90,7 +91,7 @@ fn a_compaction_takes_along_what_is_appended_meanwhile() {
     let folder = self::folder(&disk.crash(Loss::Everything));
     let (store, stored) = folder.zone(apex().as_name()).expect("a store");
     let stored = stored.expect("a zone");
-    assert_eq!((stored.base_serial(), stored.serial()), (serial(4), serial(6)));
+    assert_eq!((base_serial(&stored), stored.serial()), (serial(4), serial(6)));
     assert!(is_same(&stored.load(&key()).expect("a zone"), &versions[5]));
     assert_eq!(serials(store.history(serial(1)).expect("read").expect("known")), steps(1, 6));
     assert_eq!(serials(store.history(serial(4)).expect("read").expect("known")), steps(4, 6));
@@ -166,7 +167,7 @@ fn a_compaction_copies_many_changes_with_few_calls() {
     store.sync().expect("synced");
     let mut calls = |together| {
         let before = disk.calls();
-        store.write_together(together);
+        disk.write_together(together);
         store.compact(&version(500, 500)).expect("compacted");
         assert_eq!(serials(store.history(serial(1)).expect("read").expect("known")), steps(1, 500));
         disk.calls() - before
@@ -511,6 +512,33 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
         assert!(aside.exists(), "{place}");
         assert_eq!(folder.zone(apex().as_name()).expect("a store").1.expect("a zone").serial(), serial(2));
     }
+}
+
+#[test]
+fn a_disk_that_fails_to_read_a_store_loses_nothing_of_it() {
+    let disk = acknowledged(5);
+    let (mut refused, mut is_through) = (0, false);
+    for at in 1..200 {
+        let folder = marked(&disk);
+        let before = disk.calls();
+        disk.plan(at, Trouble::Fails(ErrorKind::Other));
+        let found = folder.zone(apex().as_name());
+        let found = found.and_then(|(_, stored)| stored.expect("a zone").load(&key()));
+        is_through = disk.calls() - before < at;
+        disk.plan_nothing();
+        match found {
+            Err(StoreFault::Io { .. }) => refused += 1,
+            Err(fault) => panic!("call {at}: {fault}"),
+            Ok(zone) => assert!(is_same(&zone, &version(5, 5)), "call {at}"),
+        }
+        assert_eq!(folder.acknowledged(apex().as_name()), Some(serial(5)), "call {at}");
+        if is_through {
+            break;
+        }
+    }
+    assert!(is_through && refused > 2, "{refused}");
+    let stored = marked(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone");
+    assert!(is_same(&stored.load(&key()).expect("a zone"), &version(5, 5)));
 }
 
 proptest! {

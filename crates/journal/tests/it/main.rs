@@ -6,7 +6,7 @@ mod keeping;
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{Disk, ZoneFolder};
+use journal::{Disk, Stored, ZoneFolder};
 use testkit::{Record, build, key, name};
 use wire::{NameBuf, Serial, Ttl, Type};
 use zone::Zone;
@@ -51,6 +51,11 @@ fn open(disk: impl Disk + 'static, folder: &Path) -> ZoneFolder {
 /// Whether two zones have the same records.
 fn is_same(a: &Zone, b: &Zone) -> bool {
     a.serial() == b.serial() && diff(a, b).is_empty() && a.record_count() == b.record_count()
+}
+
+/// The version that the changes of a store begin with.
+fn base_serial(stored: &Stored) -> Serial {
+    stored.changes().next().map_or(stored.serial(), |change| change.expect("a change").before)
 }
 
 fn serials(changes: impl Iterator<Item = Result<ChangeSet, journal::StoreFault>>) -> Vec<(u32, u32)> {

@@ -34,7 +34,7 @@ pub(super) fn recursion(work: &mut Work, frame: &Frame<'_>) {
             acl::access_both(work, &frame.acls, [recursion.block(), cache.block()])
         }
         (Some(found), None, _) | (None, Some(found), _) | (None, None, Some(found)) => {
-            acl::access(work, &frame.acls, found.block(), 0)
+            acl::access(work, &frame.acls, found.block())
         }
         (None, None, None) => {
             ["loopback", "attached"].into_iter().for_each(|from| work.nomen.grant("allow", from));

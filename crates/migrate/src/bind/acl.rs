@@ -125,19 +125,19 @@ pub(super) fn exact(acls: &Acls<'_>, list: &[Statement]) -> Option<Vec<Network>>
 /// Adds blocks of `[[resolver.access]]` for clients that pass both lists. Returns whether it can be said.
 pub(super) fn access_both(work: &mut Work, acls: &Acls<'_>, lists: [&[Statement]; 2]) -> bool {
     if for_all(acls, lists[1]) {
-        return access(work, acls, lists[0], 0);
+        return access(work, acls, lists[0]);
     }
     if for_all(acls, lists[0]) {
-        return access(work, acls, lists[1], 0);
+        return access(work, acls, lists[1]);
     }
     for (named, other) in [(lists[0], lists[1]), (lists[1], lists[0])] {
         // All but the clients of the one are refused first; then the other decides.
         if let Some(left) = exact(acls, named).and_then(|networks| Network::complement(&networks)) {
             left.iter().for_each(|network| work.nomen.grant("refuse", network.to_string()));
-            return access(work, acls, other, 0);
+            return access(work, acls, other);
         }
     }
-    same(lists[0], lists[1]) && access(work, acls, lists[0], 0)
+    same(lists[0], lists[1]) && access(work, acls, lists[0])
 }
 
 /// Whether two lists have the same words.
@@ -158,12 +158,27 @@ fn same(left: &[Statement], right: &[Statement]) -> bool {
 }
 
 /// Adds blocks of `[[resolver.access]]`, of which the first that fits decides as here. Returns whether all could be said.
-pub(crate) fn access(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> bool {
-    for member in list {
+pub(crate) fn access(work: &mut Work, acls: &Acls<'_>, list: &[Statement]) -> bool {
+    access_within(work, acls, list, (0, false))
+}
+
+/// The same for a list so deep within others, and whether members of these stand behind it.
+fn access_within(
+    work: &mut Work,
+    acls: &Acls<'_>,
+    list: &[Statement],
+    (depth, followed): (usize, bool),
+) -> bool {
+    for (number, member) in list.iter().enumerate() {
         let (deny, words) = words(member);
         let text = words.first().map_or("", |word| word.text.as_str());
         let block = member.blocks().next();
         let deny = deny != (text == "none" && block.is_none());
+        if deny && followed {
+            let why =
+                "within a list, it leaves its clients to what stands behind that list; here they may not ask";
+            work.ledger.part(&member.span, &member.title(), Outcome::Narrower, why);
+        }
         let action = if deny { "refuse" } else { "allow" };
         let named = acls.get(text).copied();
         let here = HERE.iter().find(|(word, _)| *word == text);
@@ -182,7 +197,8 @@ pub(crate) fn access(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth
                 true => unknown_client(work, member),
             }
         } else if let (false, Some(inner), true) = (deny, named.or(block), depth < MAX_DEPTH) {
-            if !access(work, acls, inner, depth + 1) {
+            let followed = followed || number + 1 < list.len();
+            if !access_within(work, acls, inner, (depth + 1, followed)) {
                 return false;
             }
         } else if let (true, Some(inner)) = (deny, named.or(block)) {

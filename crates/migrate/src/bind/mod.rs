@@ -3,6 +3,7 @@
 mod access;
 mod acl;
 mod options;
+mod outgoing;
 pub(crate) mod parse;
 mod zones;
 

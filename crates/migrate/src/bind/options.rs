@@ -1,6 +1,6 @@
 //! `options` of named.conf, and the statements beside it that are no zones.
 
-use super::{Frame, access, acl, zones};
+use super::{Frame, access, acl, outgoing, zones};
 use crate::anchors;
 use crate::dnstap;
 use crate::ledger::Outcome;
@@ -20,13 +20,14 @@ const RESOURCES: Rule =
     Rule::Unneeded("whoever starts nomen, such as systemd, limits what a process may take");
 const UNTAPPED: Rule = Rule::Unneeded("`dnstap` is written nowhere");
 const UNANCHORED: Rule = Rule::Unneeded("recursion is off, and so is validation");
-const KERNEL: Rule = Rule::Same(&["*"], "the kernel chooses the address that nomen asks from");
+const NO_RECURSION: Rule = Rule::Unneeded("recursion is off");
+const ALTERNATIVE: Rule = Rule::Missing("nomen has one `source` for a zone, and no other in its place");
 const NO_SOURCE: Rule = Rule::Unneeded("there is no zone that it holds for");
 const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nomen check`");
 const LISTS: Rule = Rule::Missing("nomen has no policy lists (RPZ)");
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
-const ORDER: Rule = Rule::Missing("nomen keeps the order in which a zone or a server has the records");
+const SORTED: Rule = Rule::Missing("nomen does not sort addresses by the network of the client");
 const ACCESS: Rule = Rule::Missing("nomen answers everybody from its zones; recursion alone can be limited");
 
 /// Statements of one value.
@@ -72,7 +73,7 @@ const RULES: &[NamedRule] = &[
         Rule::Missing("nomen bounds the records of one name and type: `records-per-set` of [resolver]"),
     ),
     ("max-records-per-type", Rule::Limit(Section::Resolver, "records-per-set")),
-    ("resolver-query-timeout", Rule::Unneeded("recursion is off")),
+    ("resolver-query-timeout", NO_RECURSION),
     (
         "update-quota",
         Rule::Missing(
@@ -127,15 +128,18 @@ const RULES: &[NamedRule] = &[
     ("dnssec-accept-expired", Rule::Same(&["no"], "nomen does not accept expired signatures")),
     ("disable-algorithms", ALGORITHMS),
     ("disable-ds-digests", ALGORITHMS),
-    ("query-source", KERNEL),
-    ("query-source-v6", KERNEL),
+    ("query-source", NO_RECURSION),
+    ("query-source-v6", NO_RECURSION),
     ("transfer-source", NO_SOURCE),
     ("transfer-source-v6", NO_SOURCE),
     ("notify-source", NO_SOURCE),
     ("notify-source-v6", NO_SOURCE),
-    ("alt-transfer-source", KERNEL),
-    ("alt-transfer-source-v6", KERNEL),
-    ("use-alt-transfer-source", Rule::Same(&["no"], "the kernel chooses the address that nomen asks from")),
+    ("alt-transfer-source", ALTERNATIVE),
+    ("alt-transfer-source-v6", ALTERNATIVE),
+    (
+        "use-alt-transfer-source",
+        Rule::Same(&["no"], "nomen has one `source` for a zone, and no other in its place"),
+    ),
     ("check-names", CHECKS),
     ("check-mx", CHECKS),
     ("check-mx-cname", CHECKS),
@@ -150,8 +154,8 @@ const RULES: &[NamedRule] = &[
     ("max-zone-ttl", CHECKS),
     ("response-policy", LISTS),
     ("rate-limit", RATES),
-    ("rrset-order", ORDER),
-    ("sortlist", ORDER),
+    ("rrset-order", Rule::Rotation),
+    ("sortlist", SORTED),
     ("allow-query", ACCESS),
     ("allow-query-on", ACCESS),
     ("allow-recursion-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
@@ -216,7 +220,7 @@ const RULES: &[NamedRule] = &[
     ("attach-cache", TUNING),
     ("dual-stack-servers", Rule::Missing("nomen asks servers by the addresses that they have")),
     ("no-case-compress", Rule::Missing("nomen keeps the letter case of zones")),
-    ("deny-answer-addresses", Rule::Unneeded("recursion is off")),
+    ("deny-answer-addresses", NO_RECURSION),
     ("avoid-v4-udp-ports", TUNING),
     ("avoid-v6-udp-ports", TUNING),
     ("use-v4-udp-ports", TUNING),
@@ -376,8 +380,9 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
 fn in_own_way(work: &mut Work, frame: &Frame<'_>, statement: &Statement) -> bool {
     match statement.key() {
         "query-source" | "query-source-v6" if work.nomen.resolver.is_some() => {
-            query_source(work, statement);
+            outgoing::query_source(work, statement);
         }
+        "rrset-order" => outgoing::rrset_order(work, statement),
         "resolver-query-timeout" if work.nomen.resolver.is_some() => {
             // Up to 300 it is in seconds, and nothing is what the program chooses.
             match statement.value().parse::<u64>() {
@@ -410,20 +415,6 @@ fn in_own_way(work: &mut Work, frame: &Frame<'_>, statement: &Statement) -> bool
         _ => return false,
     }
     true
-}
-
-/// `query-source [address] ADDRESS`; `none` asks over the other family alone.
-fn query_source(work: &mut Work, statement: &Statement) {
-    let value = statement.values().map(|word| word.text.as_str()).find(|word| *word != "address");
-    let key = if statement.key() == "query-source" { "iterate-ipv4" } else { "iterate-ipv6" };
-    match value {
-        Some("none") => {
-            work.recurse().switch(key, false);
-            work.in_key(statement, Section::Resolver, key);
-        }
-        Some("*") => work.ledger.unneeded(statement, "nomen asks from any address anyway"),
-        _ => work.ledger.missing(statement, "the kernel chooses the address that nomen asks from"),
-    }
 }
 
 /// `deny-answer-addresses { … } except-from { … }`.
@@ -552,9 +543,9 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
                 let mut rule = Keys::default();
                 rule.text("domain", ".");
                 rule.texts("servers", servers);
-                work.nomen.forwards.push(rule);
                 work.ledger.translated(found, "[[resolver.forward]]");
-                zones::forward_mode(work, mode.or(Some(found)), mode.map_or("first", Statement::value));
+                zones::forward_mode(work, mode, &mut rule);
+                work.nomen.forwards.push(rule);
             }
         }
     }

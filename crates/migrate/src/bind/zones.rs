@@ -429,26 +429,23 @@ fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
         return Err("recursion is off");
     }
     work.ledger.translated(list, "[[resolver.forward]]");
-    forward_mode(
-        work,
-        zone.find("forward").or(Some(list)),
-        zone.find("forward").map_or("first", Statement::value),
-    );
     let mut rule = Keys::default();
     rule.text("domain", name);
     rule.texts("servers", servers);
+    forward_mode(work, zone.find("forward"), &mut rule);
     work.nomen.forwards.push(rule);
     Ok(())
 }
 
-/// `forward first` asks the servers of the name where the forwarders do not answer.
-pub(super) fn forward_mode(work: &mut Work, at: Option<&Statement>, mode: &str) {
-    let Some(at) = at else { return };
-    match mode {
-        "only" => work.ledger.translated(at, "[[resolver.forward]]"),
-        _ => work
-            .ledger
-            .differs(at, "nomen asks the forwarders alone (`forward only`), also where they do not answer, unless `forward-first` is set in the rule"),
+/// `forward first`, which holds where nothing is said: the servers of the name are asked where the forwarders have no answer.
+pub(super) fn forward_mode(work: &mut Work, mode: Option<&Statement>, rule: &mut Keys) {
+    match mode.map_or("first", Statement::value) {
+        "first" => rule.switch("forward-first", true),
+        "only" => {}
+        _ => return mode.into_iter().for_each(|mode| work.not_understood(mode)),
+    }
+    if let Some(mode) = mode {
+        work.ledger.translated(mode, "`forward-first` of the rule, which is off unless it is set");
     }
 }
 
@@ -529,7 +526,7 @@ fn update_policy(work: &mut Work, policy: &Statement) -> Vec<String> {
         match policy_rule(work, rule, &words) {
             Some(texts) => out.extend(texts),
             None => {
-                let why = "nomen has rules for `name`, `subdomain`, `self`, `selfsub` and `zonesub`, of keys, without numbers of records";
+                let why = "nomen has rules for `name`, `subdomain`, `wildcard`, `self`, `selfsub` and `zonesub`, of keys, without numbers of records";
                 work.ledger.part(&rule.span, &rule.title(), Outcome::Missing, why);
                 // What stands behind a refusal that is not there would let pass what it refuses.
                 if rule.key() == "deny" {
@@ -558,6 +555,11 @@ fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Opti
         ("zonesub", types) => ("zone".to_owned(), types),
         (kind @ ("name" | "subdomain"), [name, types @ ..]) => {
             (format!("{kind} {}.", domain(&name.text)?.trim_end_matches('.')), types)
+        }
+        // Names below the parent of the wildcard.
+        ("wildcard", [name, types @ ..]) => {
+            let name = domain(&name.text).filter(|name| name == "*" || name.starts_with("*."))?;
+            (format!("wildcard {name}."), types)
         }
         (kind @ ("self" | "selfsub"), [_, types @ ..]) => (kind.to_owned(), types),
         (kind @ ("self" | "selfsub"), []) => (kind.to_owned(), rest),

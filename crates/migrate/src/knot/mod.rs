@@ -42,7 +42,7 @@ const SERVER: &[NamedRule] = &[
     ("remote-retry-delay", TUNING),
     ("dbus-event", Rule::Missing("nomen sends no D-Bus signals")),
     ("dbus-init-delay", TUNING),
-    ("answer-rotation", Rule::Same(&["off"], "nomen keeps the order in which the zone has the records")),
+    ("answer-rotation", Rule::Rotation),
     ("edns-client-subnet", Rule::Same(&["off"], "nomen does not use addresses of clients' networks")),
     ("proxy-allowlist", Rule::Missing("nomen takes no PROXY protocol")),
     ("listen-xdp", Rule::Missing("write `xdp` into [[listen]]; see docs/AF_XDP.md")),

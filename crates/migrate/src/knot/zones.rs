@@ -541,8 +541,7 @@ fn policy(work: &mut Work, item: &Statement, client: &str, zone: Option<&str>, k
         (None | Some("zone"), "sub-or-equal") => Some(vec!["zone".into()]),
         (Some("key"), "sub-or-equal") if has_key => Some(vec!["selfsub".into()]),
         (Some("key"), "equal") if has_key => Some(vec!["self".into()]),
-        (Some("name"), "sub-or-equal" | "equal") => {
-            let word = if matching == "equal" { "name" } else { "subdomain" };
+        (Some("name"), _) => {
             let names = item.find("update-owner-name").into_iter().flat_map(Statement::values);
             // A name without a final dot is one below the zone; members of a catalog zone have no name here.
             let whole = |text: &str| match (text, zone) {
@@ -552,20 +551,34 @@ fn policy(work: &mut Work, item: &Statement, client: &str, zone: Option<&str>, k
                 (text, Some(zone)) => domain(&format!("{text}.{zone}.")),
                 (_, None) => None,
             };
-            names
-                .map(|name| whole(&name.text).map(|name| format!("{word} {}.", name.trim_end_matches('.'))))
-                .collect()
+            names.map(|name| relation(matching, whole(&name.text)?.trim_end_matches('.'))).collect()
         }
         _ => None,
     };
     let Some(names) = names.filter(|names| good && !names.is_empty()) else {
-        let why = "nomen has rules for whole names and what is below them, and for names of keys; these clients may not update: write `update-policy`";
+        let why = "nomen has no rule for these names; these clients may not update: write `update-policy`";
         return work.ledger.part(&item.span, &item.title(), Outcome::Narrower, why);
     };
     for name in names {
         let rule = format!("grant {client} {name} {}", types.join(" "));
         keys.add("update-policy", rule.trim_end());
     }
+}
+
+/// The names that one of `update-owner-name` is for, as rules of nomen have them.
+fn relation(matching: &str, name: &str) -> Option<String> {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    Some(match matching {
+        "sub-or-equal" => format!("subdomain {name}."),
+        "equal" => format!("name {name}."),
+        "sub" if name.is_empty() => "wildcard *.".into(),
+        "sub" => format!("wildcard *.{name}."),
+        // A `*` is one label here and there, but for one at the end, which is more than that here.
+        "pattern" if last == "*" => return None,
+        "pattern" if name.split('.').any(|label| label == "*") => format!("pattern {name}."),
+        "pattern" => format!("name {name}."),
+        _ => return None,
+    })
 }
 
 /// What a zone is to catalog zones.

@@ -357,10 +357,17 @@ fn families(work: &mut Work, all: &[Statement]) {
     work.recurse().switch("iterate-ipv4", ips.iter().any(std::net::IpAddr::is_ipv4));
     work.recurse().switch("iterate-ipv6", ips.iter().any(std::net::IpAddr::is_ipv6));
     for found in named.iter().filter(|found| !found.value().is_empty()) {
-        let any = list(found.value()).all(|text| ["0.0.0.0", "::"].contains(&text));
-        match any {
-            true => work.ledger.translated(found, "`iterate-ipv4` and `iterate-ipv6` of [resolver]"),
-            false => work.ledger.missing(found, "the kernel chooses the address that nomen asks from"),
+        let own: Vec<std::net::IpAddr> = list(found.value()).filter_map(|text| text.parse().ok()).collect();
+        let own: Vec<std::net::IpAddr> = own.into_iter().filter(|ip| !ip.is_unspecified()).collect();
+        match (own.is_empty(), work.ask_from(&own)) {
+            (true, _) => work.ledger.translated(found, "`iterate-ipv4` and `iterate-ipv6` of [resolver]"),
+            (false, true) => {
+                work.ledger.translated(found, "`source`, `iterate-ipv4` and `iterate-ipv6` of [resolver]");
+            }
+            (false, false) => work.ledger.missing(
+                found,
+                "`source` of [resolver] takes one address of each family; the others are left out",
+            ),
         }
     }
 }

@@ -50,6 +50,12 @@ fn statements_of_unbound_have_their_keys() {
             ("do-udp: no", "proto = [\"tcp\"]"),
             ("incoming-num-tcp: 0", "proto = [\"udp\"]"),
             ("do-ip6: no", "addr = [\"192.0.2.1@53\"]"),
+            ("outgoing-interface: 192.0.2.2", "source = [\"192.0.2.2\"]"),
+            ("outgoing-interface: 192.0.2.2", "iterate-ipv6 = false"),
+            ("rrset-roundrobin: no", "rotate-addresses = false"),
+            ("ip-freebind: yes", "freebind = true"),
+            ("ip-freebind: no", "freebind = false"),
+            ("ip-transparent: yes\n  ip-freebind: no", "freebind = true"),
         ],
     );
     let lan = unbound(
@@ -92,6 +98,13 @@ fn statements_of_bind_have_their_keys() {
             ("max-query-restarts 9;", "max-chain = 9"),
             ("max-records-per-type 50;", "records-per-set = 50"),
             ("query-source-v6 none;", "iterate-ipv6 = false"),
+            ("query-source address 192.0.2.2 port *;", "source = [\"192.0.2.2\"]"),
+            (
+                "query-source 192.0.2.2; query-source-v6 2001:db8::2;",
+                "source = [\"192.0.2.2\", \"2001:db8::2\"]",
+            ),
+            ("rrset-order { order cyclic; };", "rotate-addresses = true"),
+            ("rrset-order { order none; };", "rotate-addresses = false"),
             ("min-transfer-rate-in 12000 2;", "incoming-min-rate = 100"),
             (
                 "deny-answer-addresses { 10/8; } except-from { \"corp.example\"; };",
@@ -169,12 +182,127 @@ fn statements_of_the_recursor_have_their_keys() {
             ("refresh-on-ttl-perc=0", "prefetch = false"),
             ("aggressive-nsec-cache-size=0", "aggressive-nsec = false"),
             ("query-local-address=0.0.0.0", "iterate-ipv6 = false"),
+            ("query-local-address=192.0.2.2, 2001:db8::2", "source = [\"192.0.2.2\", \"2001:db8::2\"]"),
             ("quiet=no", "queries = true"),
         ],
     );
     assert!(recursor("quiet=yes").toml.contains("queries = false"));
     let pdns = of(PeerProgram::PowerDns, &[("/c", "launch=bind\nxfr-max-received-mbytes=100\n")]);
     has(&pdns, &["incoming-max-size = \"100MiB\""]);
+}
+
+#[test]
+fn orders_and_addresses_have_their_keys() {
+    let knot = |more: &str| of(PeerProgram::Knot, &[("/c", &format!("server:\n  {more}\n"))]);
+    let nsd = |more: &str| {
+        of(PeerProgram::Nsd, &[("/c", &format!("server:\n {more}\nzone:\n name: a\n zonefile: a\n"))])
+    };
+    become_lines(
+        &nsd,
+        &[
+            ("round-robin: yes", "rotate-addresses = true"),
+            ("round-robin: no", "rotate-addresses = false"),
+            ("ip-address: 192.0.2.1\n ip-freebind: yes", "freebind = true"),
+            ("ip-address: 192.0.2.1\n ip-transparent: yes", "freebind = true"),
+        ],
+    );
+    become_lines(&knot, &[("answer-rotation: off", "rotate-addresses = false")]);
+    // Only addresses come in another order.
+    for found in [knot("answer-rotation: on"), nsd("round-robin: yes"), unbound("  rrset-roundrobin: yes\n")]
+    {
+        let differs =
+            found.accounts.iter().filter(|one| one.words.contains("other records keep their order"));
+        assert!(differs.into_iter().all(|one| one.outcome == Outcome::Differs), "{:?}", found.accounts);
+        has(&found, &["rotate-addresses = true"]);
+    }
+    // One address of each family is asked from, and one order is for all names.
+    let two = unbound("  outgoing-interface: 192.0.2.2\n  outgoing-interface: 192.0.2.3\n");
+    assert_eq!(outcomes(&two, "outgoing-interface"), [Outcome::Translated, Outcome::Missing]);
+    let networks = unbound("  outgoing-interface: 2001:db8::/64\n");
+    assert_eq!(outcomes(&networks, "outgoing-interface"), [Outcome::Missing]);
+    assert!(!networks.toml.contains("iterate-ipv4"), "{}", networks.toml);
+    assert_eq!(
+        outcomes(&recursor("query-local-address=192.0.2.2, 192.0.2.3"), "query-local"),
+        [Outcome::Missing]
+    );
+    for (statement, outcome) in [
+        ("rrset-order { type A order cyclic; order none; };", Outcome::Missing),
+        ("rrset-order { order frob; };", Outcome::Missing),
+        ("query-source 192.0.2.2 port 53;", Outcome::Differs),
+        ("query-source address *;", Outcome::Unneeded),
+        ("query-source port 5353;", Outcome::Unneeded),
+        ("query-source 2001:db8::2;", Outcome::Missing),
+    ] {
+        let key = statement.split(' ').next().expect("a key");
+        assert_eq!(outcomes(&resolving(statement), key), [outcome], "{statement}");
+    }
+}
+
+#[test]
+fn forwarders_that_have_no_answer_were_asked_alone() {
+    let of_bind = |mode: &str| {
+        bind(&format!(
+            "options {{ recursion yes; forwarders {{ 192.0.2.53; }}; {mode} }}; zone corp.example {{ type forward; forwarders {{ 10.0.0.1; }}; {mode} }};"
+        ))
+    };
+    for first in ["", "forward first;"] {
+        assert_eq!(of_bind(first).toml.matches("forward-first = true").count(), 2, "{}", of_bind(first).toml);
+    }
+    assert!(!of_bind("forward only;").toml.contains("forward-first"));
+    let rule = |name: &str, addr: &str, more: &str| {
+        format!("forward-zone:\n  name: \"{name}\"\n  forward-addr: {addr}\n{more}")
+    };
+    let first = "  forward-first: yes\n";
+    has(&unbound(&rule("corp.example", "10.0.0.1", first)), &["forward-first = true"]);
+    // Where the names that no rule is for are refused, these do not go to the root either.
+    let closed = unbound(
+        &(rule("corp.example", "10.0.0.1", first)
+            + &rule(".", "192.0.2.53@853", "  forward-tls-upstream: yes\n")),
+    );
+    has(&closed, &["iterate = false", "servers = [\"10.0.0.1\"]"]);
+    assert!(!closed.toml.contains("forward-first"), "{}", closed.toml);
+    assert!(closed.is_less());
+    let stub = "stub-zone:\n  name: lan\n  stub-addr: 10.0.0.1\n  stub-first: yes\n";
+    assert_eq!(outcomes(&unbound(stub), "stub-first"), [Outcome::Differs]);
+}
+
+#[test]
+fn rules_of_updates_with_wildcards_were_left_out() {
+    let of_bind = |rules: &str| {
+        bind(&format!(
+            "{KEY} options {{ recursion no; }}; zone a.example {{ type primary; file \"/a\"; update-policy {{ {rules} }}; }};"
+        ))
+    };
+    let found = of_bind("deny xfer wildcard *.static.a.example. ; grant xfer wildcard *.a.example. A AAAA;");
+    has(
+        &found,
+        &[
+            "\"deny key:xfer wildcard *.static.a.example.\"",
+            "\"grant key:xfer wildcard *.a.example. A AAAA\"",
+        ],
+    );
+    assert!(!found.is_less(), "{:?}", found.accounts);
+    assert!(of_bind("grant xfer wildcard a.example. A;").is_less(), "it is no wildcard");
+    let knot = |matching: &str, names: &str| {
+        let text = format!(
+            "key:\n  - id: k1\n    algorithm: hmac-sha256\n    secret: c2VjcmV0\nacl:\n  - id: u\n    key: k1\n    action: update\n    update-type: TXT\n    update-owner: name\n    update-owner-match: {matching}\n    update-owner-name: [{names}]\nzone:\n  - domain: a.example\n    acl: u\n"
+        );
+        of(PeerProgram::Knot, &[("/k", &text)])
+    };
+    let found = knot("pattern", "\"_acme-challenge.*\", \"*.mid\", plain, \"x.*.a.example.\"");
+    for rule in [
+        "pattern _acme-challenge.*.a.example.",
+        "pattern *.mid.a.example.",
+        "name plain.a.example.",
+        "pattern x.*.a.example.",
+    ] {
+        has(&found, &[&format!("\"grant key:k1 {rule} TXT\"")]);
+    }
+    assert!(!found.is_less(), "{:?}", found.accounts);
+    has(&knot("sub", "dyn, \"@\""), &["wildcard *.dyn.a.example. TXT", "wildcard *.a.example. TXT"]);
+    // At the end, a `*` of nomen is more than one label.
+    let open = knot("pattern", "\"_acme-challenge.*.\"");
+    assert!(!open.toml.contains("update-policy") && open.is_less(), "{}", open.toml);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a migrated configuration lets clients do, and that it is never more than before.
 
 use super::*;
+use crate::ledger::Account;
 use crate::model::{Keys, Nomen, Setting, Zone};
 pub(super) use crate::narrow::is_below;
 use crate::network::Network;
@@ -53,11 +54,13 @@ impl Asker {
 pub(super) enum Asked {
     NoServer,
     Servers(Vec<String>),
+    /// The root servers, and those that they lead to, where these have no answer.
+    ServersThenRoots(Vec<String>),
     Roots,
 }
 
-/// What a produced configuration lets do.
-pub(super) struct After(pub(super) Nomen);
+/// What a produced configuration lets do, and what is reported of it.
+pub(super) struct After(pub(super) Nomen, Vec<Account>);
 
 impl After {
     pub(super) fn of(program: PeerProgram, files: &[(&str, &str)]) -> Self {
@@ -65,7 +68,12 @@ impl After {
         let (mut texts, mut work) = (Texts::new(&files_in_memory), Work::default());
         run(&mut texts, Path::new(files[0].0), Some(program), &mut work).unwrap_or_else(|e| panic!("{e:?}"));
         finish(&mut texts, &mut work);
-        Self(work.nomen)
+        Self(work.nomen, work.ledger.accounts)
+    }
+
+    /// Whether it is reported, and by the exit status as well, that something is less than it was.
+    pub(super) fn is_reported_as_less(&self) -> bool {
+        ledger::is_less(&self.1)
     }
 
     fn zone(&self, name: &str) -> Option<&Zone> {
@@ -87,8 +95,8 @@ impl After {
         let Some(found) = self.zone(zone) else { return false };
         for rule in found.keys.members("update-policy") {
             let words: Vec<&str> = rule.split(' ').collect();
-            let at =
-                words.iter().position(|word| ["name", "subdomain", "self", "selfsub", "zone"].contains(word));
+            let relations = ["name", "subdomain", "wildcard", "pattern", "self", "selfsub", "zone"];
+            let at = words.iter().position(|word| relations.contains(word));
             let at = at.expect("names");
             if !fits(&words[1..at].join(" "), client) {
                 continue;
@@ -97,11 +105,20 @@ impl After {
             let (of_name, types) = match words[at] {
                 "name" => (name == named, &words[at + 2..]),
                 "subdomain" => (is_below(name, named), &words[at + 2..]),
+                "wildcard" => {
+                    let parent = named.strip_prefix("*.").expect("a wildcard");
+                    (name != parent && is_below(name, parent), &words[at + 2..])
+                }
+                "pattern" => (has_form(name, named), &words[at + 2..]),
                 "self" => (client.key == Some(name), &words[at + 1..]),
                 "selfsub" => (client.key.is_some_and(|key| is_below(name, key)), &words[at + 1..]),
                 _ => (is_below(name, zone), &words[at + 1..]),
             };
-            if of_name && (types.is_empty() || types.contains(&rtype)) {
+            let of_type = match types {
+                [] => !["NS", "SOA"].contains(&rtype),
+                types => types.contains(&rtype) || *types == ["ANY"],
+            };
+            if of_name && of_type {
                 return words[0] == "grant";
             }
         }
@@ -130,23 +147,43 @@ impl After {
         first.is_some_and(|block| block.get("action") == Some(&Setting::Text("allow".into())))
     }
 
+    /// Whether a name is at or below that of a zone.
+    pub(super) fn is_in_a_zone(&self, name: &str) -> bool {
+        self.0.zones.iter().any(|zone| is_below(name, &zone.name))
+    }
+
     /// The servers that are asked for a name.
     pub(super) fn asks(&self, name: &str) -> Asked {
         let Some(resolver) = &self.0.resolver else { return Asked::NoServer };
-        if self.0.zones.iter().any(|zone| is_below(name, &zone.name)) {
+        if self.is_in_a_zone(name) {
             return Asked::NoServer;
         }
         let refused =
             resolver.members("refused-domains").iter().map(|domain| (domain.clone(), Asked::NoServer));
-        let rules = self.0.forwards.iter().chain(&self.0.stubs).map(|rule| match rule.get("domain") {
-            Some(Setting::Text(domain)) => (domain.clone(), Asked::Servers(rule.members("servers").to_vec())),
-            other => panic!("{other:?}"),
+        let rules = self.0.forwards.iter().chain(&self.0.stubs).map(|rule| {
+            let servers = rule.members("servers").to_vec();
+            let asked = match rule.get("forward-first") {
+                Some(Setting::Switch(true)) => Asked::ServersThenRoots(servers),
+                _ => Asked::Servers(servers),
+            };
+            match rule.get("domain") {
+                Some(Setting::Text(domain)) => (domain.clone(), asked),
+                other => panic!("{other:?}"),
+            }
         });
         let longest = refused.chain(rules).filter(|(domain, _)| is_below(name, domain));
         let iterates = resolver.get("iterate") != Some(&Setting::Switch(false));
         let usual = if iterates { Asked::Roots } else { Asked::NoServer };
         longest.max_by_key(|(domain, _)| domain.trim_matches('.').len()).map_or(usual, |(_, asked)| asked)
     }
+}
+
+/// Whether a name has the form of a pattern of nomen's: a `*` is one label, and at the end one or more.
+fn has_form(name: &str, form: &str) -> bool {
+    let (labels, forms): (Vec<&str>, Vec<&str>) = (name.split('.').collect(), form.split('.').collect());
+    let is_open = forms.last() == Some(&"*");
+    let long_enough = labels.len() == forms.len() || is_open && labels.len() > forms.len();
+    long_enough && labels.iter().zip(&forms).all(|(label, form)| *form == "*" || label == form)
 }
 
 fn fits(text: &str, client: Asker) -> bool {

@@ -105,6 +105,7 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     validation(work, all);
     identity(work, all);
     local_names(work, all);
+    sources(work, all);
     for statement in all {
         match statement.key() {
             "private-address" => match Network::parse(statement.value()) {
@@ -161,6 +162,32 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     }
 }
 
+/// The addresses that other servers are asked from, and so the families that they are asked over.
+fn sources(work: &mut Work, all: &[&Statement]) {
+    let mut ips: Vec<IpAddr> = Vec::new();
+    for found in all.iter().filter(|statement| statement.key() == "outgoing-interface") {
+        match found.value().parse::<IpAddr>() {
+            Ok(ip) if ip.is_unspecified() => work.ledger.unneeded(found, "nomen does so anyway"),
+            Ok(ip) => {
+                ips.push(ip);
+                match work.ask_from(&[ip]) {
+                    true => work.in_key(found, Section::Resolver, "source"),
+                    false => work.apply(
+                        found,
+                        Rule::Missing("`source` of [resolver] takes one address of each family"),
+                    ),
+                }
+            }
+            Err(_) => work.ledger.missing(found, "`source` of [resolver] takes single addresses"),
+        }
+    }
+    for (key, is_v6) in [("iterate-ipv4", false), ("iterate-ipv6", true)] {
+        if !ips.is_empty() && ips.iter().all(|ip| ip.is_ipv6() != is_v6) {
+            work.recurse().switch(key, false);
+        }
+    }
+}
+
 fn minimisation(work: &mut Work, all: &[&Statement], statement: &Statement) {
     let word = match (units::switch(statement.value()), is_on(all, "qname-minimisation-strict")) {
         (Some(false), _) => "off",
@@ -193,6 +220,7 @@ const HANDLED: &[&str] = &[
     "interface-action",
     "response-ip",
     "local-zone-tag",
+    "outgoing-interface",
 ];
 
 /// The level of the log for a verbosity.

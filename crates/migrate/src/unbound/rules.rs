@@ -14,7 +14,6 @@ const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const SLABS: Rule = Rule::Unneeded("nomen's caches have no slabs");
 const SPECIAL: Rule =
     Rule::Unneeded("its names are those of `special-names-off` and `negative-trust-anchors`");
-const KERNEL: Rule = Rule::Missing("the kernel chooses the address that nomen asks from");
 const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
 const RATES: Rule = Rule::Same(&["0"], "nomen limits no rates of answers");
 const TAGS: Rule = Rule::Missing("nomen has no tags and no views");
@@ -125,7 +124,7 @@ pub(super) const RULES: &[NamedRule] = &[
     ("caps-whitelist", TUNING),
     ("caps-exempt", TUNING),
     ("hide-trustanchor", Rule::Unneeded("nomen tells its trust anchors nobody")),
-    ("outgoing-interface", KERNEL),
+    ("outgoing-interface", Rule::Missing("`source` of [resolver] takes one address of each family")),
     ("outgoing-port-permit", Rule::Missing("the kernel chooses the ports that nomen asks from")),
     ("outgoing-port-avoid", Rule::Missing("the kernel chooses the ports that nomen asks from")),
     ("tls-service-key", TLS),
@@ -197,7 +196,7 @@ pub(super) const RULES: &[NamedRule] = &[
     ("do-nat64", Rule::Same(&["no"], "nomen asks servers by the addresses that they have")),
     ("do-not-query-address", Rule::Missing("nomen asks the servers that delegations name")),
     ("do-not-query-localhost", TUNING),
-    ("rrset-roundrobin", Rule::Same(&["no"], "nomen keeps the order of the records")),
+    ("rrset-roundrobin", Rule::Rotation),
     ("unblock-lan-zones", SPECIAL),
     ("prefer-ip4", Rule::Same(&["no"], "nomen asks the fastest first")),
     ("prefer-ip6", Rule::Same(&["no"], "nomen asks the fastest first")),
@@ -236,8 +235,8 @@ pub(super) const RULES: &[NamedRule] = &[
     ("infra-cache-slabs", SLABS),
     ("jostle-timeout", TUNING),
     ("so-reuseport", TUNING),
-    ("ip-transparent", Rule::Same(&["no"], "nomen listens on addresses that the machine has")),
-    ("ip-freebind", Rule::Same(&["no"], "nomen listens on addresses that the machine has")),
+    ("ip-transparent", Rule::Freebind),
+    ("ip-freebind", Rule::Freebind),
     ("ip-dscp", TUNING),
     ("infra-host-ttl", TUNING),
     ("infra-lame-ttl", TUNING),

@@ -51,6 +51,9 @@ fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys>
         } else if found == key("tcp-upstream") && on {
             rule.switch("tcp-only", true);
             work.ledger.translated(statement, "`tcp-only` of the rule");
+        } else if found == key("first") && on && prefix == "forward" {
+            rule.switch("forward-first", true);
+            work.ledger.translated(statement, "`forward-first` of the rule");
         } else if found == key("first") && on {
             work.ledger.differs(statement, "nomen asks these servers alone, also where they do not answer");
         } else if found == key("prime") && on {

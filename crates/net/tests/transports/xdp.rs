@@ -714,8 +714,11 @@ fn serves_until_it_is_killed() {
 fn tags_that_nobody_would_see_are_no_ground_for_a_front() {
     let Some(link) = VethPair::make(1) else { return };
     if let Err(reason) = link.add_vlan(7) {
-        // A kernel without them lacks nothing that AF_XDP needs.
-        return eprintln!("skipped: VLAN interfaces cannot be had here: {reason}");
+        // Where a kernel has none at all, there is nothing that a front could miss.
+        if !reason.contains("Unknown device type") {
+            testkit::left_out(&format!("VLAN interfaces cannot be had here: {}", reason.trim()));
+        }
+        return;
     }
     link.server(|| {
         let bound = listener("0.0.0.0:53");

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use engine::{Asked, Engine, Refusal, Source, Sourced, Ticket, TicketOffice};
-use tracing::warn;
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Header, Parser};
 use wire::{Rcode, Serial};

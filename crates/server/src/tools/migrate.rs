@@ -59,9 +59,7 @@ fn report(converted: &Converted, args: &MigrateArgs) -> u8 {
             );
         }
     }
-    let less = [Outcome::Missing, Outcome::Narrower];
-    let less = converted.accounts.iter().any(|account| less.contains(&account.outcome));
-    if less || rejected.is_some() { EXIT_FAULTS } else { EXIT_OK }
+    if converted.is_less() || rejected.is_some() { EXIT_FAULTS } else { EXIT_OK }
 }
 
 fn place(span: &SourceSpan) -> ConfigPlace {

@@ -14,7 +14,9 @@ use std::time::Instant;
 use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice, ZoneFacts};
 use exchange::{MessageStream, Next, unix_seconds};
 use tracing::{Level, debug, info, warn};
-use transfer::outgoing::{IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram};
+use transfer::outgoing::{
+    DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
+};
 use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type};
@@ -308,7 +310,7 @@ fn on_a_thread(work: impl FnOnce() + Send + 'static) {
 
 /// What stands around the records of the answer.
 fn frame(asked: &Asked<'_>, facts: ZoneFacts, udp_size: u16) -> Option<TransferFrame> {
-    let mut frame = TransferFrame::answering(asked.packet).ok()?;
+    let mut frame = TransferFrame::answering(asked.packet, DEFAULT_LIMIT).ok()?;
     if let Some(client) = asked.request.edns {
         let options: Vec<_> = facts.options(client, asked.question.qtype).collect();
         let options: Vec<_> = options.iter().map(|(code, data)| (*code, data.as_slice())).collect();

@@ -112,7 +112,7 @@ fn dig_output(words: &[&str]) -> Option<Output> {
     match Command::new("dig").env("HOME", "/nonexistent").args(words).output() {
         Ok(output) => Some(output),
         Err(_) => {
-            assert!(std::env::var_os("NOTHING_MISSING").is_none(), "dig is missing");
+            testkit::left_out("dig is missing: its output is compared with nothing");
             None
         }
     }

@@ -235,6 +235,9 @@ impl Asking {
 
 #[test]
 fn a_fleet_follows_its_primary_and_a_node_that_was_off_catches_up() {
+    if !testkit::has_programs(&["nsupdate"]) {
+        return;
+    }
     let (mut fleet, load) = Fleet::start();
     let changes = if fleet.is_timed { 20 } else { 2 };
     let mut times: Vec<Duration> = (0..changes)

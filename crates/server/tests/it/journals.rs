@@ -1,18 +1,22 @@
 //! Journals that cannot be used: their zones are not answered from anything older, until an operator accepts that.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use journal::{RealDisk, ZoneFolder};
+use nix::unistd::Uid;
 use tempfile::TempDir;
 use wire::NameBuf;
 use wire::hash::HashKey;
 
 use crate::changes::{OPEN, STATE, add, folder, start, zone};
 use crate::metrics::http;
-use crate::support::{APEX, Server, free_address, text, written};
+use crate::signatures::{now, signed};
+use crate::support::{APEX, Server, free_address, text, without_manager, written};
 
 /// A folder with a zone that six updates have changed: serial 7.
 fn changed() -> TempDir {
@@ -39,7 +43,7 @@ fn end(bytes: &[u8]) -> usize {
 /// What an operator sees of a zone that is not served.
 fn refused(nomen: &Server, what: &str) -> serde_json::Value {
     let answer = nomen.query(&["ns1.example", "A"]);
-    assert!(answer.contains("SERVFAIL") && answer.contains("EDE"), "{what}: {answer}");
+    assert!(answer.contains("SERVFAIL") && answer.contains("EDE: 24 (Invalid Data)"), "{what}: {answer}");
     assert!(nomen.query(&["host-5.example", "A"]).contains("SERVFAIL"), "{what}");
     assert_eq!(add(nomen.address, "example", "other.example"), Some(2), "{what}");
     let log = nomen.log();
@@ -60,7 +64,7 @@ fn served_serial(nomen: &Server) -> u64 {
 
 #[test]
 fn a_journal_that_cannot_be_used_does_not_bring_the_old_zone_file_back() {
-    for what in ["header", "empty", "folder", "fifo", "missing", "all missing"] {
+    for what in ["header", "empty", "folder", "fifo", "loop", "missing", "all missing"] {
         let left = changed();
         let path = journal(left.path());
         let whole = fs::read(&path).expect("read");
@@ -73,6 +77,8 @@ fn a_journal_that_cannot_be_used_does_not_bring_the_old_zone_file_back() {
                 let made = Command::new("mkfifo").arg(&path).status();
                 assert!(made.is_ok_and(|status| status.success()));
             }
+            // The system refuses to open it: ELOOP.
+            "loop" => std::os::unix::fs::symlink(&path, &path).expect("made"),
             "missing" => {}
             _ => fs::remove_dir_all(left.path().join("state/changes")).expect("removed"),
         }
@@ -102,7 +108,8 @@ fn a_journal_that_cannot_be_used_does_not_bring_the_old_zone_file_back() {
             "{what}: secondaries have serial 7"
         );
         let old = accepted["old_journal"].as_str().map(PathBuf::from);
-        assert_eq!(old.is_some_and(|old| old.exists()), !what.contains("missing"), "{what}");
+        let is_aside = old.is_some_and(|old| fs::symlink_metadata(old).is_ok());
+        assert_eq!(is_aside, !what.contains("missing"), "{what}");
         assert!(nomen.query(&["ns1.example", "A"]).contains("192.0.2.1"), "{what}");
         assert_eq!(served_serial(&nomen), 8, "{what}");
         assert_eq!(add(nomen.address, "example", "after.example"), Some(0), "{what}");
@@ -110,6 +117,63 @@ fn a_journal_that_cannot_be_used_does_not_bring_the_old_zone_file_back() {
         let nomen = start(nomen.kill(), OPEN);
         assert_eq!(zone(nomen.address), before, "{what}: after a restart");
     }
+}
+
+/// Starts `nomen serve` in a folder that has its configuration. Permissions bind it, also where the tests run as root.
+fn start_bound_by_permissions(address: SocketAddr, folder: TempDir) -> Option<Server> {
+    let mut command = Command::new("sh");
+    without_manager(&mut command).args(["-c", "exec \"$@\" >log 2>&1", "sh"]);
+    if Uid::effective().is_root() {
+        let without = "--bounding-set=-dac_override,-dac_read_search";
+        if !Command::new("setpriv").args([without, "true"]).status().is_ok_and(|status| status.success()) {
+            testkit::left_out("`setpriv` cannot take capabilities from root");
+            return None;
+        }
+        command.args(["setpriv", without]);
+    }
+    command.args([env!("CARGO_BIN_EXE_nomen"), "serve", "--config", "nomen.toml"]);
+    Some(Server::start_by(command, address, folder))
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_for_a_while_loses_nothing() {
+    let nomen = start(changed(), OPEN);
+    let (address, before) = (nomen.address, zone(nomen.address));
+    let left = nomen.stop();
+    let path = journal(left.path());
+    fs::set_permissions(&path, Permissions::from_mode(0)).expect("set");
+    let Some(nomen) = start_bound_by_permissions(address, left) else { return };
+    let status = refused(&nomen, "unreadable");
+    let fault = status["journal"]["fault"].to_string();
+    assert!(fault.contains("cannot open") && fault.contains("Permission denied"), "{fault}");
+    assert!(nomen.log().contains("mend that and reload, or accept what is older"), "{}", nomen.log());
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+    nomen.reload();
+    assert_eq!((served_serial(&nomen), zone(address)), (7, before));
+    assert!(nomen.ctl_json(&["zone", "status", "example"])["journal"].is_null());
+    assert_eq!(add(address, "example", "after.example"), Some(0));
+}
+
+#[test]
+fn a_signed_file_cannot_be_led_beyond_what_was_acknowledged() {
+    let left = changed();
+    fs::remove_file(journal(left.path())).expect("removed");
+    let nomen = start(left, OPEN);
+    refused(&nomen, "missing");
+    let file = signed(now() + 20 * 86_400);
+    nomen.write("example.zone", &file);
+    let output = nomen.ctl(&["zone", "accept", "example", "--file"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let reason = "serial 1 cannot be led beyond serial 7, which was acknowledged";
+    assert!(said.contains(reason) && said.contains("sign it again"), "{said}");
+    assert!(nomen.query(&["ns1.example", "A"]).contains("SERVFAIL"));
+    assert_eq!(nomen.ctl_json(&["zone", "status", "example"])["journal"]["acknowledged"], 7);
+    // With a later serial, it is signed for that.
+    nomen.write("example.zone", &file.replace("admin 1 ", "admin 8 "));
+    let accepted = nomen.ctl_json(&["zone", "accept", "example", "--file"]);
+    assert_eq!((&accepted["accepted_serial"], &accepted["serial"]), (&8.into(), &8.into()));
+    assert!(nomen.query(&["ns1.example", "A"]).contains("192.0.2.1"));
 }
 
 #[test]

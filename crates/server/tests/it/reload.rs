@@ -79,6 +79,36 @@ fn a_bad_configuration_changes_nothing() {
 }
 
 #[test]
+fn an_emptied_configuration_removed_every_zone() {
+    let server = Server::start(&version(1), "");
+    server.write("other.zone", APEX);
+    server.reload();
+    let good = std::fs::read_to_string(server.path("nomen.toml")).expect("the configuration");
+    let is_served = || {
+        let other = server.query(&["other", "SOA"]).contains("status: NOERROR");
+        (server.query(&["www.example", "+short"]).contains("192.0.2.1\n"), other)
+    };
+    server.write("nomen.toml", "");
+    let message = "the configuration would remove 2 of 2 zones, and leave none: nothing was changed, all zones stay in \
+                   service; `nomen ctl reload --force` removes them";
+    let output = server.ctl(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+    server.hang_up();
+    server.wait_for_log(message, 2);
+    assert_eq!(server.ctl_json(&["status"])["last_reload"]["error"], message);
+    let status = text(&server.ctl(&["status"]).stdout);
+    assert!(status.lines().any(|line| line.starts_with("last_reload") && line.contains(message)), "{status}");
+    assert_eq!(is_served(), (true, true));
+    server.ctl_json(&["reload", "--force"]);
+    assert_eq!(is_served(), (false, false));
+    assert_eq!(server.ctl_json(&["status"])["zones"]["ok"], 0);
+    server.write("nomen.toml", &good);
+    server.reload();
+    assert_eq!(is_served(), (true, true));
+}
+
+#[test]
 fn zones_come_and_go_with_their_files() {
     let server = Server::start(APEX, "");
     assert!(server.query(&["other", "SOA"]).contains("status: REFUSED"));

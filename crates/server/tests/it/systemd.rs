@@ -1,6 +1,6 @@
 //! What the service manager hears and does, and the packaged files it does it with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -108,6 +108,49 @@ fn restrict_address_families(unit: &str) {
     seccompiler::apply_filter(&program).expect("applied");
 }
 
+/// The system calls of a group, whose name begins with `@`; any other name is that of a call.
+fn calls_of(name: &str) -> Vec<String> {
+    if !name.starts_with('@') {
+        return vec![name.to_owned()];
+    }
+    let mut lines = include_str!("system-calls.txt").lines().skip_while(|line| *line != name);
+    assert!(lines.next().is_some(), "unknown group {name}");
+    let names = lines.take_while(|line| line.starts_with(' ')).flat_map(str::split_whitespace);
+    names.flat_map(calls_of).collect()
+}
+
+/// Applies the system calls that a unit allows to this thread and the processes that it starts, as systemd does: all others fail.
+fn restrict_system_calls(unit: &str) {
+    assert!(
+        unit.contains("\nSystemCallErrorNumber=EPERM\n"),
+        "the error number of the filter is another one"
+    );
+    let mut allowed = BTreeSet::from_iter(calls_of("@default"));
+    for line in unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
+        match line.strip_prefix('~') {
+            Some(taken) => {
+                let taken: Vec<String> = taken.split(' ').flat_map(calls_of).collect();
+                allowed.retain(|call| !taken.contains(call));
+            }
+            None => allowed.extend(line.split(' ').flat_map(calls_of)),
+        }
+    }
+    let compiled = |calls: &[&String]| {
+        let rules: Vec<_> = calls.iter().map(|call| serde_json::json!({"syscall": call})).collect();
+        let errno = serde_json::json!({"errno": libc::EPERM});
+        let filter = serde_json::json!({"unit": {
+            "mismatch_action": errno, "match_action": "allow", "filter": rules,
+        }});
+        let arch = std::env::consts::ARCH.try_into().expect("an architecture with filters");
+        seccompiler::compile_from_json(filter.to_string().as_bytes(), arch)
+    };
+    // The rest are calls of other architectures.
+    let known: Vec<&String> = allowed.iter().filter(|call| compiled(&[call]).is_ok()).collect();
+    assert!(known.len() > 200, "the unit allows {} system calls", known.len());
+    let programs = compiled(&known).expect("a filter");
+    seccompiler::apply_filter(&programs["unit"]).expect("applied");
+}
+
 #[test]
 fn clients_of_attached_networks_were_refused_under_the_packaged_unit() {
     in_a_network("systemd::inside_clients_of_attached_networks_are_answered_under_the_packaged_unit");
@@ -121,19 +164,33 @@ fn inside_clients_of_attached_networks_are_answered_under_the_packaged_unit() {
     ip("address add 10.53.7.1/24 dev lo");
     // Without a network, and no longer there when the server reads its interfaces: a client from elsewhere.
     ip("route add local 10.53.8.9/32 dev lo");
-    restrict_address_families(&packaged("nomen.service"));
-    let folder = tempfile::tempdir().expect("a folder");
-    let keys = "[resolver]\nvalidate = false\nroot-servers = [\"10.53.7.2\"]\n";
-    let server = Server::start_at(SocketAddr::from(([10, 53, 7, 1], 53)), folder, "", keys);
-    let rcode_for = |client: [u8; 4]| {
+    // This machine's as well, and the address of no interface.
+    ip("route add local 10.53.9.0/24 dev lo");
+    let unit = packaged("nomen.service");
+    restrict_address_families(&unit);
+    restrict_system_calls(&unit);
+    let resolver = "[resolver]\nvalidate = false\nroot-servers = [\"10.53.7.2\"]\n";
+    let rcode_for = |client: [u8; 4], server: [u8; 4]| {
         let socket = UdpSocket::bind(SocketAddr::from((client, 0))).expect("a socket");
         socket.set_read_timeout(Some(PATIENCE)).expect("set");
         let question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
-        socket.send_to(question, server.address).expect("sent");
+        socket.send_to(question, SocketAddr::from((server, 53))).expect("sent");
         let mut reply = [0; 512];
         socket.recv(&mut reply).expect("a reply");
         reply[3] & 15
     };
-    assert_eq!(rcode_for([10, 53, 7, 9]), 0, "a client of an attached network");
-    assert_eq!(rcode_for([10, 53, 8, 9]), 5, "a client from elsewhere");
+    let start = |more: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        Server::start_at(SocketAddr::from(([10, 53, 7, 1], 53)), folder, "", &format!("{resolver}{more}"))
+    };
+    let server = start("");
+    assert_eq!(rcode_for([10, 53, 7, 9], [10, 53, 7, 1]), 0, "a client of an attached network");
+    assert_eq!(rcode_for([10, 53, 8, 9], [10, 53, 7, 1]), 5, "a client from elsewhere");
+    drop(server.stop());
+    // By the interface that the question comes to.
+    let _server = start(
+        "[[resolver.access]]\nfrom = [\"any\"]\ninterface = [\"lo\"]\n[[listen]]\naddr = [\"10.53.9.1@53\"]\n",
+    );
+    assert_eq!(rcode_for([10, 53, 8, 9], [10, 53, 7, 1]), 0, "an address of the interface");
+    assert_eq!(rcode_for([10, 53, 8, 9], [10, 53, 9, 1]), 5, "an address of no interface");
 }

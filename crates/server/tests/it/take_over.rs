@@ -1,20 +1,25 @@
 //! One server after another on the same sockets: `nomen serve --take-over`, and sockets stored with the service manager.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::IoSliceMut;
+use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use tempfile::TempDir;
 
 use crate::activation::{asked, asked_over_tcp, expect_answer, expect_answer_over_tcp, folder, passing};
-use crate::support::{PATIENCE, Server, free_address, run, text, without_manager, written};
+use crate::support::{
+    PATIENCE, Server, eventually, free_address, message, run, text, without_manager, written,
+};
 
 /// A server that opens its sockets itself, or takes those of the server before.
 fn serving(more: &[&str]) -> Command {
@@ -79,7 +84,7 @@ fn an_address_that_is_not_configured_any_more_is_not_taken_over() {
     fs::write(server.path("nomen.toml"), config.replace(&gone, "")).expect("written");
     let server = server.taken_over_by(serving(&["--take-over"]));
     expect_answer(&asked(first, 1), 1);
-    std::net::UdpSocket::bind(second).expect("the address is free again");
+    UdpSocket::bind(second).expect("the address is free again");
     // Two workers, and two transports.
     server.wait_for_log("is not configured any more: its socket is closed", 4);
 }
@@ -104,9 +109,8 @@ fn stored(notify: &UnixDatagram, wanted: usize) -> Vec<OwnedFd> {
     sockets
 }
 
-#[test]
-fn queries_between_two_servers_wait_in_stored_sockets() {
-    let address: SocketAddr = free_address();
+/// A server with one worker has stored its sockets, one for each transport, and has ended. Returns its folder and the sockets.
+fn ended_with_stored_sockets(address: SocketAddr) -> (TempDir, [OwnedFd; 2]) {
     let folder = folder(&[address], "");
     let notify = UnixDatagram::bind(folder.path().join("store.sock")).expect("bound");
     notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -118,16 +122,132 @@ fn queries_between_two_servers_wait_in_stored_sockets() {
         .env("NOTIFY_SOCKET", folder.path().join("store.sock"))
         .spawn()
         .expect("nomen starts");
-    // One worker has a socket for each transport.
     let sockets: [OwnedFd; 2] = stored(&notify, 2).try_into().expect("two sockets");
     expect_answer(&asked(address, 1), 1);
     kill(Pid::from_raw(i32::try_from(child.id()).expect("a number")), Signal::SIGTERM).expect("it runs");
     assert!(child.wait().expect("a child").success());
+    (folder, sockets)
+}
+
+/// A server that gets these sockets as the service manager passes stored ones.
+fn with_stored(sockets: [OwnedFd; 2]) -> Command {
+    let mut command = passing(sockets, "$$", &["serve", "--config", "nomen.toml", "--store-sockets"]);
+    command.env("LISTEN_FDNAMES", "nomen-stored:nomen-stored");
+    command
+}
+
+#[test]
+fn queries_between_two_servers_wait_in_stored_sockets() {
+    let address: SocketAddr = free_address();
+    let (folder, sockets) = ended_with_stored_sockets(address);
     let waiting: Vec<_> = (0..20).map(|id| asked(address, id)).collect();
     let over_tcp: Vec<_> = (0..5).map(|id| asked_over_tcp(address, id)).collect();
-    let mut second = passing(sockets, "$$", &["serve", "--config", "nomen.toml", "--store-sockets"]);
-    second.env("LISTEN_FDNAMES", "nomen-stored:nomen-stored");
-    let _second = Server::start_by(second, address, folder);
+    let _second = Server::start_by(with_stored(sockets), address, folder);
     (0..20).zip(&waiting).for_each(|(id, client)| expect_answer(client, id));
     (0..5).zip(over_tcp).for_each(|(id, client)| expect_answer_over_tcp(client, id));
+}
+
+/// Queries that one client has under way together: fewer than a socket's buffer holds.
+const TOGETHER: u16 = 50;
+
+/// Sends many queries at a time over UDP, each once, until `stopped`. All are answered.
+fn flood(address: SocketAddr, asked: &AtomicU32, stopped: &AtomicBool) {
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a client");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.connect(address).expect("connected");
+    while !stopped.load(Ordering::Relaxed) {
+        for id in 0..TOGETHER {
+            client.send(&message(id, "ns1.example", 1)).expect("sent");
+        }
+        let mut missing: BTreeSet<u16> = (0..TOGETHER).collect();
+        while !missing.is_empty() {
+            let mut answer = [0; 512];
+            let size = client
+                .recv(&mut answer)
+                .unwrap_or_else(|e| panic!("{} queries are lost: {e}", missing.len()));
+            let id = u16::from_be_bytes([answer[0], answer[1]]);
+            assert!(missing.remove(&id), "{id} is answered twice");
+            let has_address = answer[..size].windows(4).any(|bytes| bytes == [192, 0, 2, 1]);
+            assert!(answer[3] & 15 == 0 && has_address, "{:?}", &answer[..size]);
+        }
+        asked.fetch_add(u32::from(TOGETHER), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn restarts_with_stored_sockets_lose_no_query_under_load() {
+    let address = free_address();
+    let (mut folder, sockets) = ended_with_stored_sockets(address);
+    let copies = || [&sockets[0], &sockets[1]].map(|socket| socket.try_clone().expect("another descriptor"));
+    let (asked, stopped) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let floods = [(); 2].map(|()| scope.spawn(|| flood(address, &asked, &stopped)));
+        let over_tcp = scope.spawn(|| {
+            let mut answered = 0_u16;
+            while !stopped.load(Ordering::Relaxed) {
+                expect_answer_over_tcp(asked_over_tcp(address, answered), answered);
+                answered = answered.wrapping_add(1);
+            }
+            answered
+        });
+        for _ in 0..4 {
+            let server = Server::start_by(with_stored(copies()), address, folder);
+            let before = asked.load(Ordering::Relaxed);
+            // More than were under way when it came.
+            let more = u32::from(TOGETHER) * 10;
+            eventually("queries are answered", &server, || asked.load(Ordering::Relaxed) > before + more);
+            folder = server.stop();
+        }
+        let last = Server::start_by(with_stored(copies()), address, folder);
+        stopped.store(true, Ordering::Relaxed);
+        floods.into_iter().for_each(|flood| flood.join().expect("every query was answered"));
+        assert!(over_tcp.join().expect("every query was answered") > 0);
+        drop(last);
+    });
+}
+
+#[test]
+fn queries_on_an_open_connection_are_answered_over_a_hand_over() {
+    const QUERIES: u16 = 200;
+    let address = free_address();
+    let folder = folder(&[address], "");
+    let config = folder.path().join("nomen.toml");
+    let text = fs::read_to_string(&config).expect("read");
+    fs::write(&config, text.replace("workers = 2", "workers = 2\ndrain = \"1m\"")).expect("written");
+    let log = folder.path().join("log");
+    let first = Server::start_by(serving(&[]), address, folder);
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let framed = |id| {
+        let query = message(id, "ns1.example", 1);
+        [&u16::try_from(query.len()).expect("short").to_be_bytes()[..], &query].concat()
+    };
+    let pipelined: Vec<u8> = (0..QUERIES).flat_map(framed).collect();
+    // Half of the last query comes when the server has handed over its sockets.
+    let (now, later) = pipelined.split_at(pipelined.len() - 10);
+    stream.write_all(now).expect("sent");
+    let mut answers = vec![0; 2];
+    stream.read_exact(&mut answers).expect("an answer: the connection was accepted");
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| first.taken_over_by(serving(&["--take-over"])));
+        let until = Instant::now() + PATIENCE;
+        while !fs::read_to_string(&log).expect("a log").contains("answering what has arrived") {
+            assert!(Instant::now() < until, "the sockets are not handed over");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // The next server accepts this one.
+        let waiting = asked_over_tcp(address, 7);
+        stream.write_all(later).expect("sent");
+        stream.read_to_end(&mut answers).expect("the rest");
+        let mut ids = BTreeSet::new();
+        let mut rest = answers.as_slice();
+        while let Some((length, more)) = rest.split_first_chunk::<2>() {
+            let (answer, more) = more.split_at(usize::from(u16::from_be_bytes(*length)));
+            ids.insert(u16::from_be_bytes([answer[0], answer[1]]));
+            rest = more;
+        }
+        assert_eq!(ids, (0..QUERIES).collect(), "each query is answered");
+        expect_answer_over_tcp(waiting, 7);
+        drop(second.join().expect("it takes over"));
+    });
 }

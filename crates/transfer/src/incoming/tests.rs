@@ -10,7 +10,7 @@ use wire::{Class, Name, Rcode, Ttl, Type};
 use zone::store::ChangedRecords;
 
 use super::*;
-use crate::outgoing::tests::{frame, messages, of_zone};
+use crate::outgoing::tests::{frame_with_limit, messages, of_zone};
 use crate::outgoing::{axfr, ixfr};
 use crate::tsig;
 
@@ -91,7 +91,7 @@ proptest! {
     fn a_zone_that_is_sent_is_received((apex, records) in testkit::random::zone(), limit in 100..3000usize) {
         let zone = Arc::new(build(apex.as_name(), &key(), &records));
         let mut transfer = IncomingTransfer::new(asked(apex.as_name(), AXFR), &key(), TransferLimits::default(), None);
-        let all = messages(axfr(zone.clone(), frame(apex.as_name(), Type::AXFR).with_limit(limit)));
+        let all = messages(axfr(zone.clone(), frame_with_limit(apex.as_name(), Type::AXFR, limit)));
         let (last, before) = all.split_last().expect("messages");
         for message in before {
             prop_assert!(transfer.message(message, 0).expect("good").is_none());
@@ -124,7 +124,7 @@ proptest! {
     fn damaged_transfers_never_panic(at in 0..10_000usize, to: u8, records in testkit::random::zone()) {
         let (apex, records) = records;
         let zone = Arc::new(build(apex.as_name(), &key(), &records));
-        let mut all = messages(axfr(zone, frame(apex.as_name(), Type::AXFR).with_limit(512)));
+        let mut all = messages(axfr(zone, frame_with_limit(apex.as_name(), Type::AXFR, 512)));
         let number = at % all.len();
         let len = all[number].len();
         all[number][at / 7 % len] = to;
@@ -195,7 +195,7 @@ fn differences_that_are_sent_are_received() {
     };
     let zone = Arc::new(build(apex.as_name(), &key(), &[soa]));
     for limit in [300, 16_384] {
-        let frame = frame(apex.as_name(), Type::IXFR).with_limit(limit);
+        let frame = frame_with_limit(apex.as_name(), Type::IXFR, limit);
         let mut transfer = transfer(FROM_1);
         let mut received = None;
         for message in messages(ixfr(zone.clone(), Serial(1), steps.clone(), frame)) {

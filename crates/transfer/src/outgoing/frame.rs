@@ -5,8 +5,8 @@ use wire::{LowerNameBuf, Serial, Type};
 
 use crate::tsig::ResponseSigner;
 
-/// Bytes of a message, unless [`TransferFrame::with_limit`] says otherwise: as many as compression pointers reach. In a
-/// longer one names behind that could not be pointed at.
+/// Most bytes of a message that pay: as many as compression pointers reach. In a longer one names behind that could not be
+/// pointed at.
 pub const DEFAULT_LIMIT: usize = Offset::REACH;
 
 /// Who knows the time: seconds since 1970.
@@ -31,14 +31,14 @@ pub struct TransferFrame {
 
 impl TransferFrame {
     /// The frame of the response to `request`, whose first question is the one answered: its ID, question and RD, with AA
-    /// set (RFC 5936 §2.2.1).
-    pub fn answering(request: &[u8]) -> Result<TransferFrame, Malformed> {
+    /// set (RFC 5936 §2.2.1). A message has at most `limit` bytes; a record that is larger has one to itself.
+    pub fn answering(request: &[u8], limit: usize) -> Result<TransferFrame, Malformed> {
         let (header, mut parser) = Parser::new(request)?;
         parser.question()?;
         let question = request.get(HEADER_LEN..parser.position().index()).ok_or(Malformed)?.into();
         let mut header = header.reply();
         header.set_authoritative(true);
-        Ok(TransferFrame { header, question, opt: [].into(), signing: None, limit: DEFAULT_LIMIT })
+        Ok(TransferFrame { header, question, opt: [].into(), signing: None, limit })
     }
 
     /// The same with this OPT record, as it stands in a message, in the first message.
@@ -49,11 +49,6 @@ impl TransferFrame {
     /// The same with every message signed. `clock` is asked once for each.
     pub fn signed(self, signer: ResponseSigner, clock: TransferClock) -> TransferFrame {
         TransferFrame { signing: Some(Signing { signer, clock }), ..self }
-    }
-
-    /// The same with at most so many bytes in a message; a record that is larger has one to itself.
-    pub fn with_limit(self, limit: usize) -> TransferFrame {
-        TransferFrame { limit, ..self }
     }
 }
 

@@ -156,7 +156,7 @@ mod tests {
     use wire::Ttl;
     use zone::store::ChangedRecords;
 
-    use super::super::tests::{Plain, frame, messages, records, request};
+    use super::super::tests::{Plain, frame_with_limit, messages, records, request};
     use super::*;
 
     fn zone(serial: u32) -> Arc<Zone> {
@@ -220,7 +220,7 @@ mod tests {
         expected.extend(newest);
         let apex = name("example.");
         for limit in [150, 16_384] {
-            let frame = frame(apex.as_name(), Type::IXFR).with_limit(limit);
+            let frame = frame_with_limit(apex.as_name(), Type::IXFR, limit);
             let all = messages(ixfr(zone(4), Serial(1), steps.clone(), frame));
             assert_eq!(records(&all, &request(apex.as_name(), Type::IXFR)[12..]), expected);
             assert_eq!(all.len() == 1, limit > 150);

@@ -24,7 +24,11 @@ pub(crate) fn request(apex: Name<'_>, t: Type) -> Vec<u8> {
 }
 
 pub(crate) fn frame(apex: Name<'_>, t: Type) -> TransferFrame {
-    TransferFrame::answering(&request(apex, t)).expect("a request")
+    frame_with_limit(apex, t, DEFAULT_LIMIT)
+}
+
+pub(crate) fn frame_with_limit(apex: Name<'_>, t: Type, limit: usize) -> TransferFrame {
+    TransferFrame::answering(&request(apex, t), limit).expect("a request")
 }
 
 pub(crate) fn messages(mut stream: Box<dyn MessageStream>) -> Vec<Vec<u8>> {
@@ -108,7 +112,7 @@ pub(crate) fn of_zone(zone: &Zone) -> Vec<Plain> {
 /// Checks a transfer of the zone and returns its bytes.
 fn check(zone: Zone, limit: usize, asked: Name<'_>) -> usize {
     let zone = Arc::new(zone);
-    let frame = frame(asked, Type::AXFR).with_limit(limit);
+    let frame = frame_with_limit(asked, Type::AXFR, limit);
     let question = frame.question.to_vec();
     let messages = messages(axfr(zone.clone(), frame));
     let mut received = records(&messages, &question);
@@ -230,7 +234,7 @@ fn large_zones_fill_their_messages() {
     let all: Vec<Record> = testkit::tld::Tld::new(apex, 20_000).collect();
     for limit in [4096, DEFAULT_LIMIT, MAX_MESSAGE] {
         let zone = Arc::new(build(apex.as_name(), &key(), &all));
-        let frame = frame(apex.as_name(), Type::AXFR).with_limit(limit);
+        let frame = frame_with_limit(apex.as_name(), Type::AXFR, limit);
         let all = messages(axfr(zone.clone(), frame));
         let full = all[..all.len() - 1].iter().all(|message| message.len() + 300 > limit);
         assert!(full && all.iter().all(|message| message.len() <= limit));
@@ -278,8 +282,8 @@ fn the_first_message_has_opt_and_every_message_a_signature() {
         time += 10;
         time
     });
-    let frame = TransferFrame::answering(&asked).expect("a request").with_opt(&opt);
-    let all = messages(axfr(zone.clone(), frame.signed(verified.signer(), clock).with_limit(4096)));
+    let frame = TransferFrame::answering(&asked, 4096).expect("a request").with_opt(&opt);
+    let all = messages(axfr(zone.clone(), frame.signed(verified.signer(), clock)));
     assert!(all.len() > 10);
     for (number, message) in all.iter().enumerate() {
         assert!(message.len() <= 4096);

@@ -83,11 +83,6 @@ impl TsigRefusal {
         self.error
     }
 
-    /// The name of the key, as the request has it.
-    pub fn key_name(&self) -> wire::LowerName<'_> {
-        self.owner.as_lower()
-    }
-
     /// Bytes that [`append`](Self::append) adds to a message.
     pub fn reserve(&self) -> usize {
         let (mac, other) = match &self.signer {

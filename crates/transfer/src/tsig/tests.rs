@@ -548,7 +548,7 @@ fn a_bit_that_changes_anywhere_in_a_response_is_refused() {
     }
 }
 
-/// Random MACs of every length: `cargo test -p transfer --release -- --ignored forged` takes a million.
+/// How many of so many random MACs, of every length, are taken.
 fn forge(count: u32) -> u32 {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
