@@ -50,6 +50,9 @@ pub fn run_inside(test: &str, environment: &[(&str, &str)]) -> String {
 /// # Panics
 /// If the test fails: tests call this.
 pub fn in_a_network(test: &str) {
+    if !crate::has_programs(&["unshare", "ip"]) {
+        return;
+    }
     if is_to_be_had() {
         run_inside(test, &[]);
     }
