@@ -208,7 +208,10 @@ impl Flood {
 #[test]
 fn a_flood_for_a_zone_with_many_iterations_left_no_answers_for_the_clients_of_another() {
     let folder = tempfile::tempdir().expect("a folder");
-    fs::write(folder.path().join("example.zone"), hashed(u16::MAX)).expect("written");
+    // Denials have proofs where the SOA is signed.
+    let (begin, end) = (now() - DAY, now() + 25 * DAY);
+    let signature = format!("@ RRSIG SOA 13 1 60 {end} {begin} 1 example. AAAA\n");
+    fs::write(folder.path().join("example.zone"), hashed(u16::MAX) + &signature).expect("written");
     fs::write(folder.path().join("other.zone"), APEX).expect("written");
     let at = free_address();
     let metrics = format!("[metrics]\nlisten = {}\n", written(at));
