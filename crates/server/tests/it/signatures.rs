@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
+use wire::NameBuf;
+use wire::text::write_base32hex;
 
 use crate::changes::{OPEN, STATE, add, answer, folder, socket, start};
 use crate::metrics::http;
@@ -108,7 +110,10 @@ fn a_check_without_dnssec_passed_a_zone_whose_signatures_have_all_expired() {
 
 /// A zone with an NSEC3 chain of one record and so many iterations.
 fn hashed(iterations: u16) -> String {
-    let owner = "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom";
+    let apex: NameBuf = "example.".parse().expect("a name");
+    let mut owner = String::new();
+    let hash = dnssec::nsec3::hash(apex.as_name().to_lower().as_lower(), &[], iterations);
+    write_base32hex(&hash, &mut owner).expect("a String takes everything");
     let params = format!("1 0 {iterations} -");
     format!("{APEX}@ NSEC3PARAM {params}\n{owner} NSEC3 {params} {owner} SOA NS NSEC3PARAM\n")
 }
@@ -208,7 +213,10 @@ impl Flood {
 #[test]
 fn a_flood_for_a_zone_with_many_iterations_left_no_answers_for_the_clients_of_another() {
     let folder = tempfile::tempdir().expect("a folder");
-    fs::write(folder.path().join("example.zone"), hashed(u16::MAX)).expect("written");
+    // Denials have proofs where the SOA is signed.
+    let (begin, end) = (now() - DAY, now() + 25 * DAY);
+    let signature = format!("@ RRSIG SOA 13 1 60 {end} {begin} 1 example. AAAA\n");
+    fs::write(folder.path().join("example.zone"), hashed(u16::MAX) + &signature).expect("written");
     fs::write(folder.path().join("other.zone"), APEX).expect("written");
     let at = free_address();
     let metrics = format!("[metrics]\nlisten = {}\n", written(at));

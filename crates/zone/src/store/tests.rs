@@ -370,8 +370,7 @@ fn the_memory_for_a_change_was_not_bounded() {
         let (peak, version) = made(usize::MAX);
         let version = version.expect("a version");
         assert_eq!(version.overlay_estimate() == 0, own_base);
-        let taken =
-            if own_base { version.memory() / 2 } else { version.overlay_size().bytes * 2 / 3 };
+        let taken = if own_base { version.memory() / 2 } else { version.overlay_size().bytes * 2 / 3 };
         assert!(peak > taken, "{peak} {taken}");
         assert!(made(peak).1.is_ok());
         assert_eq!(made(peak - 1).1.err(), Some(ChangeError::OutOfMemory));

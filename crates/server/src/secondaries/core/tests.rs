@@ -638,3 +638,23 @@ fn a_stuck_transfer_was_a_line_for_each_way_in_which_it_failed() {
         assert!(its.len() == 1 && its[0].contains("ended the connection"), "{lines:#?}");
     }
 }
+
+#[test]
+fn a_secondary_that_changes_its_mind_was_a_line_for_each_notify() {
+    let mut rig = Rig::new(example("file = \"x\"\nnotify = [\"192.0.2.178\"]\n"));
+    let lines = logged(|| {
+        for n in 0..8 {
+            rig.published(5 + n);
+            let until = rig.now + Duration::from_secs(600);
+            while rig.open.is_empty() {
+                assert!(rig.now < until, "no NOTIFY");
+                rig.pass(1);
+            }
+            let rcode = if n % 2 == 0 { Rcode::NOERROR } else { Rcode::REFUSED };
+            rig.reply(|reply| reply[3] = rcode.0 as u8);
+        }
+    });
+    let its: Vec<&String> =
+        lines.iter().filter(|line| line.contains("answers NOTIFY with REFUSED")).collect();
+    assert_eq!(its.len(), 1, "{lines:#?}");
+}
