@@ -19,7 +19,7 @@ keys! {
         /// Least severe events that are logged. `nomen ctl log level` changes it until the next reload.
         live "level" level: LogLevel = LogLevel::Info, example "warn";
         /// Where lines go: "stderr", "stdout" or a file that is appended to. SIGHUP and `nomen ctl log reopen` open the
-        /// file anew, once it was moved away.
+        /// file anew, once it was moved away. A FIFO needs a reader whenever it is opened.
         restart "target" target: LogTarget = LogTarget::Stderr, example "/var/log/nomen/nomen.log";
         /// File that gets an audit trail, in the same form, whatever `level` is: a line for each update, with its client, key,
         /// counts and serials, for each transfer that is sent or broken off, for each change that the operator commits, and for

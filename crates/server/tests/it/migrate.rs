@@ -13,17 +13,18 @@ const SAMPLES: [(&str, &str); 6] = [
         "key k { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\noptions { directory \"/z\"; tcp-clients 50; min-cache-ttl 60; max-cache-ttl 30;\n\
          listen-on port 5300 { any; 127.0.0.1; }; allow-transfer { 10/8; key k; }; version none;\n\
          transfer-source 192.0.2.2; notify-source-v6 2001:db8::2; resolver-query-timeout 8; max-query-restarts 9; max-records 0; fetches-per-zone 0;\n\
-         synth-from-dnssec no; deny-answer-addresses { 10/8; } except-from { corp.example; }; zone-statistics full; query-source-v6 none;\n\
+         synth-from-dnssec no; deny-answer-addresses { 10/8; } except-from { corp.example; }; zone-statistics full; query-source 192.0.2.2; query-source-v6 none;\n\
+         forwarders { 192.0.2.53; }; rrset-order { order none; };\n\
          dnstap { client; auth response; }; dnstap-output unix \"tap\" size 1m; ixfr-from-differences yes; };\n\
          trust-anchors { other.example static-ds 60485 13 2 \"2BB183AF5F22588179A53B0A98631FAD1A292118AB2D5E9F5D6B5C1C6D6E2B3A\"; };\n\
          statistics-channels { inet 127.0.0.1; };\nlogging { channel q { file \"q\"; }; category queries { q; }; };\n\
          zone a.example { type master; file \"a\"; allow-update { key k; }; };\n\
          zone b.example { type slave; masters { 192.0.2.1 key k; }; min-refresh-time 60; max-refresh-time 10; allow-update-forwarding { key k; }; };\n\
-         zone c.example { type master; file \"c\"; };\nzone d.example { type master; file \"x/d\"; };\n",
+         zone c.example { type master; file \"c\"; update-policy { grant k wildcard *.c.example. A; }; };\nzone d.example { type master; file \"x/d\"; };\n",
     ),
     (
         "nsd.conf",
-        "server:\n server-count: 2\n tcp-count: 100\n do-ip6: no\n zonesdir: /z\npattern:\n name: p\n zonefile: %s\n provide-xfr: 10.0.0.0/8 NOKEY\n\
+        "server:\n server-count: 2\n tcp-count: 100\n do-ip6: no\n ip-address: 192.0.2.1\n ip-freebind: yes\n round-robin: no\n zonesdir: /z\npattern:\n name: p\n zonefile: %s\n provide-xfr: 10.0.0.0/8 NOKEY\n\
          zone:\n name: a.example\n include-pattern: p\nzone:\n name: b.example\n include-pattern: p\n\
          pattern:\n name: m\n request-xfr: 192.0.2.1 NOKEY\npattern:\n name: l\n zonefile: %s\n catalog-producer-zone: made.example\n create-ixfr: yes\n\
          zone:\n name: made.example\n catalog: producer\nzone:\n name: c.example\n include-pattern: l\n\
@@ -32,14 +33,14 @@ const SAMPLES: [(&str, &str); 6] = [
     ),
     (
         "knot.conf",
-        "acl:\n  - id: upd\n    address: 10.0.0.1\n    action: update\nremote:\n  - id: up\n    address: 192.0.2.1\n    via: 192.0.2.2\ntemplate:\n  - id: t\n    storage: /z\n    file: \"%s.db\"\n\
+        "server:\n  answer-rotation: on\nacl:\n  - id: upd\n    address: 10.0.0.1\n    action: update\n    update-owner: name\n    update-owner-match: pattern\n    update-owner-name: [\"_acme-challenge.*\"]\nremote:\n  - id: up\n    address: 192.0.2.1\n    via: 192.0.2.2\ntemplate:\n  - id: t\n    storage: /z\n    file: \"%s.db\"\n\
          \x20 - id: u\n    master: up\nzone:\n  - domain: d.example\n    acl: upd\n    zonefile-sync: 1h\n    zonemd-verify: on\n  - domain: made.example\n    catalog-role: generate\n  - domain: b.example\n    catalog-role: member\n    catalog-zone: made.example\n    catalog-group: g\n    zonefile-load: difference\n  - domain: a.example\n  - domain: cat.example\n    master: up\n    catalog-role: interpret\n    catalog-template: [t, u]\n    zonemd-verify: on\n",
     ),
     (
         "unbound.conf",
-        "server:\n access-control: 10.0.0.0/8 allow\n local-data: \"a.lan. A 192.0.2.1\"\n private-domain: x\n unblock-lan-zones: yes\n insecure-lan-zones: yes\n do-tcp: no\n tcp-upstream: yes\n infra-cache-min-rtt: 500\n infra-cache-max-rtt: 300\n\
+        "server:\n access-control: 10.0.0.0/8 allow\n ip-freebind: yes\n rrset-roundrobin: yes\n outgoing-interface: 192.0.2.2\n local-data: \"a.lan. A 192.0.2.1\"\n private-domain: x\n unblock-lan-zones: yes\n insecure-lan-zones: yes\n do-tcp: no\n tcp-upstream: yes\n infra-cache-min-rtt: 500\n infra-cache-max-rtt: 300\n\
          neg-cache-size: 1k\n incoming-num-tcp: 5\n val-bogus-ttl: 600\n cache-max-ttl: 0\n trust-anchor: \"other.example. DNSKEY 257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==\"\n\
-         forward-zone:\n name: .\n forward-addr: 192.0.2.53\nstub-zone:\n name: s\n stub-addr: 192.0.2.54@54\n\
+         forward-zone:\n name: .\n forward-addr: 192.0.2.53\n forward-first: yes\nstub-zone:\n name: s\n stub-addr: 192.0.2.54@54\n\
          auth-zone:\n name: z\n primary: 192.0.2.1\n zonemd-check: yes\ndnstap:\n dnstap-enable: yes\n dnstap-socket-path: /t\n dnstap-log-client-query-messages: yes\n dnstap-sample-rate: 7\n",
     ),
     (
@@ -48,7 +49,7 @@ const SAMPLES: [(&str, &str); 6] = [
     ),
     (
         "recursor.conf",
-        "allow-from=10.0.0.0/8\nforward-zones=a.example=192.0.2.1\nauth-zones=b.example=/z/b\ndns64-prefix=64:ff9b::/96\nquiet=no\nquery-local-address=0.0.0.0\naggressive-nsec-cache-size=0\nmax-rrset-size=0\n",
+        "allow-from=10.0.0.0/8\nforward-zones=a.example=192.0.2.1\nauth-zones=b.example=/z/b\ndns64-prefix=64:ff9b::/96\nquiet=no\nquery-local-address=192.0.2.2\naggressive-nsec-cache-size=0\nmax-rrset-size=0\n",
     ),
 ];
 
