@@ -853,6 +853,13 @@ mod tests {
     }
 
     #[test]
+    fn a_start_from_an_image_says_that_it_uses_every_cpu() {
+        let startup = Startup { seconds: 0.1, ..Startup::default() };
+        let row = Loading::new("load", FROM_IMAGE, "delegations-1", 9, &[startup]).unwrap();
+        assert!(start_table(&[&row]).contains("nomen, from image (all CPUs)"));
+    }
+
+    #[test]
     fn table_lines_up() {
         assert_eq!(thousands(Some(1_234_567.4)), "1,234,567");
         let lines = [vec!["a".to_string(), "b".to_string()], vec!["long".to_string(), "1".to_string()]];
