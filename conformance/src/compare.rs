@@ -220,8 +220,8 @@ fn same(facet: Facet, a: &Reply, b: &Reply, ttls: Ttls) -> bool {
             a.flags & rest == b.flags & rest && a.opcode == b.opcode
         }
         Facet::Question => a.question == b.question,
-        // What a truncated answer still holds is nobody's promise (RFC 2181, section 9); the same question goes
-        // to everybody again by TCP.
+        // What a truncated answer still holds is not reliable (RFC 2181, section 9); the same question goes
+        // to all servers again by TCP.
         Facet::Answer => cut_short || same_section(ttls, &a.sections[0], &b.sections[0]),
         Facet::Authority => cut_short || same_section(ttls, &a.sections[1], &b.sections[1]),
         Facet::Additional => cut_short || same_section(ttls, &a.sections[2], &b.sections[2]),

@@ -188,7 +188,7 @@ struct Before {
 
 impl Before {
     /// Changes some records of `text`, one a line, that are not at the apex: addresses are others, other records are gone,
-    /// and there are names that nobody will ask for.
+    /// and there are names that no query asks for.
     fn make(text: &str, apex: &Name, rng: &mut Rng) -> Option<Self> {
         let mut before = Self { text: String::new(), serial: 0, changes: 0 };
         let mut has_soa = false;

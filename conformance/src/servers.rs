@@ -278,7 +278,7 @@ impl Server {
         let log_file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let log_too = log_file.try_clone().map_err(|e| e.to_string())?;
         // setpriv makes the kernel end the server when this process ends, however it ends. One that may be standing
-        // still at that moment would not hear a gentler signal.
+        // still at that moment would not receive a gentler signal.
         let signal = if kind == Kind::Nomen { "KILL" } else { "TERM" };
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", signal, "--"]);
@@ -316,8 +316,8 @@ impl Server {
         self.wait_until(served, |_, _| true, |_| Ok(()))
     }
 
-    /// Waits until `is_due` of each zone and the serial number it is answered with; `hint` hears each time which are
-    /// still missing.
+    /// Waits until `is_due` of each zone and the serial number it is answered with; `hint` gets each time
+    /// those that are still missing.
     pub(crate) fn wait_until(
         &mut self,
         zones: Vec<&Zone>,

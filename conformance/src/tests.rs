@@ -89,7 +89,7 @@ fn every_changed_byte_is_noticed() {
     for at in 2..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1;
-        assert!(!against_good(&bad).is_empty(), "byte {at} changed and nobody noticed");
+        assert!(!against_good(&bad).is_empty(), "byte {at} changed unnoticed");
     }
 }
 
@@ -144,7 +144,7 @@ fn the_majority_decides() {
     assert!(!facets(a(), [a(), b(), b()]).is_empty());
     // All peers differ from each other; one of them agrees.
     assert!(facets(a(), [a(), b(), c()]).is_empty());
-    // Nobody agrees with the subject.
+    // No other server agrees with the subject.
     assert!(!facets(a(), [b(), c(), c()]).is_empty());
     assert!(!facets(a(), [b(), b(), b()]).is_empty());
 }

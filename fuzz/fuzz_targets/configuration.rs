@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(!rejected.to_string().is_empty());
     }
 
-    // A key nobody knows is an error, whatever else is in the text.
+    // An unknown key is an error, whatever else is in the text.
     let with_stranger = format!("stranger = 1\n{text}");
     assert!(
         read_text("nomen.toml", with_stranger, Path::new("/nonexistent")).is_err(),

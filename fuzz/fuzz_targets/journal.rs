@@ -1,8 +1,8 @@
-//! Files of zones that somebody damaged, or made.
+//! Files of zones that were damaged or forged.
 //!
-//! The input edits the file of a real store; then, if it says so, the checksums are made to fit, as by somebody who knows
-//! the format. Whatever the file is: it is read or refused; a zone that comes out has the serial that the store reports, and
-//! goes back in and comes out again.
+//! The input edits the file of a real store; then, if it says so, the checksums are made to fit, as by an
+//! attacker that knows the format. Whatever the file is: it is read or refused; a zone that comes out has the
+//! serial that the store reports, and goes back in and comes out again.
 
 #![no_main]
 #![forbid(unsafe_code)]

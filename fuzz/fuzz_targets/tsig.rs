@@ -1,8 +1,8 @@
 //! Signed messages.
 //!
 //! RFC 8945 §5.2.2: "If a TSIG fails to verify, the server MUST generate an error response as specified in Section 5.3.2
-//! with RCODE 9 (NOTAUTH) and TSIG ERROR 16 (BADSIG)." Nobody here knows the key but this target, so nothing that arrives
-//! verifies; what the target signs does, until a byte of it is changed.
+//! with RCODE 9 (NOTAUTH) and TSIG ERROR 16 (BADSIG)." Only this target knows the key, so nothing that
+//! arrives verifies; what the target signs does, until a byte of it is changed.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -24,7 +24,7 @@ fuzz_target!(|message: &[u8]| {
     }
     let name = Name::from_wire(KEY).expect("a name");
     let algorithm = TsigAlgorithm::ALL[message.len() % TsigAlgorithm::ALL.len()];
-    let key = TsigKey::new(name, algorithm, b"known to nobody else").expect("a key");
+    let key = TsigKey::new(name, algorithm, b"known to this target").expect("a key");
     let keys = TsigKeys::new([key.clone()]).expect("one key");
     let key = Arc::new(key);
 

@@ -55,7 +55,7 @@ pub(crate) enum UnsafeKind {
     Claim,
     /// A function or trait declaration: `# Safety` in its documentation.
     Contract,
-    /// Inside a macro's tokens, where the two cannot be told apart.
+    /// Inside a macro's tokens, where the two cannot be distinguished.
     InMacro,
 }
 

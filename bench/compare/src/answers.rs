@@ -63,8 +63,8 @@ pub(crate) struct Difference {
     pub(crate) example: Option<String>,
 }
 
-/// Compares every server's answers with the majority's, query by query. On a tie nobody
-/// is known to be right, so all differ. Of several that have the same program only one has a vote.
+/// Compares every server's answers with the majority's, query by query. On a tie no server is known to be
+/// right, so all differ. Of several that have the same program only one has a vote.
 pub(crate) fn compare(all: &[(&Answers, bool)]) -> Vec<Difference> {
     let mut differences = vec![Difference::default(); all.len()];
     let questions = all.iter().map(|(answers, _)| answers.summaries.len()).max().unwrap_or(0);

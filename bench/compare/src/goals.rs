@@ -763,7 +763,7 @@ mod tests {
         assert!(goal.from.contains("nomen 0.20"), "{}", goal.from);
     }
 
-    /// A forwarder asks others in each workload: whoever is the best of them in a row is what counts there.
+    /// A forwarder asks others in each workload: the best of them in a row is what counts there.
     #[test]
     fn a_forwarder_is_held_to_the_best_of_its_peers_and_to_itself() {
         let cell = |qps: f64, p99: f64| {

@@ -102,7 +102,7 @@ impl Internet {
         let _input = child.stdin.take();
         let Told { namespace: path, root, anchor, questions } = told;
         let internet = Internet { child, _input, namespace, path, root, anchor, questions };
-        // Zones are signed on all CPUs, and served on the one that nobody's figures come from.
+        // Zones are signed on all CPUs, and served on the one that no figures come from.
         for thread in measure::threads(&measure::processes(internet.child.id())) {
             sys::pin(thread, plan.upstream_cpu)?;
         }
@@ -169,7 +169,7 @@ fn said(child: &mut Child, patience: Duration) -> Result<Vec<String>> {
     }
 }
 
-/// What is told of it.
+/// What the program that serves it prints of it.
 struct Told {
     namespace: String,
     root: Ipv4Addr,

@@ -57,7 +57,8 @@ impl Latency {
     }
 }
 
-/// Warnings, one for each query that goes wrong: together they would fill the pipe, which nobody reads before the end.
+/// Warnings, one for each query that goes wrong: together they would fill the pipe, which is not read before
+/// the end.
 const SUPPRESSED: &str = "suppress=timeouts,congestion,sendfailed,sockready,unexpected";
 
 /// How dnsperf is to ask.
@@ -117,7 +118,7 @@ pub(crate) fn dnsperf_fed(
     figures(&output.context(|| "dnsperf".to_string())?)
 }
 
-/// Writes queries until nobody reads them any more.
+/// Writes queries until they are not read any more.
 fn feed(mut out: impl Write, next: &mut impl FnMut(&mut Vec<u8>)) {
     const PAGE: usize = 16 << 10;
     let mut page = Vec::with_capacity(PAGE + 512);

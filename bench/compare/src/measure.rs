@@ -157,8 +157,8 @@ impl CpuTicks {
     }
 }
 
-/// Watches several CPUs ten times a second until told to stop, and returns what each did in the `seconds` in which
-/// they together were busiest: generators take their time before and after they send.
+/// Watches several CPUs ten times a second until `done` is set, and returns what each did in the `seconds` in
+/// which they together were busiest: generators take their time before and after they send.
 pub(crate) fn busiest(cpus: [usize; 2], seconds: f64, done: &AtomicBool) -> [Option<Shares>; 2] {
     const STEP: f64 = 0.1;
     let mut seen = vec![cpus.map(CpuTicks::now)];

@@ -192,7 +192,7 @@ fn starts(results: &Results, value: impl Fn(&Loading) -> Option<(f64, String)>) 
     panels
 }
 
-/// The load most rows are told for.
+/// The load of most rows.
 const USUAL: &str = "fixed rate, 20 clients";
 
 const WIDTH: f64 = 760.0;

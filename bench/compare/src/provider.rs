@@ -1,6 +1,6 @@
 //! The primary of very many small zones that servers take in `secondaries`: it answers questions for the serial, sends zones
 //! and announces new versions, and notes of each zone when it was asked for. It is one thread of the benchmark, makes what it
-//! sends on the spot from little more than the zone's name, and is in nobody's figures.
+//! sends on the spot from little more than the zone's name, and is in no server's figures.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -285,8 +285,8 @@ impl Provider {
         found
     }
 
-    /// Announces the newest version of every zone to a server (NOTIFY, RFC 1996), each until the server says that it has heard
-    /// or asks for it, or it is over.
+    /// Announces the newest version of every zone to a server (NOTIFY, RFC 1996), each until the server
+    /// replies or asks for it, or until `over` is set.
     pub(crate) fn announce(&self, server: SocketAddr, over: &AtomicBool) -> Result<()> {
         let socket = UdpSocket::bind((self.address.ip(), 0))?;
         socket.connect(server).context(|| format!("cannot notify {server}"))?;

@@ -15,7 +15,7 @@ const PARTS: u64 = 8;
 
 /// What names begin with that do not exist at the upstream.
 pub(crate) const MISSING: &str = "nx-";
-/// The second label of names that nobody asks for twice.
+/// The second label of names that are not asked for twice.
 pub(crate) const WILD: &str = "wild";
 
 /// A mix of queries on disk.
@@ -156,7 +156,7 @@ pub(crate) fn validated(seed: u64, number: u64) -> (String, u16, Edns) {
     (format!("{prefix}{}.{SIGNED}", label(seed, number)), TYPES[at], Edns::Do)
 }
 
-/// The question with this number that nobody asks twice.
+/// The question with this number that is not asked twice.
 fn unique(seed: u64, number: u64) -> (String, u16, Edns) {
     (format!("{}.{WILD}.example.net", label(seed, number)), kind::A, Edns::None)
 }
@@ -166,7 +166,7 @@ pub(crate) fn write_known(out: &mut Vec<u8>, seed: u64, number: u64) {
     write_recursive(out, &known(seed, number));
 }
 
-/// Appends the question with this number that nobody asks twice, with RD.
+/// Appends the question with this number that is not asked twice, with RD.
 pub(crate) fn write_unique(out: &mut Vec<u8>, seed: u64, number: u64) {
     write_recursive(out, &unique(seed, number));
 }

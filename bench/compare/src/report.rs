@@ -81,7 +81,7 @@ pub(crate) struct Figures {
     /// Resident size ten times a second, in bytes; of single rounds only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resident: Vec<f64>,
-    /// What the server's CPU did meanwhile, for whomever.
+    /// What the server's CPU did meanwhile, for any process.
     pub(crate) server_cpu: Option<Shares>,
     /// What the generator's CPU did meanwhile.
     pub(crate) generator_cpu: Option<Shares>,

@@ -29,7 +29,7 @@ pub(crate) struct Resolving {
 pub(crate) enum Source {
     /// This server, for everything.
     Upstream(SocketAddr),
-    /// This root server first, and then whoever it is referred to.
+    /// This root server first, and then the servers that it is referred to.
     Root(Ipv4Addr),
 }
 

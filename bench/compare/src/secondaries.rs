@@ -71,7 +71,7 @@ impl Secondaries<'_> {
         Ok((server, measured))
     }
 
-    /// All zones change at once, and the server is told of each.
+    /// All zones change at once, and the server gets a NOTIFY for each.
     pub(crate) fn change(&self, server: &Server) -> Result<(Load, Figures)> {
         self.measured(server, Ledger::open(server.group()), true, || self.renew(server, DUE - 1))
     }
@@ -120,7 +120,7 @@ impl Secondaries<'_> {
             let served = self.served(server, version, began, |place| self.provider.has_sent(place));
             over.store(true, Ordering::SeqCst);
             let announced = announcing.join().map_err(|_| Failure::new("nothing was announced"))?;
-            // A server that refuses to be told is slow for that reason.
+            // A server that refuses NOTIFY is slow for that reason.
             announced.and(served)
         })
     }

@@ -150,7 +150,7 @@ impl Kind {
         matches!(self.program(), Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor)
     }
 
-    /// Whether it takes zones from a primary, and is told of changes.
+    /// Whether it takes zones from a primary, and gets NOTIFY of changes.
     pub(crate) fn takes_zones(self) -> bool {
         matches!(self.program(), Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind)
     }
@@ -200,13 +200,13 @@ pub(crate) struct Settings {
 pub(crate) enum Role {
     /// It answers from zones in files.
     Answers,
-    /// The same, and whoever has its own address may take them.
+    /// The same, and clients with its own address may take them.
     Sends,
     /// It takes its zones from this primary, and keeps them where it usually does.
     Takes(SocketAddr),
     /// The same with very many small zones, with limits and timers as their operator would set them.
     TakesMany(SocketAddr),
-    /// It answers from zones in files, and whoever has its own address may update them.
+    /// It answers from zones in files, and clients with its own address may update them.
     Updated,
     /// It has no zones.
     Resolves(Resolving),
@@ -250,7 +250,7 @@ pub(crate) struct Startup {
     pub(crate) cpu: f64,
     /// Memory once it answered.
     pub(crate) memory: measure::Memory,
-    /// Share of a CPU it used afterwards while nobody asked, if that was watched.
+    /// Share of a CPU it used afterwards while it got no queries, if that was watched.
     pub(crate) idle: Option<f64>,
     /// Bytes by which it grew for each name it was made to keep, if it was.
     pub(crate) entry: Option<f64>,
@@ -287,7 +287,7 @@ impl Server {
         let began = Instant::now();
         while self.child.try_wait()?.is_none() {
             if sys::interrupted() || began.elapsed() > patience {
-                return Err(Failure::new("did not end when it was told to"));
+                return Err(Failure::new("did not end after SIGTERM"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }

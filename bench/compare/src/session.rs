@@ -94,7 +94,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Whether anybody will look at the figures: nobody does where a tenth of a second is measured.
+    /// Whether the figures are looked at: they are not where a tenth of a second is measured.
     pub(crate) fn is_timed(&self) -> bool {
         self.seconds >= 0.5
     }

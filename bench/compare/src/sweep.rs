@@ -67,7 +67,7 @@ impl<'a> Sweep<'a> {
         }
         self.id = first.wrapping_add(batch.len() as u16);
         let found = self.answers(&mut batch, first);
-        // Those that were not there stand behind all others now, so that a few of them hold up nobody.
+        // Those that were not there stand behind all others now, so that a few of them hold up no others.
         self.left.extend(batch.into_iter().flatten());
         found
     }
@@ -120,9 +120,9 @@ mod tests {
 
     #[test]
     fn nobody_who_answers_is_no_fault() {
-        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let unused = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (_provider, zones, _) = primary(3);
-        let mut sweep = Sweep::new(nobody, &zones, 0).unwrap();
+        let mut sweep = Sweep::new(unused, &zones, 0).unwrap();
         assert_eq!((sweep.ask(|_| true), sweep.left()), (0, 3));
     }
 }

@@ -166,7 +166,7 @@ pub(crate) fn receive_stamped(
     Ok((received as usize, stamp))
 }
 
-/// Moves the calling thread, and only it, into the network namespace this file stands for.
+/// Moves the calling thread, and only it, into the network namespace that this file refers to.
 pub(crate) fn enter_network(namespace: &File) -> io::Result<()> {
     // SAFETY: setns(2) reads no memory of ours; the descriptor is open.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(|_| ())
@@ -425,7 +425,7 @@ fn open_event(thread: u32, attributes: &EventAttributes) -> io::Result<OwnedFd> 
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a fresh descriptor that nobody else owns.
+    // SAFETY: the call returned a fresh descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(result as RawFd) })
 }
 

@@ -1,7 +1,8 @@
 //! The server that the resolvers forward to: it makes every answer from the question alone, so it holds nothing and
 //! is never what limits them, can take its time over answers, and counts what it was asked. It answers as a
 //! recursive server does (RA, no AA), over UDP only. Where answers are to be signed it passes the questions on to a server
-//! that has the zone, and counts them. It lives in a thread of the benchmark, so that what it uses is in nobody's figures.
+//! that has the zone, and counts them. It lives in a thread of the benchmark, so that what it uses is in no
+//! server's figures.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ const FIRST_UNUSED: u64 = 1 << 20;
 struct Counts {
     /// Names that clients ask for again.
     known: AtomicU64,
-    /// Names below the wildcard, which nobody asks for twice.
+    /// Names below the wildcard, which are not asked for twice.
     unique: AtomicU64,
 }
 
@@ -131,7 +132,7 @@ fn pass_on(socket: &UdpSocket, way: &UdpSocket, cpu: usize, counts: &Counts, don
     while !done.load(Ordering::Relaxed) {
         let Ok((length, peer)) = socket.recv_from(&mut bytes) else { continue };
         counts.known.fetch_add(1, Ordering::Relaxed);
-        // Whoever gets no answer asks again.
+        // A client without an answer asks again.
         let Some(query) = bytes.get(..length).filter(|query| query.len() > 2) else { continue };
         let id = u16::from_be_bytes([query[0], query[1]]);
         if let Some(reply) = exchange(way, query, id) {

@@ -176,7 +176,7 @@ pub(crate) enum Cell {
 pub(crate) enum Phase {
     /// It is started and has none of them.
     Start,
-    /// All change at once, and it is told of each.
+    /// All change at once, and it gets a NOTIFY for each.
     Change,
     /// It is started again, with what it kept.
     Restart,

@@ -32,7 +32,7 @@ pub(crate) struct ZoneSet {
     pub(crate) zones: Vec<Zone>,
     /// Records over all zones.
     pub(crate) records: u64,
-    /// How they are signed, if they are (PowerDNS has to be told).
+    /// How they are signed, if they are (PowerDNS has to be configured for it).
     pub(crate) denial: Option<Denial>,
 }
 

@@ -1,8 +1,8 @@
 //! Running this program inside callgrind and reading what it counted. What does not live here: what the counts may be.
 //!
 //! The program inside does each piece once before it counts, so that what happens once (symbols looked up by the
-//! dynamic linker, tables made on first use) is left out, and once in [`counted_piece`], which callgrind is told to
-//! count and to write a dump after. Dumps are numbered as the pieces are.
+//! dynamic linker, tables made on first use) is left out, and once in [`counted_piece`], which callgrind is
+//! set to count and to write a dump after. Dumps are numbered as the pieces are.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

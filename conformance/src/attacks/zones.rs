@@ -100,7 +100,7 @@ pub(crate) fn labels(count: usize) -> String {
     vec!["a"; count].join(".")
 }
 
-/// DNSKEY records of RSA keys that have one tag. Nobody has the private keys, nor are there any.
+/// DNSKEY records of RSA keys that have one tag. There are no private keys.
 fn keys(rng: &mut Rng) -> String {
     let mut out = String::new();
     for _ in 0..TRAPS {

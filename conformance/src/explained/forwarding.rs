@@ -87,7 +87,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-ds-after-cname",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Authority],
         subject: Some(Kind::Nomen),
-        why: "QTYPE DS at a CNAME, whose target the upstream server says nothing of. RFC 1034, section 3.6.2: the query is restarted \"at the domain name specified in the data field of the CNAME record\", whatever its QTYPE. nomen and Unbound do so and find no DS; BIND asks for servers of the zone above and fails, PowerDNS and dnsdist stop.",
+        why: "QTYPE DS at a CNAME, whose target the upstream server does not answer for. RFC 1034, section 3.6.2: the query is restarted \"at the domain name specified in the data field of the CNAME record\", whatever its QTYPE. nomen and Unbound do so and find no DS; BIND asks for servers of the zone above and fails, PowerDNS and dnsdist stop.",
         applies: ds_after_cname,
     },
     Rule {
@@ -220,7 +220,7 @@ fn wildcard_dname(view: &View<'_>) -> bool {
     expanded && (refused || passes_on(view, upstream))
 }
 
-/// Whether the subject says nothing that the upstream server did not say.
+/// Whether the subject answers with nothing that the upstream server did not answer with.
 fn passes_on(view: &View<'_>, upstream: &Answer) -> bool {
     let known = |mine: &Record| upstream.sections[0].iter().any(|r| is_same_data(r, mine));
     view.mine.rcode == upstream.rcode && view.mine.sections[0].iter().all(known)

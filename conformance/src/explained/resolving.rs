@@ -64,14 +64,14 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-without-end",
         facets: &[Facet::Reply],
         subject: Some(Kind::Nomen),
-        why: "Silence for 20 seconds, where a zone that the name is in, or one above, has no servers, or such as refuse. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve where nobody else asks, and Unbound goes on for more than forty-five.",
+        why: "Silence for 20 seconds, where a zone that the name is in, or one above, has no servers, or such as refuse. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve without other queries, and Unbound goes on for more than forty-five.",
         applies: without_end,
     },
     Rule {
-        id: "resolve-past-nobody",
+        id: "resolve-past-unreachable",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "A name in a zone below one that has no servers, or such as refuse. RFC 1034, section 5.3.3 leads there by delegations, and they end at nobody. A server of a zone above has the zone all the same here, and answers who asks it for the whole name; nomen, who shows it no more than it has to know (RFC 9156, section 2), is referred to nobody. Others get there or not, as it comes: BIND has done one and the other with the same name.",
+        why: "A name in a zone below one that has no servers, or such as refuse. RFC 1034, section 5.3.3 leads there by delegations, and they end at no server that has the zone. A server of a zone above has the zone all the same here, and answers who asks it for the whole name; nomen, who shows it no more than it has to know (RFC 9156, section 2), is referred to such servers as do not answer for it. Others get there or not, as it comes: BIND has done one and the other with the same name.",
         applies: past_nobody,
     },
 ];
@@ -79,7 +79,7 @@ pub(crate) const RULES: &[Rule] = &[
 /// The rules for a difference of a resolver from itself, the second time from the first.
 pub(crate) const AGAIN: &[Rule] = &[];
 
-/// The name asked for, for DS the one above, and the targets of aliases that somebody shows.
+/// The name asked for, for DS the one above, and the targets of aliases that a reply shows.
 fn names(view: &View<'_>) -> Vec<Name> {
     let replies = view.case.replies.iter().filter_map(|(_, reply)| reply.answer());
     let aliases = replies.flat_map(|answer| &answer.sections[0]).filter(|r| r.rtype == rtype::CNAME);
@@ -168,7 +168,7 @@ fn shows(answer: &Answer, wanted: &Record) -> bool {
     answer.sections[0].iter().any(|r| data(r) == data(wanted))
 }
 
-/// QTYPE DNAME, and somebody shows a DNAME above the name. The subject has followed it, and the other shows it, too, or fails; or the
+/// QTYPE DNAME, and a reply shows a DNAME above the name. The subject has followed it, and the other shows it, too, or fails; or the
 /// subject fails, since it leads to a zone that is broken. Only where they say different things may AD differ.
 fn dname_type(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
@@ -215,7 +215,7 @@ fn end(view: &View<'_>) -> Name {
 /// between. That there is nothing at the end of its aliases cannot be said of such a zone.
 fn unproven_between(view: &View<'_>) -> bool {
     let below = |name: &Name| zones_of(view, name).iter().skip(1).any(|c| *c == Condition::Unproven);
-    // Of a DS record the name is one below what stands for it.
+    // Of a DS query, QNAME is one label below the name that is looked at here.
     let query = view.case.query;
     let ds = (query.qtype == rtype::DS).then(|| query.name.parent().lower());
     let between = |name: &Name| {
@@ -231,17 +231,17 @@ fn unproven_between(view: &View<'_>) -> bool {
         && names(view).iter().any(|name| below(name) || answers && between(name))
 }
 
-/// Whether nobody serves a zone, as far as its delegation says.
+/// Whether no server serves a zone, as far as its delegation says.
 fn has_nobody(condition: &Condition) -> bool {
     matches!(condition, Condition::Dead | Condition::Lame)
 }
 
-/// The subject fails where nobody serves a zone on the way.
+/// The subject fails where no server serves a zone on the way.
 fn without_end(view: &View<'_>) -> bool {
     view.mine.rcode == 2 && names(view).iter().any(|name| zones_of(view, name).iter().any(has_nobody))
 }
 
-/// The subject fails where nobody serves a zone above, and the other has found the zone all the same.
+/// The subject fails where no server serves a zone above, and the other has found the zone all the same.
 fn past_nobody(view: &View<'_>) -> bool {
     view.mine.rcode == 2
         && matches!(view.theirs.rcode, 0 | 3)

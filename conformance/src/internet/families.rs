@@ -22,7 +22,7 @@ struct Family {
     name: &'static str,
     /// The interface on the Internet's side.
     interface: &'static str,
-    /// Its address and the resolver's, with what `ip` is told behind them.
+    /// Its address and the resolver's, each with the arguments of `ip` behind it.
     ends: [&'static str; 2],
     /// The way there.
     route: &'static str,

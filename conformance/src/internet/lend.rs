@@ -3,7 +3,8 @@
 //!
 //! Standard output has a line for each of these words, and then `ready`:
 //!
-//! - `namespace PATH`: the network namespace. All servers' addresses are in 198.18.0.0/15, and so are addresses of nobody;
+//! - `namespace PATH`: the network namespace. All servers' addresses are in 198.18.0.0/15, and so are
+//!   addresses without a server;
 //! - `root ADDRESS`: the root server;
 //! - `anchor TAG ALGORITHM TYPE DIGEST`: the DS record of its key;
 //! - `questions NAME COUNT PATH`: messages, each behind its length in two bytes.

@@ -36,7 +36,7 @@ pub(crate) fn namespace() -> Result<Namespace, String> {
     namespace.ip("addr add 198.18.0.1/15 dev lo")?;
     // BIND listens only where it finds an interface with that very address, and with IPv6 so do all.
     let hosts = sites::HOSTS.into_iter().flat_map(sites::addresses).map(|at| at.ip());
-    let others = [sites::NOBODY, sites::SILENT, sites::of_both(200, 1)].into_iter().flatten();
+    let others = [sites::UNUSED, sites::SILENT, sites::of_both(200, 1)].into_iter().flatten();
     let v6 = hosts.clone().chain(others).filter(std::net::IpAddr::is_ipv6);
     for address in v6 {
         namespace.ip(&format!("addr add {address}/128 dev lo nodad"))?;
@@ -137,7 +137,8 @@ fn said(resolvers: &[Server], replies: &[Replies], i: usize, when: &str) -> Vec<
     resolvers.iter().zip(replies).map(of).collect()
 }
 
-/// Asks everybody. What did not fit into somebody's datagram is asked again by TCP, of all of them.
+/// Asks all resolvers. A question whose answer did not fit into one resolver's datagram is asked again by
+/// TCP, of all of them.
 fn whole(resolvers: &[Server], queries: &mut [Query]) -> Result<Vec<Replies>, String> {
     let mut replies = ask_patiently(resolvers, queries, PATIENCE)?;
     let truncated = |wire: &[u8]| Answer::parse(wire).is_ok_and(|a| a.has(flag::TC));

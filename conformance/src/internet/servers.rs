@@ -64,7 +64,7 @@ pub(crate) fn start_resolvers(
     Ok(servers)
 }
 
-/// A question for a name that nobody asks for otherwise.
+/// A question for a name that no other query asks for.
 pub(crate) fn probe(sites: &Sites) -> Query {
     Query { rd: true, ..Query::plain(sites.zones[0].name.child(b"is-it-there"), rtype::TXT) }
 }

@@ -1,5 +1,5 @@
 //! The zones of the small Internet, from a seed: which there are, how each is signed, what is wrong with it, who serves it,
-//! and by which of IPv4 and IPv6. Their keys are made anew each time; nothing that is compared depends on them.
+//! and by which of IPv4 and IPv6. Their keys are new each time; nothing that is compared depends on them.
 
 use crate::name::Name;
 use crate::rng::Rng;
@@ -20,8 +20,8 @@ const ROOT_SERVER: &str = "a.root-servers.one.";
 const ADDRESSES: u8 = 4;
 /// What the names of additional hosts begin with, and no other name does.
 pub(crate) const HOST: &str = "node";
-/// Nobody listens here.
-pub(crate) const NOBODY: [IpAddr; 2] = of_both(9, 9);
+/// No server listens here.
+pub(crate) const UNUSED: [IpAddr; 2] = of_both(9, 9);
 /// What comes here is taken and never answered, as if it had been lost.
 pub(crate) const SILENT: [IpAddr; 2] = of_both(9, 8);
 
@@ -108,7 +108,8 @@ pub(crate) enum Alone {
     /// Servers that answer lead all the way.
     Reached,
     /// Not by the delegations; but a server of a zone above has the zone, too, and may be the one that is asked. Or by the
-    /// delegations, but one of them leads to where nobody answers, which may take all the time that there is.
+    /// delegations, but one of them leads to where no server answers, which may take all the time that there
+    /// is.
     ByChance,
     /// There is no way.
     Cut,
@@ -123,9 +124,9 @@ pub(crate) enum Condition {
     Unsigned,
     /// Signed, without DS.
     Island,
-    /// Signed, and its DS names an algorithm that nobody has.
+    /// Signed, and its DS names an unknown algorithm.
     UnknownAlgorithm,
-    /// Signed, and its DS has a digest of a type that nobody has.
+    /// Signed, and its DS has a digest of an unknown type.
     UnknownDigest,
     /// Signed with 50 iterations of NSEC3: as many as BIND's signer takes and all resolvers follow.
     Iterations,
@@ -329,8 +330,8 @@ fn alone(plans: &[Plan]) -> Vec<[Alone; 2]> {
     v4.into_iter().zip(v6).map(|(v4, v6)| [v4, v6]).collect()
 }
 
-/// Of the zones that are reached those where each name server whose address is elsewhere leads there as well. Whoever looks for an
-/// address where nobody answers may have no time left for the other server.
+/// Of the zones that are reached those where each name server whose address is elsewhere leads there as well.
+/// A resolver that looks for an address where no server answers may have no time left for the other server.
 fn without_detours(plans: &[Plan], reached: &[bool]) -> Vec<bool> {
     let mut all = reached.to_vec();
     for _ in 0..plans.len() {
@@ -350,7 +351,7 @@ fn reached(plans: &[Plan], is_mine: fn(&IpAddr) -> bool, near: bool) -> Vec<bool
     for _ in 0..plans.len() {
         for (at, plan) in plans.iter().enumerate() {
             let answers = |server: &NameServer| {
-                let there = |at: &&IpAddr| !NOBODY.contains(at) && !SILENT.contains(at);
+                let there = |at: &&IpAddr| !UNUSED.contains(at) && !SILENT.contains(at);
                 server.home.is_none_or(|home| all[home]) && server.addresses.iter().filter(there).any(is_mine)
             };
             let delegated = all[plan.parent] && plan.servers.iter().any(answers);
@@ -424,7 +425,7 @@ fn plan(rng: &mut Rng, extent: Extent) -> Vec<Plan> {
     plans
 }
 
-/// Adds a zone that somebody serves, with one or two name servers.
+/// Adds a zone that is served, with one or two name servers.
 fn add(
     plans: &mut Vec<Plan>,
     name: String,
@@ -458,7 +459,7 @@ fn add(
     let mut servers = Vec::new();
     for (n, kind) in hosts.clone().into_iter().enumerate() {
         let addresses = extent.reach(Reach::pick(rng)).of(match condition {
-            Condition::Dead => NOBODY,
+            Condition::Dead => UNUSED,
             _ => address(kind, 1 + rng.below(usize::from(ADDRESSES)) as u8),
         });
         let fits = |(_, plan): &(usize, &mut Plan)| {

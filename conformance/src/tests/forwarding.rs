@@ -246,7 +246,7 @@ fn a_chain_into_a_delegation_has_no_end() {
     scene.query.qtype = rtype::CNAME;
     scene.is_not_excused();
     scene.query.qtype = rtype::A;
-    // Nobody saw a delegation, it is of another name, or the chain was whole.
+    // No server saw a delegation, it is of another name, or the chain was whole.
     scene.theirs = half.clone();
     scene.is_not_excused();
     scene.theirs = half.authority(&[pointing("sub.test.", rtype::NS, "ns.sub.test.")]);
@@ -328,7 +328,7 @@ fn a_cname_that_upstream_does_not_show_depends_on_the_cache() {
     scene.mine = Says::default();
     scene.is_not_excused();
     scene.mine = none.clone();
-    // Where the chain fails nobody shows it, and the zone says that there is one.
+    // Where the chain fails no reply shows it, and the zone says that there is one.
     (scene.upstream, scene.theirs) = (none, Says::fails(2));
     scene.is_not_excused();
     scene.world.zones.push(Zone {
@@ -470,7 +470,7 @@ fn ds_behind_a_cname_is_followed() {
     let mut scene = Scene::new("www.test.", rtype::DS, half.clone(), whole.clone(), half.clone());
     scene.unbound = Some(whole.clone());
     scene.is_excused(&[Facet::Authority], "forward-ds-after-cname");
-    // Another type, a chain that was whole, and an end that nobody else finds.
+    // Another type, a chain that was whole, and an end that no other server finds.
     scene.query.qtype = rtype::TXT;
     scene.is_not_excused();
     scene.query.qtype = rtype::DS;

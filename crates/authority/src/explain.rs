@@ -46,7 +46,7 @@ pub enum StepKind {
     },
     /// It is in the zone, with these types; with none it only stands between others.
     Exists(Vec<Type>),
-    /// It is not there, and this wildcard stands for it.
+    /// It is not there, and this wildcard matches it.
     Wildcard(NameBuf),
     /// It is a zone cut, with these types.
     Cut(Vec<Type>),
@@ -166,7 +166,7 @@ fn write_step(name: NameBuf, kind: &StepKind, f: &mut fmt::Formatter<'_>) -> fmt
             write!(f, "{name} is in the zone: an empty non-terminal")
         }
         StepKind::Exists(types) => write!(f, "{name} is in the zone: {}", words(types)),
-        StepKind::Wildcard(wildcard) => write!(f, "{name} is not there, {wildcard} stands for it"),
+        StepKind::Wildcard(wildcard) => write!(f, "{name} is not there, {wildcard} matches it"),
         StepKind::Cut(types) => write!(f, "{name} is a zone cut: {}", words(types)),
         StepKind::Referral => write!(f, "referral to the name servers of {name}"),
         StepKind::Dname => write!(f, "the name lies below the DNAME at {name}"),

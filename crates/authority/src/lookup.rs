@@ -41,7 +41,7 @@ pub enum Found<'z> {
         /// Labels of the name below it.
         skip: usize,
     },
-    /// Not there, but a wildcard stands for it.
+    /// Not there, but a wildcard matches it.
     Wildcard {
         /// The wildcard's node.
         node: Node<'z>,

@@ -226,7 +226,8 @@ impl Memo {
     }
 }
 
-/// The entry of a name. Whoever knows names that share one entry only makes them cost what they cost without it.
+/// The entry of a name. A client that knows names with a common entry only makes them cost what they cost
+/// without it.
 fn entry_of(name: &Short<MAX_NAME>) -> usize {
     let words = name.bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let mixed = words

@@ -171,7 +171,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
     }
 
-    /// Places an RRset under the name that stands at `at`: its owner, or what a wildcard stands for.
+    /// Places an RRset under the name that stands at `at`: its owner, or the name that a wildcard matches.
     ///
     /// An owner in lower case is shown in the letter case that stands there, mostly the question's: so no pointer is lost to
     /// a client who mixes letters. One with upper-case letters is shown as the zone's source has it.
@@ -204,7 +204,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         node.flags().contains(NodeFlags::CASED) || self.any_case
     }
 
-    /// Whether the name that stands at `at` has the letter case of `node`'s owner. What a wildcard stands for has its own.
+    /// Whether the name that stands at `at` has the letter case of `node`'s owner. A name that a wildcard
+    /// matches has its own.
     #[cold]
     fn is_written_at(&self, at: Offset, node: Node<'z>) -> bool {
         if node.flags().contains(NodeFlags::WILDCARD) {
@@ -535,7 +536,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         placed: &Placed,
         name_at: usize,
     ) -> Result<(), Full> {
-        // `.` stands for the owner and does not spell its name (RFC 9460 §2.5.2).
+        // `.` means the owner and does not spell its name (RFC 9460 §2.5.2).
         let own = node == of.node() && of.records()[name_at] == 0;
         let service = matches!(of.rtype(), Type::SVCB | Type::HTTPS) && node != of.node();
         let at = match own {

@@ -44,7 +44,7 @@ pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_,
     }
 }
 
-/// The name is there, or a wildcard whose encloser lies `wildcard` labels up stands for it.
+/// The name is there, or a wildcard whose encloser lies `wildcard` labels up matches it.
 #[inline]
 fn data<'z>(
     ask: &Ask<'_>,
@@ -139,7 +139,7 @@ fn dname<'z>(
     Ok(Some(Chase { target, at, dname: Some(owner) }))
 }
 
-/// The name is not there and nothing stands for it.
+/// The name is not there, and no record is synthesized for it.
 #[inline]
 fn nothing<'z>(
     ask: &Ask<'_>,
@@ -156,7 +156,7 @@ fn nothing<'z>(
     Ok(())
 }
 
-/// The name belongs to somebody else: NS of the cut, DS or the proof that there is none, glue.
+/// The name belongs to a delegated zone: NS of the cut, DS or the proof that there is none, glue.
 #[inline]
 fn referral<'z>(
     ask: &Ask<'_>,

@@ -180,7 +180,7 @@ fn waiting(all: &[Cold]) -> [usize; 1 + PARTS.len()] {
         let lines: HashSet<usize> = cold.iter().map(|(.., line)| *line).collect();
         lines.into_iter().for_each(|line| *readers.entry(line).or_default() += 1);
     }
-    // What one in ten reads is at hand, whoever comes: the apex, the only wildcard.
+    // What one in ten reads is at hand, whichever query comes: the apex, the only wildcard.
     let cold = all.iter().flatten().filter(|(.., line)| readers[line] <= all.len() / 10);
     let mut waiting = [0; 1 + PARTS.len()];
     cold.for_each(|(step, part, _)| {

@@ -59,7 +59,7 @@ pub enum AnswerKind {
     Positive,
     /// There is none: NXDOMAIN or NODATA (RFC 2308 §2).
     Negative,
-    /// Nobody could say (RFC 9520 §2).
+    /// No server could answer (RFC 9520 §2).
     Failure,
 }
 
@@ -76,7 +76,7 @@ pub enum Unfit {
     Question,
     /// A record has a type that is no data: TSIG, a second OPT, an OPT outside the additional section.
     Meta,
-    /// It denies something, and nobody said for how long (RFC 2308 §5).
+    /// It denies something without a lifetime for that (RFC 2308 §5).
     NoLifetime,
     /// It does not fit a message when it is written again.
     TooLong,

@@ -69,8 +69,8 @@ impl Cache {
     }
 
     /// Has the system give the cache's memory now, all but that of what remembers dropped entries, a hundredth. Else it is given as the
-    /// cache fills, and whoever keeps an answer waits until a page is cleared, which takes long if it is a huge one. Others may use
-    /// the cache meanwhile.
+    /// cache fills, and a thread that stores an answer waits until a page is cleared, which takes long if it
+    /// is a huge one. Others may use the cache meanwhile.
     pub fn preallocate(&self) {
         self.shards.iter().for_each(Shard::touch);
     }
@@ -112,7 +112,7 @@ impl Cache {
     }
 
     /// Copies the answer that a lead for the same key leads to into `room`, which is what a reply has behind its question, and
-    /// ages its TTLs. Unless the result is a hit, what is in `room` says nothing.
+    /// ages its TTLs. Unless the result is a hit, the content of `room` is unspecified.
     #[inline]
     pub fn copy(&self, lead: &Lead, key: &Key<'_>, now: Now, room: &mut [u8]) -> Lookup {
         self.shard(lead.hash).copy(lead, key, now, self.staleness(), room)

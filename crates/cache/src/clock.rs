@@ -2,8 +2,8 @@
 
 /// A moment, in seconds of a clock that never goes back and begins when the program does.
 ///
-/// No crate below the server reads the time; whoever does hands it in. What came from a file may have been stored before the
-/// program began, so there is room in front of its start.
+/// No crate below the server reads the time: callers pass it in. What came from a file may have been stored
+/// before the program began, so there is room in front of its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now(u32);
 

@@ -17,8 +17,8 @@ pub struct Config {
     pub positive: Lifetime,
     /// How long NXDOMAIN and NODATA are kept (RFC 2308 §5). Default 0 to 10,800, the most that the RFC recommends.
     pub negative: Lifetime,
-    /// How long failures are kept: `min` if whoever stores one does not say how long (RFC 9520 §3.2: at least 1 second, at
-    /// most 300). Default 2 to 300: an outage is over when it is over.
+    /// How long failures are kept: `min` if the caller that stores one gives no time (RFC 9520 §3.2: at least
+    /// 1 second, at most 300). Default 2 to 300: an outage is over when it is over.
     pub failure: Lifetime,
     /// How long entries are kept behind their end, to be served if no server answers (RFC 8767 §5). 0 for not at all. Default
     /// 86,400.

@@ -5,8 +5,9 @@ use crate::index::PAIR_SLOTS;
 /// Fingerprints in a set, the newest first.
 const SET: usize = 8;
 
-/// Fingerprints of entries that were dropped, as many as the index has slots. They are told from each other by 16 bits beside
-/// their set; one of ten thousand that come in is taken for one that was here before, and does no harm.
+/// Fingerprints of entries that were dropped, as many as the index has slots. They are distinguished by 16
+/// bits beside their set; one of ten thousand that come in is taken for one that was here before, and does no
+/// harm.
 pub(crate) struct Ghost {
     sets: Box<[[u16; SET]]>,
 }

@@ -69,7 +69,7 @@ impl Slot {
         (self.0 & USES) / USE
     }
 
-    /// Whether somebody was told to fetch it anew.
+    /// Whether a caller was asked to prefetch it.
     #[inline]
     pub(crate) fn is_announced(self) -> bool {
         self.0 & ANNOUNCED != 0
@@ -87,7 +87,7 @@ impl Slot {
         if self.uses() < Self::MOST_USES { Slot(self.0 + USE) } else { self }
     }
 
-    /// The same entry after somebody was told to fetch it anew.
+    /// The same entry after a caller was asked to prefetch it.
     #[inline]
     pub(crate) fn announced(self) -> Slot {
         Slot(self.0 | ANNOUNCED)
@@ -175,7 +175,11 @@ impl Index {
 
     /// The slots for this hash that hold something, and what: step R1 of [`log`](crate::log) for each.
     #[inline]
-    pub(crate) fn held<'l>(&self, lines: &'l Lines, hash: u64) -> impl Iterator<Item = (usize, Slot)> + use<'l> {
+    pub(crate) fn held<'l>(
+        &self,
+        lines: &'l Lines,
+        hash: u64,
+    ) -> impl Iterator<Item = (usize, Slot)> + use<'l> {
         let (first, turn) = self.pair(hash);
         let words = lines.from(self.start, first / WORDS).first_chunk::<PAIR_SLOTS>();
         (0..PAIR_SLOTS).filter_map(move |i| {

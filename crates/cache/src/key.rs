@@ -25,7 +25,7 @@ pub struct Key<'n> {
 /// The type under which an NXDOMAIN is kept: it holds for the name whatever the type (RFC 2308 §5), and 0 is no type.
 pub(crate) const EVERY_TYPE: Type = Type(0);
 
-/// All of a key but the name: the hash stands for that until the name itself is compared.
+/// All of a key but the name: the hash takes the name's place until the name itself is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// Hash of the name and the realm: where entries of a name lie, whatever their type.
@@ -85,7 +85,7 @@ fn place(name: u64, realm: u32) -> u64 {
 }
 
 /// Spreads every bit over all of them: multiplied, and one half of the product over the other. What comes in has gone through
-/// the keyed hash, so nobody can aim at what comes out.
+/// the keyed hash, so a client cannot choose what comes out.
 #[inline]
 fn mix(word: u64) -> u64 {
     let product = (word as u128).wrapping_mul(0xa076_1d64_78bd_642f);

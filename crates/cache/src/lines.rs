@@ -70,8 +70,9 @@ impl Lines {
         self.words.get(part.0 + line * WORDS..).unwrap_or_default()
     }
 
-    /// Has the system give all the memory now, and not page by page when something is written there. Nothing changes, whoever reads and
-    /// writes meanwhile: where a word is 0 it is written once more, in the release sequence of what was stored before.
+    /// Has the system give all the memory now, and not page by page when something is written there. Nothing
+    /// changes for threads that read and write meanwhile: where a word is 0 it is written once more, in the
+    /// release sequence of what was stored before.
     pub(crate) fn touch(&self) {
         let words = self.from(self.first, 0).iter().take(self.lines * WORDS);
         for word in words.step_by(PAGE / size_of::<AtomicU64>()) {

@@ -60,7 +60,8 @@ pub struct Hit {
     pub counts: [u16; 3],
     /// How far it is to be trusted.
     pub rank: Rank,
-    /// The answer is popular and in the last tenth of its time: whoever is told so, which happens once, should fetch it anew.
+    /// The answer is popular and in the last tenth of its time: the caller should prefetch it. Set for one
+    /// lookup only.
     pub prefetch: bool,
 }
 
@@ -69,7 +70,7 @@ pub struct Hit {
 pub enum Freshness {
     /// It is good for so many seconds more, at least 1.
     Fresh(u32),
-    /// It ended so many seconds ago, and may be served if nobody can say better (RFC 8767).
+    /// It ended so many seconds ago, and may be served if no server answers (RFC 8767).
     Stale(u32),
 }
 
@@ -102,7 +103,7 @@ impl Head {
             return Some(Freshness::Fresh(left));
         }
         let ago = now.since(self.until);
-        // What nobody could say then says nothing about now (RFC 9520 §3.2).
+        // A failure is not served stale (RFC 9520 §3.2).
         let max_stale = if self.flags.is_failure() { 0 } else { max_stale };
         (ago < max_stale).then_some(Freshness::Stale(ago))
     }
@@ -173,7 +174,9 @@ impl Shard {
             for &reach in reaches {
                 let subject = key.subject_of_suffix(skip, reach);
                 let full_hash = subject.full_hash();
-                for (slot, held) in self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash)) {
+                for (slot, held) in
+                    self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash))
+                {
                     let name = key.name.suffix(skip);
                     let Some(found) = self.verify(slot, held, &subject, name, now, staleness.max) else {
                         continue;
@@ -266,7 +269,7 @@ impl Shard {
         };
         let prefetch = ending && held.uses() >= POPULAR && !held.is_announced() && !head.flags.is_failure();
         let after = if prefetch { held.used().announced() } else { held.used() };
-        // Whoever loses the exchange has seen a use that another has counted, or an entry that is gone.
+        // A lost exchange means that another thread has counted a use, or that the entry is gone.
         after != held && self.index.exchange(&self.lines, slot, held, after) && prefetch
     }
 }

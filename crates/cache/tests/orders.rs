@@ -47,7 +47,7 @@ impl Model {
 
     /// Writes an entry whose words are its position.
     fn insert(&self) {
-        let mut ends = self.ends.lock().expect("nobody panics");
+        let mut ends = self.ends.lock().expect("no thread panics");
         let at = loop {
             match self.log.fits(&ends, 1) {
                 Some(at) => break at,
@@ -68,8 +68,13 @@ impl Model {
     fn read(&self) {
         let held = self.slot.load(Ordering::Acquire);
         let at = Position(held & ((1 << 60) - 1));
-        let words: Vec<u64> =
-            self.log.words(&self.lines, at).iter().take(WORDS).map(|word| word.load(Ordering::Relaxed)).collect();
+        let words: Vec<u64> = self
+            .log
+            .words(&self.lines, at)
+            .iter()
+            .take(WORDS)
+            .map(|word| word.load(Ordering::Relaxed))
+            .collect();
         if self.log.holds(at) {
             assert_eq!(words, [at.0; WORDS], "an entry that was taken for good is not what was written");
             self.note_use(held);
@@ -121,7 +126,7 @@ fn lines_freed_by_one_writer_may_be_written_by_another() {
         let freeing = {
             let model = model.clone();
             thread::spawn(move || {
-                let mut ends = model.ends.lock().expect("nobody panics");
+                let mut ends = model.ends.lock().expect("no thread panics");
                 if model.log.oldest(&ends).is_some() {
                     model.log.free(&mut ends, 1);
                 }

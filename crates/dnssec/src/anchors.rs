@@ -110,8 +110,8 @@ impl TrustAnchors {
         of_zone.filter_map(|rdata| Ds::read(rdata).ok()).any(|ds| ds.key_tag == tag)
     }
 
-    /// A number for the positive anchors, the same for the same ones in every run. What was validated by others can be told
-    /// from what was validated by these, but for a chance of one in four billion.
+    /// A fingerprint of the positive anchors, the same for the same ones in every run. It distinguishes what
+    /// was validated by other anchors, but for a chance of one in four billion.
     pub fn fingerprint(&self) -> u32 {
         let all = self.positive.iter().flat_map(|(zone, ds)| ds.iter().map(move |ds| (zone, ds)));
         // FNV-1a over names and data, each of which says how long it is or ends by itself.

@@ -1,8 +1,8 @@
 //! How much work validation may do for one client's query, however often it is begun anew.
 //!
-//! Whoever answers a query makes one [`ValidationBudget`] and passes it to everything that validates for this query;
-//! it is never filled again. What made validators stand still for hours were few records that asked for much work
-//! (CVE-2023-50387, CVE-2023-50868).
+//! Each query has one [`ValidationBudget`], which is passed to everything that validates for this query; it
+//! is never filled again. What made validators stand still for hours were few records that asked for much
+//! work (CVE-2023-50387, CVE-2023-50868).
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ pub enum ValidationLimit {
 }
 
 impl ValidationLimit {
-    /// Whether it is of one query, so that it says nothing of the records at which it was reached.
+    /// Whether it bounds one query, so that reaching it is no property of the records.
     pub fn is_of_query(self) -> bool {
         matches!(self, Self::Signatures | Self::Failures | Self::Nsec3Hashes | Self::Fetches)
     }

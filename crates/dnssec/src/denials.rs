@@ -1,8 +1,9 @@
 //! Denials that were proven once and are used again (RFC 8198): NSEC and NSEC3 records of secure answers say of whole ranges
-//! of names that they are not there, so nobody need be asked for those.
+//! of names that they are not there, so no server need be asked for those.
 //!
-//! Where they say so of a name that a wildcard stands for, and the wildcard's records are known, too, the answer is made of
-//! these (RFC 8198 §5.3). DNAME records of secure answers redirect all names below their owners (RFC 6672 §3.4).
+//! Where they say so of a name that a wildcard matches, and the wildcard's records are known, too, the answer
+//! is made of these (RFC 8198 §5.3). DNAME records of secure answers redirect all names below their owners
+//! (RFC 6672 §3.4).
 //!
 //! What is used is proven anew for each name, by the same rules as any response: what is kept here are records, not verdicts.
 //! NSEC3 with opt-out is not kept, since it does not say that nothing is there. Names in data are in lower case, as those that
@@ -450,7 +451,7 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, Option<Param>)> {
     match set.rtype {
         Type::NSEC => {
             let next = Nsec::read(rdata).ok()?.next;
-            // Made for one name, it says nothing of others (RFC 9824 §3).
+            // Made for one name, it covers no other (RFC 9824 §3).
             let single = next.parent().is_some_and(|parent| parent == owner)
                 && next.labels().next().is_some_and(|label| label == b"\0");
             (!single).then(|| (Place::Name(Box::new(set.owner)), None))
@@ -566,13 +567,7 @@ impl Zone {
     }
 
     /// What is proven of a name in this zone.
-    fn deny(
-        &self,
-        name: Name<'_>,
-        qtype: Type,
-        now: u64,
-        hasher: &mut Hasher<'_>,
-    ) -> Option<ProvenDenial> {
+    fn deny(&self, name: Name<'_>, qtype: Type, now: u64, hasher: &mut Hasher<'_>) -> Option<ProvenDenial> {
         let soa = self.soa.as_ref().filter(|soa| now < soa.until)?;
         let records = match self.by_names(name) {
             None if !self.hashes.is_empty() => self.by_hashes(name, hasher)?,
@@ -610,7 +605,7 @@ impl Zone {
             return None;
         }
         let mut above = name.ancestors().skip(1).take_while(|at| at.is_at_or_below(zone));
-        // Whatever is there of the closest one, none above it stands for the name (RFC 4592 §3.3.1).
+        // Whatever types the closest one has, none above it matches the name (RFC 4592 §3.3.1).
         let (encloser, star) = above.find_map(|encloser| {
             let of_type = |rtype| self.wildcards.get(&(encloser.to_buf(), rtype));
             let star = of_type(qtype).or_else(|| of_type(Type::CNAME))?;

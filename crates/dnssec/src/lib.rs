@@ -1,8 +1,8 @@
 //! DNSSEC: what is computed from names, records and keys, and validating responses by it.
 //!
-//! What lives here: what RFC 4034, 4035 and 5155 have to say to whoever holds a response and knows nothing else. No
-//! sockets, no clock, no cache: messages, keys and the time are passed in. What does not: which proof an answer needs
-//! (`authority`), where records are kept (`zone`, `cache`), whom to ask (`resolver`).
+//! What lives here: what RFC 4034, 4035 and 5155 say of a response by itself. No sockets, no clock, no cache:
+//! messages, keys and the time are passed in. What does not: which proof an answer needs (`authority`), where
+//! records are kept (`zone`, `cache`), whom to ask (`resolver`).
 //!
 //! | module | holds |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | [`anchors`] | trust anchors, negative ones too |
 //! | [`rollover`] | trust anchors that follow their zones (RFC 5011) |
 //! | [`trust`] | what is known of zones: their keys, their DS, or that they have none |
-//! | [`denials`] | what is known not to be there, for names that nobody has asked about |
+//! | [`denials`] | what is known not to be there, for names that have not been asked for |
 //! | [`response`] | a response as RRsets with their signatures |
 //! | `signatures`, `denial`, `delegation` | whether an RRset, an absence, a zone's keys are proven |
 //! | [`budget`], [`outcome`] | how much work may be done; what it comes to, and why |

@@ -139,7 +139,7 @@ impl SignedSet<'_> {
 
 /// Verifies one signature over `set`, by whichever of `keys` fits it, at time `now`.
 ///
-/// `zone` is the zone's name: nobody else may have signed. At most two keys of one tag are tried, so that
+/// `zone` is the zone's name: no other zone may have signed. At most two keys of one tag are tried, so that
 /// colliding tags cost no more (CVE-2023-50387).
 pub fn verify(
     set: &SignedSet<'_>,

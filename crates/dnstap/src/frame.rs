@@ -60,7 +60,7 @@ pub enum FrameFault {
     NotControl,
     /// A control frame has this many bytes.
     Length(u32),
-    /// A control frame is of a kind that nobody here knows.
+    /// A control frame is of an unknown kind.
     Kind(u32),
     /// The fields of a control frame cannot be read, or are not those of its kind.
     Fields,

@@ -38,16 +38,16 @@ pub struct DnstapMessage {
     /// The transport.
     #[prost(enumeration = "DnstapSocketProtocol", optional, tag = "3")]
     pub socket_protocol: Option<i32>,
-    /// Address of whoever asks: 4 or 16 bytes.
+    /// Address of the initiator: 4 or 16 bytes.
     #[prost(bytes = "vec", optional, tag = "4")]
     pub query_address: Option<Vec<u8>>,
-    /// Address of whoever answers.
+    /// Address of the responder.
     #[prost(bytes = "vec", optional, tag = "5")]
     pub response_address: Option<Vec<u8>>,
-    /// Port of whoever asks.
+    /// Port of the initiator.
     #[prost(uint32, optional, tag = "6")]
     pub query_port: Option<u32>,
-    /// Port of whoever answers.
+    /// Port of the responder.
     #[prost(uint32, optional, tag = "7")]
     pub response_port: Option<u32>,
     /// When the query was received, or sent to an upstream server: seconds since 1970.

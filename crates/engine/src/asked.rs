@@ -1,4 +1,4 @@
-//! What is asked of whoever answers.
+//! What is asked of a source of answers.
 
 use std::time::Instant;
 

@@ -4,8 +4,8 @@
 //! | step | objects to |
 //! |---|---|
 //! | `form` | what cannot be read, is no query, or speaks a later EDNS |
-//! | `operation` | opcodes that nobody here serves |
-//! | `signature` | keys that nobody here knows, and what they did not sign |
+//! | `operation` | opcodes that are not served here |
+//! | `signature` | keys that are not known here, and what they did not sign |
 //! | `class` | classes without data |
 //! | `access` | operations that this client may not have done |
 //!
@@ -99,7 +99,8 @@ fn class(question: &Question) -> Result<(), Refusal> {
     }
 }
 
-/// Whether this client may have it done: questions are everybody's, and transfers nobody's where no source makes them.
+/// Whether this client may have it done: every client may query, and none may transfer where no source makes
+/// transfers.
 #[inline]
 fn access(operation: Operation, sources: &Sources) -> Result<(), Refusal> {
     match operation {

@@ -110,7 +110,7 @@ pub trait Memory: Clone + Send + Sync + 'static {
     ) -> Result<Found<'s>, Refusal>;
 }
 
-/// Two kinds of data: what `first` says nothing about is looked for in `then`.
+/// Two kinds of data: what `first` does not have is looked for in `then`.
 #[derive(Clone)]
 pub struct Both<A, B> {
     /// Asked first.

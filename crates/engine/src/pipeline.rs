@@ -101,7 +101,7 @@ impl<M: Memory> Handler for Worker<M> {
             let Some(PutOff { packet, to, received }) = self.account.take_put_off() else { return false };
             let query = Query { packet: &packet, client: to.client };
             self.read_one(0, &packet, || to.client);
-            // It may have been answered to somebody else since.
+            // The query of another client may have brought the answer since.
             self.find(1);
             let outcome = self.answer_one(0, query, (received, false), out, &|| to);
             if !matches!(outcome, Outcome::Pending) {
@@ -356,8 +356,8 @@ fn zone_facts<M: Memory>(
     }
 }
 
-/// Who wants to be told of what fails in the zone that a question went to (RFC 9567 §6.2): nobody who is in the zone itself
-/// (§8.1).
+/// The agent for reports of what fails in the zone that a query went to (RFC 9567 §6.2): none that is in the
+/// zone itself (§8.1).
 #[inline]
 fn agent<'s, M: Memory>(shared: &'s Shared<M>, route: &Route, aims: &[Aimed<M::Aim>]) -> Option<Name<'s>> {
     let agent = shared.config.report_channel.as_ref()?.as_name();

@@ -17,13 +17,13 @@ impl Refusal {
     pub const MALFORMED: Refusal = Refusal::plain(Rcode::FORMERR);
     /// OPT has a version above 0 (RFC 6891 §6.1.3).
     pub const EDNS_VERSION: Refusal = Refusal::plain(Rcode::BADVERS);
-    /// Nobody here does what the opcode asks for.
+    /// The operation of this opcode is not implemented.
     pub const OPCODE: Refusal = Refusal::plain(Rcode::NOTIMP);
     /// The server is not authoritative for the zone that is to be transferred or changed (RFC 5936 §2.2.1, RFC 2136 §3.1.1).
     pub const NOT_AUTH: Refusal = Refusal::because(Rcode::NOTAUTH, ErrorInfo::NOT_AUTHORITATIVE);
     /// There are no data of this class.
     pub const CLASS: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_SUPPORTED);
-    /// No zone here holds the name, and nobody else is asked.
+    /// No zone here holds the name, and no other server is asked.
     pub const NOT_AUTHORITATIVE: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_AUTHORITATIVE);
     /// This client may not do this.
     pub const PROHIBITED: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::PROHIBITED);
@@ -33,7 +33,7 @@ impl Refusal {
     /// The zone has so many NSEC3 iterations that its denials are limited, and the limit is reached.
     pub const TOO_MANY_ITERATIONS: Refusal =
         Refusal::because(Rcode::SERVFAIL, ErrorInfo::UNSUPPORTED_NSEC3_ITERATIONS);
-    /// Whoever promised an answer has let go of the question.
+    /// The holder of the ticket has dropped it without an answer.
     pub const ABANDONED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 
     /// A response code that says enough.

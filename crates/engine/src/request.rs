@@ -97,7 +97,7 @@ impl Request {
             return request;
         }
         let body = request.read_body(&mut parser);
-        // Of opcodes nobody here knows, what is in the message does not matter.
+        // What a message with an unknown opcode holds does not matter.
         if matches!(header.opcode(), Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
             request.fault = match (body, request.edns) {
                 (Err(Malformed), _) => Some(QueryFault::Format),
@@ -173,8 +173,8 @@ impl Request {
         };
         for (code, data) in edns.options {
             match code {
-                // A question has no data. EXPIRE with some is answered all the same, as BIND and Knot do: RFC 7314 §2 binds
-                // who asks, and says nothing of whoever gets it.
+                // A question has no data. EXPIRE with some is answered all the same, as BIND and Knot do:
+                // RFC 7314 §2 binds the client, not the server.
                 OptionCode::EXPIRE => client.expire = true,
                 // With data it is a format error, as for NSD (RFC 9660 §3: who asks sends it empty).
                 OptionCode::ZONEVERSION if !data.is_empty() => return Err(Malformed),

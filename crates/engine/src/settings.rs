@@ -25,8 +25,8 @@ pub struct Config {
     pub identity: Identity,
     /// Whether addresses of one name come in another order for each query. Default: no.
     pub rotate_addresses: bool,
-    /// Who wants to be told of what cannot be resolved or validated in the zones (RFC 9567): the agent domain. It is named in
-    /// replies from zones that it is not in, where there is room.
+    /// The agent domain for reports of what cannot be resolved or validated in the zones (RFC 9567). It is
+    /// named in replies from zones that it is not in, where there is room.
     pub report_channel: Option<NameBuf>,
 }
 

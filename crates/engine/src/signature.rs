@@ -59,7 +59,7 @@ impl Signature {
         let now = unix_seconds();
         let signed = match self {
             Signature::Good(verified) => verified.signer().sign(out, len, now),
-            // What was refused for another reason says nothing of the signature.
+            // NOTAUTH alone is about the signature: other refusals have other reasons.
             Signature::Bad(TsigError::Refused(refusal)) if rcode == Rcode::NOTAUTH => {
                 refusal.append(out, len, now)
             }

@@ -36,7 +36,7 @@ pub enum Sourced {
     Stream(Box<dyn MessageStream>),
 }
 
-/// Proof that a ticket was taken: whoever returns [`Sourced::Pending`] has one to settle.
+/// Proof that a ticket was taken: the source that returns [`Sourced::Pending`] has one to settle.
 #[derive(Debug)]
 #[must_use = "a question whose ticket was taken is pending"]
 pub struct Promise(pub(crate) ());
@@ -80,7 +80,7 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// Who is asked for what memory does not answer; nobody, where there is none.
+/// The sources that are asked for what memory does not answer, where they are set.
 #[derive(Clone, Default)]
 pub struct Sources {
     /// For names that are not in memory.

@@ -1,4 +1,4 @@
-//! Counters of one worker: written by it alone, read and summed by whoever reports.
+//! Counters of one worker: written by it alone, read and summed by other threads for reports.
 
 use std::time::Duration;
 

@@ -74,7 +74,7 @@ impl ReplyFrame<'_> {
         let mut header = self.request.header.reply();
         if self.may_recurse {
             header.set_recursion_available(true);
-            // Whoever answers for others repeats CD (RFC 4035 §3.2.2).
+            // A recursive server repeats CD (RFC 4035 §3.2.2).
             header.set_checking_disabled(self.request.header.checking_disabled());
         }
         header
@@ -193,7 +193,7 @@ impl ReplyFrame<'_> {
             let _ = opt.extended_error(b, info, "");
         }
         if let Some(agent) = self.agent {
-            // Nobody has asked for it, so nothing makes room for it.
+            // The query does not ask for it, so nothing makes room for it.
             let _ = opt.option(b, OptionCode::REPORT_CHANNEL, &[agent.as_wire()]);
         }
     }

@@ -1,8 +1,8 @@
 //! Messages that this server sends on its own account: to upstream servers, primaries, secondaries.
 //!
-//! Whoever decides about them is a [`Core`], a state machine without sockets and without a clock: it hears what
-//! happened and when, and decides what is to be done. `net` drives it with real sockets on threads of its own, so that
-//! threads which answer never wait for it; tests drive it with scripted ones on virtual time.
+//! A [`Core`] decides about them, a state machine without sockets and without a clock: it receives what
+//! happened and when, and decides what is to be done. `net` drives it with real sockets on threads of its
+//! own, so that threads which answer never wait for it; tests drive it with scripted ones on virtual time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,8 +20,8 @@ pub struct Link(pub u64);
 /// A map by [`Link`], or by another number that this program counts up itself.
 pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
-/// The hasher of a [`NumberMap`]: one multiplication. It is for numbers that nobody outside can choose, since anybody
-/// could make others collide.
+/// The hasher of a [`NumberMap`]: one multiplication. It is for numbers that cannot be chosen from outside,
+/// since chosen ones could be made to collide.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 
@@ -50,8 +50,8 @@ impl Hasher for NumberHasher {
 /// What a core wants done.
 #[derive(Debug)]
 pub enum Action {
-    /// Open a link to `to`, from the address `from` if it has one. Of datagrams each link has a fresh socket on a random
-    /// port that hears nobody but `to`; of streams each is a connection.
+    /// Open a link to `to`, from the address `from` if it has one. A datagram link has a fresh UDP socket on
+    /// a random port, connected to `to`; a stream link is a connection.
     Open {
         /// Its number, which is not in use.
         link: Link,
@@ -69,7 +69,7 @@ pub enum Action {
         /// The message.
         message: Vec<u8>,
     },
-    /// Forget a link: nothing more is heard of it.
+    /// Forget a link: no event of it follows.
     Close {
         /// The link.
         link: Link,
@@ -101,7 +101,7 @@ pub enum Event<'e> {
     },
 }
 
-/// Decides what is sent and what comes of it. See the module.
+/// Decides what is sent and what the replies lead to. See the module.
 pub trait Core: Send + 'static {
     /// What other threads ask it for.
     type Request: Send + 'static;

@@ -87,7 +87,7 @@ pub enum StoreFault {
     NoSequence,
     /// The change has 4 GiB or more.
     TooLarge,
-    /// The disk failed before, so that nobody knows what it holds. Nothing is taken until the zone is replaced.
+    /// The disk failed before, so that its content is unknown. Nothing is taken until the zone is replaced.
     Refused,
     /// A replacement is under way already.
     AlreadyReplacing,

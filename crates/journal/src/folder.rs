@@ -94,7 +94,7 @@ impl Shared {
         Ok(Some(aside))
     }
 
-    /// Removes what a replacement has left unfinished. What stays is in nobody's way.
+    /// Removes what a replacement has left unfinished. What stays does no harm.
     pub(crate) fn remove_unfinished(&self, paths: &Paths) {
         let _ = self.disk.remove(&paths.unfinished);
     }

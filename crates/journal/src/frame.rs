@@ -1,8 +1,8 @@
 //! Frames: pieces of a store, each with its length and its checksums. docs/JOURNAL.md has their bytes.
 //!
-//! A checksum is seeded with the place of the frame and with the nonce of the file, so that bytes that stood elsewhere, or
-//! that somebody put into a record, are no frame. The checksum of the head is by itself: where the length can be relied on,
-//! a frame is read without trying.
+//! A checksum is seeded with the place of the frame and with the nonce of the file, so that bytes that stood
+//! elsewhere, or that were put into a record, are no frame. The checksum of the head is by itself: where the
+//! length can be relied on, a frame is read without trying.
 
 use std::ops::Range;
 use std::path::Path;

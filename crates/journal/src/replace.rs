@@ -314,8 +314,8 @@ impl ZoneStore {
     /// [`StoreFault::NotWritten`]; [`StoreFault::Overtaken`] if the store has lost changes since, or has got some that the
     /// zone does not have; [`StoreFault::Io`]. The store goes on as it was, but for this: what was appended is lost if it cannot
     /// be written, as for [`append`](Self::append); where the new file may have got
-    /// its name and nobody knows whether that is on the disk, the store [is broken](Self::is_broken), and what was not
-    /// acknowledged may be there after a crash or not.
+    /// its name and it is unknown whether that is on the disk, the store [is broken](Self::is_broken), and
+    /// what was not acknowledged may be there after a crash or not.
     pub fn finish(&mut self, mut replacement: Replacement) -> Result<(), StoreFault> {
         self.write()?;
         let is_ours = Weak::ptr_eq(&self.replacing, &Arc::downgrade(&replacement._token));

@@ -17,7 +17,7 @@ use crate::marks::Mark;
 use crate::records::put_change;
 use crate::stored::Stored;
 
-/// Bytes of history that a compaction keeps, if nobody says otherwise.
+/// Bytes of history that a compaction keeps, by default.
 pub const DEFAULT_HISTORY: u64 = 16 << 20;
 /// The zeros behind the changes: at most this part of those since the base, and so many bytes.
 const ROOM_SHARE: u64 = 4;
@@ -36,7 +36,7 @@ const LEAST_WORTH: u64 = 64 << 10;
 pub struct ZoneStore {
     pub(crate) open: OpenZone,
     pub(crate) contents: Option<Contents>,
-    /// The disk failed, so that nobody knows what it holds.
+    /// The disk failed, so that its content is unknown.
     pub(crate) broken: bool,
     /// How often the store went another way than on.
     pub(crate) turns: u64,
@@ -237,8 +237,8 @@ impl ZoneStore {
         written
     }
 
-    /// Goes back to what was acknowledged. Nobody may find after a crash what was refused; if that cannot be seen to, the store
-    /// is broken.
+    /// Goes back to what was acknowledged. What was refused must not be there after a crash; if that cannot
+    /// be ensured, the store is broken.
     fn lose(&mut self) {
         let Some(contents) = &mut self.contents else { return };
         let file = contents.file.take();

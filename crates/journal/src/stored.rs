@@ -210,7 +210,7 @@ impl Stored {
     ///
     /// # Errors
     /// [`StoreFault::Damaged`] and [`StoreFault::Io`]; [`StoreFault::NoZone`], [`StoreFault::BadZone`] and
-    /// [`StoreFault::BadChange`] for a file that somebody made, and no crash.
+    /// [`StoreFault::BadChange`] for a file that was forged, not one that a crash left.
     pub fn load(&self, key: &HashKey) -> Result<Zone, StoreFault> {
         let mut zone = self.load_base(key)?;
         for change in self.changes() {

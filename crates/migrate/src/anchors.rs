@@ -102,7 +102,7 @@ fn add(
 pub(crate) fn write(work: &mut Work) {
     let Anchors { found, public_root, root_followed } = std::mem::take(&mut work.anchors);
     if found.iter().all(|anchor| anchor.root) {
-        // Those that nomen has follow their zone, unless it is told otherwise.
+        // nomen's own anchors follow their zone, unless it is configured otherwise.
         if !found.is_empty() && !public_root && !found.iter().any(|anchor| anchor.followed) {
             work.recurse().text("trust-anchor-rollover", "off");
         }

@@ -1,4 +1,4 @@
-//! What became of every statement. None is dropped in silence: what nobody has accounted for is reported in the end.
+//! What became of every statement. None is dropped in silence: what has no account is reported in the end.
 
 use std::collections::{HashMap, HashSet};
 
@@ -99,12 +99,12 @@ impl Ledger {
         }
     }
 
-    /// What nobody wrote, and is otherwise here.
+    /// What no statement sets, and is otherwise here.
     pub(crate) fn unwritten(&mut self, outcome: Outcome, words: impl Into<String>) {
         self.accounts.push(Account { span: None, statement: String::new(), outcome, words: words.into() });
     }
 
-    /// Accounts for all that nobody has accounted for. `explain` finds words for a statement.
+    /// Accounts for all that has no account yet. `explain` finds words for a statement.
     pub(crate) fn sweep(
         &mut self,
         statements: &[Statement],

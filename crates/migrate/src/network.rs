@@ -168,7 +168,7 @@ pub(crate) enum Client {
     List(Vec<Member>),
     /// At least these; which others depends on the machine.
     AtLeast(Vec<Network>),
-    /// Nobody can say here who that is.
+    /// Its clients cannot be determined here.
     Unknown,
 }
 
@@ -179,7 +179,7 @@ pub(crate) struct Member {
     pub(crate) client: Client,
 }
 
-/// Who passes: whoever is in the network, and has the key, as far as they are said.
+/// The clients that pass: those in the network and with the key, as far as these are set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pass {
     pub(crate) network: Option<Network>,
@@ -197,10 +197,11 @@ impl fmt::Display for Pass {
     }
 }
 
-/// Most members that a list without refusals may have. A list of more is nobody's intention.
+/// Most members that a list without refusals may have. A list of more is not intended.
 const MAX_PASSES: usize = 2000;
 
-/// Whom a list lets pass, said without refusals. None where that cannot be said: then nobody passes, which is less.
+/// The clients that a list lets pass, as a list without refusals. None where there is no such list: then no
+/// client passes, which is less.
 pub(crate) fn passes(members: &[Member]) -> Option<Vec<Pass>> {
     let (mut out, mut denied) = (Vec::new(), Vec::new());
     collect(members, &mut denied, &mut out)?;

@@ -473,7 +473,7 @@ fn shared_keys(work: &mut Work, all: &[&Statement], secondary: bool, keys: &mut 
     source(work, all, keys);
 }
 
-/// The first address of each family that a zone's servers are asked and told from.
+/// The first source address of each family for queries and NOTIFY to a zone's servers.
 fn source(work: &mut Work, all: &[&Statement], keys: &mut Keys) {
     let mut taken: Vec<IpAddr> = Vec::new();
     for found in all.iter().filter(|statement| statement.key() == "outgoing-interface") {

@@ -155,7 +155,7 @@ zone "b.example" { type master; file "b"; allow-transfer { key old; }; };"#,
     {
         assert_eq!(outcomes(&found, statement), [Outcome::Missing], "{statement}");
     }
-    // Zones of views would come from one of them, and a zone for a key that is gone is for nobody.
+    // Zones of views would come from one of them, and a zone for a key that is gone is for no client.
     assert!(!found.toml.contains("a.example") && !found.toml.contains("allow-transfer"), "{}", found.toml);
 }
 
@@ -328,7 +328,7 @@ fn anchors_of_other_zones_are_written_beside_those_of_the_root() {
     let alone = bind(&format!("options {{ recursion yes; dnssec-validation yes; }}; {own}"));
     has(&alone, &[&line]);
     assert!(!alone.toml.contains(ROOT_DS), "{}", alone.toml);
-    // A key that is old, revoked, or of an algorithm that nobody verifies, is reported.
+    // A key that is old, revoked, or of an algorithm that is not supported, is reported.
     for bad in [
         "a static-ds 1 13 9 \"00\"",
         "a static-key 385 3 8 \"AwEAAQ==\"",
@@ -832,7 +832,7 @@ proptest! {
         }
     }
 
-    /// A keyword that nobody knows is reported as missing, at its place.
+    /// An unknown keyword is reported as missing, at its place.
     #[test]
     fn an_unknown_statement_is_reported(program in 0usize..4, key in "qq[a-z]{3,8}") {
         let (program, text) = match program {

@@ -19,13 +19,13 @@ use crate::units;
 pub(crate) enum Rule {
     /// A number for this key.
     Number(Section, &'static str),
-    /// The same, where 0 stands for no limit: the most that the key takes.
+    /// The same, where 0 means no limit: the most that the key takes.
     Limit(Section, &'static str),
-    /// The same, where 0 stands for what the program chooses.
+    /// The same, where 0 means what the program chooses.
     Choice(Section, &'static str),
     /// A duration that is written in units of so many milliseconds where it has none.
     Time(Section, &'static str, u64),
-    /// The same, where 0 stands for no limit.
+    /// The same, where 0 means no limit.
     TimeLimit(Section, &'static str, u64),
     /// Yes or no.
     Switch(Section, &'static str),
@@ -409,7 +409,7 @@ pub(crate) fn domain(text: &str) -> Option<String> {
     let text = name.to_string().to_ascii_lowercase();
     Some(match text.strip_suffix('.') {
         Some("") | None => text,
-        // A dot that stands for itself is none that ends a name.
+        // An escaped dot does not end a name.
         Some(plain) => plain.to_owned(),
     })
 }

@@ -160,7 +160,7 @@ fn zones(out: &mut String, nomen: &Nomen) {
     }
 }
 
-/// What stands for a zone's name in the path of a template.
+/// The placeholder for a zone's name in the path of a template.
 const PLACE: &str = "{zone}";
 
 /// A template's path, after the file of one of its zones; those that do not fit it have a path of their own.

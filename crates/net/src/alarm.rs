@@ -56,7 +56,7 @@ impl Alarm {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else has it.
+        // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Arc::new(Alarm { event: fd.into(), ringing: AtomicBool::new(false) }))
     }
@@ -69,9 +69,9 @@ impl Alarm {
 
     #[cold]
     fn silence(&self) -> bool {
-        // The event first: whoever rings after that, but before the flag is down, has made its answer ready by the
-        // time the worker looks, and need not ring again. The other way round its event would be taken here, and the
-        // flag left up without one.
+        // The event is read first: a thread that rings between the two steps has its answer ready by the time
+        // the worker looks, and need not ring again. In the other order its event would be consumed here, and
+        // the flag would stay set without one.
         self.take_event();
         self.ringing.swap(false, Ordering::AcqRel)
     }
@@ -119,7 +119,8 @@ impl Wait<'_> {
         let mut links = Ready::default();
         all[2..].iter().enumerate().filter(|(_, one)| ready(one)).for_each(|(place, _)| links.add(place));
         if alarm && !self.alarm.ringing.load(Ordering::Acquire) {
-            // Whoever rang was noticed before its event was there. Left, it would keep the worker awake.
+            // The worker saw the flag before the event was written. Left in place, the event would keep the
+            // worker awake.
             self.alarm.take_event();
         }
         Woken { socket, alarm, links }
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn an_event_that_comes_after_its_ring_was_noticed_does_not_keep_the_worker_awake() -> io::Result<()> {
         let alarm = Alarm::new()?;
-        // Between the two steps of whoever rings the worker looks.
+        // The worker looks between the two steps of a thread that rings.
         assert!(!alarm.ringing.swap(true, Ordering::AcqRel));
         assert!(alarm.rang());
         (&alarm.event).write_all(&1_u64.to_ne_bytes())?;
@@ -214,7 +215,8 @@ mod tests {
         let links: Vec<RawFd> = others.iter().map(|other| other.event.as_raw_fd()).collect();
         others[1].wake_by_ref();
         others[Ready::MOST - 1].wake_by_ref();
-        let wait = |links: &[RawFd]| Wait { alarm: &alarm, links, at_most: Some(SHORT) }.beside(NOTHING, SHORT);
+        let wait =
+            |links: &[RawFd]| Wait { alarm: &alarm, links, at_most: Some(SHORT) }.beside(NOTHING, SHORT);
         let woken = wait(&links);
         let ready: Vec<usize> = (0..Ready::MOST).filter(|place| woken.links.has(*place)).collect();
         assert_eq!((ready, woken.socket, woken.alarm), (vec![1, Ready::MOST - 1], false, false));

@@ -1,4 +1,4 @@
-//! What goes wrong in a worker, and who hears of it.
+//! Faults of a worker, and the callback that receives them.
 
 use std::fmt;
 use std::io;
@@ -65,7 +65,7 @@ impl fmt::Display for WorkerFault {
         let WorkerId { index, transport, local } = self.worker;
         write!(f, "{transport} {local} worker {index}: ")?;
         match &self.kind {
-            WorkerFaultKind::Socket(e) => write!(f, "the socket failed and is made anew: {e}"),
+            WorkerFaultKind::Socket(e) => write!(f, "the socket failed and is reopened: {e}"),
             WorkerFaultKind::Passed(e) => {
                 write!(f, "the socket that was passed fails, it is tried again: {e}")
             }

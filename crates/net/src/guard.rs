@@ -23,8 +23,8 @@ impl<F: HandlerFactory> Guarded<F> {
         Guarded { factory, seat, handler, stats, reporter }
     }
 
-    /// Hands the batch to the handler. If that panics, the handler is made anew and every query left undecided is
-    /// offered once more, alone; one that makes the handler panic again is dropped.
+    /// Hands the batch to the handler. If that panics, the handler is rebuilt and every query left undecided
+    /// is offered once more, alone; one that makes the handler panic again is dropped.
     #[inline]
     pub(crate) fn batch(&mut self, batch: &mut Batch<'_>) {
         if self.attempt(|handler| handler.batch(batch)).is_some() {

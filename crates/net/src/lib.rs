@@ -49,9 +49,10 @@
 //!
 //! # Passed sockets
 //!
-//! [`PassedSocket`] takes over a socket that was opened by whoever started the program, and [`Listener::from_udp`] and
-//! [`Listener::from_tcp`] make listeners of those. Such a socket stays open when the listener stops, and goes to whoever is
-//! started next; so what a stopping worker has not read yet stays in it, and is answered then.
+//! [`PassedSocket`] takes over a socket opened by the process that started this one, and
+//! [`Listener::from_udp`] and [`Listener::from_tcp`] make listeners of those. Such a socket stays open when
+//! the listener stops, and goes to the process started next; so what a stopping worker has not read yet stays
+//! in it, and is answered then.
 //!
 //! # AF_XDP
 //!

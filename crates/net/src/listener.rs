@@ -54,7 +54,7 @@ impl Listener {
     /// as many workers as sockets, or [`ListenerConfig::workers`] sharing them if that is more.
     ///
     /// Options are set as on sockets of our own; buffers are only made larger. When the listener stops, what its workers
-    /// have not read stays in the sockets, for whoever is passed them next.
+    /// have not read stays in the sockets, for the process they are passed to next.
     ///
     /// # Errors
     /// [`BindError`] if there is no socket, their addresses differ, or an option is refused.
@@ -176,7 +176,7 @@ fn multiply<S>(
     Ok(sockets)
 }
 
-/// Sockets that listen, but that nobody serves yet.
+/// Sockets that listen, but that no worker serves yet.
 pub struct Bound {
     addr: SocketAddr,
     config: ListenerConfig,

@@ -1,4 +1,5 @@
-//! Sockets that were opened by whoever started this program, such as systemd: taking them over, and finding out what they are.
+//! Sockets opened by the process that started this program, such as systemd: taking them over, and finding
+//! out what they are.
 
 use std::error::Error;
 use std::fmt;
@@ -141,9 +142,9 @@ fn own(descriptor: RawFd) -> Result<OwnedFd, PassedFault> {
     if flags < 0 || flags & libc::FD_CLOEXEC != 0 {
         return Err(PassedFault::NotThere);
     }
-    // SAFETY: the descriptor is open. Nobody in this process owns it: what the program opens is closed at the start of
-    // another program (FD_CLOEXEC), here as in the libraries, and what came from outside is not, or it would not have
-    // come. The next call finds the mark that is set below and does not take it again.
+    // SAFETY: the descriptor is open. Nothing in this process owns it: what the program opens is closed at
+    // the start of another program (FD_CLOEXEC), here as in the libraries, and what came from outside is not,
+    // or it would not have come. The next call finds the mark that is set below and does not take it again.
     let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // SAFETY: no pointers are passed, and the descriptor is ours.
     let marked = unsafe { libc::fcntl(descriptor, libc::F_SETFD, flags | libc::FD_CLOEXEC) };

@@ -15,7 +15,7 @@ use crate::stats::ListenerStats;
 use crate::tcp::TcpLimits;
 use crate::xdp::XdpMode;
 
-/// What listeners share: connection limits, and who hears of faults.
+/// What listeners share: connection limits, and the callback for faults.
 #[derive(Clone, Default)]
 pub struct Context {
     /// How many TCP connections there may be, counted over all listeners given the same limits.

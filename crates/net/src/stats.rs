@@ -69,7 +69,7 @@ counters! {
     panics,
     /// Errors when receiving or accepting.
     receive_errors,
-    /// Sockets made anew after an error.
+    /// Sockets reopened after an error.
     rebinds,
     /// Replies lost because the send buffer stayed full.
     send_full,
@@ -131,7 +131,7 @@ counters! {
     late_lost,
 }
 
-/// The counters of a listener. Reading them disturbs nobody.
+/// The counters of a listener. Reading them does not disturb the workers.
 #[derive(Clone)]
 pub struct ListenerStats {
     pub(crate) workers: Vec<Arc<WorkerStats>>,

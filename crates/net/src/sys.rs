@@ -142,7 +142,7 @@ pub(crate) fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAdd
 }
 
 /// Has the current runtime watch a listening socket for connections. Unlike with the runtime's own listener, an
-/// error of accepting can then be told apart from a connection that waits.
+/// error of accepting can then be distinguished from a connection that waits.
 pub(crate) fn watch_listener(socket: TcpListener) -> io::Result<AsyncFd<TcpListener>> {
     // SAFETY: a `TcpListener` owns its descriptor, always answers with the same one and closes it only when
     // dropped, which the `AsyncFd` it moves into does after deregistering it.

@@ -1,6 +1,7 @@
 //! Every order in which threads may act for a core, as far as the memory model allows it: the protocol of
 //! `src/outgoing/desk.rs` and `src/outgoing/duty.rs`, compiled against locks and atomics that try all orders. Time passes only
-//! for a thread that sleeps for a time; whoever sleeps for ever and should have been woken is a deadlock, which the model reports.
+//! for a thread that sleeps for a time; a thread that sleeps for ever and should have been woken is a
+//! deadlock, which the model reports.
 
 /// What threads see of each other, in the model.
 mod sync {
@@ -22,7 +23,7 @@ mod sync {
         }
     }
 
-    /// What a sleeping thread hears.
+    /// What wakes a sleeping thread.
     struct Bell {
         rung: Mutex<bool>,
         heard: Condvar,
@@ -32,7 +33,7 @@ mod sync {
 
     impl Waker {
         pub(crate) fn wake(&self) -> io::Result<()> {
-            *self.0.rung.lock().expect("nobody panics") = true;
+            *self.0.rung.lock().expect("no thread panics") = true;
             self.0.heard.notify_one();
             Ok(())
         }
@@ -50,9 +51,9 @@ mod sync {
         /// Sleeps until the waker has been called, or until the time is over if there is one.
         pub(crate) fn poll(&mut self, _: &mut Events, wait: Option<Duration>) -> io::Result<()> {
             let bell = &self.0;
-            let mut rung = bell.rung.lock().expect("nobody panics");
+            let mut rung = bell.rung.lock().expect("no thread panics");
             while !*rung && wait.is_none() {
-                rung = bell.heard.wait(rung).expect("nobody panics");
+                rung = bell.heard.wait(rung).expect("no thread panics");
             }
             *rung = false;
             Ok(())
@@ -91,7 +92,7 @@ mod lanes {
     }
 }
 
-/// Links have none either: a worker hears nothing and has nothing to carry out.
+/// Links have none either: a worker receives nothing and has nothing to carry out.
 mod links {
     use std::io;
     use std::os::fd::RawFd;
@@ -109,7 +110,7 @@ mod links {
             false
         }
 
-        pub(crate) fn hear(&mut self, _most: usize) {}
+        pub(crate) fn read_links(&mut self, _most: usize) {}
 
         pub(crate) fn carry_out(&mut self, goes_on: bool) -> bool {
             goes_on
@@ -131,15 +132,15 @@ mod links {
     }
 }
 
-#[path = "../src/ready.rs"]
-#[allow(dead_code, reason = "the test needs a part of it")]
-mod ready;
 #[path = "../src/outgoing/desk.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
 mod desk;
 #[path = "../src/outgoing/duty.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
 mod duty;
+#[path = "../src/ready.rs"]
+#[allow(dead_code, reason = "the test needs a part of it")]
+mod ready;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -153,7 +154,8 @@ use loom::sync::Condvar;
 use loom::thread;
 use sync::{AtomicBool, AtomicUsize, Events, Mutex, Poll};
 
-/// A queue of requests that are all alike. It orders nothing by itself: whoever looks may see how it was a while ago.
+/// A queue of requests that are all alike. It orders nothing by itself: a thread that looks may see an older
+/// state.
 struct Line(AtomicUsize);
 
 impl Line {
@@ -174,7 +176,7 @@ impl Line {
     }
 }
 
-/// What has been done, for whoever waits for it.
+/// What has been done, for the thread that waits for it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Done {
     /// Requests acted on.
@@ -184,8 +186,8 @@ struct Done {
 }
 
 /// A core and its driver in small: requests are counted, and each sets a deadline if so wanted. It does with `Sleep` and the queues
-/// what `Driver` in `src/outgoing/driver.rs` does, in the methods of the same names; but it takes no naps, which would hide that
-/// nobody woke it.
+/// what `Driver` in `src/outgoing/driver.rs` does, in the methods of the same names; but it takes no naps,
+/// which would hide a missing wake-up.
 struct ToyDriver {
     thread: Arc<Line>,
     workers: Arc<Line>,
@@ -201,7 +203,7 @@ struct ToyDriver {
 impl ToyDriver {
     fn count(&mut self, requests: usize) -> usize {
         if requests > 0 {
-            self.done.0.lock().expect("nobody panics").requests += requests;
+            self.done.0.lock().expect("no thread panics").requests += requests;
             self.done.1.notify_one();
             if self.sets_deadlines {
                 self.deadline = Some(self.start + Duration::from_secs(1));
@@ -234,7 +236,7 @@ impl Desk for ToyDriver {
         // It may have been woken before; then the next sleep ends by itself.
         if self.deadline.is_some() && self.until >= self.deadline {
             self.deadline = None;
-            self.done.0.lock().expect("nobody panics").deadlines += 1;
+            self.done.0.lock().expect("no thread panics").deadlines += 1;
             self.done.1.notify_one();
         }
     }
@@ -324,14 +326,14 @@ impl Model {
     /// Waits until so much is done.
     fn wait_for(&self, requests: usize, deadlines: usize) {
         let wanted = Done { requests, deadlines };
-        let mut done = self.done.0.lock().expect("nobody panics");
+        let mut done = self.done.0.lock().expect("no thread panics");
         while *done != wanted {
-            done = self.done.1.wait(done).expect("nobody panics");
+            done = self.done.1.wait(done).expect("no thread panics");
         }
     }
 
     fn assert_done(&self, requests: usize) {
-        assert_eq!(self.done.0.lock().expect("nobody panics").requests, requests);
+        assert_eq!(self.done.0.lock().expect("no thread panics").requests, requests);
         assert_eq!(self.shared.waiting.all(), 0);
     }
 

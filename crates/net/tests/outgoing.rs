@@ -1,4 +1,5 @@
-//! Outgoing links against real sockets on loopback: what a core orders happens, and it hears what became of it.
+//! Outgoing links against real sockets on loopback: a core's actions are carried out, and it receives their
+//! outcomes.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -11,7 +12,7 @@ use net::{Outgoing, OutgoingConfig};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a core was told.
+/// The events that a core has received.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Opened(u64),
@@ -22,7 +23,7 @@ enum Heard {
     From(u64),
 }
 
-/// Passes on what it hears, and does what it is asked.
+/// Passes on the events it receives, and does what it is asked.
 struct Relay {
     heard: Sender<Heard>,
     deadlines: VecDeque<Instant>,
@@ -31,7 +32,7 @@ struct Relay {
 enum Order {
     Act(Vec<Action>),
     Timeout(Duration),
-    /// Says that it has begun, and goes on when it is told to.
+    /// Reports that it has begun, and goes on when the test signals.
     Wait(Receiver<()>),
     /// Says that this origin's request is acted on.
     From(u64),
@@ -100,7 +101,7 @@ impl Rig {
         assert!(self.outgoing.request(Order::Act(actions.into_iter().collect())));
     }
 
-    fn hear(&self) -> Heard {
+    fn next_event(&self) -> Heard {
         self.heard.recv_timeout(PATIENCE).expect("news")
     }
 }
@@ -130,8 +131,8 @@ fn datagrams_go_out_and_only_the_other_end_is_heard() {
     stranger.send_to(b"forged", client).unwrap();
     server.send_to(b"first", client).unwrap();
     server.send_to(b"second", client).unwrap();
-    assert_eq!(rig.hear(), Heard::Message(1, b"first".to_vec()));
-    assert_eq!(rig.hear(), Heard::Message(1, b"second".to_vec()));
+    assert_eq!(rig.next_event(), Heard::Message(1, b"first".to_vec()));
+    assert_eq!(rig.next_event(), Heard::Message(1, b"second".to_vec()));
     // Every link has a port of its own.
     rig.act([open(2, Transport::Udp, to), send(2, b"question")]);
     let (_, other) = server.recv_from(&mut buffer).unwrap();
@@ -151,7 +152,7 @@ fn a_closed_link_hears_nothing_more() {
     let (_, second) = server.recv_from(&mut [0; 100]).unwrap();
     let _ = server.send_to(b"late", client);
     server.send_to(b"right", second).unwrap();
-    assert_eq!(rig.hear(), Heard::Message(2, b"right".to_vec()));
+    assert_eq!(rig.next_event(), Heard::Message(2, b"right".to_vec()));
     assert_eq!(rig.outgoing.totals().open, 1);
 }
 
@@ -160,9 +161,9 @@ fn an_unreachable_port_is_reported() {
     let rig = Rig::new(10);
     let closed = server().local_addr().unwrap();
     rig.act([open(1, Transport::Udp, closed), send(1, b"question")]);
-    assert_eq!(rig.hear(), Heard::Ended(1, ErrorKind::ConnectionRefused));
+    assert_eq!(rig.next_event(), Heard::Ended(1, ErrorKind::ConnectionRefused));
     rig.act([open(2, Transport::Tcp, closed), send(2, b"question")]);
-    assert_eq!(rig.hear(), Heard::Ended(2, ErrorKind::ConnectionRefused));
+    assert_eq!(rig.next_event(), Heard::Ended(2, ErrorKind::ConnectionRefused));
     assert_eq!(rig.outgoing.totals().open, 0);
 }
 
@@ -177,7 +178,7 @@ fn a_connection_carries_messages_both_ways_in_any_pieces() {
         send(7, &[9; 60_000]),
     ]);
     let (mut stream, _) = listener.accept().unwrap();
-    assert_eq!(rig.hear(), Heard::Opened(7));
+    assert_eq!(rig.next_event(), Heard::Opened(7));
     let mut got = vec![0; 2 + 6 + 2 + 60_000];
     stream.read_exact(&mut got).unwrap();
     assert_eq!(&got[..8], b"\0\x06before");
@@ -187,10 +188,10 @@ fn a_connection_carries_messages_both_ways_in_any_pieces() {
         for piece in framed.chunks(7001) {
             stream.write_all(piece).unwrap();
         }
-        assert_eq!(rig.hear(), Heard::Message(7, answer.clone()));
+        assert_eq!(rig.next_event(), Heard::Message(7, answer.clone()));
     }
     drop(stream);
-    assert_eq!(rig.hear(), Heard::Ended(7, ErrorKind::UnexpectedEof));
+    assert_eq!(rig.next_event(), Heard::Ended(7, ErrorKind::UnexpectedEof));
 }
 
 #[test]
@@ -199,9 +200,9 @@ fn a_message_shorter_than_a_header_ends_the_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rig.act([open(1, Transport::Tcp, listener.local_addr().unwrap())]);
     let (mut stream, _) = listener.accept().unwrap();
-    assert_eq!(rig.hear(), Heard::Opened(1));
+    assert_eq!(rig.next_event(), Heard::Opened(1));
     stream.write_all(&[0, 11]).unwrap();
-    assert_eq!(rig.hear(), Heard::Ended(1, ErrorKind::InvalidData));
+    assert_eq!(rig.next_event(), Heard::Ended(1, ErrorKind::InvalidData));
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn a_flood_on_one_link_does_not_keep_others_waiting() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rig.act([open(1, Transport::Tcp, listener.local_addr().unwrap())]);
     let (mut stream, _) = listener.accept().unwrap();
-    assert_eq!(rig.hear(), Heard::Opened(1));
+    assert_eq!(rig.next_event(), Heard::Opened(1));
     let flood = std::thread::spawn(move || {
         let message = [&[0xff, 0xff][..], &[7; 65_535]].concat();
         while stream.write_all(&message).is_ok() {}
@@ -218,7 +219,7 @@ fn a_flood_on_one_link_does_not_keep_others_waiting() {
     rig.act([open(2, Transport::Udp, server.local_addr().unwrap()), send(2, b"question")]);
     let (_, client) = server.recv_from(&mut [0; 100]).unwrap();
     server.send_to(b"answer", client).unwrap();
-    let others = std::iter::repeat_with(|| rig.hear())
+    let others = std::iter::repeat_with(|| rig.next_event())
         .take_while(|heard| *heard != Heard::Message(2, b"answer".to_vec()));
     assert!(others.take(1_000_000).all(|heard| matches!(heard, Heard::Message(1, _))));
     rig.act([Action::Close { link: Link(1) }]);
@@ -230,13 +231,13 @@ fn links_are_limited_and_deadlines_kept() {
     let (rig, server) = (Rig::new(1), server());
     let to = server.local_addr().unwrap();
     rig.act([open(1, Transport::Udp, to), open(2, Transport::Udp, to)]);
-    assert_eq!(rig.hear(), Heard::Ended(2, ErrorKind::QuotaExceeded));
+    assert_eq!(rig.next_event(), Heard::Ended(2, ErrorKind::QuotaExceeded));
     assert!(rig.outgoing.request(Order::Timeout(Duration::from_millis(20))));
-    assert_eq!(rig.hear(), Heard::Timeout);
+    assert_eq!(rig.next_event(), Heard::Timeout);
     let totals = rig.outgoing.totals();
     assert_eq!((totals.opened, totals.refused), (1, 1));
     rig.outgoing.stop();
-    assert!(!rig.outgoing.request(Order::Act(Vec::new())), "nobody is there any more");
+    assert!(!rig.outgoing.request(Order::Act(Vec::new())), "the core is gone");
 }
 
 /// The thread is woken only when it sleeps. A wake that got lost would leave it asleep for ever, since it has no deadline.
@@ -245,7 +246,7 @@ fn a_request_is_taken_however_it_meets_a_thread_that_goes_to_sleep() {
     let rig = Rig::new(8);
     for n in 0..20_000 {
         assert!(rig.outgoing.request(Order::Timeout(Duration::ZERO)));
-        assert_eq!(rig.hear(), Heard::Timeout);
+        assert_eq!(rig.next_event(), Heard::Timeout);
         // Now a little earlier, now a little later.
         (0..n % 97).for_each(|_| std::hint::spin_loop());
     }
@@ -261,7 +262,7 @@ fn a_deadline_is_kept_however_long_the_thread_meant_to_sleep() {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
         assert!(rig.outgoing.request(Order::Timeout(Duration::from_millis(milliseconds))));
         assert!(rig.outgoing.request(Order::Timeout(Duration::from_millis(milliseconds + 1))));
-        assert_eq!([rig.hear(), rig.hear()], [Heard::Timeout, Heard::Timeout]);
+        assert_eq!([rig.next_event(), rig.next_event()], [Heard::Timeout, Heard::Timeout]);
         assert!(Instant::now() >= deadline);
     }
 }
@@ -272,15 +273,15 @@ fn of_requests_that_wait_only_so_many_are_taken() {
     let (go_on, waits) = channel();
     std::thread::scope(|threads| {
         threads.spawn(|| assert!(rig.outgoing.request(Order::Wait(waits))));
-        assert_eq!(rig.hear(), Heard::Waits);
+        assert_eq!(rig.next_event(), Heard::Waits);
         let offer = || rig.outgoing.offer(Order::Timeout(Duration::ZERO)).is_none();
         assert_eq!([offer(), offer(), offer(), offer()], [true, true, true, false]);
         // What cannot be refused is taken all the same.
         assert!(rig.outgoing.request(Order::Timeout(Duration::ZERO)));
         go_on.send(()).unwrap();
-        (0..4).for_each(|_| assert_eq!(rig.hear(), Heard::Timeout));
+        (0..4).for_each(|_| assert_eq!(rig.next_event(), Heard::Timeout));
         assert!(offer(), "there is room again");
-        assert_eq!(rig.hear(), Heard::Timeout);
+        assert_eq!(rig.next_event(), Heard::Timeout);
     });
 }
 
@@ -291,7 +292,7 @@ fn who_brings_many_requests_does_not_hold_up_others() {
     let (go_on, waits) = channel();
     std::thread::scope(|threads| {
         threads.spawn(|| assert!(rig.outgoing.request(Order::Wait(waits))));
-        assert_eq!(rig.hear(), Heard::Waits);
+        assert_eq!(rig.next_event(), Heard::Waits);
         let offer = |origin| rig.outgoing.offer(Order::From(origin)).is_none();
         let flood = (0..1000).filter(|_| offer(7)).count();
         assert_eq!(flood, 64, "as many as may wait");
@@ -299,13 +300,13 @@ fn who_brings_many_requests_does_not_hold_up_others() {
         let others = (100..108).filter(|&origin| offer(origin)).count();
         assert!(others >= 4, "of 8 others {others} were let in");
         go_on.send(()).unwrap();
-        let order: Vec<Heard> = (0..flood + others).map(|_| rig.hear()).collect();
+        let order: Vec<Heard> = (0..flood + others).map(|_| rig.next_event()).collect();
         let last = order.iter().rposition(|heard| *heard != Heard::From(7)).unwrap();
         assert!(last <= 2 * others, "the others' came before most of the flood's: {order:?}");
     });
 }
 
-/// Two datagrams that come together are both read: nobody reports the second one again.
+/// Two datagrams that come together are both read: no event reports the second one again.
 #[test]
 fn of_replies_that_come_together_each_is_heard() {
     let (rig, server) = (Rig::new(8), server());
@@ -315,6 +316,6 @@ fn of_replies_that_come_together_each_is_heard() {
     let replies: Vec<Vec<u8>> = (0..40u8).map(|n| vec![n; 12]).collect();
     replies.iter().for_each(|reply| assert_eq!(server.send_to(reply, from).unwrap(), 12));
     for reply in replies {
-        assert_eq!(rig.hear(), Heard::Message(1, reply));
+        assert_eq!(rig.next_event(), Heard::Message(1, reply));
     }
 }

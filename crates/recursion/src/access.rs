@@ -117,8 +117,8 @@ impl Access {
     }
 
     /// The rules where an operator has set none: this machine may ask, and of the networks that it is attached to those that
-    /// are private (RFC 1918, RFC 6598, RFC 3927, RFC 4193, and link-local ones of IPv6). Nobody else may: a resolver that
-    /// is open to all serves attacks on others (RFC 5358).
+    /// are private (RFC 1918, RFC 6598, RFC 3927, RFC 4193, and link-local ones of IPv6). No other client
+    /// may: a resolver that is open to all serves attacks on others (RFC 5358).
     pub fn default_rules(attached: &[Prefix]) -> Vec<AccessRule> {
         let attached = attached.iter().map(|network| network.to_canonical());
         let private = attached.filter(|network| PRIVATE.iter().any(|block| block.covers(network)));

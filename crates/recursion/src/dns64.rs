@@ -111,7 +111,8 @@ const NOT_GLOBAL: [Prefix; 13] = [
 /// The most seconds that a made record may be kept if the answer to the AAAA question came without an SOA (RFC 6147 §5.1.7).
 const TTL_WITHOUT_SOA: u32 = 600;
 
-/// Settings made ready. Questions with DO and CD set are none of its business: whoever asks it sees to that (RFC 6147 §5.5).
+/// Settings made ready. Queries with DO and CD set must not be passed in: the caller sees to that
+/// (RFC 6147 §5.5).
 #[derive(Clone, Debug)]
 pub struct Dns64 {
     prefix: [u8; 16],

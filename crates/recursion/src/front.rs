@@ -19,7 +19,7 @@ use crate::settler::Waiting;
 /// The source of answers for names that are not in memory.
 pub(crate) struct Front(pub(crate) Arc<Service>);
 
-/// Types that no answer is made of (RFC 6895 §3.1), and that nobody is asked for.
+/// Whether other servers are asked for a type: no answer is made of meta types, ANY excepted (RFC 6895 §3.1).
 fn is_askable(qtype: Type) -> bool {
     qtype == Type::ANY || !qtype.is_meta()
 }
@@ -50,7 +50,7 @@ impl Source for Front {
             if leads_to.is_some() {
                 return Sourced::Ready(None);
             }
-            // What others have asked is nobody's business (RFC 8914 §4.21).
+            // A client without RD does not learn what others have asked (RFC 8914 §4.21).
             return Sourced::Refused(Refusal::NOT_AUTHORITATIVE);
         }
         if !is_askable(question.qtype) {

@@ -113,16 +113,16 @@ impl Service {
         self.policy().dns64.as_ref().map(|dns64| dns64.made_of_all(a_message)).unwrap_or_default()
     }
 
-    /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to `told`, which is
+    /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to `callback`, which is
     /// dropped if no server can be asked. With it comes what validating has found, where answers are validated.
     pub fn look_up(
         &self,
         inquiry: Inquiry,
         trace: Option<Trace>,
-        told: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static,
+        callback: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static,
     ) {
         let client = ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into());
-        let waiter = Waiter::tell(told);
+        let waiter = Waiter::tell(callback);
         let request = LookupRequest {
             inquiry,
             recursion_desired: true,

@@ -14,11 +14,11 @@ use crate::realms::{Domain, Realms};
 /// What an operator decides about recursive service.
 #[derive(Clone, Debug)]
 pub struct PolicyConfig {
-    /// Who may ask: the first rule that fits counts, and nobody else may.
+    /// Who may ask: the first rule that fits counts, and no other client may.
     pub access: Vec<AccessRule>,
     /// Names answered on the spot.
     pub local: LocalConfig,
-    /// Addresses that nobody outside may name.
+    /// Addresses that no answer from outside may hold.
     pub private: PrivateConfig,
     /// AAAA records made of A records, if wanted.
     pub dns64: Option<Dns64Config>,

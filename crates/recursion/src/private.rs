@@ -20,8 +20,9 @@ pub struct PrivateConfig {
 }
 
 impl PrivateConfig {
-    /// Networks that nobody outside has an address of: this machine (127.0.0.0/8, ::1), no address at all (0.0.0.0/8, ::),
-    /// private ones (RFC 1918, RFC 6598, RFC 4193), and those of a link (RFC 3927, RFC 4291 §2.5.6).
+    /// Networks that no host outside has an address of: this machine (127.0.0.0/8, ::1), no address at all
+    /// (0.0.0.0/8, ::), private ones (RFC 1918, RFC 6598, RFC 4193), and those of a link (RFC 3927,
+    /// RFC 4291 §2.5.6).
     pub fn usual_blocks() -> Vec<Prefix> {
         let unspecified = Prefix::of(Ipv6Addr::UNSPECIFIED.into(), 128);
         [v4([0, 0, 0, 0], 8)].into_iter().chain(unspecified).chain(LOOPBACK).chain(PRIVATE).collect()

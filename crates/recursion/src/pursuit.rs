@@ -71,13 +71,13 @@ pub(crate) enum Step {
 const CHAIN: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 /// The name says of a key what is not so (RFC 8509 §3.2).
 const SENTINEL: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
-/// Nobody could say, a short time ago.
+/// A cached failure: no server answered a short time ago.
 const REMEMBERED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::CACHED_ERROR);
 
 impl Pursuit {
     /// A question of a client.
     pub(crate) fn new(policy: &Policy, asked: Inquiry, address: std::net::IpAddr) -> Self {
-        // Whoever validates must see what is signed (RFC 6147 §5.5).
+        // A client that validates must see what is signed (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;
         let dns64 = policy.dns64.as_ref().is_some_and(|dns64| dns64.applies_to(address)) && !validates;
         Pursuit {
@@ -98,7 +98,8 @@ impl Pursuit {
         }
     }
 
-    /// The same behind links from a zone served here, which lead to `target`. Nobody has validated them (RFC 4035 §3.1.6).
+    /// The same behind links from a zone served here, which lead to `target`. They are not validated
+    /// (RFC 4035 §3.1.6).
     pub(crate) fn behind(mut self, links: Vec<u8>, target: LowerNameBuf) -> Self {
         self.authentic = false;
         self.links = Some(Links { message: links, from_zone: true });
@@ -277,7 +278,7 @@ impl Pursuit {
     }
 }
 
-/// What a client is told of an answer that is bogus.
+/// The refusal that a client gets in place of a bogus answer.
 pub(crate) fn refusal_of(reason: BogusReason) -> Refusal {
     Refusal::because(Rcode::SERVFAIL, reason.extended_error())
 }

@@ -1,6 +1,7 @@
-//! Reports of what cannot be resolved or validated, to whom the servers of the zone name for that (RFC 9567). A report is a
-//! question like any other, by the ordinary way and with a budget of its own: its answer is validated and kept, and nobody
-//! waits for it. Only what fails for a client is reported, so that what a report needs is never the subject of another one.
+//! Reports of what cannot be resolved or validated, to the agent that the servers of the zone name
+//! (RFC 9567). A report is a query like any other, by the ordinary way and with a budget of its own: its
+//! answer is validated and kept, and no client waits for it. Only what fails for a client is reported, so
+//! that what a report needs is never the subject of another one.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -38,7 +39,7 @@ pub enum Unreported {
     Repeated,
     /// Enough was reported within this second.
     Rate,
-    /// Too many questions wait for whoever asks.
+    /// Too many requests wait in the queue for lookups.
     Queue,
 }
 
@@ -111,7 +112,7 @@ impl Service {
         agent: &ReportAgent,
         now: Now,
     ) {
-        // Other says nothing without the text that goes with it: mostly that a limit of ours was reached.
+        // Other is meaningless without the text that goes with it: mostly that a limit of ours was reached.
         let Some(limits) = policy.reports.filter(|_| error != ErrorInfo::OTHER) else { return };
         let sent =
             self.write_report(policy, failed, error, agent, limits, now).and_then(|(inquiry, hash)| {
@@ -124,7 +125,7 @@ impl Service {
                     budget: Some(Budget::default()),
                     other_than: None,
                     trace: None,
-                    waiter: Waiter::nobody(Effort::default()),
+                    waiter: Waiter::unattended(Effort::default()),
                 });
                 if shed.is_none() {
                     return Ok(());
@@ -152,7 +153,7 @@ impl Service {
         if agent.domain.as_lower().is_at_or_below(agent.zone.as_lower()) {
             return Err(Unreported::Agent);
         }
-        // Reports of others that come through here: about them nobody is to hear from us.
+        // Reports that other resolvers send through this one are not reported themselves.
         if failed.name.as_lower().labels().next() == Some(LABEL) {
             return Err(Unreported::Report);
         }

@@ -33,10 +33,10 @@ use crate::validation::queue::Queue;
 use crate::validation::repeats::Repeats;
 use crate::validation::{State, Unchecked, Validations, wall};
 
-/// Passes questions on to whoever asks other servers.
+/// Passes requests on to the resolver that asks other servers.
 pub trait Lookups: Send + Sync {
-    /// Takes one, unless too many wait already to be looked at: then it is returned. If there is nobody to take it any more
-    /// it is dropped, and its client is told.
+    /// Takes a request, unless too many wait already: then it is returned. If the resolver has ended, the
+    /// request is dropped, which notifies its client.
     fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>>;
 }
 
@@ -50,7 +50,7 @@ pub struct Service {
     lookups: OnceLock<Box<dyn Lookups>>,
     report: OnceLock<Box<FailureReport>>,
     last_resort: OnceLock<Box<LastResortReport>>,
-    /// Answers on their way to whoever validates them.
+    /// Answers on their way to the validating threads.
     pub(crate) unvalidated: Queue,
     /// Answers being validated, and what is known of the keys of zones.
     pub(crate) validating: Mutex<State>,
@@ -96,7 +96,7 @@ pub(crate) enum Known {
     Answer(Piece),
     /// An alias, and where it leads.
     Link(Piece, LowerNameBuf),
-    /// That a short time ago nobody could say; an old answer, if there is one.
+    /// A cached failure: no server answered a short time ago; an old answer, if there is one.
     Failure(Option<Piece>),
     /// That a short time ago the answer was bogus. An old answer is no help then.
     Bogus(BogusReason),
@@ -107,7 +107,8 @@ pub(crate) enum Known {
 }
 
 impl Service {
-    /// Service out of this cache, whose clock began at `start`. It asks nobody until [`connect`](Self::connect) is called.
+    /// Service out of this cache, whose clock began at `start`. It asks no server until
+    /// [`connect`](Self::connect) is called.
     ///
     /// # Errors
     /// If the policy cannot be carried out.
@@ -132,12 +133,12 @@ impl Service {
         }))
     }
 
-    /// Names whoever asks other servers; the first one counts.
+    /// Sets the resolver that asks other servers; the first call counts.
     pub fn connect(&self, lookups: Box<dyn Lookups>) {
         let _ = self.lookups.set(lookups);
     }
 
-    /// Names whoever takes note of failures; the first one counts.
+    /// Sets the callback for failures; the first call counts.
     pub fn report_failures(&self, report: Box<FailureReport>) {
         let _ = self.report.set(report);
     }
@@ -174,8 +175,8 @@ impl Service {
         Ok(())
     }
 
-    /// Drops from the cache what nobody may have from there now: names that are answered on the spot, and private addresses.
-    /// For after a change of policy, and for what came from a file.
+    /// Drops from the cache what it must not answer with now: names that are answered on the spot, and
+    /// private addresses. For after a change of policy, and for what came from a file.
     pub fn drop_unfit(&self) {
         let (policy, mut unfit) = (self.policy.load(), HashSet::new());
         let mut hashed = HashedName::new();
@@ -198,7 +199,7 @@ impl Service {
         Cached::new(Arc::clone(self), self.policy.load_full())
     }
 
-    /// Whoever answers what memory does not.
+    /// The source of answers that memory does not have.
     pub fn source(self: &Arc<Self>) -> Arc<dyn Source> {
         Arc::new(Front(Arc::clone(self)))
     }
@@ -213,12 +214,12 @@ impl Service {
         Settler::new(Arc::clone(self), Box::new(wall))
     }
 
-    /// Whoever validates answers, for threads of its own.
+    /// Returns the validator of answers, to be run on threads of its own.
     pub fn validations(self: &Arc<Self>) -> Validations {
         Validations::new(Arc::clone(self))
     }
 
-    /// Answers are validated no more: [`Validations::run`] returns, and who waits is told.
+    /// Answers are validated no more: [`Validations::run`] returns, and every waiter is notified.
     pub fn stop_validating(&self) {
         self.unvalidated.close();
     }
@@ -262,11 +263,11 @@ impl Service {
         self.policy.load_full()
     }
 
-    /// Has other servers asked. A request that finds no place in the queue is returned. If there is nobody to ask them, the
-    /// waiter is dropped, and whoever waits learns it by that.
+    /// Has other servers asked. A request that finds no place in the queue is returned. If no resolver is
+    /// connected, the waiter is dropped: the drop reports that no answer comes.
     ///
-    /// Where answers are validated, whoever has not set CD gets what was validated here, and other servers are asked for
-    /// everything that this takes, whether they think it good or not (RFC 6840 §5.9).
+    /// Where answers are validated, a client without CD gets what was validated here, and other servers are
+    /// asked for everything that this takes, whether they think it good or not (RFC 6840 §5.9).
     pub(crate) fn request(&self, mut request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
         let asked = request.inquiry;
         let validates = self.realm(&self.policy.load(), &asked).is_some_and(|realm| realm.validates);
@@ -292,9 +293,9 @@ impl Service {
         budget: Option<Budget>,
         effort: Effort,
     ) {
-        let waiter = Waiter::nobody(effort);
+        let waiter = Waiter::unattended(effort);
         let (patience, other_than, trace) = (None, None, None);
-        // One that is shed is asked for again by whoever wants it next.
+        // The next client that wants a shed answer asks for it again.
         let _ = self.request(LookupRequest {
             inquiry,
             recursion_desired: true,
@@ -436,8 +437,8 @@ impl Service {
         }
     }
 
-    /// Remembers that the servers asked could not answer a question (RFC 9520). Where answers are validated, nobody gets
-    /// one then, with CD or without.
+    /// Remembers that the servers asked could not answer a question (RFC 9520). Where answers are validated,
+    /// no client gets one then, with CD or without.
     pub(crate) fn keep_failure_of_servers(&self, policy: &Policy, inquiry: &Inquiry, now: Now) {
         self.keep_failure(policy, inquiry, None, now);
         if inquiry.checking_disabled && self.realm(policy, inquiry).is_some_and(|realm| realm.validates) {
@@ -448,7 +449,7 @@ impl Service {
         }
     }
 
-    /// Remembers that nobody could answer a question (RFC 9520), for as long as the cache does or `ttl` says.
+    /// Caches a failure to answer a query (RFC 9520), for `ttl` or else for the cache's own time.
     pub(crate) fn keep_failure(&self, policy: &Policy, inquiry: &Inquiry, ttl: Option<Ttl>, now: Now) {
         let message = cache::message(
             Rcode::SERVFAIL,

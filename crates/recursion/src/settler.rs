@@ -23,7 +23,7 @@ use crate::validation::effort::Effort;
 use crate::validation::queue::Wanted;
 use crate::validation::{Moment, Unchecked, Verdict};
 
-/// Whoever waits for the outcome of a lookup.
+/// A waiter for the outcome of a lookup.
 pub struct Waiter {
     who: Who,
     /// Set where an answer is validated first: what was really asked.
@@ -32,15 +32,15 @@ pub struct Waiter {
 
 /// Who that is.
 pub(crate) enum Who {
-    /// Nobody: the cache is all that is to have it. What validating takes is paid from this.
-    Nobody(Effort),
+    /// No client: only the cache gets the answer. Its validation is paid from this.
+    Unattended(Effort),
     /// A client.
     Client(Box<Waiting>),
-    /// Somebody in this program.
+    /// A callback in this program.
     Told(Box<Told>),
-    /// Whoever validates needs it.
+    /// A validation that needs it.
     Validations(Box<Wanted>),
-    /// Whoever validates is after a second answer, since the first is bogus: the number of the validation.
+    /// A validation that needs a second answer, since the first is bogus: its number.
     Second(u64),
 }
 
@@ -52,21 +52,22 @@ impl Waiter {
         Waiter { who, unchecked: None }
     }
 
-    /// Nobody waits, and what validating takes is paid from this.
-    pub(crate) fn nobody(effort: Effort) -> Self {
-        Waiter::new(Who::Nobody(effort))
+    /// A waiter without a client; the validation of its answer is paid from this.
+    pub(crate) fn unattended(effort: Effort) -> Self {
+        Waiter::new(Who::Unattended(effort))
     }
 
     /// What validating takes is paid from this.
     pub(crate) fn effort(&self) -> Effort {
         match &self.who {
-            Who::Nobody(effort) => effort.clone(),
+            Who::Unattended(effort) => effort.clone(),
             Who::Client(waiting) => waiting.pursuit.effort.clone(),
             Who::Told(_) | Who::Validations(_) | Who::Second(_) => Effort::default(),
         }
     }
 
-    /// Tells somebody in this program the outcome and, where answers are validated, what that has found.
+    /// A waiter that passes the outcome to a callback in this program and, where answers are validated, the
+    /// verdict.
     pub fn tell(told: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static) -> Self {
         Waiter::new(Who::Told(Box::new(told)))
     }
@@ -222,7 +223,8 @@ impl Outlet for Settler {
 }
 
 impl Settler {
-    /// The answer that is validated before anybody gets it: not one that nobody gets anyhow, which is remembered as none.
+    /// Returns the answer to validate before any client gets it. An answer that is withheld from all clients
+    /// is not validated: its replacement goes into the cache.
     fn fit_to_validate(
         &mut self,
         policy: &Policy,
@@ -270,8 +272,8 @@ impl Service {
         }
     }
 
-    /// A client's question came to nothing; an old answer will do, if there is one. If the servers have named an agent for
-    /// that, it is told.
+    /// A client's question came to nothing; an old answer will do, if there is one. If the servers have named
+    /// an agent for that, the failure is reported to it.
     pub(crate) fn fail(
         &self,
         policy: &Policy,
@@ -341,7 +343,7 @@ pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
     }
 }
 
-/// In which words a client is told of a failure.
+/// The refusal that a client gets for a failure.
 fn refusal(failure: LookupFailure) -> Refusal {
     let info = match failure {
         LookupFailure::NoRecursion | LookupFailure::NoRule => return Refusal::NOT_AUTHORITATIVE,

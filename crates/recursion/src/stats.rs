@@ -53,7 +53,7 @@ pub struct RecursionStats {
     pub synthesized: SharedCount,
     /// Answers withheld because of private addresses in them.
     pub withheld: SharedCount,
-    /// Shed because too many questions waited for whoever asks other servers.
+    /// Shed because too many requests waited for the resolver that asks other servers.
     pub shed: SharedCount,
     /// Clients that got SERVFAIL, by cause.
     pub failures: FailureCounts,
@@ -98,7 +98,8 @@ pub struct ValidationStats {
     pub bogus: SharedCount,
     /// Without a trust anchor above, or of a kind that cannot be signed.
     pub indeterminate: SharedCount,
-    /// Answers whose state followed from what was known of their zones, so that they were not handed to whoever validates.
+    /// Answers whose state followed from what was known of their zones, so that they were not queued for
+    /// validation.
     pub recalled: SharedCount,
     /// Of the bogus ones those that would have taken more work than one query may cost.
     pub overspent: SharedCount,
@@ -110,7 +111,7 @@ pub struct ValidationStats {
     pub failed_signatures: SharedCount,
     /// Questions for DS and DNSKEY.
     pub fetches: SharedCount,
-    /// DS, or proofs that there are none, that referrals brought, so that nobody had to be asked.
+    /// DS, or proofs that there are none, that referrals brought, so that no server had to be asked.
     pub referrals: SharedCount,
     /// Answers, DS and DNSKEY that another server of the zone had, asked since what came first was bogus.
     pub again: SharedCount,

@@ -22,7 +22,7 @@ use wire::{Class, NameBuf, Type};
 /// The thread of the forwarder.
 const THREAD: &str = "bench-forward";
 
-/// Counts outcomes. Nobody is woken: what that costs is not the forwarder's.
+/// Counts outcomes. No thread is woken: what that costs is not the forwarder's.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<AtomicUsize>);
 

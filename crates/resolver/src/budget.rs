@@ -8,9 +8,9 @@ use wire::LowerName;
 use crate::config::BudgetLimits;
 use crate::inquiry::ReportAgent;
 
-/// What a client's query has spent, and who is to hear of its failure. Its clones share it: whoever asks on behalf of the same
-/// query, for the target of an alias or once more, hands it on in [`LookupRequest::budget`](crate::LookupRequest::budget). It
-/// is never reset.
+/// What a client's query has spent, and the agent for reports of its failure. Its clones share it: a caller
+/// that asks on behalf of the same query, for the target of an alias or once more, hands it on in
+/// [`LookupRequest::budget`](crate::LookupRequest::budget). It is never reset.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
     spent: Arc<Mutex<Spent>>,
@@ -33,7 +33,7 @@ struct Spent {
     minimised: u16,
     /// Queries to the servers of each zone.
     zones: Vec<(Box<[u8]>, u16)>,
-    /// Whom the servers want to be told that it failed there.
+    /// The agent that the servers name for reports of failures there (RFC 9567).
     agent: Option<Box<ReportAgent>>,
 }
 
@@ -101,13 +101,14 @@ impl Budget {
         Arc::ptr_eq(&self.spent, &other.spent)
     }
 
-    /// Whom the servers of a zone want to be told, if a lookup that was paid from this has failed there (RFC 9567). Told once.
+    /// Takes the agent that the servers of a zone name for reports, if a lookup that was paid from this has
+    /// failed there (RFC 9567). Returned once.
     pub fn take_agent(&self) -> Option<Box<ReportAgent>> {
         self.lock().agent.take()
     }
 
-    /// A lookup has failed at servers that want this agent to be told. What a validator asks for is for the validator to
-    /// judge.
+    /// A lookup has failed at servers that name this agent for reports. What a validator asks for is for the
+    /// validator to judge.
     pub(crate) fn failed_at(&self, agent: Box<ReportAgent>) {
         if !self.is_for_proofs {
             self.lock().agent = Some(agent);

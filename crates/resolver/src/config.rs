@@ -60,9 +60,9 @@ pub struct ForwardLimits {
     /// Clients that wait at a time, by client prefix (IPv4 /24, IPv6 /56). Default: 1000.
     pub clients_per_prefix: usize,
     /// Clients of one prefix settled within 10 ms of those that have waited longer than [`ForwardTiming::gather`]; the
-    /// next ones follow in the next 10 ms, and so on, but each before its deadline. Whoever forges the addresses of a
-    /// network and has a server that replies late would else gather answers for seconds and have them hit that network
-    /// all at once (DNSBomb, CVE-2024-33655). 0: any number. Default: 32.
+    /// next ones follow in the next 10 ms, and so on, but each before its deadline. An attacker that forges
+    /// the addresses of a network and has a server that replies late would else gather answers for seconds
+    /// and have them hit that network all at once (DNSBomb, CVE-2024-33655). 0: any number. Default: 32.
     pub pulse: usize,
     /// Clients that wait for one lookup. Default: 1000.
     pub clients_per_lookup: usize,
@@ -152,8 +152,8 @@ pub struct IterateRule {
     pub domain: NameBuf,
     /// Its servers.
     pub servers: Vec<StartServer>,
-    /// Whether they are asked who the servers are by now, and that is believed as long as they say (RFC 8109). Else the
-    /// operator's word stands for ever.
+    /// Whether they are asked who the servers are by now, and that is believed as long as they say
+    /// (RFC 8109). Else the configured servers are kept for ever.
     pub prime: bool,
     /// A copy of the zone on this machine, which is asked in place of the servers as long as it has a response.
     pub copy: Option<LocalCopy>,

@@ -90,7 +90,8 @@ mod tests {
             (OptionCode::COOKIE, b"01234567"),
             (OptionCode::EXTENDED_ERROR, b"\0\x16"),
         ];
-        let expected = ["extended error 6 (DNSSEC Bogus) \"no key fits\"", "extended error 22 (No Reachable Authority)"];
+        let expected =
+            ["extended error 6 (DNSSEC Bogus) \"no key fits\"", "extended error 22 (No Reachable Authority)"];
         assert_eq!(shown(&errors), expected);
         assert_eq!(shown(&[(OptionCode::EXTENDED_ERROR, b"\0")]), [""; 0], "it breaks off");
     }
@@ -98,7 +99,10 @@ mod tests {
     #[test]
     fn text_of_others_cannot_control_a_terminal() {
         let text = "\0\0\x1b[31mé\u{202e}\n\"quoted\"\u{9b}\\";
-        assert_eq!(shown(&[(OptionCode::EXTENDED_ERROR, text.as_bytes())]), ["extended error 0 (Other) \"?[31mé??'quoted'?\\\""]);
+        assert_eq!(
+            shown(&[(OptionCode::EXTENDED_ERROR, text.as_bytes())]),
+            ["extended error 0 (Other) \"?[31mé??'quoted'?\\\""]
+        );
         let data = [&b"\0\0"[..], &[0xff; 3]].concat();
         assert_eq!(shown(&[(OptionCode::EXTENDED_ERROR, &data)]), ["extended error 0 (Other) \"???\""]);
     }

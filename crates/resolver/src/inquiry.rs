@@ -1,4 +1,4 @@
-//! What is asked for, who waits, and what comes of it.
+//! What is asked for, who waits, and the outcome.
 
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
@@ -111,8 +111,8 @@ pub enum ForwarderRequest<W> {
     Configure(Box<ForwardConfig>),
 }
 
-/// Whom the servers of a zone want to be told of what cannot be resolved or validated there (RFC 9567). Nobody has proven
-/// that: it stands in OPT, which is not signed.
+/// The agent that the servers of a zone name for reports of what cannot be resolved or validated there
+/// (RFC 9567). It is not validated: OPT is not signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportAgent {
     /// The agent domain; never the root.
@@ -127,9 +127,9 @@ pub trait Outlet: Send + 'static {
     type Waiter: Send + 'static;
 
     /// A lookup has ended `now`: called once for each that has started, before its clients are settled. Lookups of servers'
-    /// addresses have no clients; of these, none is reported that nobody needs any more. Nor is one that found no
-    /// [other server](LookupRequest::other_than): the question was answered before; nor one whose clients' time was over before
-    /// any server had been silent: that says nothing of the servers.
+    /// addresses have no clients; of these, none is reported that is no longer needed. Nor is one that found
+    /// no [other server](LookupRequest::other_than): the question was answered before; nor one whose clients'
+    /// time was over before any server had been silent: that is no failure of the servers.
     fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant);
 
     /// A lookup takes an answer of `server` that is not authoritative, since no server of `zone` is of use otherwise. Called before
@@ -197,7 +197,7 @@ pub enum ShedReason {
     Lookups,
     /// Too many lookups at the servers of one zone.
     Zone,
-    /// Too many requests wait to be looked at. Whoever keeps that queue counts them.
+    /// Too many requests wait to be looked at. The owner of that queue counts them.
     Queue,
 }
 

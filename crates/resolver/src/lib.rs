@@ -12,7 +12,7 @@
 //! | `rules` | the rules, ready to be looked up |
 //! | `copy` | copies of zones on this machine, asked in place of their servers |
 //! | `budget` | what one client's query may cost |
-//! | `inquiry` | what is asked, who waits, what comes of it |
+//! | `inquiry` | what is asked, who waits, the outcome |
 //! | `scrub` | what is kept of a reply |
 //! | `query` | the queries that are sent, and whether a message belongs to one |
 //! | `server` | what is known of an upstream server: health, cookies, what it cannot do; `rtt`: how fast it is; `servers`: all |

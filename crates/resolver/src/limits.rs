@@ -129,7 +129,7 @@ impl Load {
         self.lookups
     }
 
-    /// Whether nobody waits and nothing is counted.
+    /// Whether no client waits and nothing is counted.
     pub(crate) fn is_empty(&self) -> bool {
         let zones = self.by_zone.is_empty();
         zones && self.clients.is_empty() && self.lookups == 0 && self.by_rule.iter().all(|&n| n == 0)

@@ -1,4 +1,4 @@
-//! Random numbers that nobody outside can guess.
+//! Random numbers that cannot be guessed from outside.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};

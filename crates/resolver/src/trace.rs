@@ -207,7 +207,7 @@ pub enum TraceVerdict {
     Useless(ReplyFault),
     /// It refers to the servers of a zone below.
     Referral,
-    /// It says nothing against what is asked next: more of the name.
+    /// It does not rule out what is asked next: more of the name.
     Deeper,
     /// It denies a part of the name, or has no use for it: the servers are asked for the whole.
     Whole,

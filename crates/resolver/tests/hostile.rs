@@ -25,7 +25,8 @@ enum Reaction {
 }
 use Reaction::{Break, Reply};
 
-/// Who is asked, how, when, and the query; what comes of it, each after so many milliseconds.
+/// Takes the server asked, the transport, the time and the query; returns the reactions, each after so many
+/// milliseconds.
 type Behaviour = Box<dyn FnMut(u8, Transport, Instant, &[u8]) -> Vec<(u64, Reaction)>>;
 
 /// A world with servers in it.

@@ -35,7 +35,7 @@
 //! count NAME N                           a counter
 //! ended www.example. A RCODE             a lookup of that has ended so
 //! step 1 TEXT                            the next step in client 1's trace
-//! agent 1 DOMAIN for ZONE, agent 1 none  who wants to be told if its answer is bogus, or that it has none
+//! agent 1 DOMAIN for ZONE, agent 1 none  the error-reporting agent of its answer, or that it has none
 //! ```
 //!
 //! Ways: `silent`, `closed` (nothing listens there), `slow=MS`, `refused`, `servfail`, `upward` (refers to the root), `empty` (has nothing to say),

@@ -39,13 +39,7 @@ const NOERROR: Taken = Taken::As(Rcode::NOERROR);
 const NXDOMAIN: Taken = Taken::As(Rcode::NXDOMAIN);
 const YXDOMAIN: Taken = Taken::As(Rcode::YXDOMAIN);
 
-fn row(
-    what: &'static str,
-    question: &str,
-    answer: &[&str],
-    authority: &[&str],
-    taken: [Taken; 3],
-) -> Row {
+fn row(what: &'static str, question: &str, answer: &[&str], authority: &[&str], taken: [Taken; 3]) -> Row {
     let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
     let (answer, authority, authoritative) = (lines(answer), lines(authority), None);
     Row { what, question: question.to_owned(), answer, authority, authoritative, taken }
@@ -56,7 +50,10 @@ fn referrals() -> Vec<Row> {
     use Taken::{Referral, Refused};
     let (absence, referral) = ([NOERROR, NXDOMAIN, Refused], [Referral, NXDOMAIN, Refused]);
     let (own, below) = ("example. NS ns.example.", "sub.example. NS ns.sub.example.");
-    let (nsec, nsec3) = ("a.example. NSEC z.example. A", "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom.example. NSEC3 1 0 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A");
+    let (nsec, nsec3) = (
+        "a.example. NSEC z.example. A",
+        "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom.example. NSEC3 1 0 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A",
+    );
     let of = |what, authority: &[&str], authoritative, taken| Row {
         authoritative: Some(authoritative),
         ..row(what, "www.sub.example. A", &[], authority, taken)

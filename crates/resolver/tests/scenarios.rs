@@ -12,7 +12,7 @@
 //! settings                               starts other settings; `rule` and `set` follow
 //! configure                              they are in force
 //! reply a [FLAGS] RCODE: RECORD; auth RECORD; add RECORD   a answers the last query it was sent; a#2 the second
-//!                                        `@2` in a record stands for the last two labels as a was asked
+//!                                        `@2` in a record becomes the last two labels as a was asked
 //! message a HEX                          a sends bytes on the link of that query
 //! opened a, closed a, refused a          the link of the last query to a opens, is closed, fails
 //! at +20ms                               so much later

@@ -147,7 +147,7 @@ fn check(answer: &Answer, inquiry: &Inquiry, domain: Name<'_>) -> Result<usize, 
             // Signatures follow what they sign, also where that has led on.
             let above = above || record.rtype == Type::RRSIG && reached.contains(&owner);
             prop_assert!(above, "{} stands beside the chain", owner);
-            // ANY follows nothing but what comes of a DNAME.
+            // ANY follows nothing but the CNAME made of a DNAME.
             let alias = record.rtype == Type::CNAME
                 && (inquiry.qtype != Type::ANY
                     || dname.as_ref().is_some_and(|(above, target)| {

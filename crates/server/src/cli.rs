@@ -25,9 +25,9 @@ Exit status:
   0  everything went well
   1  faults were found: a bad configuration or zone, a refused control command, an answer with an error code
   2  the command line was wrong
-  3  something outside failed: nobody answered, a file or an address could not be opened
+  3  something outside failed: no server answered, a file or an address could not be opened
 
-Every verb but serve ends by SIGPIPE, without a word, once nobody reads its output any more, as of `| head`; shells call that 141.";
+Every verb but serve ends by SIGPIPE, without a message, once its output has no reader any more, as with `| head`; shells call that 141.";
 
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
@@ -56,7 +56,7 @@ pub struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Answer queries until told to stop.
+    /// Answer queries until stopped.
     ///
     /// Sockets that systemd passes (socket activation: LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES) are listened on in place of new
     /// ones; docs/UPGRADES.md has what that is good for.
@@ -65,15 +65,16 @@ pub enum Verb {
     Check(CheckArgs),
     /// Print the configuration of another server as one of nomen.
     ///
-    /// The configuration goes to standard output. What has no counterpart, or means something else here, goes to standard
-    /// error, each with its place; no statement is left out in silence. docs/MIGRATION.md has what becomes of what.
+    /// The configuration goes to standard output. What has no counterpart, or means something else here, goes
+    /// to standard error, each with its place; no statement is left out in silence. docs/MIGRATION.md lists
+    /// what statements turn into.
     Migrate(MigrateArgs),
     /// Work on zone files.
     #[command(subcommand)]
     Zone(ZoneVerb),
     /// Ask a server and print the answer.
     Query(QueryArgs),
-    /// Change a zone by dynamic updates, told by a script in the language of nsupdate.
+    /// Change a zone by dynamic updates, with a script in the language of nsupdate.
     Update(UpdateArgs),
     /// Talk to the running server.
     Ctl(CtlArgs),
@@ -397,8 +398,8 @@ pub struct QueryArgs {
 /// The key that signs what is sent (TSIG).
 #[derive(Debug, Clone, Default, Args)]
 pub struct KeyArgs {
-    /// Key to sign with, of HMAC-SHA256 if no algorithm is said. Whoever may list processes sees the secret: --key-file is
-    /// better. Beside --key-file, the name of the key that is meant.
+    /// Key to sign with, of HMAC-SHA256 if no algorithm is given. Users who may list processes see the
+    /// secret: --key-file is better. Beside --key-file, the name of the key that is meant.
     #[arg(short = 'y', long, value_name = "[ALGORITHM:]NAME:SECRET")]
     pub key: Option<String>,
     /// File with the key to sign with, as tsig-keygen writes it.
@@ -762,7 +763,7 @@ pub enum CtlZone {
 fn parse() -> Result<Cli, u8> {
     let arguments = as_dig::command_line(std::env::args_os().collect());
     Cli::try_parse_from(&arguments).map_err(|fault| {
-        // If nobody reads it, the exit code is left.
+        // Where the output cannot be written, the exit code tells the end.
         let _ = fault.print();
         let is_query = arguments.get(1).is_some_and(|verb| verb == "query");
         match fault.use_stderr() {

@@ -85,7 +85,7 @@ mod tests {
         let mut seen = HashSet::new();
         for _ in 0..100 {
             let (done, is_done) = channel();
-            assert!(threads.run(move || done.send(thread::current().id()).expect("somebody waits")));
+            assert!(threads.run(move || done.send(thread::current().id()).expect("the receiver waits")));
             seen.insert(is_done.recv().expect("it is done"));
             // The thread has no work only once it says so.
             while lock(&threads.waiting).threads == 0 {
@@ -109,7 +109,7 @@ mod tests {
                     7 => (0..7).for_each(|_| sender.send(1).expect("sent")),
                     _ => drop(lock(&receivers).recv()),
                 }
-                ended.send(number).expect("somebody counts");
+                ended.send(number).expect("the receiver counts");
             });
         }
         let mut all: Vec<i32> = (0..8).map(|_| all_ended.recv().expect("it ended")).collect();

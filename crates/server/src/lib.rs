@@ -29,7 +29,7 @@
 //! | [`message`], [`words`] | making queries and printing messages; words for people |
 //! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
 #![forbid(unsafe_code)]
-// `println!` panics where nobody reads, or the disk is full: `tools::print_out`.
+// `println!` panics where the reader is gone or the disk is full: `tools::print_out`.
 #![deny(clippy::print_stdout)]
 
 mod audit;

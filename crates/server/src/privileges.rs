@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(find("nomen", Some("dns")), Ok(UserIds { uid: 101, gid: 107 }));
         assert_eq!(find("5000", Some("5001")), Ok(UserIds { uid: 5000, gid: 5001 }));
         let faults = [
-            ("nobody", None, UserFault::NoUser("nobody".into())),
+            ("absent", None, UserFault::NoUser("absent".into())),
             ("bad", None, UserFault::NoUser("bad".into())),
             ("5000", None, UserFault::NoGroupOfUser(5000)),
             ("nomen", Some("none"), UserFault::NoGroup("none".into())),

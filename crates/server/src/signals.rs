@@ -74,7 +74,8 @@ async fn stopped(stop: &mut Option<(Signal, Signal)>) -> &'static str {
     }
 }
 
-/// Ends the process at the next signal that asks for it: for whoever does not want to wait for the end of service.
+/// Ends the process at the next signal that asks for it: for operators who do not wait for the end of
+/// service.
 pub async fn exit_at_next() -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -91,8 +92,8 @@ pub fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Notifies the service manager again and again that the server is alive, if it wants to hear that: unless a listener has
-/// ended that nobody stopped.
+/// Notifies the service manager again and again that the server is alive, if its watchdog is on: unless a
+/// listener has ended that was not stopped.
 pub async fn feed_watchdog(frontend: Arc<Frontend>) {
     let Some(patience) = sd_notify::watchdog_enabled() else { return };
     let mut ticks = tokio::time::interval((patience / 3).max(Duration::from_millis(1)));

@@ -1,4 +1,4 @@
-//! Work that nobody who is served waits for: it gets the CPUs when nobody else wants them, or a small share of them.
+//! Work that no client waits for: it gets the CPUs when no other work wants them, or a small share of them.
 //!
 //! The work is done on a thread of its own, of low priority; the one that wants it done waits, and has its priority. So only
 //! the work itself is slow while others want the CPUs, and not what goes before and after it: locks are taken, and messages
@@ -63,7 +63,7 @@ mod tests {
     fn work_has_a_lower_priority_than_the_thread_that_waits_for_it() {
         let own = nice();
         for (share, expected) in [(Share::Least, 19), (Share::Tenth, 10)] {
-            // Whoever runs the tests may be low already.
+            // The process of the tests may have a low priority already.
             assert_eq!(spare(share, nice), expected.max(own));
             assert_eq!(nice(), own);
         }

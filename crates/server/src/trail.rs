@@ -13,7 +13,7 @@ use crate::repeated::DEFAULT_INTERVAL;
 pub(crate) const DEFAULT_REFUSALS: usize = 100;
 /// Lines for all clients together are so many times those for one.
 const TOGETHER: usize = 100;
-/// Most clients that are told apart in an interval; requests of further ones are counted together.
+/// Most clients that are counted one by one in an interval; requests of further ones are counted together.
 const MAX_CLIENTS: usize = 4096;
 
 /// The refused requests of the current interval.
@@ -44,7 +44,7 @@ struct ClientRefusals {
 /// The line about requests of a client that got no line of their own.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RefusalCount {
-    /// The client; `None` of all clients beyond those that are told apart.
+    /// The client; `None` of all clients beyond those that are counted one by one.
     client: Option<IpAddr>,
     /// How many requests.
     not_logged: u64,

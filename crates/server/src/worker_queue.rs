@@ -1,7 +1,7 @@
-//! What workers leave for a thread that writes it somewhere. A worker neither waits nor allocates: it copies a record and
-//! its bytes onto a pile that is free at the moment, and what no pile has room for is dropped and counted. The thread takes
-//! whole piles, some hundred times a second while there is something; nobody is woken for a record but the first after a
-//! pause.
+//! What workers leave for a thread that writes it somewhere. A worker neither waits nor allocates: it copies
+//! a record and its bytes onto a pile that is free at the moment, and what no pile has room for is dropped
+//! and counted. The thread takes whole piles, some hundred times a second while there is something; it is
+//! woken only for the first record after a pause.
 
 use std::cell::Cell;
 use std::io;
@@ -61,7 +61,7 @@ impl<R> Pile<R> {
 struct Place<R>(Mutex<Pile<R>>);
 
 impl<R> Place<R> {
-    /// The pile, unless somebody has it.
+    /// The pile, unless another thread has it.
     fn try_lock(&self) -> Option<MutexGuard<'_, Pile<R>>> {
         match self.0.try_lock() {
             Ok(pile) => Some(pile),
@@ -117,7 +117,7 @@ impl<R> WorkerQueue<R> {
         if !left {
             self.dropped.fetch_add(1, Relaxed);
         } else if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
-            // Whoever went to sleep has looked at the pile since: the lock orders that look and this one.
+            // The thread that went to sleep has looked at the pile since: the lock orders that look and this.
             self.thread.get().map(Thread::unpark).unwrap_or_default();
         }
     }
@@ -200,7 +200,7 @@ impl<R: Send + 'static, W: RecordWriter<R>> WriterThread<R, W> {
         what: impl FnOnce(&mut W) -> T + Send + 'static,
     ) -> Option<T> {
         let (done, outcome) = channel();
-        // Whoever asked may have stopped waiting.
+        // The requester may have stopped waiting.
         let order: Order<W> = Box::new(move |writer| drop(done.send(what(writer))));
         self.orders.as_ref()?.send(order).ok()?;
         self.thread.unpark();
@@ -247,7 +247,7 @@ fn write<R, W: RecordWriter<R>>(
         } else if last.elapsed() < QUIET {
             thread::park_timeout(ROUND);
         } else if !queue.asleep.swap(true, Relaxed) {
-            // One more look at the piles, since nobody is woken for what was left before.
+            // One more look at the piles, since no wake-up comes for what was left before.
         } else {
             thread::park();
             queue.asleep.store(false, Relaxed);
@@ -358,7 +358,7 @@ mod tests {
             thread::yield_now();
         }
         queue.put(|| 1, &[]);
-        // Nobody asks: the record alone has woken it.
+        // There is no order: the record alone has woken it.
         while queue.places.iter().any(|place| !lock(&place.0).records.is_empty()) {
             thread::yield_now();
         }

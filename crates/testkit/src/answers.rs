@@ -161,7 +161,7 @@ impl Served {
 
 /// What a name is in a zone.
 enum Found {
-    /// There, or a wildcard stands for it: the owner of the records.
+    /// There, or a wildcard matches it: the owner of the records.
     Node(NameBuf),
     Cut(NameBuf),
     Dname(NameBuf),

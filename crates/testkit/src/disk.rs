@@ -1,4 +1,4 @@
-//! [`SimulatedDisk`]: a disk in memory that loses what it may lose, and fails when it is told to.
+//! [`SimulatedDisk`]: a disk in memory that loses what it may lose, and fails on request.
 //!
 //! What was not synced when the power went may be there or not: every write, cut and name by itself, in any order, and a
 //! write torn at any byte. A sync that fails loses some of what it was for, and a later one does not bring it back.
@@ -40,7 +40,7 @@ struct Inode {
     pending: Vec<Edit>,
 }
 
-/// What a name stands for; `None` is a name that is gone.
+/// What a name refers to; `None` is a name that is gone.
 type Entries = BTreeMap<PathBuf, Option<Entry>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,7 +296,7 @@ impl SimulatedDisk {
             None => act(&mut state),
             Some(Trouble::Fails(kind) | Trouble::AllFail(kind)) => Err(kind.into()),
             Some(Trouble::PowerGoes) => {
-                // The call may have been heard.
+                // The call may have taken effect.
                 if state.trouble.take().is_some() && state.number(2) == 0 {
                     let _ = act(&mut state);
                 }

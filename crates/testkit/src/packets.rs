@@ -206,7 +206,7 @@ fn opt(choices: &mut Choices<'_>) -> Vec<u8> {
     [owner, &[0, 41], &size.to_be_bytes(), &fixed, &len.to_be_bytes(), &options].concat()
 }
 
-/// A signature by a key that nobody knows.
+/// A signature by an unknown key.
 fn tsig(choices: &mut Choices<'_>, id: u16) -> Vec<u8> {
     let owner = choices.pick(&[&b"\x03key\0"[..], b"\x01k\xc0\x0c", b"\0", b"\xc0\xff"]);
     let algorithm = choices.pick(&[&b"\x0bhmac-sha256\0"[..], b"\xc0\x0c", b"\0"]);

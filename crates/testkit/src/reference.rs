@@ -1,5 +1,5 @@
 //! What a packet is replied to with: the sections of [`answers`](crate::answers), framed as the RFCs say. Replies are
-//! held against it one by one; how they come about is nobody's business here.
+//! held against it one by one; how they come about does not matter here.
 
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
 
@@ -114,7 +114,7 @@ impl Reference {
         read.opt.map_or(0, |wants| OPT_LEN + nsid(wants))
     }
 
-    /// What a packet is replied to with: first the faults, then what nobody does here, then data.
+    /// What a packet is replied to with: first the faults, then what is not served here, then data.
     fn due<'r>(&self, read: &'r Read) -> Due<'r> {
         let no = |rcode, info| Due { read, sections: Expected::nothing(rcode), class: Class::IN, info };
         let known = matches!(read.opcode, 0 | 4 | 5);

@@ -1,6 +1,6 @@
 //! Signs zones: every RRset that has to have a signature gets one, and absence a true chain of NSEC or NSEC3 (RFC 4035 §2,
-//! RFC 5155 §7.1). The signatures are made up, as long as those of P-256 (RFC 6605 §4), as no server looks into them; or
-//! they are made by whoever calls, for those who do.
+//! RFC 5155 §7.1). The signatures are made up, as long as those of P-256 (RFC 6605 §4), as no server looks
+//! into them; or the caller makes them, for those that do.
 
 use std::collections::{BTreeMap, BTreeSet};
 

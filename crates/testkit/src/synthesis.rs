@@ -150,7 +150,8 @@ fn learn(denials: &ProvenDenials, (response, _): &(Response, bool)) {
 }
 
 impl Made {
-    /// Looks at what is made in place of an answer. Where `all` is known, whatever a wildcard stands for has to be made.
+    /// Looks at what is made in place of an answer. Where `all` is known, whatever a wildcard matches has to
+    /// be made.
     fn look(&mut self, denials: &ProvenDenials, (truth, authoritative): &(Response, bool), all: bool) {
         let (name, qtype) = (truth.name.as_name(), truth.qtype);
         let own = |set: &&ReceivedSet| set.section == Section::Answer && set.owner.as_name() == name;

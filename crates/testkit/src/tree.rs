@@ -6,9 +6,9 @@
 //! test.        NSEC                        bare.opt.test.     not signed, left out of the chain
 //! nsec.test.   NSEC                      iter.test.         NSEC3 with 51 iterations
 //!   child.nsec.test.  NSEC               island.test.       signed, without DS
-//!   bare.nsec.test.   not signed         odd.test.          DS of an algorithm that nobody has
+//!   bare.nsec.test.   not signed         odd.test.          DS of an unknown algorithm
 //! slow.test.   NSEC3 with 50 iterations
-//! hash.test.   NSEC3                     digest.test.       DS of a digest type that nobody has
+//! hash.test.   NSEC3                     digest.test.       DS of an unknown digest type
 //!   child.hash.test.  NSEC3              plain.test.        not signed
 //!   bare.hash.test.   not signed           child.plain.test.  signed, DS in a zone that is not
 //! ```

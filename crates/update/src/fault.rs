@@ -23,7 +23,7 @@ pub enum UpdateFaultKind {
     ZoneSection,
     /// A prerequisite, or a record to be deleted, has a TTL other than 0 (RFC 2136 §3.2.5, §3.4.1.2): FORMERR.
     Ttl,
-    /// A record has a class that says nothing in its section (RFC 2136 §3.2.5, §3.4.1.2): FORMERR.
+    /// A record has a class that is not allowed in its section (RFC 2136 §3.2.5, §3.4.1.2): FORMERR.
     Class,
     /// A record has data where there may be none (RFC 2136 §3.2.5, §3.4.1.2): FORMERR.
     DataNotEmpty,
@@ -49,7 +49,7 @@ pub enum UpdateFaultKind {
     NotPermitted,
     /// The zone is signed, and not by us: REFUSED.
     SignedZone,
-    /// The type is the business of whoever signs the zone: REFUSED.
+    /// Records of the type are made by the zone's signer: REFUSED.
     SignersType,
     /// The RRset would not fit into a message: REFUSED.
     RrsetTooLarge,
@@ -114,7 +114,7 @@ impl fmt::Display for UpdateFaultKind {
             Self::Malformed => "the message cannot be read",
             Self::ZoneSection => "the zone section is not one record of type SOA",
             Self::Ttl => "the TTL is not 0",
-            Self::Class => "the class says nothing here",
+            Self::Class => "the class is not allowed here",
             Self::DataNotEmpty => "there may be no data here",
             Self::BadData => "the data does not have the form of its type",
             Self::MetaType => "records of this type cannot be in a zone",
@@ -127,7 +127,7 @@ impl fmt::Display for UpdateFaultKind {
             Self::TooManyRecords => "too many prerequisites and updates in one request",
             Self::NotPermitted => "the policy does not permit it",
             Self::SignedZone => "the zone is signed elsewhere",
-            Self::SignersType => "records of this type are made by whoever signs the zone",
+            Self::SignersType => "records of this type are made by the zone's signer",
             Self::RrsetTooLarge => "the RRset would not fit into a message",
             Self::NameTooLarge => "there would be too many records at the name",
         })

@@ -20,15 +20,16 @@
 //!
 //! A request is checked in this order, and the first fault is its answer: its form (FORMERR, NOTZONE), whether the zone takes
 //! updates and the requester may make these (REFUSED), its prerequisites, and whether the result fits a zone (REFUSED). RFC 2136 §3
-//! has the prerequisites before the permission; as in BIND since 9.18.11 they come after it, so that nobody learns from a
-//! prerequisite which names there are who may change none.
+//! has the prerequisites before the permission; as in BIND since 9.18.11 they come after it, so that a client
+//! that may change no name does not learn from a prerequisite which names there are.
 //!
 //! # DNSSEC
 //!
-//! Nothing here signs. In a zone that is signed by somebody else, each change would leave signatures and proofs that do
-//! not fit the data any more, so that validating resolvers would take the zone for forged: such a zone takes no update,
-//! REFUSED. RRSIG, NSEC, NSEC3 and NSEC3PARAM belong to whoever signs and are refused in every zone; DNSKEY, CDS, CDNSKEY and
-//! DS are data as any others, so that keys can be announced before a zone is signed.
+//! Nothing here signs. In a zone that is signed elsewhere, each change would leave signatures and proofs that
+//! do not fit the data any more, so that validating resolvers would take the zone for forged: such a zone
+//! takes no update, REFUSED. RRSIG, NSEC, NSEC3 and NSEC3PARAM belong to the signer and are refused in every
+//! zone; DNSKEY, CDS, CDNSKEY and DS are data as any others, so that keys can be announced before a zone is
+//! signed.
 //!
 //! # Where BIND 9.18 decides otherwise
 //!

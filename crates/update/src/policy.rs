@@ -212,7 +212,7 @@ pub enum RuleFault {
     Action(String),
     /// It is neither a client nor a relation of names.
     Word(String),
-    /// It says of nobody whether it is about them.
+    /// It does not say which clients it is about.
     NoClient,
     /// It does not say which names it is about.
     NoNames,

@@ -24,7 +24,7 @@ const FROM_SERIAL: usize = 20;
 #[derive(Debug)]
 pub struct Updater {
     zone: Arc<Zone>,
-    /// Somebody else signs the zone.
+    /// The zone is signed elsewhere.
     signed: bool,
     /// That of the version so far.
     serial: Serial,
@@ -273,7 +273,7 @@ pub fn is_signed(zone: &Zone) -> bool {
     sets.any(|set| set.sig_count() > 0 || is_signers(set.rtype()))
 }
 
-/// Whether records of a type are made by whoever signs a zone.
+/// Whether records of a type are made by the signer of a zone.
 pub fn is_signers(rtype: Type) -> bool {
     matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM)
 }

@@ -207,7 +207,7 @@ fn all_rrsets_of_a_name_go_only_if_each_of_them_may() {
     assert_eq!(ask("a.example.", &["grant any zone A"]), Err(Kind::NotPermitted));
     assert_eq!(ask("none.example.", &["grant any zone A"]), Ok(false));
     assert_eq!(ask("none.example.", &["grant any name a.example. A"]), Err(Kind::NotPermitted));
-    // SOA and NS stay, so that nobody need be permitted to delete them.
+    // SOA and NS stay, so that no client need be permitted to delete them.
     assert_eq!(ask("example.", &["grant any zone A"]), Ok(false));
 }
 

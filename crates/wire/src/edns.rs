@@ -22,7 +22,7 @@ impl OptionCode {
     pub const PADDING: OptionCode = OptionCode(12);
     /// Extended error (RFC 8914).
     pub const EXTENDED_ERROR: OptionCode = OptionCode(15);
-    /// Report channel: who wants to be told of what fails (RFC 9567).
+    /// Report channel: the agent for error reports (RFC 9567).
     pub const REPORT_CHANNEL: OptionCode = OptionCode(18);
     /// Zone version (RFC 9660).
     pub const ZONEVERSION: OptionCode = OptionCode(19);
@@ -39,11 +39,11 @@ impl ErrorInfo {
     pub const UNSUPPORTED_DNSKEY_ALGORITHM: ErrorInfo = ErrorInfo(1);
     /// No DS of the zone is of a digest type that is supported, so it is taken for insecure.
     pub const UNSUPPORTED_DS_DIGEST: ErrorInfo = ErrorInfo(2);
-    /// Older than its TTL allows, because nobody could say better (RFC 8767).
+    /// Older than its TTL allows, because no server answered (RFC 8767).
     pub const STALE_ANSWER: ErrorInfo = ErrorInfo(3);
-    /// Made here, not by whoever owns the name.
+    /// Made by this server, not by the name's zone.
     pub const FORGED_ANSWER: ErrorInfo = ErrorInfo(4);
-    /// Whether the data is secure cannot be told (RFC 4035 §4.3).
+    /// Whether the data is secure cannot be determined (RFC 4035 §4.3).
     pub const DNSSEC_INDETERMINATE: ErrorInfo = ErrorInfo(5);
     /// The data should be secure, and is not (RFC 4035 §4.3).
     pub const DNSSEC_BOGUS: ErrorInfo = ErrorInfo(6);
@@ -63,17 +63,17 @@ impl ErrorInfo {
     pub const CACHED_ERROR: ErrorInfo = ErrorInfo(13);
     /// The server is not ready to answer anything yet.
     pub const NOT_READY: ErrorInfo = ErrorInfo(14);
-    /// Somebody here does not want it answered: the client's operator.
+    /// Not answered, as the client's operator wants it.
     pub const FILTERED: ErrorInfo = ErrorInfo(17);
     /// The client may not ask this.
     pub const PROHIBITED: ErrorInfo = ErrorInfo(18);
-    /// A denial that is older than its TTL allows, because nobody could say better (RFC 8767).
+    /// A denial that is older than its TTL allows, because no server answered (RFC 8767).
     pub const STALE_NXDOMAIN: ErrorInfo = ErrorInfo(19);
     /// The server has no such zone and offers no recursion.
     pub const NOT_AUTHORITATIVE: ErrorInfo = ErrorInfo(20);
     /// The operation or type is not supported.
     pub const NOT_SUPPORTED: ErrorInfo = ErrorInfo(21);
-    /// Nobody who knows could be reached, or all of them refused.
+    /// No authoritative server could be reached, or all of them refused.
     pub const NO_REACHABLE_AUTHORITY: ErrorInfo = ErrorInfo(22);
     /// Talking to another server failed.
     pub const NETWORK_ERROR: ErrorInfo = ErrorInfo(23);

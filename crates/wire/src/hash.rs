@@ -2,8 +2,8 @@
 //!
 //! The hash of a name is folded label by label from the root, so that the hash of `www.example.com`
 //! passes through those of `com` and `example.com`: the zone, the closest encloser and the wildcard of a
-//! question are found without hashing again. Keys are secret per process, so that nobody outside can
-//! choose names that collide (hash flooding).
+//! question are found without hashing again. Keys are secret per process, so that no client can choose names
+//! that collide (hash flooding).
 
 use crate::name::{LowerName, MAX_LABELS, Name, copy_lower};
 

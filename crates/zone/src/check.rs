@@ -2,8 +2,8 @@
 //! RFC 1912, RFC 2181 §10.3, RFC 6672 §2.3).
 //!
 //! Faults of single records and RRsets are noted while reading and building ([`crate::scan`],
-//! [`crate::store`]). A zone with a flaw of [`Severity::Error`] can be served, but works badly for somebody;
-//! `nomen zone check` rejects it.
+//! [`crate::store`]). A zone with a flaw of [`Severity::Error`] can be served, but works badly for some
+//! clients; `nomen zone check` rejects it.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ pub enum FlawKind {
     DsWithoutNs,
     /// DS at the zone's own name: it belongs to the parent.
     DsAtApex,
-    /// Records that nobody can see: below a cut and not glue, or below a DNAME.
+    /// Records that no query reaches: below a cut and not glue, or below a DNAME.
     Occluded,
     /// NS at a wildcard (RFC 4592 §4.2).
     WildcardNs,
@@ -54,7 +54,7 @@ pub enum FlawKind {
     SingleNs,
     /// NSEC3 with iterations or salt (RFC 9276 §3.1).
     Nsec3Parameters,
-    /// Type SPF, which nobody queries any more (RFC 7208 §3.1).
+    /// Type SPF, which is not queried any more (RFC 7208 §3.1).
     SpfType,
     /// A name in a record's data ends in the zone's name twice: most likely its final dot is missing.
     OriginTwice,
@@ -70,7 +70,8 @@ pub enum FlawKind {
     DsDigestLength,
     /// A host name with characters other than letters, digits and hyphen (RFC 952, RFC 1123 §2.1).
     HostName,
-    /// The zone has ZONEMD, and no digest of it is right (RFC 8976): whoever verifies it refuses the zone.
+    /// The zone has ZONEMD, and no digest of it is right (RFC 8976): a server that verifies it refuses the
+    /// zone.
     Digest(ZonemdFault),
 }
 
@@ -142,7 +143,7 @@ impl fmt::Display for Flaw {
             FlawKind::Nsec3Parameters => {
                 write!(f, "{owner} NSEC3PARAM: iterations should be 0 and the salt empty (RFC 9276)")
             }
-            FlawKind::SpfType => write!(f, "{owner} SPF: nobody reads this type any more, use TXT"),
+            FlawKind::SpfType => write!(f, "{owner} SPF: this type is obsolete, use TXT"),
             FlawKind::OriginTwice => {
                 write!(f, "{owner} {rtype}: {other} ends in the zone's name twice, its final dot is missing")
             }
@@ -314,7 +315,8 @@ impl<'z> Checker<'_, 'z> {
         });
     }
 
-    /// Whether something else stands for a name that is not in the zone: a cut or DNAME above it, or a wildcard.
+    /// Whether something else answers for a name that is not in the zone: a cut or DNAME above it, or a
+    /// wildcard.
     fn elsewhere(&self, name: Name<'_>) -> bool {
         let encloser = name.ancestors().skip(1).find_map(|name| self.zone.find_name(name));
         encloser.is_none_or(|node| {
@@ -345,7 +347,8 @@ impl<'z> Checker<'_, 'z> {
     }
 
     fn host(&mut self, rtype: Type, host: Name<'_>) {
-        // Hosts of other zones are not known here. In MX and SRV the root stands for no host (RFC 7505 §3, RFC 2782).
+        // Hosts of other zones are not known here. In MX and SRV the root means no host (RFC 7505 §3,
+        // RFC 2782).
         if !host.is_at_or_below(self.zone.apex().as_name()) || (host.is_root() && rtype != Type::NS) {
             return;
         }
@@ -377,7 +380,7 @@ impl<'z> Checker<'_, 'z> {
             .any(|name| self.zone.find_name(name).is_some_and(|node| node.flags().contains(NodeFlags::CUT)))
     }
 
-    /// Whether a wildcard stands for an address of `host`, which is not in the zone itself.
+    /// Whether a wildcard has an address for `host`, which is not in the zone itself.
     fn wildcard_covers(&self, host: Name<'_>) -> bool {
         let encloser = host.ancestors().skip(1).find_map(|name| self.zone.find_name(name));
         let wildcard = encloser.and_then(|node| NameBuf::prepend(b"*", node.owner().as_name()).ok());

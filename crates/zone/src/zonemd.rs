@@ -1,8 +1,9 @@
 //! Digests of whole zones (RFC 8976): the scheme SIMPLE with SHA-384 and SHA-512.
 //!
-//! All records go through the hash in canonical order, those that nobody sees among them, and only ZONEMD at the apex and its
-//! signatures do not. They are taken from the snapshot one name at a time, in the order that [`Zone::iter`] has: whatever
-//! the size of the zone, no more than the records of one name are copied.
+//! All records go through the hash in canonical order, those that no query reaches among them, and only
+//! ZONEMD at the apex and its signatures do not. They are taken from the snapshot one name at a time, in the
+//! order that [`Zone::iter`] has: whatever the size of the zone, no more than the records of one name are
+//! copied.
 //!
 //! Whether ZONEMD itself is to be believed is DNSSEC's matter, and not looked at here (RFC 8976 §4, steps 1 and 2).
 
@@ -33,7 +34,7 @@ impl ZonemdHash {
     /// All of them.
     pub const ALL: [ZonemdHash; 2] = [Self::Sha384, Self::Sha512];
 
-    /// The number that stands for it.
+    /// Its number in the record.
     pub fn code(self) -> u8 {
         match self {
             Self::Sha384 => 1,

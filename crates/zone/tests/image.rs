@@ -257,7 +257,7 @@ fn questions() -> Vec<NameBuf> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-    /// Checksums do not help against whoever can make them.
+    /// Checksums do not help against a writer that can compute them.
     #[test]
     fn wrong_content_is_refused_or_harmless(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),

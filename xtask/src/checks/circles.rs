@@ -18,7 +18,7 @@ type Path = Vec<String>;
 #[derive(Default)]
 struct Module {
     file: String,
-    /// Names passed on from elsewhere: the name, and the path it stands for.
+    /// Names passed on from elsewhere: the name, and the path it refers to.
     passed_on: BTreeMap<String, Path>,
     /// Paths used, with their lines.
     uses: Vec<(Path, usize)>,
@@ -212,7 +212,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
                 // Brought in for this file.
                 syn::Visibility::Inherited => {
                     self.aliases.insert(name, path.clone());
-                    // The use of a module is told by what is used of it.
+                    // What is used of a module counts as its use.
                     if !self.modules.contains(&path) {
                         self.module.uses.push((path, line));
                     }

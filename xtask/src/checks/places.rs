@@ -1,4 +1,4 @@
-//! No tracked file names a path of somebody's machine or a tool outside the project.
+//! No tracked file names a path of a developer's machine or a tool outside the project.
 
 use std::path::Path;
 

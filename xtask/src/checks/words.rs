@@ -1,4 +1,4 @@
-//! Words that mark unfinished work, in any text file of the tree.
+//! Words that mark unfinished work, and words that a reader has to read twice, in any text file of the tree.
 
 use super::Fault;
 use crate::tree::Tree;
@@ -14,6 +14,42 @@ const BANNED: &[(&str, &str)] = &[
     (concat!("for", " now"), "say until when, or leave the words out"),
 ];
 
+/// Words for people where the subject is a part of the program, each with what to write. In any letter case.
+const VAGUE: &[(&str, &str)] = &[
+    (concat!("who", "ever"), "name the client, the thread or the caller"),
+    (concat!("whom", "ever"), "name the client, the thread or the caller"),
+    (concat!("some", "body"), "name the client, the thread or the caller"),
+    (concat!("no", "body"), "write `no client`, `no server`, `no thread`"),
+    (concat!("comes", " of"), "write what follows: `the result`, `the outcome`"),
+    (concat!("stands", " for"), "write `is`, `means`, `represents`"),
+    (concat!("made", " anew"), "write `rebuilt`, `refreshed`, `written again`"),
+];
+
+/// The same in comments and documents; names in the code are another matter.
+const VAGUE_IN_TEXT: &[(&str, &str)] = &[
+    (concat!("to", "ld"), "write `receives`, `is reported to`, `is distinguished`"),
+    (concat!("he", "ar"), "write `receives`, `reads`"),
+    (concat!("he", "ars"), "write `receives`, `reads`"),
+    (concat!("he", "ard"), "write `received`, `read`"),
+];
+
+/// The mailbox of the SOA records that RFC 6303 section 3 prescribes.
+const MAILBOX: &str = concat!("no", "body.invalid");
+
+/// Faults of vague words.
+fn vague(path: &str, number: usize, line: &str) -> Vec<Fault> {
+    let line = line.to_lowercase().replace(MAILBOX, "");
+    let text = match line.find("//") {
+        Some(at) if path.ends_with(".rs") => &line[at..],
+        None if path.ends_with(".rs") => "",
+        _ => &line,
+    };
+    let anywhere = VAGUE.iter().filter(|(word, _)| stands_in(&line, word));
+    let in_text = VAGUE_IN_TEXT.iter().filter(|(word, _)| stands_in(text, word));
+    let fault = |(word, instead): &(&str, &str)| Fault::new(path, number, format!("`{word}`: {instead}"));
+    anywhere.chain(in_text).map(fault).collect()
+}
+
 /// Faults of banned words standing as words of their own.
 pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     let mut faults = Vec::new();
@@ -23,6 +59,9 @@ pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
         for (number, line) in file.text().unwrap_or_default().lines().enumerate() {
             for (word, instead) in BANNED.iter().filter(|(word, _)| stands_in(line, word)) {
                 faults.push(Fault::new(&file.path, number + 1, format!("`{word}`: {instead}")));
+            }
+            if !file.path.starts_with("bench/results/") {
+                faults.extend(vague(&file.path, number + 1, line));
             }
         }
     }
@@ -49,6 +88,20 @@ mod tests {
             let faults = check(&Tree::of(&[("a.txt", &text)]));
             assert_eq!((faults.len(), faults[0].line), (1, 2), "{word}");
         }
+    }
+
+    #[test]
+    fn vague_words_are_found_in_comments_and_some_of_them_anywhere() {
+        for (word, _) in VAGUE {
+            let text = format!("//! x\nlet a = \"{}\";\n", word.to_uppercase());
+            assert_eq!(check(&Tree::of(&[("a.rs", &text)])).len(), 1, "{word}");
+        }
+        for (word, _) in VAGUE_IN_TEXT {
+            let text = format!("//! x\nlet {word} = 1; // it is {word}\nlet {word} = {word};\n");
+            let faults = check(&Tree::of(&[("a.rs", &text), ("b.md", &format!("it is {word}\n"))]));
+            assert_eq!(faults.iter().map(|fault| fault.line).collect::<Vec<_>>(), [2, 1], "{word}");
+        }
+        assert!(check(&Tree::of(&[("a.rs", &format!("//! {MAILBOX}\n"))])).is_empty());
     }
 
     #[test]

@@ -119,7 +119,8 @@ fn wildcard_sets_move_with_the_length_of_the_question() {
     }
 }
 
-/// RFC 1034 §4.3.2 step 3b: the NS RRset stands for the cut's name, any number of bytes into the question.
+/// RFC 1034 §4.3.2 step 3b: the owner of the NS RRset is the cut's name, any number of bytes into the
+/// question.
 #[test]
 fn referrals_move_with_the_length_of_the_question() {
     let records = [
@@ -272,7 +273,7 @@ fn a_soa_out_of_reach_is_written_again() {
     }
 }
 
-/// RFC 9460 §2.5.2: `.` stands for the owner, and so does not say what the addresses belong to.
+/// RFC 9460 §2.5.2: `.` means the owner, and so does not spell the owner of the addresses.
 #[test]
 fn addresses_of_a_service_at_its_own_name_have_that_name() {
     let records = [

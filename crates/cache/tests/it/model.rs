@@ -14,7 +14,7 @@ const TYPES: [Type; 3] = [Type::A, Type::AAAA, Type::TXT];
 /// Who asks: realm, DO and CD.
 type Asker = (u32, bool, bool);
 
-/// What an entry is about: the name, who asks, and the type; `None` stands for every type, and `Err` for failures.
+/// What an entry is about: the name, who asks, and the type; `None` means every type, and `Err` failures.
 type About = (String, Asker, Result<Option<u16>, u16>);
 
 #[derive(Clone, Copy, Debug)]

@@ -223,7 +223,7 @@ fn a_popular_entry_near_its_end_is_reported_once() {
     let cache = cache_of(1 << 20);
     let wanted = |now| get(&cache, W, Type::A, now).map(|(hit, _)| hit.prefetch);
     insert(&cache, address(W, 100, 1, Rank::Answer), 0).expect("kept");
-    assert_eq!(wanted(95), Some(false), "nobody had asked for it before");
+    assert_eq!(wanted(95), Some(false), "it had not been asked for before");
     assert_eq!(wanted(89), Some(false), "more than a tenth is left");
     assert_eq!(
         [wanted(90), wanted(90), wanted(99), wanted(100)],

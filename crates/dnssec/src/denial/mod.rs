@@ -73,8 +73,8 @@ fn is_delegation(types: TypeBitmap<'_>) -> bool {
     types.contains(Type::NS) && !types.contains(Type::SOA)
 }
 
-/// Whether a name with these types says nothing about names below it: they are another zone's, or are redirected (RFC 6840
-/// §4.1, RFC 5155 §8.3).
+/// Whether a name with these types proves nothing about names below it: they are another zone's, or are
+/// redirected (RFC 6840 §4.1, RFC 5155 §8.3).
 fn hides_below(types: TypeBitmap<'_>) -> bool {
     is_delegation(types) || types.contains(Type::DNAME)
 }

@@ -47,7 +47,7 @@ pub enum AnchorState {
     Valid,
     /// It is an anchor, and was not there when its zone was asked last.
     Missing,
-    /// Whoever has it has revoked it, so it is an anchor no more, for ever.
+    /// Its holder has revoked it, so it is an anchor no more, for ever.
     Revoked {
         /// Since when it has not been there, in seconds since 1970, if it is gone.
         absent: Option<u64>,
@@ -156,7 +156,7 @@ pub struct AnchorChange {
 pub struct AnchorReport {
     /// What changed.
     pub changes: Vec<AnchorChange>,
-    /// Why the rest counts for nothing, if it does. A key that revokes itself needs nobody else's signature.
+    /// Why the rest counts for nothing, if it does. A key that revokes itself needs no other key's signature.
     pub fault: Option<BogusReason>,
 }
 

@@ -129,8 +129,8 @@ impl TrustPoint {
         report.changes.extend(events.into_iter().map(change));
     }
 
-    /// Revokes the anchors that have REVOKE set, in an RRset that they have signed themselves: only who has the key can do
-    /// that, so nobody else need have signed (RFC 5011 §2.1).
+    /// Revokes the anchors that have REVOKE set, in an RRset that they have signed themselves: only the
+    /// holder of the key can do that, so no other key need have signed (RFC 5011 §2.1).
     fn revoke(
         &mut self,
         sighting: &Sighting<'_>,

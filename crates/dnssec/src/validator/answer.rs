@@ -49,7 +49,8 @@ impl Parts {
         self.covers.extend(covers);
     }
 
-    /// Something speaks against what is otherwise secure. Of the rest nobody promised anything.
+    /// Lowers a secure result by a part that contradicts it. Other results prove nothing that it could
+    /// contradict.
     fn contradict(&mut self, part: Part) {
         if self.worst.is_some_and(|worst| worst.security == Security::Secure) {
             self.add(part, None);
@@ -106,7 +107,7 @@ impl Examined {
                     let target = self.set(at).and_then(|set| Name::from_wire(set.rdatas.first()?).ok());
                     name = target.map_or(NameBuf::ROOT, Name::to_buf);
                 }
-                // Whoever serves a zone need not know what its aliases lead to (RFC 1034 §4.3.2).
+                // A server of a zone need not know what its aliases lead to (RFC 1034 §4.3.2).
                 Found::Nothing if parts.worst.is_some() && !self.speaks_of(name.as_name()) => {
                     return Ok(parts.validated(asked, Some(name)));
                 }
@@ -128,7 +129,7 @@ impl Examined {
         let answers =
             || self.response.sets.iter().enumerate().filter(|(_, set)| set.section == Section::Answer);
         let here = |t: Type| self.response.find(Section::Answer, name, t);
-        // A DNAME stands for all below it (RFC 6672 §2.4), whatever else is there.
+        // A DNAME redirects all names below it (RFC 6672 §2.4), whatever else is there.
         let above = |owner: Name<'_>| name != owner && name.is_at_or_below(owner);
         let dname = answers().find(|(_, set)| set.rtype == Type::DNAME && above(set.owner.as_name()));
         if let Some((at, _)) = dname {

@@ -133,7 +133,7 @@ fn untrusted(part: &Part) -> Trust {
     match part.security {
         Security::Insecure(reason) => Trust::Insecure(reason),
         Security::Bogus(reason) => Trust::Bogus(reason),
-        // Without an anchor above nobody would have asked.
+        // Without an anchor above, this would not have been asked for.
         Security::Secure | Security::Indeterminate => Trust::NoCut,
     }
 }

@@ -62,14 +62,14 @@ pub struct Validated {
     /// The RRsets that it covers, as places in [`Response::sets`], ascending: the chain of CNAME and DNAME from the name
     /// that was asked, the answer at its end, and what proves absences. Nothing is known of others, which must not be kept.
     pub covers: Vec<usize>,
-    /// The chain leads to this name, of which the response says nothing: it has to be asked for, and validated, by
-    /// itself.
+    /// The chain leads to this name, which the response does not cover: it has to be asked for, and
+    /// validated, by itself.
     pub leads_to: Option<NameBuf>,
 }
 
 /// How far validation came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, on its way to whoever asked")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, on its way to the caller")]
 pub enum Progress {
     /// These records are needed. [`Validator::receive`] takes the response.
     Need(Need),
@@ -106,7 +106,7 @@ struct Task {
 /// Whether there is a second response in place of one that was bogus.
 #[derive(Clone, Debug)]
 enum Second {
-    /// Nobody has asked for it.
+    /// It is not asked for.
     NotAsked,
     /// It is asked for; this was learned from the first.
     Asked(Learned),
@@ -169,8 +169,8 @@ impl Validator {
         Validator { stack: vec![Task::new(Purpose::Answer, name, response)], need: None }
     }
 
-    /// Validates what a referral to the servers of `child` says of its DS, for the [`TrustTable`]. If it says nothing,
-    /// nothing is learned, and its DS will be asked for when they are needed.
+    /// Validates what a referral to the servers of `child` says of its DS, for the [`TrustTable`]. If it has
+    /// neither DS nor a proof, nothing is learned, and its DS will be asked for when they are needed.
     pub fn referral(response: Response, child: Name<'_>) -> Self {
         Validator { stack: vec![Task::new(Purpose::Referral, child.to_buf(), response)], need: None }
     }
@@ -291,7 +291,7 @@ impl Validator {
         }
     }
 
-    /// What was needed cannot be had: nobody answers, or nothing that can be read.
+    /// What was needed cannot be had: no server answers, or nothing that can be read.
     pub fn give_up(&mut self, by: &Validation<'_>, table: &TrustTable) {
         if let Some(need) = self.need.take() {
             if let Some(task) = self.stack.last_mut()

@@ -284,7 +284,7 @@ impl Examined {
         let (mut proof, mut ttl) = (Vec::new(), Ttl::MAX);
         for at in all.into_iter().take(most) {
             match self.check(at, zone, keys, work) {
-                // One that a wildcard was expanded to is the wildcard's own, and says nothing of this name.
+                // One that a wildcard was expanded to is the wildcard's own, and proves nothing of this name.
                 Ok(checked)
                     if self.set(at).is_some_and(|set| !is_expanded(set.owner.as_name(), &checked)) =>
                 {

@@ -144,7 +144,7 @@ fn what_a_referral_says_of_ds_is_what_asking_for_them_says() {
             assert_eq!(verdict(&told), verdict(&asked), "{owner}.{zone} {qtype}");
             let ds_of_zone =
                 told.needs.iter().any(|need| referred.iter().any(|zone| *need == Need::Ds(name(zone))));
-            // A zone that is not signed says nothing of DS in its referrals.
+            // An unsigned zone proves nothing of DS in its referrals.
             let says_nothing = zone == "child.plain.test.";
             assert!(!ds_of_zone || says_nothing, "{owner}.{zone} {qtype}: {:?}", told.needs);
         }

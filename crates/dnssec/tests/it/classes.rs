@@ -68,7 +68,7 @@ fn proof(qname: &str, qtype: Type) -> Vec<Line> {
     [only(&authority, Type::NSEC), only(&authority, Type::NSEC3)].concat()
 }
 
-/// Validates with keys of one zone that somebody else has chosen.
+/// Validates with the DNSKEY reply of one zone as `make` changes it.
 fn with_dnskey(zone: &str, qname: &str, make: &dyn Fn(Reply) -> Reply) -> dnssec::Validated {
     let need = Need::Dnskey(name(zone));
     let settings = ValidationSettings::default();
@@ -270,7 +270,7 @@ fn class_9_the_last_nsec3_leads_around_the_end() {
         wire::text::Base32Hex::decode(label, &mut own).expect("a hash");
         wire::rdata::view::Nsec3::read(&line.rdata).expect("NSEC3").next_hash <= &own[..]
     });
-    assert!(last.count() > 0, "no name is covered by the last one: the test says nothing");
+    assert!(last.count() > 0, "no name is covered by the last one: the test proves nothing");
     for label in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r"] {
         for zone in ["hash.test.", "child.hash.test."] {
             assert_eq!(security(&reply(&format!("{label}{label}.{zone}"), Type::A)), Security::Secure);
@@ -592,7 +592,7 @@ fn class_28_signatures_over_what_no_zone_holds() {
         let state = security(&forged);
         assert!(state != Security::Secure, "{t}: {state:?}");
     }
-    // A signature over signatures says nothing: they cannot be signed (RFC 4035 §2.2).
+    // A signature over signatures proves nothing: they cannot be signed (RFC 4035 §2.2).
     let forged = reply("www.nsec.test.", Type::RRSIG);
     assert_eq!(security(&forged), Security::Indeterminate);
 }
@@ -604,7 +604,7 @@ fn class_29_an_alias_in_answer_to_ds_ends_there() {
     assert_eq!(ended.validated.security, Security::Bogus(BogusReason::Unsigned));
     let last = ended.needs.last();
     assert_eq!(last, Some(&Need::Ds(name("alias.nsec.test."))), "the alias says that no zone begins here");
-    // One that is not signed says nothing, and leads nowhere either.
+    // One that is not signed proves nothing, and leads nowhere either.
     let settings = ValidationSettings::default();
     let ended = TREE.validate_with(&unsigned, &settings, &mut |need, reply| match need {
         Need::Ds(at) if *at == unsigned.name => Some(reply.without(|line| line.rtype == Type::RRSIG)),
@@ -665,7 +665,7 @@ fn referrals_teach_what_they_prove() {
     assert_eq!(honest("bare.opt.test."), Some(Trust::Insecure(InsecureReason::OptOut)));
     assert_eq!(honest("odd.test."), Some(Trust::Insecure(InsecureReason::UnsupportedAlgorithm)));
     let bare = TREE.referral(name("nsec.test.")).without(|line| line.rtype != Type::NS);
-    assert_eq!(learned(bare, "nsec.test."), None, "it says nothing");
+    assert_eq!(learned(bare, "nsec.test."), None, "it has neither DS nor a proof");
     let mut forged = TREE.referral(name("nsec.test."));
     forged.authority.retain(|line| line.rtype == Type::NS);
     forged.authority.extend(proof("plain.test.", Type::DS));

@@ -95,7 +95,8 @@ fn what_is_denied_is_not_there() {
         for (owner, qtype) in OWNERS.iter().flat_map(|owner| TYPES.map(|qtype| (owner, qtype))) {
             let asked =
                 if *zone == "." { name(&format!("{owner}.").replace("@.", ".")) } else { at(owner, zone) };
-            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000, &mut DenialWork::default()) else {
+            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000, &mut DenialWork::default())
+            else {
                 there += 1;
                 continue;
             };
@@ -110,7 +111,7 @@ fn what_is_denied_is_not_there() {
     assert!(denied.iter().all(|count| *count > 100) && there > 500, "{denied:?} {there}");
 }
 
-/// What is made of denials is proof enough for whoever validates it.
+/// What is made of denials is proof enough for a validating client.
 #[test]
 fn what_is_made_of_denials_validates() {
     let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
@@ -118,7 +119,10 @@ fn what_is_made_of_denials_validates() {
     for zone in ["nsec.test.", "hash.test."] {
         for (owner, qtype) in [("nothingness", Type::TXT), ("zz", Type::MX), ("ent", Type::TXT)] {
             let asked = at(owner, zone);
-            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000, &mut DenialWork::default()) else { continue };
+            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000, &mut DenialWork::default())
+            else {
+                continue;
+            };
             let mut response = TREE.reply(asked, qtype).response();
             response.sets = denial.sets.iter().map(|set| (**set).clone()).collect();
             response.rcode = denial.rcode;
@@ -135,14 +139,32 @@ fn one_denial_denies_its_neighbours() {
     for (zone, sibling) in [("nsec.test.", "nothing0"), ("hash.test.", "nothing")] {
         let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
         learn(&denials, [(at("nothing", zone), Type::A)].into_iter(), &table);
-        let found = denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default()).expect("denied");
+        let found = denials
+            .deny(1, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default())
+            .expect("denied");
         assert_eq!(found.rcode, Rcode::NXDOMAIN);
-        assert!(denials.deny(2, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default()).is_none(), "another view");
-        assert!(denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1060, &mut DenialWork::default()).is_none(), "its time is over");
-        assert!(denials.deny(1, at("www", zone).as_name(), Type::A, 1000, &mut DenialWork::default()).is_none());
+        assert!(
+            denials
+                .deny(2, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default())
+                .is_none(),
+            "another view"
+        );
+        assert!(
+            denials
+                .deny(1, at(sibling, zone).as_name(), Type::TXT, 1060, &mut DenialWork::default())
+                .is_none(),
+            "its time is over"
+        );
+        assert!(
+            denials.deny(1, at("www", zone).as_name(), Type::A, 1000, &mut DenialWork::default()).is_none()
+        );
         denials.forget(at("anything", zone).as_name(), false);
         assert!(denials.is_empty() && denials.bytes() == 0);
-        assert!(denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default()).is_none());
+        assert!(
+            denials
+                .deny(1, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default())
+                .is_none()
+        );
     }
 }
 
@@ -154,7 +176,12 @@ fn neither_opt_out_nor_what_is_not_secure_teaches_anything() {
     }
     // What test. says of DS below it is another matter.
     for zone in ["opt.test.", "iter.test.", "plain.test.", "island.test.", "odd.test."] {
-        assert!(denials.deny(1, at("nothing", zone).as_name(), Type::A, 1000, &mut DenialWork::default()).is_none(), "{zone}");
+        assert!(
+            denials
+                .deny(1, at("nothing", zone).as_name(), Type::A, 1000, &mut DenialWork::default())
+                .is_none(),
+            "{zone}"
+        );
     }
     let mut forged = TREE.reply(at("nothing", "nsec.test."), Type::A);
     forged.lines_mut().for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
@@ -176,7 +203,8 @@ fn they_are_bounded_and_what_came_first_goes_first() {
     assert!(denials.is_empty() && denials.bytes() == 0, "there is no room");
 }
 
-/// What is made of wildcards: the answer that the zone's servers give, and proof enough for whoever validates it.
+/// What is made of wildcards: the answer that the zone's servers give, and proof enough for a validating
+/// client.
 #[test]
 fn what_is_made_of_wildcards_is_what_servers_answer() {
     let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
@@ -185,7 +213,10 @@ fn what_is_made_of_wildcards_is_what_servers_answer() {
     for zone in ZONES.iter().chain(&["test."]) {
         for (owner, qtype) in OWNERS.iter().flat_map(|owner| TYPES.map(|qtype| (owner, qtype))) {
             let asked = at(owner, zone);
-            let Some(wildcard) = denials.expand(1, asked.as_name(), qtype, 1000, &mut DenialWork::default()) else { continue };
+            let Some(wildcard) = denials.expand(1, asked.as_name(), qtype, 1000, &mut DenialWork::default())
+            else {
+                continue;
+            };
             let mut response = TREE.reply(asked, qtype).response();
             let truth = response.sets.clone();
             assert_eq!(truth.first(), Some(&wildcard.set), "{asked} {qtype}");
@@ -210,7 +241,9 @@ fn one_answer_of_a_wildcard_answers_for_its_other_names() {
     for zone in ["nsec.test.", "hash.test."] {
         let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
         learn(&denials, [(at("x.wild", zone), Type::A)].into_iter(), &table);
-        let of = |owner: &str, qtype, now| denials.expand(1, at(owner, zone).as_name(), qtype, now, &mut DenialWork::default());
+        let of = |owner: &str, qtype, now| {
+            denials.expand(1, at(owner, zone).as_name(), qtype, now, &mut DenialWork::default())
+        };
         let found = of("y.x.wild", Type::A, 1000).expect("known");
         assert_eq!((found.set.rdatas, found.leads_to), (vec![vec![192, 0, 2, 4]], None));
         assert_eq!(found.ttl, of("y.x.wild", Type::A, 1000).expect("known").ttl);
@@ -222,9 +255,18 @@ fn one_answer_of_a_wildcard_answers_for_its_other_names() {
         for there in ["here.wild", "x.here.wild", "*.wild", "wild", "x.top", "www"] {
             assert!(of(there, Type::A, 1000).is_none(), "{there}");
         }
-        assert!(denials.expand(2, at("y.x.wild", zone).as_name(), Type::A, 1000, &mut DenialWork::default()).is_none(), "another view");
+        assert!(
+            denials
+                .expand(2, at("y.x.wild", zone).as_name(), Type::A, 1000, &mut DenialWork::default())
+                .is_none(),
+            "another view"
+        );
         // Without an SOA nothing is denied.
-        assert!(denials.deny(1, at("here.wild", zone).as_name(), Type::MX, 1000, &mut DenialWork::default()).is_none());
+        assert!(
+            denials
+                .deny(1, at("here.wild", zone).as_name(), Type::MX, 1000, &mut DenialWork::default())
+                .is_none()
+        );
         denials.forget(at("anything", zone).as_name(), false);
         assert!(denials.is_empty() && denials.bytes() == 0);
         assert!(of("y.x.wild", Type::A, 1000).is_none());
@@ -241,7 +283,9 @@ fn large_sets_of_wildcards_are_not_kept() {
         response.sets[0].rdatas = (0..count).map(|n| n.to_be_bytes().repeat(2)).collect();
         denials.clear(1 << 20);
         denials.learn_wildcards(1, &response, &validated, 1000);
-        denials.expand(1, at("y.wild", "nsec.test.").as_name(), Type::A, 1000, &mut DenialWork::default()).is_some()
+        denials
+            .expand(1, at("y.wild", "nsec.test.").as_name(), Type::A, 1000, &mut DenialWork::default())
+            .is_some()
     };
     assert!(of(400) && !of(512));
 }
@@ -255,7 +299,8 @@ fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
     learn(&denials, asked.iter().map(|owner| (at(owner, "slow.test."), Type::AAAA)), &table);
     learn(&denials, std::iter::once((at("x.wild", "slow.test."), Type::A)), &table);
     let deny = |owner: &str, qtype| {
-        let denial = denials.deny(1, at(owner, "slow.test.").as_name(), qtype, 1000, &mut DenialWork::default());
+        let denial =
+            denials.deny(1, at(owner, "slow.test.").as_name(), qtype, 1000, &mut DenialWork::default());
         denial.map(|denial| denial.rcode)
     };
     for owner in ["nothing", "a.b.c.d.nothing", "x.a.deep.ent", "y.x.a.deep.ent"] {
@@ -264,7 +309,8 @@ fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
     for owner in ["www", "ent", "z.x.wild"] {
         assert_eq!(deny(owner, Type::MX), Some(Rcode::NOERROR), "{owner}");
     }
-    let star = denials.expand(1, at("z.x.wild", "slow.test.").as_name(), Type::A, 1000, &mut DenialWork::default());
+    let star =
+        denials.expand(1, at("z.x.wild", "slow.test.").as_name(), Type::A, 1000, &mut DenialWork::default());
     assert!(star.is_some(), "the wildcard covers it");
 }
 

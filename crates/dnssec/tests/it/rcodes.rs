@@ -146,7 +146,10 @@ fn no_response_code_makes_an_insecure_zone_secure() {
             for rcode in WITH_RECORDS {
                 let changed = Reply { rcode, ..reply(&format!("{owner}{zone}"), qtype) };
                 let state = security(&changed);
-                assert!(matches!(state, Security::Insecure(_)), "{owner}{zone} {qtype} with {rcode}: {state:?}");
+                assert!(
+                    matches!(state, Security::Insecure(_)),
+                    "{owner}{zone} {qtype} with {rcode}: {state:?}"
+                );
             }
         }
     }

@@ -62,14 +62,14 @@ struct Follower {
 }
 
 impl Follower {
-    /// One that was told to trust these keys.
+    /// A follower configured to trust these keys.
     fn new(configured: &[u16]) -> Self {
         let (mut points, configured) = (TrustPoints::default(), anchors(configured));
         points.follow(&configured, |_| true);
         Follower { points, configured, now: START }
     }
 
-    /// Is told to trust these keys from now on.
+    /// Configures it to trust these keys from now on.
     fn reconfigure(&mut self, configured: &[u16]) {
         self.configured = anchors(configured);
         self.points.follow(&self.configured, |_| true);
@@ -168,7 +168,8 @@ fn a_key_seen_only_in_a_bogus_answer_does_nothing() {
     it.sees(&[&old], &[&old]);
     let before = it.points.to_string();
     let end = it.now + GOOD_FOR;
-    // Signed by itself, by nobody, by a key that is not there, at another time, for another name.
+    // Signed by the new key itself, not signed, signed by a key that is not there, at another time, for
+    // another name.
     let mut of_another_name = signed(&[&old, &new], &[&old], TTL, end);
     of_another_name.name = testkit::name("example.").as_name().to_lower();
     for (response, fault) in [
@@ -231,7 +232,7 @@ fn only_the_key_itself_can_revoke_a_key() {
     it.sees(&[&old, &new], &[&old]);
     assert_eq!(it.sees(&[&gone, &new], &[&new]), [(old.tag(), AnchorEvent::Missed)]);
     assert!(it.trusts(&[1, 2]));
-    // It needs nobody else for that.
+    // Its own signature suffices for that.
     let (fault, changes) = it.takes(&signed(&[&gone, &new], &[&gone], TTL, it.now + GOOD_FOR));
     assert!(fault.is_some(), "of the rest nothing is known");
     assert_eq!(changes, [(old.tag(), AnchorEvent::Revoked)]);
@@ -470,8 +471,8 @@ impl Model {
 }
 
 proptest! {
-    /// Whatever a zone does, and in whatever order: those keys are anchors that RFC 5011 says, nobody who was revoked is one
-    /// again, and a restart at any time changes nothing.
+    /// Whatever a zone does, and in whatever order: those keys are anchors that RFC 5011 says, no revoked key
+    /// is one again, and a restart at any time changes nothing.
     #[test]
     fn whatever_a_zone_does_the_right_keys_are_anchors(
         steps in prop::collection::vec((0..20u64, prop::collection::vec((0..3u8, any::<bool>()), 4)), 1..30),

@@ -97,7 +97,7 @@ fn a_chain_goes_on_for_clients_who_want_that_and_may() {
     let answers = |offers, sources, query: &[u8]| said(&ask(offers, sources, query)).answers;
     assert_eq!(answers(true, true, &wanted), 2, "the link and what it leads to");
     assert_eq!(answers(false, true, &wanted), 1, "this client may not");
-    assert_eq!(answers(true, false, &wanted), 1, "nobody goes on");
+    assert_eq!(answers(true, false, &wanted), 1, "no source goes on");
     let mut unwanted = wanted.clone();
     unwanted[2] &= !1;
     assert_eq!(answers(true, true, &unwanted), 1, "RD is clear");
@@ -145,7 +145,7 @@ fn of_a_batch_that_may_be_put_off_memory_answers_first() {
     let outcomes: Vec<_> = (0..5).map(|i| batch.take_outcome(i)).collect();
     let pending = |i: usize| matches!(outcomes[i], Some(Outcome::Pending));
     assert_eq!([0, 1, 2, 3, 4].map(pending), [true, false, true, false, true], "{outcomes:?}");
-    assert_eq!(worker.stats().pending.get(), 0, "nobody has a ticket yet");
+    assert_eq!(worker.stats().pending.get(), 0, "no ticket is taken yet");
     let resumed = batch.resume(&mut worker);
     assert_eq!(resumed.len(), 2, "{resumed:?}");
     assert!(resumed.iter().all(|(_, _, message)| *message == ask(true, true, &at_once)));

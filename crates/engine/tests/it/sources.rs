@@ -107,7 +107,7 @@ fn a_query_is_logged_as_what_it_is_answered() {
     ];
     assert_eq!(rig.log.queries(), lines);
     assert_eq!(rig.log.replies().len(), 3, "a stream has no reply");
-    // Where nobody is asked beyond the zones, it is they who refuse.
+    // Where no source is asked beyond the zones, it is the zones that refuse.
     let mut rig = self::rig(false);
     rig.ask(&query("a.", Type::A, b"")).expect("a reply");
     assert!(rig.log.queries()[0].starts_with("udp a. authority -"), "{:?}", rig.log.queries());

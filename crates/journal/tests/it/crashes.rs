@@ -294,7 +294,7 @@ impl Run {
     }
 }
 
-/// So many crashes, or fewer where nobody asked for more.
+/// The number of crashes that `JOURNAL_CRASHES` asks for, or else `short`.
 fn crashes(short: u64) -> u64 {
     std::env::var("JOURNAL_CRASHES").ok().and_then(|count| count.parse().ok()).unwrap_or(short)
 }

@@ -268,7 +268,7 @@ fn damage_is_found_and_has_a_place() {
             (12..480 | 504..512, Err(StoreFault::Damaged { offset: 0, .. })) => {}
             (480..504, Ok((_, Some(stored)))) => assert_eq!(stored.confirmed(), None),
             (512.., Ok((_, Some(stored)))) if at < base_end => {
-                // Nobody can tell here where the history ends; the base is read when it is needed.
+                // Where the history ends cannot be determined here; the base is read when it is needed.
                 let loaded = stored.load(&key());
                 let is_history = stored.history_fault().is_some();
                 assert_eq!(loaded.is_ok(), is_history, "at {at}");

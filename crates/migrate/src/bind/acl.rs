@@ -27,7 +27,7 @@ fn words(member: &Statement) -> (bool, Vec<&SourceWord>) {
     (deny, words)
 }
 
-/// A list as members; those of which nobody can say here who that is are reported.
+/// A list as members; those whose clients cannot be determined here are reported.
 fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> Vec<Member> {
     let mut out = Vec::new();
     for member in list {

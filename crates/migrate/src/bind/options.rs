@@ -17,7 +17,7 @@ const BOUNDED: Rule = Rule::Missing(
 );
 const ALGORITHMS: Rule = Rule::Missing("nomen verifies with every algorithm that it knows");
 const RESOURCES: Rule =
-    Rule::Unneeded("whoever starts nomen, such as systemd, limits what a process may take");
+    Rule::Unneeded("the service manager, such as systemd, limits what a process may take");
 const UNTAPPED: Rule = Rule::Unneeded("`dnstap` is written nowhere");
 const UNANCHORED: Rule = Rule::Unneeded("recursion is off, and so is validation");
 const NO_RECURSION: Rule = Rule::Unneeded("recursion is off");
@@ -252,8 +252,8 @@ const RULES: &[NamedRule] = &[
         "allow-new-zones",
         Rule::Same(&["no"], "zones that `rndc addzone` has added are not read; use `nomen ctl zone add`"),
     ),
-    ("nta-lifetime", Rule::Unneeded("`nomen ctl nta add` is told for how long")),
-    ("nta-recheck", Rule::Unneeded("`nomen ctl nta add` is told for how long")),
+    ("nta-lifetime", Rule::Unneeded("`nomen ctl nta add` takes the duration")),
+    ("nta-recheck", Rule::Unneeded("`nomen ctl nta add` takes the duration")),
     ("padding", TUNING),
     ("allow-proxy", Rule::Missing("nomen takes no PROXY protocol")),
     ("listen-on", TUNING),
@@ -274,7 +274,7 @@ const TOP: &[NamedRule] = &[
     ("lwres", Rule::Missing("nomen has no lightweight resolver")),
 ];
 
-/// Words for a statement that nobody has accounted for.
+/// Words for a statement that has no account.
 pub(super) fn explain(statement: &Statement) -> (Outcome, String) {
     let key = statement.key();
     if zones::INHERITED.contains(&key) {
@@ -282,7 +282,7 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, String) {
     }
     match rule(RULES, key).or_else(|| rule(TOP, key)) {
         Some(Rule::Missing(why)) if statement.block().first().is_some_and(|first| first.key() == "none") => {
-            (Outcome::Unneeded, format!("it is for nobody ({why})"))
+            (Outcome::Unneeded, format!("it is for no client ({why})"))
         }
         Some(rule) => rule.without_key(statement).unwrap_or_else(|| {
             (Outcome::Missing, format!("nomen has `{key}` for all zones together alone, not for one"))
@@ -450,10 +450,10 @@ fn transfer_rate(work: &mut Work, statement: &Statement) {
     }
 }
 
-/// Who wants reports; the root is nobody.
+/// The agent for error reports; the root means none.
 fn report_channel(work: &mut Work, statement: &Statement) {
     match domain(statement.value()).as_deref() {
-        Some(".") => work.ledger.unneeded(statement, "it names nobody"),
+        Some(".") => work.ledger.unneeded(statement, "it names no agent"),
         Some(name) => {
             work.nomen.server.text("report-channel", name);
             work.in_key(statement, Section::Server, "report-channel");
@@ -489,9 +489,9 @@ fn validates(frame: &Frame<'_>) -> bool {
     }
 }
 
-fn for_all(statement: &Statement, nobody: bool) -> bool {
+fn for_all(statement: &Statement, none: bool) -> bool {
     let first = statement.block().first().map_or("", Statement::key);
-    first == if nobody { "none" } else { "any" }
+    first == if none { "none" } else { "any" }
 }
 
 /// What else decides about recursion.
@@ -501,7 +501,7 @@ const RECURSION: [&str; 5] = ["allow-recursion", "allow-query-cache", "forwarder
 fn recursion(work: &mut Work, frame: &Frame<'_>) {
     let found = frame.global("recursion");
     if frame.split {
-        let how = "each view says who may recurse in it: nothing of recursion is moved, so that nobody may who might not there";
+        let how = "each view says who may recurse in it: recursion is not moved, so that no client gains it";
         for key in RECURSION.iter().chain(&["recursion"]) {
             if let Some(found) = frame.global(key) {
                 work.ledger.missing(found, how);
@@ -552,7 +552,7 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
     stale(work, frame);
 }
 
-/// `stale-answer-enable` is off where nobody says otherwise, unlike here.
+/// `stale-answer-enable` is off by default, unlike here.
 fn stale(work: &mut Work, frame: &Frame<'_>) {
     let enable = frame.global("stale-answer-enable");
     let on = enable.is_some_and(|found| units::switch(found.value()) == Some(true));
@@ -733,7 +733,7 @@ pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
     let has = |key: &str| work.nomen.zones.iter().any(|zone| zone.keys.get(key).is_some());
     let (zones, transfers) = (!work.nomen.zones.is_empty(), has("allow-transfer"));
     if zones && !transfers && frame.global("allow-transfer").is_none() {
-        let how = "BIND before 9.20 lets everybody have zones (AXFR) where no `allow-transfer` says otherwise; nomen lets nobody";
+        let how = "without `allow-transfer`, BIND before 9.20 lets all clients transfer zones, nomen none";
         work.ledger.unwritten(Outcome::Differs, how);
     }
     if zones && frame.global("notify").is_none() {

@@ -150,7 +150,7 @@ impl Reader<'_, '_> {
                     parts.push(Part::Block(self.statements(Some(span), depth + 1)?));
                 }
                 Some(Lexeme::End(_)) => {
-                    // An empty statement says nothing.
+                    // An empty statement is skipped.
                     if let Some(from) = from.take() {
                         let parts = std::mem::take(&mut parts);
                         self.finish(from, parts, depth, &mut all)?;

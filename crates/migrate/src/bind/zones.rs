@@ -312,7 +312,7 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
     if let Some(found) = notify {
         match found.value() {
             "explicit" => work.ledger.unneeded(found, "nomen does so anyway"),
-            _ if silent => work.ledger.unneeded(found, "nobody is told who is not named"),
+            _ if silent => work.ledger.unneeded(found, "nomen sends NOTIFY to the servers in `notify` alone"),
             _ => work.ledger.differs(
                 found,
                 "nomen sends NOTIFY to the servers in `notify` alone, not to those of NS records",
@@ -322,7 +322,7 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
     source(work, frame, zone, keys);
 }
 
-/// The addresses that other servers of the zone are asked and told from.
+/// The source addresses for queries and NOTIFY to other servers of the zone.
 fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
     let (asks, tells) = (keys.get("primaries").is_some(), keys.get("notify").is_some());
     let mut sources = Vec::new();

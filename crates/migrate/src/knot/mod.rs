@@ -149,7 +149,7 @@ fn copies(work: &mut Work, sections: &[Statement]) {
     }
 }
 
-/// Words for a statement that nobody has accounted for: what they are depends on its section.
+/// Words for a statement that has no account: what they are depends on its section.
 fn explain(sections: &[Statement], statement: &Statement) -> (Outcome, String) {
     let within = |section: &&Statement| {
         let (of, at) = (&section.span, &statement.span);

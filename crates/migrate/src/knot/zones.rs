@@ -293,7 +293,7 @@ fn history(work: &mut Work, entries: &Entries<'_>, updated: bool, secondary: boo
     }
 }
 
-/// The address that a zone's servers are asked and told from, if they all have the same.
+/// The source address for queries and NOTIFY to a zone's servers, if they all have the same.
 fn source(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
     let named =
         ["master", "notify"].into_iter().filter_map(|key| entries.get(key)).flat_map(Statement::values);

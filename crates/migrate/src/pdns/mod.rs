@@ -69,28 +69,16 @@ const RULES: &[NamedRule] = &[
     ("bind-ignore-broken-records", TUNING),
     (
         "bind-supermaster-config",
-        Rule::Missing("nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
+        Rule::Missing("nomen adds no zone because of a NOTIFY; see docs/CATALOGS.md"),
     ),
     (
         "bind-supermaster-destdir",
-        Rule::Missing("nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
+        Rule::Missing("nomen adds no zone because of a NOTIFY; see docs/CATALOGS.md"),
     ),
-    (
-        "bind-supermasters",
-        Rule::Missing("nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
-    ),
-    (
-        "bind-autoprimaries",
-        Rule::Missing("nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
-    ),
-    (
-        "autosecondary",
-        Rule::Same(&["no"], "nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
-    ),
-    (
-        "superslave",
-        Rule::Same(&["no"], "nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
-    ),
+    ("bind-supermasters", Rule::Missing("nomen adds no zone because of a NOTIFY; see docs/CATALOGS.md")),
+    ("bind-autoprimaries", Rule::Missing("nomen adds no zone because of a NOTIFY; see docs/CATALOGS.md")),
+    ("autosecondary", Rule::Same(&["no"], "nomen adds no zone because of a NOTIFY; see docs/CATALOGS.md")),
+    ("superslave", Rule::Same(&["no"], "nomen adds no zone because of a NOTIFY; see docs/CATALOGS.md")),
     ("allow-unsigned-autoprimary", TUNING),
     ("allow-unsigned-supermaster", TUNING),
     (
@@ -325,7 +313,7 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
     }
 }
 
-/// A group without a user means nothing here, and an empty name nobody.
+/// A group without a user has no effect here, and an empty name means no user.
 fn unset_group(work: &mut Work) {
     if work.nomen.server.get("user").is_none() {
         work.nomen.server.remove("group");
@@ -446,7 +434,7 @@ fn identity(work: &mut Work, all: &[Statement]) {
     }
     match of(all, "server-id").last() {
         Some(found) if found.value() == "disabled" => {
-            work.ledger.unneeded(found, "nomen says nothing of itself unless told")
+            work.ledger.unneeded(found, "nomen sends no server identity unless configured")
         }
         Some(found) if !found.value().is_empty() => {
             work.nomen.server.text("id", found.value());
@@ -479,7 +467,7 @@ fn shared(work: &mut Work, all: &[Statement]) -> Keys {
                 found,
                 "nomen sends NOTIFY to the servers in `notify` alone, not to those of NS records",
             ),
-            false => work.ledger.unneeded(found, "nomen tells nobody who is not named"),
+            false => work.ledger.unneeded(found, "nomen sends NOTIFY to the servers in `notify` alone"),
         }
     }
     for found in all.iter().filter(|s| ["secondary", "slave"].contains(&s.key())) {
@@ -552,7 +540,7 @@ fn updates(work: &mut Work, all: &[Statement], keys: &mut Keys) {
 /// Whether secondaries tell others of what they have received.
 const RENOTIFY: [&str; 2] = ["slave-renotify", "secondary-do-renotify"];
 
-/// The address of each family that other servers are asked and told from.
+/// The source address of each family for queries and NOTIFY to other servers.
 fn source(work: &mut Work, all: &[Statement], keys: &mut Keys) {
     let mut taken: Vec<IpAddr> = Vec::new();
     for found in ["query-local-address", "query-local-address6"].iter().flat_map(|key| of(all, key)) {

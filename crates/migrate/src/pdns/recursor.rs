@@ -209,7 +209,7 @@ const RULES: &[NamedRule] = &[
     ("max-tcp-per-client", Rule::Limit(Section::Server, "tcp-connections-per-client")),
 ];
 
-/// Networks that may ask where nobody says otherwise.
+/// Networks that may ask by default.
 const LOCAL: &str = "127.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 192.168.0.0/16, 172.16.0.0/12, ::1/128, fc00::/7, fe80::/10";
 
 /// Moves the configuration of the Recursor.
@@ -401,7 +401,7 @@ fn access(work: &mut Work, texts: &mut Texts<'_>, all: &[Statement], base: &Path
                 clients = networks(work, file, &lines.collect::<Vec<_>>().join(" "));
                 work.ledger.translated(found, "[[resolver.access]]");
             }
-            Err(_) => work.ledger.missing(found, "the file cannot be read; nobody may ask"),
+            Err(_) => work.ledger.missing(found, "the file cannot be read; no client may ask"),
         }
     }
     if let Some(found) = from {
@@ -500,7 +500,7 @@ fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
     work.nomen.zones.push(Zone { name, file, template: None, keys: Keys::default(), span });
 }
 
-/// Answers are served beyond their end for as many times thirty seconds; off where nobody says so, unlike here.
+/// Answers are served beyond their end for as many times thirty seconds; off by default, unlike here.
 fn stale(work: &mut Work, all: &[Statement]) {
     let found = of(all, "serve-stale-extensions").last();
     let count = found.and_then(|found| found.value().parse::<u64>().ok());

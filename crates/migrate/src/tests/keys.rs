@@ -1,4 +1,4 @@
-//! Statements that nomen has a key for, one by one, and what 0 stands for in them.
+//! Statements that nomen has a key for, one by one, and what 0 means in them.
 
 use super::*;
 
@@ -415,7 +415,7 @@ fn views_leave_nothing_behind_that_was_not_for_everybody() {
         let unwritten = both.accounts.iter().filter(|one| one.span.is_none());
         assert!(unwritten.into_iter().any(|one| one.words.contains("each view says who may recurse")));
     }
-    // Nobody reaches what stands behind a view for all, and the class CH has no zones here.
+    // No client reaches what stands behind a view for all, and the class CH has no zones here.
     let first = bind(&format!(
         "options {{ recursion no; }}; {outside} {inside} view chaos ch {{ match-clients {{ any; }}; }};"
     ));

@@ -275,7 +275,7 @@ fn transports(work: &mut Work, all: &[&Statement]) {
         [] => {
             work.nomen.listens.clear();
             let why =
-                "it answers nobody; without any [[listen]], nomen listens on 127.0.0.1 and ::1 at port 5300";
+                "it answers no client; without [[listen]], nomen listens on 127.0.0.1 and ::1 at port 5300";
             [udp, tcp].into_iter().flatten().for_each(|found| work.ledger.differs(found, why));
         }
         _ => {}

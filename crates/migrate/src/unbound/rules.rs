@@ -123,7 +123,7 @@ pub(super) const RULES: &[NamedRule] = &[
     ("fake-sha1", Rule::Same(&["no"], "nomen verifies every signature")),
     ("caps-whitelist", TUNING),
     ("caps-exempt", TUNING),
-    ("hide-trustanchor", Rule::Unneeded("nomen tells its trust anchors nobody")),
+    ("hide-trustanchor", Rule::Unneeded("nomen answers no queries for its trust anchors")),
     ("outgoing-interface", Rule::Missing("`source` of [resolver] takes one address of each family")),
     ("outgoing-port-permit", Rule::Missing("the kernel chooses the ports that nomen asks from")),
     ("outgoing-port-avoid", Rule::Missing("the kernel chooses the ports that nomen asks from")),

@@ -1,9 +1,10 @@
 //! What the threads that act on a core's requests share: its own thread, which is always there, and the datagram workers that
 //! bring requests.
 //!
-//! Whoever has the lock acts. The core's thread waits for it; all others only try, so that nobody who answers clients waits
-//! here. What a worker brings is kept for workers: it remembers on its own thread that there is something, and takes its turn
-//! until it has seen with the lock held that nothing is left. So no wake-up is needed, and none can be lost.
+//! The thread that holds the lock acts. The core's thread waits for the lock; all others only try it, so that
+//! no thread that answers clients waits here. What a worker brings is kept for workers: it remembers on its
+//! own thread that there is something, and takes its turn until it has seen with the lock held that nothing
+//! is left. So no wake-up is needed, and none can be lost.
 
 use std::cell::RefCell;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
@@ -16,8 +17,8 @@ use super::lanes::{Lane, Waiting};
 use super::links::WorkerLinks;
 use super::sync::{AtomicBool, Events, Mutex, MutexGuard, Poll, Waker, fence, thread_local};
 
-/// Requests that are acted on without the core's thread while it sleeps once. More are worth waking it: whoever brings them
-/// has other things to do.
+/// Requests that other threads act on during one sleep of the core's thread. More are worth waking it: the
+/// threads that bring them have other work.
 const BROUGHT: usize = 4;
 
 /// The thread's sleep.
@@ -56,7 +57,7 @@ impl Sleep {
 /// The queues that requests wait in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
-    /// For the thread, and for whoever acts while it sleeps.
+    /// For the core's thread, and for the thread that acts while it sleeps.
     Thread,
     /// For workers.
     Workers,
@@ -85,8 +86,8 @@ pub(super) trait Desk: Send {
     /// Acts on the requests that are there while the thread sleeps. Returns whether it may sleep on.
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool;
 
-    /// Acts on what a worker has heard; up to `most`, on requests of workers as well, on one at the least. What the core decides
-    /// about the worker's links is left to it.
+    /// Acts on the events of a worker's links, and on requests of workers: up to `most` in all, but one
+    /// request at the least. What the core decides about the worker's links is left to it.
     fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned;
 
     /// A worker waits for nothing any more: the thread takes its links and all that workers have brought.
@@ -108,7 +109,8 @@ pub(super) struct Counts {
 /// What the threads share; the last field is the driver.
 pub(super) struct Shared<D: ?Sized> {
     pub(super) waker: Waker,
-    /// The thread waits, or is about to, and whoever has a request acts on it or wakes it.
+    /// The core's thread waits, or is about to: a thread with a request acts on it or wakes the core's
+    /// thread.
     pub(super) asleep: AtomicBool,
     pub(super) stop: AtomicBool,
     /// Requests that the core has not seen yet.
@@ -123,7 +125,7 @@ impl<D: ?Sized> Shared<D> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, unless somebody has it.
+    /// The driver; `None` if another thread holds its lock.
     fn try_driver(&self) -> Option<MutexGuard<'_, D>> {
         match self.driver.try_lock() {
             Ok(driver) => Some(driver),
@@ -133,7 +135,8 @@ impl<D: ?Sized> Shared<D> {
     }
 
     fn rouse(&self) {
-        // Only what wakes it is written: whoever looks afterwards finds this or what the thread has written since.
+        // Only what wakes it is written: a thread that looks afterwards finds this or what the core's thread
+        // has written since.
         if self.asleep.compare_exchange(true, false, Relaxed, Relaxed).is_ok() {
             // Should it fail, the core looks at its next deadline.
             let _ = self.waker.wake();
@@ -161,7 +164,7 @@ impl Shared<dyn Desk> {
 }
 
 impl<D: Desk + ?Sized> Shared<D> {
-    /// The life of the core's thread, until it is told to stop.
+    /// Runs the core's thread until `stop` is set.
     pub(super) fn run(&self, mut poll: Poll, events: usize) {
         let mut events = Events::with_capacity(events);
         while !self.stop.load(Relaxed) {
@@ -202,10 +205,10 @@ impl<D: Desk + ?Sized> Shared<D> {
         }
     }
 
-    /// A worker's turn; `None` if another thread acts. A reply takes about half of what a request does, so twice as many are heard. The
-    /// lock is held only while the core acts, not for what the system does.
+    /// A worker's turn; `None` if another thread acts. A reply takes about half of what a request does, so
+    /// twice as many are read. The lock is held only while the core acts, not for what the system does.
     fn turn(&self, worker: &mut WorkerLinks, most: usize) -> Option<Turned> {
-        worker.hear(2 * most);
+        worker.read_links(2 * most);
         let act = || Some(self.try_driver()?.turn(worker, most, &self.waiting));
         let mut turned = wake_together(act)?;
         if turned.rouse {

@@ -20,7 +20,8 @@ use super::socket::{BUFFER, LinkProgress, LinkSocket, is_exhausted};
 
 /// The token of the waker; links have the others.
 const WAKE: Token = Token(0);
-/// Links looked at before those whose queries they answered are told: as many replies as go out with one system call.
+/// Links read before the workers whose queries they answer are woken: as many replies as one system call
+/// sends.
 const TOGETHER: usize = 64;
 /// Requests taken before sockets get their turn.
 const REQUESTS: usize = 256;
@@ -188,7 +189,8 @@ impl<R> Drop for Outgoing<R> {
     }
 }
 
-/// Drops the core when its thread ends, however it does: whoever waits for an outcome learns by that that none comes.
+/// Drops the core when its thread ends, by return or by panic. Dropping it notifies every waiter that no
+/// outcome follows.
 struct End<'s, C: Core>(&'s Shared<Option<Driver<C>>>);
 
 impl<C: Core> Drop for End<'_, C> {
@@ -248,7 +250,7 @@ struct Driver<C: Core> {
     counts: Arc<Counts>,
     most: usize,
     links: NumberMap<Link, OpenLink>,
-    /// Tokens are never used twice, so that news of a socket that is gone finds nobody.
+    /// Tokens are never used twice, so that an event of a closed socket matches no link.
     tokens: NumberMap<Token, Link>,
     ports: Ports,
     next: usize,
@@ -306,20 +308,21 @@ impl<C: Core> Driver<C> {
         self.sleep.goes_on(taken, self.core.deadline())
     }
 
-    /// A worker's turn: replies first, since they end what requests begin. Requests so wait in their lanes, where one client's do
-    /// not hold up another's, and not as replies that nobody reads yet, whose servers would seem slow.
+    /// A worker's turn: replies first, since they end what requests begin. What is left over then waits as
+    /// requests in their lanes, where one client's do not hold up another's, and not as unread replies, whose
+    /// servers would seem slow.
     fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned {
         let now = Instant::now();
         self.greet(worker);
         let replies = self.take_heard(worker, now);
-        // Whoever floods a link with replies stops no request for good.
+        // One at least: a link flooded with replies does not block requests for good.
         let most_requests = most.saturating_sub(replies).max(1);
         let requests = self.take_brought(most_requests, waiting, now, &mut At::Worker(worker));
         let more = replies >= most || requests == most_requests;
         Turned { more, rouse: !self.sleep.ends_by(self.core.deadline()), gone: false }
     }
 
-    /// Makes a worker known, and has it take its mail before it is told anything else.
+    /// Registers a worker, and has it take its mail before it gets any other action.
     fn greet(&mut self, worker: &mut WorkerLinks) {
         if !self.workers.iter().any(|(place, _)| *place == worker.place()) {
             self.workers.push((worker.place(), Arc::clone(worker.mailbox())));
@@ -333,8 +336,8 @@ impl<C: Core> Driver<C> {
         self.counts.sent.add(sent);
     }
 
-    /// Tells the core what a worker has heard of its links. Returns how much that was. Should the core panic, the rest is for the
-    /// next turn.
+    /// Passes the events of a worker's links to the core. Returns their number. If the core panics, the rest
+    /// stays for the next turn.
     fn take_heard(&mut self, worker: &mut WorkerLinks, now: Instant) -> usize {
         let mut taken = 0;
         while let Some((link, heard)) = worker.next_heard() {
@@ -435,7 +438,7 @@ impl<C: Core> Driver<C> {
         let mut left = self.again.len();
         while left > 0 {
             let together = left.min(TOGETHER);
-            wake_together(|| self.hear(together, now));
+            wake_together(|| self.read_links(together, now));
             left -= together;
         }
         if self.core.deadline().is_some_and(|at| at <= now) {
@@ -454,7 +457,7 @@ impl<C: Core> Driver<C> {
     }
 
     /// Takes what so many links have. Should the core panic, the others are left for later.
-    fn hear(&mut self, links: usize, now: Instant) {
+    fn read_links(&mut self, links: usize, now: Instant) {
         for _ in 0..links {
             let Some(link) = self.again.pop_front() else { return };
             self.ready(link, now);
@@ -486,7 +489,7 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Does everything the core has decided, and what it decides when it hears how that went.
+    /// Carries out everything the core has decided, and what it decides when it receives the outcomes.
     fn act(&mut self, now: Instant, at: &mut At<'_>) {
         while !self.actions.is_empty() {
             // What these lead to is collected elsewhere.
@@ -508,7 +511,8 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Opens a link: of datagrams for whoever acts, a connection, which outlasts a worker's interest, for the thread.
+    /// Opens a link: a datagram link for the thread that acts, a connection for the core's thread, since it
+    /// outlasts a worker's interest.
     fn open(&mut self, link: Link, action: Action, at: &mut At<'_>) -> io::Result<()> {
         let Action::Open { transport, to, from, .. } = action else { return Ok(()) };
         if self.links.len() >= self.most {
@@ -573,7 +577,7 @@ impl<C: Core> Driver<C> {
         match at {
             At::Worker(worker) if worker.place() == place => worker.order(action),
             _ => {
-                // Whoever has left has given its links to the thread.
+                // A worker that has left has given its links to the core's thread.
                 if let Some((_, mailbox)) = self.workers.iter().find(|(known, _)| *known == place) {
                     mailbox.leave(action);
                 }

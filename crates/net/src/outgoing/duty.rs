@@ -10,9 +10,10 @@ use super::desk;
 use super::links::WorkerLinks;
 use crate::ready::Ready;
 
-/// Requests that a worker acts on in one turn, less the replies: with more of them, whoever asks for what is in memory would notice.
+/// Requests that a worker acts on in one turn, less the replies: more of them would delay queries answered
+/// from memory.
 const TURN: usize = 4;
-/// The same while nobody does: what goes out together costs less.
+/// The same while no query is answered from memory: datagrams sent together cost less.
 const LONG_TURN: usize = 32;
 
 /// How long a worker waits that could not take its turn, because another thread acted.
@@ -96,12 +97,12 @@ impl Duty {
         }
     }
 
-    /// Somebody was answered from memory, and others may be about to ask for what is there.
+    /// A query was answered from memory, and more such queries may follow.
     pub(crate) fn answered(&mut self) {
         self.calm = 0;
     }
 
-    /// Whether nobody asks for what is in memory, as far as the last turns show.
+    /// Whether no query was answered from memory in the last turns.
     pub(crate) fn is_calm(&self) -> bool {
         self.calm > CALM
     }

@@ -1,8 +1,9 @@
-//! Requests that wait for the core, in lanes: who brings many waits behind what he has brought himself, and nobody else does. So
-//! a client who floods the server with questions does not hold up those of others, be it for answers or for being let in.
+//! Requests that wait for the core, in lanes: a request waits behind earlier requests of its own origin, not
+//! behind those of others. So a client that floods the server with queries does not hold up other clients, be
+//! it for answers or for being let in.
 //!
 //! This is stochastic fairness queueing (McKenney, 1990): there are fewer lanes than origins, and a secret decides which origins
-//! share one, so nobody can choose whose lane to fill.
+//! share one, so a client cannot choose whose lane it fills.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};

@@ -1,6 +1,7 @@
-//! The links of one worker: datagram sockets that the core asked it to open, and that nobody else touches. A worker's turn has
-//! three parts, of which only the middle one needs the core's lock: it [hears](WorkerLinks::hear) what its links have, has the core
-//! act on it, and [carries out](WorkerLinks::carry_out) what the core decided. So system calls, which take most of the time
+//! The links of one worker: datagram sockets that the core asked it to open, and that no other thread
+//! touches. A worker's turn has three parts, of which only the middle one needs the core's lock: it
+//! [reads](WorkerLinks::read_links) its links, has the core act on the events, and
+//! [carries out](WorkerLinks::carry_out) what the core decided. So system calls, which take most of the time
 //! of a question to another server, keep no other worker waiting.
 
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ use crate::ready::Ready;
 
 /// The token of the mailbox; links have the others.
 const MAIL: Token = Token(usize::MAX);
-/// The most links that are heard in a turn, beside those opened in the last one.
+/// The most links that are read in a turn, beside those opened in the last one.
 const HEARD: usize = 32;
 /// The most links that are waited for one by one. With so few, what a wait takes for each is less than to put it into the set and to
 /// ask the set for it.
@@ -31,7 +32,7 @@ const APART: usize = 4;
 const _: () = assert!(APART < Ready::MOST);
 /// The place of the set among the descriptors that are waited for; the links apart follow.
 const SET: usize = 0;
-/// Memory for what was heard that is kept.
+/// Bytes of the message buffer that stay allocated.
 const KEPT: usize = 64 * 1024;
 
 /// Where links are waited for.
@@ -49,8 +50,8 @@ impl Place {
     }
 }
 
-/// What others want done with a worker's links. Only whoever has the core's lock puts something in, and the worker takes it out
-/// with that lock, so that it stays in order with what the worker itself is told.
+/// Actions that other threads want done with a worker's links. They are put in and taken out with the core's
+/// lock held, so that they stay in order with the actions that the worker gets itself.
 pub(super) struct Mailbox {
     actions: Mutex<Vec<Action>>,
     waker: Waker,
@@ -132,7 +133,7 @@ pub(super) struct WorkerLinks {
     open: NumberMap<Link, WorkerLink>,
     /// Links that have something, or may have more.
     again: VecDeque<Link>,
-    /// Links that nobody waits for yet. If another turn follows at once, they are looked at in that.
+    /// Links that the poll does not watch yet. If another turn follows at once, it reads them.
     fresh: VecDeque<Link>,
     /// Links that are waited for apart.
     apart: Vec<Link>,
@@ -141,14 +142,14 @@ pub(super) struct WorkerLinks {
     found: Found,
     promptness: Promptness,
     ports: Ports,
-    /// What the core has not been told yet.
+    /// Events that the core has not seen yet.
     heard: VecDeque<(Link, Heard)>,
-    /// The bytes of messages heard.
+    /// The bytes of the messages received.
     bytes: Vec<u8>,
     buffer: Vec<u8>,
     /// What the core has decided, in its order.
     orders: Vec<Action>,
-    /// Datagrams, which leave together at the end of a turn: whoever receives them is woken for all of them.
+    /// Datagrams, sent together at the end of a turn: their receiver is woken once for all of them.
     outbox: Vec<(Link, Vec<u8>)>,
     /// Sockets of links that are closed, which can be let go of when the answers are out.
     closed: Vec<DatagramLink>,
@@ -224,10 +225,11 @@ impl WorkerLinks {
         self.found = Found::These(ready);
     }
 
-    /// Takes what links have, a message of each: of `most` that have something, but of no more than [`HEARD`], and of all that were
-    /// opened in the last turn. Nothing is taken before the core has been told of what was: a worker that another one keeps out comes
-    /// back soon, and would look in vain at links that are about to be closed.
-    pub(super) fn hear(&mut self, most: usize) {
+    /// Reads one message from each link: from `most` of those that have something, but from no more than
+    /// [`HEARD`], and from all that were opened in the last turn. Reads nothing before the core has seen the
+    /// earlier events: a worker that another one keeps out comes back soon, and would look in vain at links
+    /// that are about to be closed.
+    pub(super) fn read_links(&mut self, most: usize) {
         if self.open.is_empty() || !self.heard.is_empty() {
             return;
         }
@@ -267,7 +269,7 @@ impl WorkerLinks {
                 break;
             }
             let Some(link) = self.again.pop_front() else { break };
-            // One that is closed takes nobody's place.
+            // A closed link does not count.
             if let Some(WorkerLink { queued, .. }) = self.open.get_mut(&link) {
                 *queued = false;
                 self.read(link);
@@ -331,7 +333,7 @@ impl WorkerLinks {
         }
     }
 
-    /// A link is over, which the core is told in the next turn.
+    /// A link has ended; the core gets the event in the next turn.
     fn over(&mut self, link: Link, heard: Heard) {
         self.close(link);
         self.heard.push_back((link, heard));
@@ -354,7 +356,7 @@ impl WorkerLinks {
         std::mem::take(&mut self.tally)
     }
 
-    /// The next of what was heard.
+    /// Returns the next event for the core.
     pub(super) fn next_heard(&mut self) -> Option<(Link, Heard)> {
         let next = self.heard.pop_front();
         if next.is_none() {
@@ -364,7 +366,7 @@ impl WorkerLinks {
         next
     }
 
-    /// The bytes of a message heard.
+    /// The bytes of a received message.
     pub(super) fn message(&self, at: &Range<usize>) -> &[u8] {
         &self.bytes[at.clone()]
     }
@@ -448,14 +450,15 @@ impl WorkerLinks {
         self.outbox = outbox;
     }
 
-    /// Nobody comes back to look at fresh links before there is something to wake for.
+    /// Registers fresh links with the poll: no turn reads them before an event wakes the worker.
     fn wait_for_fresh(&mut self) {
         while let Some(link) = self.fresh.pop_front() {
             self.wait_for(link);
         }
     }
 
-    /// Gives away all links, which somebody else waits for from here on. Whatever is ready is reported again there.
+    /// Gives away all links, which another thread waits for from here on. Its poll reports again what is
+    /// ready.
     pub(super) fn give_away(&mut self) -> Vec<(Link, DatagramLink)> {
         self.again.clear();
         self.fresh.clear();
@@ -533,11 +536,11 @@ mod tests {
         links.order(Action::Send { link, message: link.0.to_be_bytes().to_vec() });
     }
 
-    /// Hears until there is something, and returns all of it.
+    /// Reads links until there is an event, and returns all events.
     fn heard(links: &mut WorkerLinks) -> Vec<(u64, Result<Vec<u8>, io::ErrorKind>)> {
         let mut all = Vec::new();
         while all.is_empty() {
-            links.hear(HEARD);
+            links.read_links(HEARD);
             while let Some((link, heard)) = links.next_heard() {
                 all.push(match heard {
                     Heard::Bound(local) => panic!("{local}: not wanted"),
@@ -595,7 +598,7 @@ mod tests {
         other.send_to(b"reply", from[1]).expect("it is sent");
         let ready = wait(&mut links);
         assert!(!ready.has(SET) && !ready.has(1) && ready.has(2), "{ready:?}");
-        links.hear(HEARD);
+        links.read_links(HEARD);
         assert_eq!(links.next_heard().map(|(link, _)| link), Some(Link(2)));
         links.order(Action::Close { link: Link(2) });
         links.carry_out(false);
@@ -627,7 +630,7 @@ mod tests {
         let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
         assert_eq!(links.descriptors().len(), 2);
         links.look();
-        links.hear(HEARD);
+        links.read_links(HEARD);
         assert_eq!((links.descriptors().len(), links.heard.len()), (1, 0), "it is in the set from here on");
         other.send_to(b"reply", from).expect("it is sent");
         assert!(wait(&mut links).has(SET));
@@ -682,9 +685,9 @@ mod tests {
         let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
         (0..2).for_each(|_| assert!(other.send_to(b"reply", from).is_ok()));
         while links.heard.is_empty() {
-            links.hear(HEARD);
+            links.read_links(HEARD);
         }
-        links.hear(HEARD);
+        links.read_links(HEARD);
         assert_eq!((links.heard.len(), links.again.len()), (1, 1));
         assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
         assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
@@ -701,7 +704,7 @@ mod tests {
         }
         let mut heard = Vec::new();
         while heard.len() < 20 {
-            links.hear(4);
+            links.read_links(4);
             assert!(links.heard.len() <= 4, "{} at a time", links.heard.len());
             while let Some((link, _)) = links.next_heard() {
                 heard.push(link.0);
@@ -743,12 +746,12 @@ mod tests {
             (0..50).for_each(|_| assert!(other.send_to(b"flood", from).is_ok()));
         }
         // All of the flood is there before the reply.
-        links.hear(2);
+        links.read_links(2);
         other.send_to(b"reply", from[8]).expect("it is sent");
         let mut turns = 0;
         while !std::iter::from_fn(|| links.next_heard()).any(|(link, _)| link == Link(9)) {
             links.carry_out(true);
-            links.hear(2);
+            links.read_links(2);
             turns += 1;
             assert!(turns < 20, "it waits behind {turns} turns");
         }

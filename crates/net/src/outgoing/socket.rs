@@ -14,7 +14,8 @@ use super::port::Ports;
 use super::stock::Stock;
 use crate::framing::{Framed, frame};
 
-/// Unsent bytes above which a connection counts as stuck: its core sends far less before it hears something.
+/// Unsent bytes above which a connection counts as stuck: its core sends far less before it receives
+/// something.
 const MOST_UNSENT: usize = 1 << 20;
 
 /// Reads of one link before the others get their turn.
@@ -71,7 +72,8 @@ impl DatagramLink {
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         ports.bind(&socket, from.unwrap_or(any))?;
-        // Connected, the kernel lets nobody but `to` through, and reports what is unreachable.
+        // On a connected socket the kernel lets only datagrams from `to` through, and reports what is
+        // unreachable.
         socket.connect(&to.into())?;
         Ok(DatagramLink(UdpSocket::from_std(socket.into())))
     }

@@ -43,7 +43,7 @@ pub(crate) trait Bytes: AsyncRead + AsyncWrite + Unpin + 'static {
 }
 
 impl Bytes for TcpStream {
-    /// Asks the system itself: the runtime may not have heard of it yet.
+    /// Asks the system itself: the runtime may not have received the event yet.
     fn is_quiet(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;

@@ -1,5 +1,5 @@
 //! What one connection decides: when there is room for more queries, what its half a message or its silence means, and
-//! when enough is enough. No I/O, and no clock: whoever owns it passes the time in, so that a life can be replayed.
+//! when enough is enough. No I/O, and no clock: its owner passes the time in, so that a life can be replayed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

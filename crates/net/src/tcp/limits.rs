@@ -159,8 +159,8 @@ impl TcpLimits {
         self.current() as f64 / max as f64
     }
 
-    /// Takes in a connection from `peer` that hears `events`. If there is no room, the longest idle connection is
-    /// told to go.
+    /// Admits a connection from `peer`, which receives its events through `events`. If there is no room, asks
+    /// the longest idle connection to close.
     pub(crate) fn admit(
         &self,
         peer: SocketAddr,

@@ -17,7 +17,7 @@ use crate::stats::WorkerStats;
 /// Late answers written together.
 const LATE: usize = 16;
 
-/// Where each connection of a worker, by its number, hears news.
+/// The event sender of each connection of a worker, by its number.
 pub(super) type Events = Rc<RefCell<HashMap<u64, UnboundedSender<ConnectionEvent>>>>;
 
 /// Rings when late answers are ready.

@@ -31,7 +31,7 @@ use crate::refusal::BindRefusal;
 use crate::stats::WorkerStats;
 use crate::sys;
 
-/// Errors in a row after which a listening socket is made anew.
+/// Errors in a row after which a listening socket is reopened.
 const ERRORS_TOLERATED: u32 = 16;
 /// First and longest pause after errors of accepting.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -132,7 +132,7 @@ struct Acceptor<F: HandlerFactory> {
     config: Rc<ListenerConfig>,
     stats: Arc<WorkerStats>,
     connections: JoinSet<()>,
-    /// Where each connection hears orders.
+    /// The event sender of each connection.
     events: Events,
     next_id: u64,
     reserve: Option<File>,
@@ -171,7 +171,8 @@ impl<F: HandlerFactory> Acceptor<F> {
         self.drain().await;
     }
 
-    /// Accepts until told to stop, and then returns the socket. An error means that the socket is beyond use.
+    /// Accepts until a stop is requested, and then returns the socket. An error means that the socket is
+    /// beyond use.
     async fn serve(
         &mut self,
         socket: TcpListener,
@@ -302,7 +303,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         while self.connections.join_next().await.is_some() {}
     }
 
-    /// Makes a new socket for the same address, however long it takes; `None` once told to stop.
+    /// Makes a new socket for the same address, however long it takes; `None` once a stop is requested.
     async fn rebind(&self, stop: &mut watch::Receiver<bool>) -> Option<TcpListener> {
         let (mut pause, longest) = PAUSE;
         let mut reported = false;
@@ -331,7 +332,7 @@ impl<F: HandlerFactory> Acceptor<F> {
     }
 }
 
-/// The same socket once more, after a pause; `None` once told to stop, or if no descriptor is left.
+/// The same socket once more, after a pause; `None` once a stop is requested, or if no descriptor is left.
 async fn again(kept: &TcpListener, stop: &mut watch::Receiver<bool>) -> Option<TcpListener> {
     tokio::select! {
         biased;

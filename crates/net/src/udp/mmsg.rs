@@ -229,7 +229,7 @@ impl Datagrams for Mmsg {
         let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
         // SAFETY: `headers_in` has `outcomes.len()` headers. Each names one `SocketName`, one `iovec` over `max_query`
         // bytes inside `input` and either no control data or one `ControlBytes`, with those lengths, all owned by
-        // `self` and borrowed by nobody during the call. No timeout is passed.
+        // `self` and not borrowed elsewhere during the call. No timeout is passed.
         let rc = unsafe {
             libc::recvmmsg(
                 self.fd(),
@@ -314,7 +314,7 @@ impl Datagrams for Mmsg {
             // last `receive`, with lengths no greater than it gave, or that `send_late` put in their place, with the
             // lengths `encode` and `source` gave; or a `ControlBytes` of ours as long as `segmented` says; and as many
             // `iovec`s as the group has replies, each over at most `max_reply` bytes inside `output`. All are owned by
-            // `self` and borrowed by nobody during the call.
+            // `self` and not borrowed elsewhere during the call.
             let rc = unsafe {
                 libc::sendmmsg(
                     self.fd(),

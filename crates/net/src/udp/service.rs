@@ -70,7 +70,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
     }
 
-    /// Serves until told to stop. An error means that the socket is beyond use.
+    /// Serves until a stop is requested. An error means that the socket is beyond use.
     pub(crate) fn serve<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<()> {
         self.duty.begin();
         let end = self.serve_until_told(datagrams);

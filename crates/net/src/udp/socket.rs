@@ -18,7 +18,7 @@ use crate::sys;
 /// Smallest MTU of an IPv6 link (RFC 8200 §5).
 const IPV6_MIN_MTU: c_int = 1280;
 
-/// The port of the discard service (RFC 863), where nobody asks questions from.
+/// The port of the discard service (RFC 863), from which no client queries.
 const DISCARD: u16 = 9;
 
 /// Opens, sets up and binds one datagram socket. `shared` sockets may be bound several to one address.
@@ -48,7 +48,8 @@ pub(crate) fn take_over(socket: &UdpSocket, config: &ListenerConfig) -> Result<(
     let addr = socket.local_addr().map_err(BindRefusal::from_io)?;
     socket.set_nonblocking(false).map_err(BindRefusal::from_io)?;
     let socket = SockRef::from(socket);
-    // Whoever opened it may have been allowed more than we are: to ask for as much would take it away.
+    // The process that opened it may have been allowed larger buffers than this one: setting ours would
+    // shrink them.
     let ours = Socket::new(Domain::for_address(addr), Type::DGRAM, None).map_err(BindRefusal::from_io)?;
     set_buffers(&ours, config);
     let granted = |size: fn(&Socket) -> io::Result<usize>| {
@@ -110,8 +111,9 @@ pub(crate) fn spread(socket: &UdpSocket, spread: Spread, sockets: usize) -> io::
 /// Makes sure that no further datagram reaches this socket, while those it holds can still be read and answered.
 /// Closing it instead would lose what arrives between the last read and the close.
 ///
-/// A connected socket hears its peer only, and the kernel's hash passes it over when it picks among those that share
-/// an address; a program would not, so that goes first. The peer is the discard port of this very host.
+/// A connected socket receives from its peer only, and the kernel's hash passes it over when it picks among
+/// those that share an address; a program would not, so that goes first. The peer is the discard port of this
+/// very host.
 pub(crate) fn leave(socket: &UdpSocket) -> io::Result<()> {
     // There may be no program.
     let _ = sys::detach_reuseport(socket);

@@ -68,7 +68,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
     })
 }
 
-/// The same socket once more, after a pause; `None` once told to stop, or if no descriptor is left.
+/// The same socket once more, after a pause; `None` once a stop is requested, or if no descriptor is left.
 #[cold]
 fn again(kept: &UdpSocket, job: &Job, error: io::Error) -> Option<UdpSocket> {
     job.reporter.report(WorkerFaultKind::Passed(error));
@@ -76,7 +76,7 @@ fn again(kept: &UdpSocket, job: &Job, error: io::Error) -> Option<UdpSocket> {
     if job.shutdown.triggered() { None } else { kept.try_clone().ok() }
 }
 
-/// Makes a new socket for the same address, however long it takes; `None` once told to stop.
+/// Makes a new socket for the same address, however long it takes; `None` once a stop is requested.
 #[cold]
 fn rebind(job: &Job) -> Option<UdpSocket> {
     let (mut pause, longest) = REBIND_PAUSE;

@@ -100,7 +100,7 @@ unsafe fn bpf<T>(command: libc::c_long, attribute: &T) -> io::Result<RawFd> {
 unsafe fn bpf_open<T>(command: libc::c_long, attribute: &T) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise is that of `bpf`.
     let descriptor = unsafe { bpf(command, attribute) }?;
-    // SAFETY: the descriptor is new, so nobody else owns it.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

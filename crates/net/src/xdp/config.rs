@@ -27,9 +27,9 @@ pub enum XdpCopy {
 /// Settings of an AF_XDP front.
 ///
 /// What goes through it bypasses the kernel: its firewall, its packet captures, its routing. A reply goes back to the
-/// link address its query came from. Cards that take VLAN tags off (`rxvlan` of `ethtool -k`) must be told not to
-/// where tagged queries are to be answered; with VLAN interfaces on top of such a card there is no front. Addresses
-/// the host gets later are served through the sockets.
+/// link address its query came from. Cards that take VLAN tags off (`rxvlan` of `ethtool -k`) must have that
+/// turned off where tagged queries are to be answered; with VLAN interfaces on top of such a card there is no
+/// front. Addresses the host gets later are served through the sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
     /// Name of the network interface, such as `eth0`.

@@ -46,7 +46,7 @@ pub(super) struct Parsed<'a> {
 pub(super) enum FrameFault {
     /// The checksum of the IPv4 header or of the datagram is wrong, or missing over IPv6.
     Checksum,
-    /// Lengths that do not fit each other, or a source nobody can have.
+    /// Lengths that do not fit each other, or a source that cannot be.
     Malformed,
 }
 
@@ -253,7 +253,7 @@ pub(super) fn build(
         }
         _ => return None,
     };
-    // Zero would mean that there is no checksum; the other zero of this arithmetic stands for it.
+    // Zero would mean that there is no checksum; the other zero of this arithmetic takes its place.
     let checksum = match !fold(sum(&frame[udp..], pseudo)) {
         0 => 0xffff,
         other => other,

@@ -34,7 +34,7 @@ const LINK: usize = 18;
 /// smaller path, so replies keep to it.
 const IPV6_MIN_MTU: usize = 1280;
 
-/// Queues that are open and filling, served by nobody yet.
+/// Queues that are open and filling, not served by any worker yet.
 pub(crate) struct Front {
     sockets: Vec<QueueSocket>,
     attachment: Arc<Attachment>,
@@ -215,7 +215,7 @@ fn open_queue(
 const RELEASE: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
-/// Says what a failed step means for whoever runs the server.
+/// The error of a failed step, in the operator's terms.
 fn refusal(interface: &str, step: &'static str, cause: io::Error) -> BindRefusal {
     let fault = match cause.raw_os_error() {
         _ if step == TAGS => BindFault::XdpTags,

@@ -282,7 +282,8 @@ fn endpoint_for(endpoints: &[Endpoint], local: SocketAddr) -> Option<&Endpoint> 
     endpoints.iter().find(exact).or_else(|| endpoints.iter().find(wild))
 }
 
-/// Identifications of IPv4 packets, such that nobody can guess the next one (xorshift64* from a random start).
+/// Identifications of IPv4 packets, such that the next one cannot be guessed (xorshift64* from a random
+/// start).
 struct Ids(u64);
 
 impl Ids {

@@ -190,7 +190,7 @@ impl<T: Entry> Producer<T> {
         self.ring.producer().store(self.written, Ordering::Release);
     }
 
-    /// True if the kernel wants to be told of new entries.
+    /// True if the kernel needs a wake-up for new entries.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0

@@ -289,8 +289,8 @@ fn deadlines_are_kept_although_workers_bring_the_requests() {
     rig.stop();
 }
 
-/// The first worker waits for a reply when it is told to stop, and does not wait for ever: what comes later is heard all the
-/// same.
+/// The first worker waits for a reply when it is stopped, and does not wait for ever: a later reply is
+/// received all the same.
 #[test]
 fn links_of_a_worker_that_ends_pass_to_the_core_s_thread() {
     let rig = Rig::new(1, UdpBackend::Mmsg);
@@ -302,9 +302,9 @@ fn links_of_a_worker_that_ends_pass_to_the_core_s_thread() {
     running.stop();
     running.join();
     other.send_to(&query(1, ONCE), from).unwrap();
-    wait_until("the reply is heard", || outgoing.totals().open == 0);
+    wait_until("the reply is received", || outgoing.totals().open == 0);
     assert!(seen.lock().unwrap().contains(&("event", "core".to_owned())));
-    // What nobody is there to answer any more is taken all the same.
+    // A reply that no worker is left to pass on is received all the same.
     outgoing.stop();
 }
 

@@ -265,7 +265,7 @@ pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
 /// Asserts that no datagram comes.
 pub(crate) fn silent(socket: &UdpSocket) {
     socket.set_read_timeout(Some(SILENCE)).unwrap();
-    assert!(socket.recv(&mut [0; 100]).is_err(), "a reply nobody should have sent");
+    assert!(socket.recv(&mut [0; 100]).is_err(), "an unexpected reply");
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
 }
 

@@ -313,7 +313,7 @@ fn queries_in_flight_are_limited() {
 fn what_was_received_is_answered_before_the_end() {
     let config = ListenerConfig { drain: ms(400), ..config() };
     let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Tcp, &config).unwrap();
-    // Connected, but not accepted when the server is told to stop.
+    // Connected, but not accepted when the server is stopped.
     let mut clients: Vec<_> = (0..20).map(|_| TcpClient::connect(bound.local_addr())).collect();
     let queries: Vec<_> = (0..80).map(|id| query(id, Order::Echo, 100)).collect();
     for client in &mut clients {

@@ -349,7 +349,7 @@ fn descriptor_at(addr: SocketAddr) -> RawFd {
     (3..4096).find(is_there).unwrap()
 }
 
-/// A server of one socket that fails; what it reports, and how often a socket was made anew.
+/// A server of one socket that fails; what it reports, and how often a socket was reopened.
 fn failing(bound: net::Bound) -> (Vec<String>, net::Totals) {
     let faults = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&faults);
@@ -363,7 +363,7 @@ fn failing(bound: net::Bound) -> (Vec<String>, net::Totals) {
     wait_until("a fault", || !faults.lock().unwrap().is_empty());
     let client = udp_client(server.addr());
     let q = query(1, Order::Echo, 30);
-    // Nobody hears before there is a new socket.
+    // No socket receives before there is a new one.
     client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     wait_until("a reply", || client.send(&q).is_ok() && client.recv(&mut [0; 64]).is_ok());
     let totals = server.stop();

@@ -195,7 +195,7 @@ fn a_front_answers_as_the_sockets_do() {
     });
 }
 
-/// Sockets that somebody else opened, such as systemd, behind a front, and left for the next server.
+/// Sockets that another process opened, such as systemd, behind a front, and left for the next server.
 #[test]
 fn a_front_stands_before_passed_sockets_and_leaves_queries_in_them_to_the_next_server() {
     let Some(link) = VethPair::make(1) else { return };
@@ -214,7 +214,7 @@ fn a_front_stands_before_passed_sockets_and_leaves_queries_in_them_to_the_next_s
     assert!(link.attached());
     assert_eq!((end(front).queries, end(sockets).queries), (100, 0));
     assert!(!link.attached());
-    // Nobody is there, and the socket still is.
+    // No server is there, and the socket still is.
     client.send(&waiting).unwrap();
     let [front, sockets] = serve();
     assert_eq!(receive(&client), answer(&waiting, 1232));
@@ -382,7 +382,7 @@ fn all_else_goes_to_the_kernel() {
             client.send(&large).unwrap();
             assert_eq!(receive(client), answer(&large, 4096));
         }
-        // With an option in the header, one that says nothing.
+        // With an option in the header, a no-operation.
         let options = [1_u8; 4];
         // SAFETY: four live bytes.
         let rc = unsafe {
@@ -423,7 +423,7 @@ fn all_else_goes_to_the_kernel() {
         let frames = link.client(Frames::open);
         frames.send(&extended);
         let reply = frames.receive().expect("a reply of the sockets");
-        // The sender of this one is no socket, so nobody else has looked at it.
+        // The query came from no socket but from a raw frame, so no kernel code has checked the reply.
         assert_eq!(reply[62..], answer(&small, 4096));
         for addr in [V4, V6] {
             link.client(|| ping(addr.parse::<SocketAddr>().unwrap().ip()));

@@ -97,7 +97,7 @@ const NAMES: &[SpecialName] = &[
     ),
 ];
 
-/// Addresses that belong to nobody or to everybody.
+/// Addresses that belong to no host or to every host.
 const REVERSE: &[SpecialName] = &[
     with(
         "170.0.0.192.in-addr.arpa.",

@@ -133,7 +133,7 @@ fn a_special_zone_has_its_top_and_nothing_below() {
     let names = names_of(&LocalConfig::default());
     for special in SpecialName::all().filter(|special| special.below == Below::Nothing) {
         let zone = special.domain;
-        let below = format!("nobody.here.{zone}");
+        let below = format!("absent.here.{zone}");
         for qtype in ["A", "AAAA", "NS", "SOA", "DS", "TXT"] {
             let question = format!("{below} {qtype}");
             assert_eq!(ask_within(&names, &question, 1232), negative(Rcode::NXDOMAIN, zone), "{question}");

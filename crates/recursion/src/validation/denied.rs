@@ -1,5 +1,5 @@
-//! Answers made of what was proven before (RFC 8198): nobody is asked for a name that is known not to be there, nor for one
-//! that a wildcard is known to stand for, or that a DNAME is known to redirect (RFC 6672 §3.4).
+//! Answers made of what was proven before (RFC 8198): no server is asked for a name that is known not to
+//! exist, nor for one that a known wildcard matches or a known DNAME redirects (RFC 6672 §3.4).
 
 use cache::Now;
 use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Validated};
@@ -161,7 +161,7 @@ fn piece(message: Vec<u8>, rcode: Rcode, realm: Realm) -> Piece {
     }
 }
 
-/// Whether whoever asks gets answers that are made here.
+/// Whether the client of this query gets answers that are made here.
 fn is_synthesized(policy: &Policy, inquiry: &Inquiry, realm: Realm) -> bool {
     !inquiry.checking_disabled && inquiry.qclass == Class::IN && is_denied_in(policy, realm)
 }

@@ -24,7 +24,7 @@ pub(super) struct Job {
     /// What was spent on it.
     spent: Spent,
     pub(super) asked: Vec<Need>,
-    /// What it needs could not be had for somebody else, who had no more time or means.
+    /// What it needs could not be had for another query, which had no more time or means.
     pub(super) outlived: bool,
     /// Who DS and DNSKEY came from.
     heard: Vec<(Need, AnsweredBy)>,

@@ -8,8 +8,9 @@
 //!        └──────── other servers ◀────────┘ DS and DNSKEY
 //! ```
 //!
-//! An answer whose state follows from what is known of its zone already, such as that it is not signed, comes to its clients
-//! where it arrived, by the same rules: nobody is woken for it. It has no job, asks for nothing, and is never bogus.
+//! An answer whose state follows from what is known of its zone already, such as that it is not signed, comes
+//! to its clients where it arrived, by the same rules: no thread is woken for it. It has no job, asks for
+//! nothing, and is never bogus.
 //!
 //! Clients who wait for the same answer share one validation, and the one that came first pays. If that one has spent so much on other answers
 //! that the rest does not suffice, the next one pays. Those that need the same DS or DNSKEY share the question for
@@ -23,8 +24,9 @@
 //! Where an answer is bogus at every server and begins with an alias, that alias is validated by itself, and what it leads to is
 //! looked up by itself: a server may know the names behind an alias only from a copy.
 //!
-//! Any number of threads share one [`State`], which is locked while somebody takes a job out of it or puts it back, and not
-//! while anything is verified. A job is at work on one thread at a time, or it rests and waits for something.
+//! Any number of threads share one [`State`], which is locked while a thread takes a job out of it or puts it
+//! back, and not while anything is verified. A job is at work on one thread at a time, or it rests and waits
+//! for something.
 
 pub(crate) mod bogus;
 pub(crate) mod denied;
@@ -123,7 +125,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Service {
-    /// Has an answer validated, and then handed to whoever waits for it: at once, if what is known says by itself what it is.
+    /// Has an answer validated, and then handed to its waiter: at once, if its state follows from what is
+    /// known.
     pub(crate) fn validate(
         &self,
         policy: &Arc<Policy>,
@@ -145,8 +148,8 @@ impl Service {
         }
     }
 
-    /// Hands an answer over that was validated a moment ago, or is not bogus and takes neither signatures nor hashes nor records to
-    /// be told. Any other is returned, and nothing was done about it.
+    /// Hands over an answer that was validated a moment ago, or that is not bogus and can be judged without
+    /// signatures, hashes or records. Any other is returned, and nothing was done about it.
     fn recall(&self, turn: &Turn<'_>, candidate: Candidate) -> Option<Candidate> {
         let recent = lock(&self.validating).recent(&candidate.answer);
         if let Some(finished) = recent {

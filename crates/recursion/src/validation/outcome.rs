@@ -1,4 +1,5 @@
-//! What becomes of an answer that was validated, or cannot be: it is counted, remembered, and handed to whoever waits for it.
+//! What becomes of an answer that was validated, or cannot be: it is counted, remembered, and handed to its
+//! waiter.
 
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +59,7 @@ impl Service {
             Security::Indeterminate => stats.indeterminate.add(),
             Security::Bogus(reason) => {
                 stats.bogus.add();
-                // What is too much work for one query says nothing about the next.
+                // Work beyond the limit of one query may be within that of the next.
                 let ttl = match reason {
                     BogusReason::Limit(_) => {
                         stats.overspent.add();
@@ -95,7 +96,7 @@ impl Service {
         }
     }
 
-    /// Whoever waits for an answer gets none.
+    /// The waiter gets no answer.
     pub(super) fn give_up(
         &self,
         policy: &Policy,
@@ -125,7 +126,7 @@ impl Service {
                 self.keep_failure(policy, &waiting.pursuit.asked, None, now);
                 self.refuse_bogus(waiting, reason, at);
             }
-            // Nobody in this program has asked more than one thing.
+            // Callers in this program ask for one thing only.
             who => drop(who),
         }
     }
@@ -137,7 +138,7 @@ impl Service {
     }
 }
 
-/// Whoever waits for an answer that was validated gets it, if it is not bogus, and the cache before that.
+/// Hands a validated answer, if it is not bogus, to the cache and then to its waiter.
 pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished, candidate: Candidate) {
     let Finished { answer, form, validated, asked, .. } = finished;
     let (policy, now) = (turn.policy, turn.at.cache);
@@ -180,7 +181,7 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
     }
 }
 
-/// Whoever asked in this program is told what was found.
+/// Passes the verdict to a callback in this program.
 fn tell(who: Who, answer: &Arc<Answer>, validated: &Validated, asked: &[Need]) {
     if let Who::Told(told) = who {
         let Validated { security, at, .. } = *validated;

@@ -1,4 +1,5 @@
-//! The way to whoever validates: answers from the thread that asks other servers, and what validating has asked for.
+//! The queue to the validating threads: answers from the thread that asks other servers, and what validating
+//! has asked for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,18 +11,18 @@ use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupOutcome};
 use super::effort::Effort;
 use crate::settler::Who;
 
-/// An answer that somebody waits for, who is not to have it before it is validated.
+/// An answer whose waiter is not to have it before it is validated.
 pub(crate) struct Candidate {
     pub(crate) answer: Arc<Answer>,
     /// What was asked, with CD clear.
     pub(crate) inquiry: Inquiry,
     /// Where the client is.
     pub(crate) client: ClientPrefix,
-    /// What DS and DNSKEY are paid from, if nobody has come before.
+    /// What DS and DNSKEY are paid from, if no other candidate came first.
     pub(crate) budget: Budget,
     /// What the work is paid from, likewise.
     pub(crate) effort: Effort,
-    /// Whoever waits.
+    /// The waiter.
     pub(crate) who: Who,
     /// Its place among all that wait.
     pub(crate) _place: Place,
@@ -54,7 +55,7 @@ pub(crate) enum Task {
     Second(u64, LookupOutcome),
 }
 
-/// What whoever waits for a task gets.
+/// What a thread that waits for a task gets.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Next {
     /// A task.
@@ -155,7 +156,7 @@ impl Queue {
     fn push(&self, task: Task) {
         let mut tasks = lock(&self.tasks);
         if tasks.closed {
-            // Dropped without the lock: whoever waits is told by that.
+            // Dropped without the lock: the drop notifies the waiter.
             drop(tasks);
             return drop(task);
         }

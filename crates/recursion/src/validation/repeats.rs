@@ -8,7 +8,8 @@ use resolver::Inquiry;
 /// So many questions are remembered at the most, four bytes each.
 const SLOTS: usize = 1 << 14;
 
-/// The questions that came lately. A question drives out another one, which nobody can choose: the hash is keyed.
+/// The questions that came lately. A query replaces another one, which a client cannot choose: the hash is
+/// keyed.
 pub(crate) struct Repeats<K = RandomState> {
     key: K,
     /// Of each question the upper half of its hash; the lower half says where.

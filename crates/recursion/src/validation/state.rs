@@ -62,7 +62,8 @@ impl State {
         }
     }
 
-    /// A job rests and waits for something, unless nobody waits for it any more. Returns who pays for that, from where.
+    /// A job rests and waits for something, unless no candidate waits for it any more. Returns who pays for
+    /// that, from where.
     pub(super) fn rest(&mut self, id: u64, job: Box<Job>) -> Option<(ClientPrefix, Budget)> {
         let underway = self.jobs.get_mut(&id)?;
         underway.job = Some(job);

@@ -1,4 +1,5 @@
-//! Whoever validates: takes answers out of the queue, asks for the DS and DNSKEY that they need, and goes on with what comes.
+//! The validating threads: they take answers out of the queue, ask for the DS and DNSKEY that these need, and
+//! go on with what comes.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, MutexGuard};
@@ -43,14 +44,14 @@ impl Validations {
             match self.service.unvalidated.wait(self.deadline()) {
                 Next::Task(task) => self.take(task, Instant::now(), wall()),
                 Next::Late => {}
-                // Whoever waits is told by that.
+                // Dropping the jobs notifies their waiters.
                 Next::Closed => return self.begin_anew(),
             }
         }
     }
 
-    /// When somebody who waits has to be told that its time is over, if nothing happens before: [`work`](Self::work) does
-    /// that.
+    /// When the time of the next waiter is over, if nothing happens before: [`work`](Self::work) then ends
+    /// its wait.
     pub fn deadline(&self) -> Option<Instant> {
         self.state().ends.first().map(|(at, _)| *at)
     }
@@ -63,7 +64,8 @@ impl Validations {
         self.expire(now, wall);
     }
 
-    /// Drops what is being validated, and all that was learned: a thread has panicked, and nobody knows what it left behind.
+    /// Drops what is being validated, and all that was learned: a thread has panicked, and its state may be
+    /// inconsistent.
     pub fn begin_anew(&self) {
         let mut state = self.state();
         let jobs = std::mem::take(&mut state.jobs);
@@ -73,7 +75,7 @@ impl Validations {
         state.ends.clear();
         state.recent.clear();
         drop(state);
-        // Whoever waits is told by that.
+        // The drop notifies the waiters.
         drop(jobs);
     }
 
@@ -323,7 +325,7 @@ impl Validations {
     fn fail(&self, turn: &Turn<'_>, id: u64, failure: LookupFailure) {
         let Some(Underway { received, candidates, job, .. }) = self.state().remove(id) else { return };
         self.stats().unfinished.add();
-        // That a client's time is over says nothing about the servers, which were asked by the forwarder.
+        // A client's timeout is no failure of the servers, which were asked by the forwarder.
         let of_servers = is_of_servers(failure) && failure != LookupFailure::TimedOut;
         if let Some(job) = job {
             self.count(&job);

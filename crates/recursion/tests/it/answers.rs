@@ -158,7 +158,7 @@ fn popular_answers_near_their_end_are_fetched_anew_once() {
     }
     assert_eq!(world.asked(), ["www.example. A"]);
     world.answered("www.example. A", &data(&["www.example. 600 A 192.0.2.81"]));
-    assert!(world.late().is_empty(), "nobody waits");
+    assert!(world.late().is_empty(), "no client waits");
     assert_eq!(world.hit(&ask("www.example. A")).answers(), ["www.example. 600 A 192.0.2.81"]);
     assert_eq!(world.service.stats().prefetched.get(), 1);
 }

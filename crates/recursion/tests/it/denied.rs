@@ -1,4 +1,5 @@
-//! Names that nobody is asked for, since it is proven that they are not there, or that a wildcard stands for them (RFC 8198).
+//! Names that no server is asked for, since it is proven that they do not exist or that a wildcard matches
+//! them (RFC 8198).
 
 use recursion::{PolicyConfig, PrivateConfig};
 use wire::Ttl;
@@ -36,7 +37,7 @@ fn one_denial_answers_for_all_names_between() {
         assert!(signed.authorities().iter().any(|line| line.contains("RRSIG")), "{signed:?}");
         let plain = with.world.hit(&ask(&format!("{second} A")));
         assert_eq!((plain.says(), plain.authorities().len()), ("NXDOMAIN rd ra".into(), 1), "the SOA");
-        assert_eq!((with.asked.len(), denied(&with)), (asked, 2), "nobody was asked");
+        assert_eq!((with.asked.len(), denied(&with)), (asked, 2), "no server was asked");
         // What is there is asked for.
         assert_eq!(with.says(&format!("www.{zone} A")), "NOERROR rd ra");
         assert!(with.asked.len() > asked);
@@ -164,7 +165,7 @@ fn what_is_not_secure_denies_nothing_else() {
 #[test]
 fn one_name_of_a_wildcard_answers_for_the_others() {
     for zone in ["nsec.test.", "hash.test."] {
-        // Where names are hashed what is known of x says nothing of its neighbours.
+        // Where names are hashed, what is known of x is no proof for its neighbours.
         let mut with = with_denials(|_| {});
         assert_eq!(with.says(&format!("x.wild.{zone} A do")), "NOERROR rd ra ad");
         let asked = with.asked.len();
@@ -178,7 +179,7 @@ fn one_name_of_a_wildcard_answers_for_the_others() {
         assert_eq!((plain.says(), plain.answers().len()), ("NOERROR rd ra ad".into(), 1));
         assert_eq!(plain.authorities(), [""; 0]);
         assert_eq!(with.world.hit(&ask(&format!("z.x.wild.{zone} A"))).says(), "NOERROR rd ra");
-        assert_eq!((with.asked.len(), expanded(&with)), (asked, 3), "nobody was asked");
+        assert_eq!((with.asked.len(), expanded(&with)), (asked, 3), "no server was asked");
         // What is there, and what is not known, is asked for.
         for question in ["here.wild.ZONE A do", "z.x.wild.ZONE TXT do", "x.top.ZONE A do"] {
             with.world.miss(&ask(&question.replace("ZONE", zone)));

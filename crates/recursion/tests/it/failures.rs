@@ -118,7 +118,7 @@ fn why_a_question_gets_servfail_is_reported_for_the_log() {
     assert_eq!(told[..], expected);
 }
 
-/// TsuNAME: clients who go on asking what nobody can say. Servers are asked once in two seconds.
+/// TsuNAME: clients that go on asking what no server can answer. Servers are asked once in two seconds.
 #[test]
 fn a_thousand_retries_in_a_minute_are_thirty_lookups() {
     let (mut world, mut lookups) = (World::new(|_| {}), 0);

@@ -150,7 +150,7 @@ proptest! {
         let (mut next, mut waiting) = (0u16, HashMap::new());
         let late = |world: &mut World, waiting: &mut HashMap<u16, Ask>| {
             for reply in world.late() {
-                let ask = waiting.remove(&reply.id()).expect("somebody waits, once");
+                let ask = waiting.remove(&reply.id()).expect("one waiter, once");
                 check(&ask, &reply);
             }
         };

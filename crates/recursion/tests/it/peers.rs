@@ -21,8 +21,8 @@ use testkit::network::{self, Port, Replies};
 use testkit::peers::{AD, CD, DO, Peer, PeerKind, PeerMinimisation, PeerRule, PeerSetup, ask_once};
 use testkit::tree::{Reply as TreeReply, Tree};
 use testkit::verdicts::{SCENARIO, Verdict, compare_with_peers};
-use wire::message::Parser;
 use wire::NameBuf;
+use wire::message::Parser;
 
 use crate::cases::{Case, Step, cases};
 use crate::support::{Ask, ask};
@@ -51,9 +51,8 @@ fn inside_a_case_is_played_by_others() {
     let server: Arc<Mutex<Server>> = Arc::new(Mutex::new(|_, reply| Some(reply)));
     network::add_address(UPSTREAM);
     let at = SocketAddr::new(UPSTREAM, 53);
-    let _ports: Vec<Port> = [false, true]
-        .map(|is_tcp| Port::open(at, is_tcp, replies(&tree, &server)))
-        .into();
+    let _ports: Vec<Port> =
+        [false, true].map(|is_tcp| Port::open(at, is_tcp, replies(&tree, &server))).into();
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = tmp.join("cases").join(number.to_string());
     let setup = setup(case, &tree);
@@ -127,7 +126,8 @@ fn verdict(case: &Case, question: &str, says: &str) -> Verdict {
     let Ask { name, qtype, dnssec_ok, checking_disabled, authentic, .. } = ask(question);
     let bits = [(dnssec_ok, DO), (checking_disabled, CD), (authentic, AD)];
     let flags = bits.into_iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
-    let asked = |kind: PeerKind| shown(ask_once(kind.address(), (&name, qtype, 1), flags, REPLY_TIMEOUT).as_deref());
+    let asked =
+        |kind: PeerKind| shown(ask_once(kind.address(), (&name, qtype, 1), flags, REPLY_TIMEOUT).as_deref());
     let theirs: Vec<String> = std::thread::scope(|scope| {
         let all: Vec<_> = PeerKind::ALL.map(|kind| scope.spawn(move || asked(kind))).into();
         all.into_iter().map(|thread| thread.join().expect("no panic")).collect()

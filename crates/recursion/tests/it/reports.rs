@@ -44,7 +44,7 @@ fn what_is_bogus_is_reported_once_and_its_client_does_not_wait_for_that() {
         assert!(answered.is_some() || with.answer_one(), "nothing is asked, and there is no answer");
     }
     assert_eq!(answered.map(|reply| reply.says()).as_deref(), Some("SERVFAIL rd ra EDE 6"));
-    assert_eq!(with.world.asked(), [REPORT], "it is under way, and nobody waits for it");
+    assert_eq!(with.world.asked(), [REPORT], "it is under way, and no client waits for it");
     with.run();
     assert_eq!(reports(&with), [REPORT]);
     assert_eq!(counts(&with), (1, vec![]));

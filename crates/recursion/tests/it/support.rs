@@ -211,12 +211,12 @@ impl World {
 
     /// They get it, some time after the lookup has ended.
     pub(crate) fn settle(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
-        // At once: whoever validates on other threads may ask meanwhile.
+        // At once: other threads that validate may ask meanwhile.
         let theirs: Vec<LookupRequest<Waiter>> = {
             let mut noted = self.noted.0.lock().expect("no panic");
             noted.extract_if(.., |request| request.inquiry == *inquiry).collect()
         };
-        assert!(!theirs.is_empty(), "nobody waits for {}", show_inquiry(inquiry));
+        assert!(!theirs.is_empty(), "no client waits for {}", show_inquiry(inquiry));
         for request in theirs {
             self.settler.settle(request.waiter, outcome.clone(), self.now);
         }
@@ -228,7 +228,7 @@ impl World {
             let mut noted = self.noted.0.lock().expect("no panic");
             noted.extract_if(.., |request| request.patience.is_some()).collect()
         };
-        assert!(!gone.is_empty(), "nobody is in a hurry");
+        assert!(!gone.is_empty(), "no client is in a hurry");
         for request in gone {
             let failed = LookupOutcome::Failed(LookupFailure::TimedOut);
             self.settler.settle(request.waiter, failed, self.now);

@@ -142,7 +142,7 @@ impl Validated {
         self.validations.work(self.world.now(), self.wall);
     }
 
-    /// Answers all that is asked of others, until nobody asks any more.
+    /// Answers all that is asked of others, until nothing more is asked.
     pub(crate) fn run(&mut self) {
         loop {
             self.work();
@@ -283,7 +283,8 @@ fn what_is_proven_not_to_be_signed_passes_without_ad() {
     assert_eq!(with.says("www.iter.test. AAAA do"), "NOERROR rd ra EDE 27");
 }
 
-/// What is asked is answered where the answer comes in: whoever validates has nothing to do. `None` if it has.
+/// What is asked is answered where the answer comes in: the validating threads have nothing to do. `None` if
+/// it has.
 fn recalled(with: &mut Validated, question: &str) -> Option<Reply> {
     with.world.miss(&ask(question));
     assert!(with.answer_one());
@@ -396,7 +397,7 @@ fn what_is_bogus_is_servfail_with_its_reason_also_from_memory() {
     assert_eq!(with.counts(), [0, 0, 1, 0]);
     let asked = with.asked.len();
     assert_eq!(with.world.hit(&ask("www.nsec.test. A do")).says(), "SERVFAIL rd ra EDE 6");
-    assert_eq!(with.asked.len(), asked, "nobody is asked again");
+    assert_eq!(with.asked.len(), asked, "no server is asked again");
     // Other types of the name are not.
     assert_eq!(with.says("www.nsec.test. TXT do"), "NOERROR rd ra ad");
     // After a while it is good.
@@ -553,7 +554,7 @@ fn poor(change: impl Fn(&mut PolicyConfig)) -> (Validated, u64) {
 fn what_a_query_has_spent_elsewhere_says_nothing_of_a_name_that_it_came_to() {
     let (mut with, _) = poor(|_| {});
     assert_eq!(with.says("gone.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
-    assert_eq!(with.says("nothing.hash.test. A do"), "NXDOMAIN rd ra ad", "nobody knows better of it");
+    assert_eq!(with.says("nothing.hash.test. A do"), "NXDOMAIN rd ra ad", "no failure is cached for it");
     // The one that was asked led to all that.
     assert_eq!(with.world.hit(&ask("gone.nsec.test. A do")).says(), "SERVFAIL rd ra EDE 13");
 }
@@ -795,7 +796,7 @@ impl Validated {
     }
 }
 
-/// Nobody without CD has forged data of a zone that is signed, and only what is secure has AD.
+/// No client without CD gets forged data of a signed zone, and only what is secure has AD.
 fn check(reply: &Reply, cds: &[bool]) {
     let cd = cds[usize::from(reply.id())];
     let [answers, ..] = &reply.0.sections;
@@ -892,11 +893,11 @@ fn clients_find_out_which_keys_are_anchors_of_the_root() {
             assert_eq!(with.says(&question), first, "{question}");
             assert_eq!(with.world.hit(&ask(&question)).says(), again, "{question}");
         }
-        // Whoever validates by itself, or asks for another type, gets what there is.
+        // A client that validates by itself, or asks for another type, gets what there is.
         assert_eq!(with.says(&format!("{name} A do cd")), "NOERROR rd ra cd", "{name}");
         assert_eq!(with.says(&format!("{name} TXT do")), "NOERROR rd ra ad", "{name}");
     }
-    // What is not signed says nothing.
+    // The sentinel does not apply to unsigned answers.
     let unsigned = format!("root-key-sentinel-is-ta-{other:05}.plain.test. A do");
     assert_eq!(with.says(&unsigned), "NXDOMAIN rd ra");
     let mut off = Validated::new(|policy| policy.validation.sentinel = false);

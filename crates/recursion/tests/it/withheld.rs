@@ -1,4 +1,4 @@
-//! Private addresses from outside are passed on to nobody.
+//! Private addresses from outside are not passed on.
 
 use recursion::{PolicyConfig, PrivateConfig};
 use resolver::Outlet;

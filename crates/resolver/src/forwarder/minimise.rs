@@ -54,7 +54,7 @@ impl Walk {
         };
         if self.shown < total {
             let name = inquiry.name.as_name().skip(total - self.shown).to_lower();
-            // Of all types A is the one that nobody treats in a way of its own.
+            // Type A, since no server treats it specially.
             self.question = Inquiry { name, qtype: Type::A, ..*inquiry };
         }
     }

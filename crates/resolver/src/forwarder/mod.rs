@@ -111,7 +111,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         Arc::clone(&self.stats)
     }
 
-    /// Whether nobody waits and nothing is under way: all that is kept is what is known of servers.
+    /// Whether no client waits and nothing is under way: only what is known of servers is kept.
     pub fn is_idle(&self) -> bool {
         let maps =
             [self.lookups.len(), self.by_inquiry.len(), self.tries.len(), self.links.len(), self.held.len()];
@@ -246,7 +246,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Starts a lookup.
     fn start(&mut self, mut lookup: Lookup<O::Waiter>, now: Instant, actions: &mut Vec<Action>) {
         let id = LookupId(self.number());
-        // Nobody joins one that is after a second answer.
+        // No client joins a lookup for a second answer.
         let (inquiry, rule, alone) = (lookup.inquiry, lookup.rule, lookup.other_than.is_none());
         lookup.first_deadline = lookup.clients.iter().map(|client| client.deadline).min();
         if let Some(at) = lookup.first_deadline {

@@ -1,8 +1,9 @@
 //! From whose budget a lookup is paid: that of the client who has waited longest or, if no client waits, of a lookup that
 //! depends on it.
 //!
-//! Whoever joins pays nothing as long as another does. But nobody's time ends with another's, nor does anybody fail for what
-//! another has spent elsewhere: then the next one pays from its own budget, as it stands.
+//! A waiter that joins pays nothing as long as another does. But no waiter's time ends with another's, nor
+//! does a waiter fail for what another has spent elsewhere: then the next one pays from its own budget, as it
+//! stands.
 
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use crate::rules::Way;
 use crate::select::Asked;
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// Somebody who waited for a lookup has gone. If that was the one who paid, whoever is next pays.
+    /// A waiter of a lookup has gone. If it was the one that paid, the next one pays.
     pub(super) fn next_pays(&mut self, id: LookupId) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let paid_for = |budget: &Option<Budget>| same(budget, &lookup.budget);
@@ -59,8 +60,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// What a lookup is paid from is spent: whoever paid gets no answer, be it a client or a lookup that depends on this one. If it
-    /// had spent a part of that elsewhere, the lookup begins again for those who are left; else it costs more than anybody has.
+    /// The budget that a lookup is paid from is spent: its payer gets no answer, be it a client or a lookup
+    /// that depends on this one. If it had spent a part of that elsewhere, the lookup begins again for the
+    /// waiters that are left; else it costs more than any budget has.
     pub(super) fn spent(&mut self, id: LookupId, spent: Overspent, now: Instant, actions: &mut Vec<Action>) {
         self.stats.overspent.add(1);
         let outcome = LookupOutcome::Failed(LookupFailure::Overspent(spent));
@@ -88,7 +90,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Somebody else who waits for a lookup whose own budget is spent, if that says nothing about theirs.
+    /// Another waiter that can pay for a lookup whose budget is spent, if its own budget may suffice.
     fn others(&self, id: LookupId, spent: Overspent) -> Option<Payer> {
         let lookup = self.lookups.get(&id)?;
         let own = match spent {

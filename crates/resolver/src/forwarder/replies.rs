@@ -65,7 +65,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
             (read, Some(misfit)) => {
                 self.count(misfit);
-                // Somebody may be guessing, or the server may know no better; on a connection nobody guesses.
+                // An attacker may be guessing, or the server may know no better; on a connection no attacker
+                // guesses.
                 self.note_of(id, now, |server, transport, _| TraceEvent::Suspected {
                     server,
                     transport,
@@ -216,7 +217,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let cookie_sent = one.opt.as_ref().is_some_and(|opt| opt.cookie.is_some());
         match &reply.cookie {
             Some(cookie) => server.server_cookie = Some(cookie.clone()),
-            // It has stopped sending cookies, as nobody could make believe on a connection.
+            // It has stopped sending cookies: on a connection the reply cannot be forged.
             None if one.stream && cookie_sent && !reply.truncated => server.server_cookie = None,
             None => {}
         }

@@ -1,8 +1,9 @@
 //! Addresses of servers that no referral brought: looked up by lookups without clients, one after the other and, where that takes
 //! long, side by side.
 //!
-//! Whoever waits for one takes it from its budget when it is begun; [`payers`](super::payers) moves it to another. A lookup that others
-//! have begun to do without is set aside: it takes what comes, but asks nobody again.
+//! The lookup that waits for one pays for it from its budget when it is begun; [`payers`](super::payers)
+//! moves it to another. A lookup that others have begun to do without is set aside: it takes the replies that
+//! come, but sends no further query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -85,8 +86,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Nobody is asked at the moment for the address that a lookup waits for. So another is looked up or, if there is none, those
-    /// servers are asked again.
+    /// No query is under way for the address that a lookup waits for. So another address is looked up or, if
+    /// there is none, those servers are asked again.
     fn press_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if !self.seek_one(id, true, now, actions)
             && let Some(newest) = self.lookups.get(&id).and_then(|lookup| lookup.newest_wait())
@@ -112,8 +113,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         !self.asks(lookup) && lookup.newest_wait().is_none_or(|newest| self.is_stalled(newest))
     }
 
-    /// Whether a lookup finds the address of a server, and whoever waits for that has begun to look for another since. It then
-    /// takes what comes, but asks nobody again: no more is asked at a time than if one address were looked up after the other.
+    /// Whether a lookup finds the address of a server, and every lookup that waits for that has begun to look
+    /// for another since. It then takes the replies that come, but sends no further query: no more is asked
+    /// at a time than if one address were looked up after the other.
     pub(super) fn is_set_aside(&self, id: LookupId) -> bool {
         let Some(lookup) = self.lookups.get(&id) else { return false };
         let wants = |other: &LookupId| {
@@ -125,7 +127,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// The next server whose address may be looked up, by the family that is to be. Those with glue come last, since that
     /// may be out of date; those below the zone never, since only its servers know them. Beside others, one is preferred of which
-    /// nothing was looked up so far, and left out whose name is in a zone where nobody answers: that is no other way.
+    /// nothing was looked up so far, and one is left out whose name is in a zone without a server that
+    /// answers: that is no other way.
     fn next_sought(&mut self, id: LookupId, beside: bool, now: Instant) -> Option<Inquiry> {
         let families: Vec<Type> = [(false, Type::A), (true, Type::AAAA)]
             .into_iter()
@@ -237,7 +240,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         false
     }
 
-    /// A lookup needs another no more, which ends if nobody does.
+    /// A lookup no longer needs another one, which ends if nothing else needs it.
     pub(super) fn depends_no_more(
         &mut self,
         id: LookupId,
@@ -269,7 +272,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             LookupOutcome::Answered(answer) => addresses_in(answer, qtype),
             LookupOutcome::Failed(_) => (Vec::new(), None),
         };
-        // What failed of limits says nothing about the server: others may find it.
+        // A failure at a limit is no failure of the server: other lookups may find its address.
         let says_something = match outcome {
             LookupOutcome::Answered(_) => true,
             LookupOutcome::Failed(failure) => {
@@ -278,7 +281,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
         };
         addresses.retain(|address| may_be_asked(*address, loopback));
-        // What is not there has neither, and where no server is known there is nobody to ask for the other.
+        // A name that is not there has neither, and where no server is known there is none to ask for the
+        // other.
         let of_both = match outcome {
             LookupOutcome::Answered(answer) => answer.rcode == Rcode::NXDOMAIN && addresses.is_empty(),
             LookupOutcome::Failed(failure) => *failure == LookupFailure::NoServers,

@@ -105,14 +105,15 @@ pub(super) struct Lookup<W> {
     pub(super) hopeless_at: Option<Instant>,
     /// Why the last reply could not be used.
     pub(super) fault: Option<ReplyFault>,
-    /// What kept an address that it needs from being found, and says nothing of servers: a limit.
+    /// The limit that kept an address it needs from being found. It is no failure of servers.
     pub(super) hindered: Option<LookupFailure>,
-    /// Whom the servers that are asked at the moment want to be told of failures, and which of them said so last.
+    /// The agent that the servers asked at the moment name for reports of failures, and which of them named
+    /// it last.
     pub(super) agent: Option<(ServerId, Box<ReportAgent>)>,
 }
 
 impl<W> Lookup<W> {
-    /// A lookup by a rule that has not begun, for nobody.
+    /// A lookup by a rule that has not begun, without clients.
     pub(super) fn new(inquiry: Inquiry, rule: usize) -> Self {
         Lookup {
             inquiry,
@@ -167,12 +168,12 @@ impl<W> Lookup<W> {
         self.other_than.and_then(AnsweredBy::server)
     }
 
-    /// Whom this server wants to be told of failures, if that is what was heard last.
+    /// Takes the error-reporting agent of this server, if it is the server that named one last.
     pub(super) fn agent_of(&mut self, server: ServerId) -> Option<Box<ReportAgent>> {
         self.agent.take().filter(|(by, _)| *by == server).map(|(_, agent)| agent)
     }
 
-    /// It has failed: the client that pays learns whom the servers want to be told.
+    /// It has failed: the budget of the client that pays gets the servers' error-reporting agent.
     pub(super) fn tell_of_agent(&mut self) {
         if let (Some(budget), Some((_, agent))) = (&self.budget, self.agent.take())
             && !self.clients.is_empty()
@@ -207,8 +208,8 @@ pub(super) struct Walk {
     pub(super) shown: usize,
     /// It shows the whole name, here and in zones below.
     pub(super) whole: bool,
-    /// Lookups of servers' addresses that are waited for, the one begun last at the end: the others are set aside, which hear what
-    /// comes but ask nobody again.
+    /// Lookups of servers' addresses that are waited for, the one begun last at the end. The others are set
+    /// aside: they take the replies that come, but send no further query.
     pub(super) waits: Vec<Wait>,
     /// When [`Timer::Seek`] is set to.
     pub(super) seek_at: Option<Instant>,

@@ -293,7 +293,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         lookup.seeks() || self.asks(lookup)
     }
 
-    /// Whether somebody was asked for a lookup who is still within the time for that, or is about to be.
+    /// Whether a server was asked for a lookup and is still within its time, or is about to be asked.
     pub(super) fn asks(&self, lookup: &Lookup<O::Waiter>) -> bool {
         let pending = |id: &TryId| self.tries.get(id).is_some_and(|one| one.timer.is_some());
         lookup.resume.is_some() || lookup.tries.iter().any(pending)

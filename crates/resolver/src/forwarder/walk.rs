@@ -52,7 +52,7 @@ struct Said<'m> {
     message: &'m [u8],
     /// Who it is from.
     by: Option<AnsweredBy>,
-    /// Whom that server wants to be told if it is bogus.
+    /// The server's error-reporting agent (RFC 9567).
     agent: Option<Box<ReportAgent>>,
 }
 
@@ -144,8 +144,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         true
     }
 
-    /// Asks the copy of the zone that a lookup has come to, if there is one: for the whole name, which nobody else sees, and at
-    /// nobody's cost. Returns whether it had a response that leads on.
+    /// Asks the copy of the zone that a lookup has come to, if there is one: for the whole name, which no
+    /// server sees, and at no budget's cost. Returns whether it had a response that leads on.
     fn ask_copy(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let wanted = |lookup: &&Lookup<O::Waiter>| lookup.other_than != Some(AnsweredBy::Copy);
         let Some(lookup) = self.lookups.get(&id).filter(wanted) else { return false };
@@ -332,7 +332,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             if question.qtype == Type::DS && referral.zone == question.name {
                 return Err(ReplyFault::Lame);
             }
-            // Whoever has set both bits validates what comes.
+            // A client that has set both bits validates what comes.
             let validates = question.dnssec_ok && question.checking_disabled;
             let proof = (validates && lookup.referrals.len() < PROOFS)
                 .then(|| referral_proof(message, &referral.zone, question, &scope));

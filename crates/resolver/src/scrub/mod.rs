@@ -38,19 +38,19 @@ pub struct Answer {
     /// bounds. `None` if the answer is positive, or negative without an SOA, which may not be kept.
     pub negative_ttl: Option<Ttl>,
     /// Where the answer ends early: the chain leads to this name, which is outside the domain that the servers were asked
-    /// for, or about which the reply says nothing.
+    /// for, or which the reply does not cover.
     pub leads_to: Option<LowerNameBuf>,
-    /// Who it is from; `None` if that is nobody beyond this process.
+    /// Who it is from; `None` if it comes from this process.
     pub by: Option<AnsweredBy>,
-    /// Whom that server wants to be told if the answer is bogus (RFC 9567). Only authoritative servers are believed: none that
-    /// is forwarded to.
+    /// That server's error-reporting agent, for a bogus answer (RFC 9567). Only authoritative servers are
+    /// believed: none that is forwarded to.
     pub agent: Option<Box<ReportAgent>>,
     /// What the referrals on the way to it said of DS, from the root down. Only collected for questions with DO and CD.
     pub referrals: Vec<ReferralProof>,
 }
 
 /// What a referral says of the DS of the zone that it leads to: the DS RRset, or the NSEC or NSEC3 records that prove that
-/// there is none (RFC 4035 §3.1.4). Nobody has validated it.
+/// there is none (RFC 4035 §3.1.4). It is not validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferralProof {
     /// The zone that the referral leads to.
@@ -111,7 +111,8 @@ pub fn scrub(
     let mut kept = Kept::new(scope, inquiry.dnssec_ok);
     let mut chain = Chain::follow(&mut records, inquiry, scope, &mut kept)?;
     if chain.breaks_off(inquiry) && rcode == Rcode::NOERROR {
-        // Whoever serves a zone need not know what its aliases lead to (RFC 1034 §4.3.2): that is asked for by itself.
+        // A server of a zone need not know what its aliases lead to (RFC 1034 §4.3.2): that is asked for by
+        // itself.
         let end = chain.end.as_name();
         chain.leads_to = records.soa(end, scope.domain).is_none().then(|| end.to_lower());
     }

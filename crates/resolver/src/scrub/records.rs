@@ -116,9 +116,8 @@ impl<'m> Records<'m> {
     /// authoritative for, refer to no other zone.
     pub(super) fn is_referral(&self, own: Option<OwnZones<'_>>) -> bool {
         let authority = || self.all.iter().filter(|found| found.section == Section::Authority);
-        let refers = |found: &Found| {
-            found.rtype == Type::NS && !own.is_some_and(|own| own.has(found.owner.as_name()))
-        };
+        let refers =
+            |found: &Found| found.rtype == Type::NS && !own.is_some_and(|own| own.has(found.owner.as_name()));
         authority().any(refers) && authority().all(|found| found.rtype != Type::SOA)
     }
 

@@ -388,7 +388,7 @@ impl Internet {
         let recursion_desired = header.recursion_desired();
         let (name, host) = self
             .host_at(to)
-            .map_or(("nobody".into(), Host::default()), |(name, host)| (name.clone(), host.clone()));
+            .map_or(("nowhere".into(), Host::default()), |(name, host)| (name.clone(), host.clone()));
         self.log.push(Asked {
             host: name,
             name: question.name.to_lower(),

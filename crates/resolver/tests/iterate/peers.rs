@@ -101,7 +101,8 @@ struct Stage {
 }
 
 /// Key words of lines that set something up.
-const SETTING_UP: [&str; 10] = ["server", "zone", "+", "-", "unserve", "is", "hints", "primed", "no-rules", "forward"];
+const SETTING_UP: [&str; 10] =
+    ["server", "zone", "+", "-", "unserve", "is", "hints", "primed", "no-rules", "forward"];
 
 impl Stage {
     fn new(title: &str) -> Stage {
@@ -254,7 +255,7 @@ impl Stage {
         let Some((question, replies)) = self.asked.remove(client) else { return };
         let expected = Answer::expected(expected);
         let replies: Vec<Answer> = replies.iter().map(|reply| Answer::of(reply.as_deref())).collect();
-        // Where the scenario ends at an alias, peers go on, and may fail there. Who serves the root they were told for their own sake.
+        // Where the scenario ends at an alias, peers go on, and may fail there. Their hints name who serves the root.
         let is_failed = expected.leads_on && replies.iter().all(|answer| answer.rcode == "SERVFAIL");
         if is_failed || question == ". NS" && self.is_root_completed {
             return;
@@ -274,7 +275,8 @@ fn rules(play: &Play) -> Option<Vec<PeerRule>> {
     let mut rules: Vec<PeerRule> = Vec::new();
     for rule in &iterate.rules {
         let named = rule.servers.iter().enumerate().map(|(n, server)| {
-            let name = server.name.map_or_else(|| format!("h{n}.root-servers.peer."), |name| name.to_string());
+            let name =
+                server.name.map_or_else(|| format!("h{n}.root-servers.peer."), |name| name.to_string());
             (name, server.addresses.iter().map(SocketAddr::ip).collect())
         });
         rules.push(PeerRule { domain: rule.domain, servers: named.collect(), forward: false });
@@ -312,7 +314,12 @@ fn complete_root(play: &mut Play, rules: &[PeerRule]) -> bool {
 }
 
 /// What the server at an address replies, if it does, and after what time.
-fn reply(play: &Mutex<Play>, at: SocketAddr, query: &[u8], transport: Transport) -> Option<(Vec<u8>, Duration)> {
+fn reply(
+    play: &Mutex<Play>,
+    at: SocketAddr,
+    query: &[u8],
+    transport: Transport,
+) -> Option<(Vec<u8>, Duration)> {
     let play = play.lock().expect("no panic");
     let (_, host) = play.net.host_at(at)?;
     let (_, mut parser) = Parser::new(query).ok()?;
@@ -322,7 +329,8 @@ fn reply(play: &Mutex<Play>, at: SocketAddr, query: &[u8], transport: Transport)
     }
     let mut reply = play.net.reply(host, query, transport);
     // The size that OPT offers; the peers offer 1232 at the most.
-    let most = parser.record().ok().filter(|opt| opt.rtype == Type::OPT).map_or(512, |opt| opt.class.0.into());
+    let most =
+        parser.record().ok().filter(|opt| opt.rtype == Type::OPT).map_or(512, |opt| opt.class.0.into());
     if transport == Transport::Udp && reply.len() > most {
         let cut = Host { ways: [String::from("tc")].into(), ..host.clone() };
         reply = play.net.reply(&cut, query, transport);

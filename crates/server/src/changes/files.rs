@@ -1,6 +1,7 @@
-//! The master files of zones that change. What is served is written back to them, when an operator says so or a while after
-//! a change, by whoever asks or by a thread of its own: nobody who changes or serves a zone waits for that. An edit that
-//! nomen has not read is never written over, unless an operator says so.
+//! The master files of zones that change. The version in service is written back to them when an operator
+//! says so, by the thread that asks, or a while after a change, by a thread of its own: threads that change
+//! or serve zones do not wait for that. An edit that nomen has not read is never written over, unless an
+//! operator says so.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;

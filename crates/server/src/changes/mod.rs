@@ -194,7 +194,7 @@ impl Changes {
         state: &Path,
         background: &Arc<Background>,
     ) -> Result<Arc<Changes>, ChangesFault> {
-        // Whoever opens the folder says what is wrong if it cannot be made.
+        // If it cannot be made, `open_folder` reports why.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
         let (folder, held) = open_folder(state).map_err(ChangesFault::Folder)?;
         let (zones, unclear) = held;
@@ -406,7 +406,7 @@ impl Changes {
         if self.transactions.begin(apex, served, **self.bounds.load(), Instant::now())? {
             let theirs = Arc::clone(self);
             let watch = move || theirs.transactions.watch(|| theirs.bounds.load().idle);
-            // Without a thread, the next command drops those that nobody uses.
+            // Without a thread, the next command drops idle transactions.
             if std::thread::Builder::new().name("transactions".into()).spawn(watch).is_err() {
                 self.transactions.unwatched();
             }
@@ -609,5 +609,5 @@ fn bounds_of(settings: &Settings) -> TransactionBounds {
     }
 }
 
-/// Whoever waits for an answer.
+/// Sends an answer to the thread that waits for it.
 type Reply<T> = SyncSender<T>;

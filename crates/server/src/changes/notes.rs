@@ -1,5 +1,6 @@
-//! What is remembered of zones that change from one run to the next, in a file of the state folder: whether a zone is frozen, and
-//! which version of its master file is known, so that an edit of it is told from what nomen wrote.
+//! What is remembered of zones that change from one run to the next, in a file of the state folder: whether a
+//! zone is frozen, and which version of its master file is known, so that an edit of it is distinguished from
+//! what nomen wrote.
 //!
 //! The file has a line of JSON for each thing that was noted; the last one of a zone counts. It is written anew, with one line for
 //! each zone, at the start and when it has grown. A line that a crash has torn counts for nothing.

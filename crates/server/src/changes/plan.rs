@@ -35,7 +35,7 @@ impl UpdateRules {
         self.zones.is_empty()
     }
 
-    /// A zone may be changed in this way from now on; `None`: by nobody.
+    /// Sets how a zone may be changed from now on; `None`: not at all.
     pub fn set(&mut self, apex: &Apex, updates: Option<Arc<ZoneUpdates>>) {
         let zones = Arc::make_mut(&mut self.zones);
         match updates {
@@ -64,7 +64,7 @@ pub struct UpdateMaker {
 }
 
 impl UpdateMaker {
-    /// This zone has these keys, and those of its template where it says nothing itself.
+    /// Adds a zone with its own keys; its template's hold where it has none.
     pub fn add(&mut self, apex: &Apex, own: Option<&UpdateKeys>, template: Option<&UpdateKeys>) {
         if let Some(updates) = self.updates(own, template) {
             self.zones.insert(apex.clone(), updates);

@@ -1,5 +1,6 @@
-//! Transactions: an operator begins one on a zone, sets and unsets records in it, looks at the difference, and commits it or
-//! not. Until then nobody else sees it. A commit is one change of the zone, made by the thread that makes all others.
+//! Transactions: an operator begins one on a zone, sets and unsets records in it, looks at the difference,
+//! and commits it or not. Until then it is not in service. A commit is one change of the zone, made by the
+//! thread that makes all others.
 //!
 //! A transaction is a version of the zone beside the one in service, with which it shares what is the same. How many there may be, how
 //! large each, and how long it may lie about, is bounded.
@@ -31,7 +32,7 @@ pub(super) struct TransactionBounds {
     pub most: usize,
     /// Bytes of the records that may be set and unset in one.
     pub bytes: usize,
-    /// How long one may lie about that nobody uses.
+    /// How long one may stay open without use.
     pub idle: Duration,
 }
 
@@ -50,9 +51,9 @@ pub enum TransactionFault {
     Committing,
     /// The zone is frozen.
     Frozen,
-    /// Somebody else signs the zone.
+    /// The zone is signed elsewhere.
     Signed,
-    /// Records of this type are made by whoever signs a zone.
+    /// The signer of a zone makes the records of this type.
     SignersType(Type),
     /// All records of the zone's own name would go.
     Apex,
@@ -89,7 +90,7 @@ impl fmt::Display for TransactionFault {
             Self::Signed => f.write_str(
                 "the zone is signed elsewhere, and a change would leave signatures that do not fit",
             ),
-            Self::SignersType(rtype) => write!(f, "records of type {rtype} are made by whoever signs a zone"),
+            Self::SignersType(rtype) => write!(f, "records of type {rtype} are made by the signer of a zone"),
             Self::Apex => {
                 f.write_str("the zone's own name cannot be without records: say which type is to go")
             }
@@ -293,7 +294,7 @@ pub(super) struct Transactions {
 #[derive(Default)]
 struct Open {
     zones: HashMap<Apex, Transaction>,
-    /// A thread drops those that nobody uses.
+    /// Whether a thread drops idle transactions.
     watched: bool,
 }
 
@@ -322,7 +323,7 @@ impl Transactions {
         Ok(!std::mem::replace(&mut open.watched, true))
     }
 
-    /// Drops what nobody uses, until nothing is open: a thread's work.
+    /// Drops idle transactions until none is open: a thread's work.
     pub(super) fn watch(&self, idle: impl Fn() -> Duration) {
         loop {
             let idle = idle();
@@ -463,7 +464,7 @@ fn usable<'o>(
     Ok(transaction)
 }
 
-/// Drops what nobody has used for so long.
+/// Drops transactions that were not used for `idle`.
 fn drop_idle(open: &mut Open, idle: Duration, now: Instant) {
     open.zones.retain(|apex, transaction| {
         let is_idle = now.saturating_duration_since(transaction.used) >= idle && !transaction.committing;
@@ -473,7 +474,7 @@ fn drop_idle(open: &mut Open, idle: Duration, now: Instant) {
                 warn,
                 WARN,
                 ("transaction dropped", &name.to_string()),
-                "zone {name}: its transaction is dropped, since nobody has used it for {} s",
+                "zone {name}: its transaction is dropped, it has not been used for {} s",
                 idle.as_secs()
             );
         }
@@ -538,7 +539,7 @@ mod tests {
         assert!(matches!(all.begin(&b, &base, BOUNDS, at(300)), Err(TransactionFault::Open)));
         assert!(matches!(all.begin(&c, &base, BOUNDS, at(300)), Err(TransactionFault::TooMany(2))));
         assert!(all.set(&a, &address("a.example.", 1), BOUNDS, at(599)).is_ok());
-        // Whoever uses one has it for as long again.
+        // Each use starts the idle time again.
         assert!(all.work(&a, BOUNDS, at(1198)).is_ok());
         assert!(matches!(all.work(&b, BOUNDS, at(1198)), Err(TransactionFault::NotOpen)));
         assert!(all.begin(&c, &base, BOUNDS, at(1198)).is_ok());

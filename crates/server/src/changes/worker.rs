@@ -44,7 +44,7 @@ pub(super) enum Order {
     Update(Box<Job>),
     /// A zone is to hold what its file, as it was when it was read, holds.
     Take(Apex, Arc<Zone>, Option<FileStamp>, Arc<ZoneUpdates>),
-    /// A zone is about to be taken from its file: it is changed by nobody else until it was.
+    /// A zone is about to be taken from its file: until that is done, nothing else changes it.
     Hold(Apex, Reply<bool>),
     /// What came of taking a zone from its file; `None` if it was not.
     Taken(Apex, Reply<Option<TakeEnd>>),
@@ -113,7 +113,7 @@ pub(super) struct Worker {
     background: Arc<Background>,
     files: ZoneFiles,
     lines: HashMap<Apex, Line>,
-    /// What came of taking zones from their files, until whoever wanted it asks.
+    /// Results of taking zones from their files, kept until `Order::Taken` asks for them.
     takes: HashMap<Apex, TakeEnd>,
     /// The number of the last line.
     number: u64,
@@ -140,7 +140,7 @@ impl Worker {
         Worker { folder, orders, own, shared, background, files, lines, takes, number: 0, marks_synced }
     }
 
-    /// Works until it is told to stop: a thread's work.
+    /// Works until it receives `Order::Stop`: a thread's work.
     pub(super) fn work(mut self) {
         while let Some(first) = self.next() {
             let (mut next, mut group) = (Some(first), Vec::new());
@@ -162,7 +162,7 @@ impl Worker {
                 match other {
                     Some(Order::Stop(reply)) => {
                         self.sync_marks();
-                        // Whoever waited may have gone.
+                        // The receiver may be gone.
                         let _ = reply.try_send(());
                         return;
                     }
@@ -439,12 +439,12 @@ impl Worker {
         }
     }
 
-    /// Puts versions into service; whoever has asked for them is answered then.
+    /// Puts versions into service, then answers the requests for them.
     fn publish(&self, zones: Vec<(Apex, Arc<Zone>)>, settled: Vec<Settled>) {
         let each = |settled| match settled {
             Settled::Update(ticket, Ok(())) => ticket.resume(|_| Ok(None)),
             Settled::Update(ticket, Err(refusal)) => ticket.refuse(refusal),
-            // Whoever asked may have lost patience.
+            // The requester may have timed out.
             Settled::Commit(reply, end) => drop(reply.try_send(end)),
         };
         // Answers that are ready together leave together.

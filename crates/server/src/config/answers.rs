@@ -100,12 +100,12 @@ impl ChaosText {
         }
     }
 
-    /// The text where "auto" is the host's name; none says nothing.
+    /// The text to answer with, where "auto" is the host's name; `None` for "hide".
     pub fn of_host(&self) -> Option<Box<[u8]>> {
         self.text(host_name)
     }
 
-    /// The text where "auto" is the program and its version; none says nothing.
+    /// The text to answer with, where "auto" is the program and its version; `None` for "hide".
     pub fn of_program(&self) -> Option<Box<[u8]>> {
         self.text(|| format!("nomen {}", env!("CARGO_PKG_VERSION")))
     }
@@ -207,7 +207,7 @@ pub struct AgentDomain(pub NameBuf);
 pub enum AgentFault {
     /// It is no name.
     Name(ZoneNameFault),
-    /// The root stands for no agent.
+    /// It is the root, which is no agent domain.
     Root,
     /// It has this many bytes, and leaves no room for a report.
     TooLong(usize),

@@ -48,15 +48,15 @@ keys! {
         live "catalog-member" catalog: Option<NameBuf> = None, example "catalog.example.com";
         /// Its group there (RFC 9432 §4.3.2), by which those who take it choose what holds for it.
         live "catalog-group" group: Option<String> = None, example "gold";
-        /// Catalog zone that it is to move to (`coo`, RFC 9432 §4.3.1). If that one is made here, too, it lists the zone
-        /// under the same label, so that whoever takes both keeps what is there. Once all have seen it, it becomes the
-        /// `catalog-member`.
+        /// Catalog zone that it is to move to (`coo`, RFC 9432 §4.3.1). If that one is made here, too, it
+        /// lists the zone under the same label, so that consumers of both keep the zone's data. Once all have
+        /// seen it, it becomes the `catalog-member`.
         live "catalog-coo" new_owner: Option<NameBuf> = None, example "other.example.com";
     }
 }
 
 impl ListingKeys {
-    /// A name of a catalog zone that nobody makes here, as `is_produced` reports.
+    /// Reports the name of a catalog zone that is not made here, by `is_produced`.
     fn check(&self, is_produced: impl Fn(&NameBuf) -> bool, faults: &mut Vec<Diagnostic>) {
         if let Some(name) = self.catalog.value.as_ref().filter(|name| !is_produced(name)) {
             let message = format!("there is no zone {name} with `catalog-produce`");

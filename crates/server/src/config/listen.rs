@@ -112,8 +112,8 @@ impl Opened {
         })
     }
 
-    /// The first of these that a message to an address would come to, whatever its transport. An address that stands for all
-    /// of them is known to have those of the loopback interface.
+    /// The first of these that a message to an address would come to, whatever its transport. The unspecified
+    /// address is known to include those of the loopback interface.
     pub(super) fn of_own(opened: &[Self], addr: SocketAddr) -> Option<&Self> {
         opened.iter().find(|o| {
             let all = o.addr.ip().is_unspecified() && o.addr.is_ipv4() == addr.is_ipv4();

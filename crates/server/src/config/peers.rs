@@ -1,5 +1,4 @@
-//! Keys of `[[zone]]` and `[template.X]` about other servers of the zone: whom it is taken from, and who is told of its
-//! changes.
+//! Keys of `[[zone]]` and `[template.X]` about other servers of the zone: its primaries and NOTIFY targets.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -30,17 +29,17 @@ keys! {
         /// perhaps with a port, perhaps with the key that signs what goes between them: `192.0.2.1@53 key:NAME`. The first
         /// is asked first; where one does not answer, the next is.
         live "primaries" primaries: Option<Vec<At<Peer>>> = None, example ["192.0.2.1 key:transfer.example.com", "2001:db8::1@5353"];
-        /// Servers that are told of each change of the zone (NOTIFY, RFC 1996), written as in `primaries`. Only those in the
-        /// list are told, not the name servers of the zone.
+        /// Servers that get a NOTIFY (RFC 1996) for each change of the zone, written as in `primaries`. Only
+        /// those in the list get one, not the name servers of the zone.
         live "notify" notify: Option<Vec<At<Peer>>> = None, example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
-        /// Addresses of this machine, one of each family at most, from which other servers of the zone are asked and told:
-        /// SOA queries, transfers, NOTIFY, updates that are passed on. Unset: what the system chooses.
+        /// Source addresses of messages to other servers of the zone, one of each family at most: SOA
+        /// queries, transfers, NOTIFY, updates that are passed on. Unset: what the system chooses.
         live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.2", "2001:db8::2"];
         /// Who may announce changes beside the addresses and keys of `primaries`, written as in `allow-transfer`.
         live "allow-notify" allow_notify: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
-        /// Whose dynamic updates of the zone are passed on to the first of `primaries` that can be reached, written as in
-        /// `allow-transfer` (RFC 2136 §6). They go on as they came, with their signature, and the primary judges; whoever is
-        /// not in the list gets REFUSED. Unset: nobody.
+        /// Whose dynamic updates of the zone are passed on to the first of `primaries` that can be reached,
+        /// written as in `allow-transfer` (RFC 2136 §6). They are passed on as they came, with their
+        /// signature, and the primary decides; clients that are not in the list get REFUSED. Unset: none.
         live "forward-updates" forward_updates: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
         /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot say. Unset: yes.
         live "ixfr" ixfr: Option<bool> = None, example false;
@@ -69,7 +68,7 @@ keys! {
     }
 }
 
-/// What becomes of versions by their digest (ZONEMD, RFC 8976).
+/// How a version's digest (ZONEMD, RFC 8976) decides whether it is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ZonemdPolicy {
     /// It is not looked at.

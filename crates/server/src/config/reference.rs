@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Somebody will copy them, and hardly anybody can live with the least or the most that a key takes.
+    /// Readers copy examples, and the least or the most that a key takes suits hardly any set-up.
     #[test]
     fn no_example_is_a_bound() {
         for key in sections().into_iter().flat_map(|section| section.keys) {

@@ -410,7 +410,7 @@ fn sections_that_come_or_go_wait_for_the_next_start() {
     assert_eq!(reported(on, &[""]), [[words]]);
     let mut running = settings("");
     running.adopt(settings(on));
-    assert!(!running.counts_per_zone(), "nobody could read the figures");
+    assert!(!running.counts_per_zone(), "the figures have no reader");
 }
 
 #[test]

@@ -72,7 +72,7 @@ keys! {
         live "name" name: NameBuf, example "transfer.example.com";
         /// How it signs.
         live "algorithm" algorithm: TsigAlgorithm = TsigAlgorithm::HmacSha256, example "hmac-sha512";
-        /// The secret in base64. Whoever can read it can sign.
+        /// The secret in base64. Anyone who can read it can sign.
         live "secret" secret: Secret, example "jUkTv3UwI7HhMFZ6zeEYzkSYIz2tfLz9lhLX8DQ9Pqo=";
     }
 }
@@ -133,7 +133,7 @@ impl Value for Secret {
     }
 }
 
-/// Who may have a zone: whoever meets all that is said.
+/// Which clients may have a zone: those that meet every condition that is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransferGrant {
     /// The network the client is in, if it matters.
@@ -164,7 +164,7 @@ impl TransferGrant {
 /// What is wrong with the text of a [`TransferGrant`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GrantFault {
-    /// It says nothing.
+    /// It is empty.
     Empty,
     /// It has two networks, or two keys.
     Twice,
@@ -177,7 +177,7 @@ pub enum GrantFault {
 impl fmt::Display for GrantFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("nobody is meant; write a network, \"key:NAME\", both, or \"any\""),
+            Self::Empty => f.write_str("it names no client; write a network, \"key:NAME\", both, or \"any\""),
             Self::Twice => f.write_str("one network and one key at the most; others are members of the list"),
             Self::Key(fault) => write!(f, "the name of the key: {fault}"),
             Self::Network(text, _) => {

@@ -26,7 +26,7 @@ keys! {
         live "transactions" transactions: Int<usize, 1, 10_000> = Int(16), example 4;
         /// Most bytes of the records that may be set and unset in one transaction.
         live "transaction-size" transaction_size: Size<1_024, 1_073_741_824> = Size(4 << 20), example "64MiB";
-        /// A transaction that nobody has used for so long is dropped.
+        /// A transaction that is not used for this long is dropped.
         live "transaction-timeout" transaction_timeout: Time<1_000, 86_400_000> = Time::secs(600), example "1h";
     }
 }

@@ -158,7 +158,7 @@ fn by_rule(
             return text(&message);
         }
         Some(CachedAnswer { freshness: Freshness::Stale(ago), .. }) => {
-            let found = format!("it is in the cache, but expired {ago} s ago: served if nobody answers");
+            let found = format!("it is in the cache, but expired {ago} s ago: served if no server answers");
             steps.push(with(said("stale", found), "expired", ago));
         }
         None => steps.push(said("not-cached", "it is not in the cache")),
@@ -167,7 +167,7 @@ fn by_rule(
         let found = format!("that it was bogus is remembered for {left} s ({reason}); asked all the same");
         steps.push(with(said("bogus-before", found), "ttl", left));
     } else if let Some(left) = failure {
-        let found = format!("that nobody could answer it is remembered for {left} s; asked all the same");
+        let found = format!("failure cached for {left} s: no server answered; asked all the same");
         steps.push(with(said("failed-before", found), "ttl", left));
     }
     match live(service, inquiry, steps)? {
@@ -230,7 +230,7 @@ fn live(
     );
     let (outcome, verdict) = match told {
         Ok((outcome, verdict)) => (Ok(outcome), verdict),
-        Err(nobody) => (Err(nobody), None),
+        Err(fault) => (Err(fault), None),
     };
     steps.extend(verdict.iter().flat_map(found));
     Ok(match outcome {
@@ -365,7 +365,7 @@ enum Answered {
     Message(Vec<u8>),
     /// A stream of messages: a zone.
     Stream,
-    /// Nothing, since nobody who would know can be asked.
+    /// Nothing: no reachable name server.
     NoServer,
     /// Nothing, on purpose.
     Silence,

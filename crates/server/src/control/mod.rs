@@ -419,7 +419,7 @@ impl Socket {
             }
             fs::remove_file(path).map_err(fault("cannot replace the old control socket"))?;
         }
-        // Nobody else may connect between the birth of the socket and its permissions.
+        // No other user may connect before the socket has its permissions.
         let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
         let bound = StdListener::bind(path);
         nix::sys::stat::umask(before);

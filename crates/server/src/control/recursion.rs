@@ -179,7 +179,7 @@ pub(super) fn forward_add(
         return Err("name at least one server".into());
     }
     if stub && domain.as_name().is_root() {
-        return Err("the root cannot be a stub zone: nobody serves all names".into());
+        return Err("the root cannot be a stub zone: no server is authoritative for all names".into());
     }
     if let Some(address) = servers.iter().find(|&address| own.contains(address)) {
         return Err(format!("nomen listens on {}@{} and would ask itself", address.ip(), address.port()));

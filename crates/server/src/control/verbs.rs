@@ -76,7 +76,7 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
         Command::ZoneDiff { name } => transact(parts, name, lines, TransactionVerb::Diff),
         Command::ZoneCommit { name } => transact(parts, name, lines, TransactionVerb::Commit),
         Command::ZoneAbort { name } => transact(parts, name, lines, TransactionVerb::Abort),
-        // Listing a million zones takes a while: not on the thread that hears signals.
+        // Listing a million zones takes a while: not on the thread that handles signals.
         other => {
             tokio::task::spawn_blocking(move || {
                 let result = now(&parts, &other);
@@ -195,7 +195,7 @@ async fn finish_reload(result: oneshot::Receiver<Reloaded>, lines: mpsc::Sender<
 
 /// What became of a request.
 async fn ended(result: oneshot::Receiver<Reloaded>) -> Reloaded {
-    // Whoever took the request and let go of it is stopping.
+    // A request that is dropped without a reply means that the server is stopping.
     result.await.unwrap_or(Err(ReloadFault::Stopping))
 }
 

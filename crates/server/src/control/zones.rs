@@ -130,7 +130,7 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
 /// Most records of a zone whose text is read again for the places of findings. It takes about half a second for as many.
 const READ_AGAIN: u64 = 1_000_000;
 
-/// What is wrong with the version in service, where it stands in the zone's text if that can be told soon.
+/// What is wrong with the version in service, with its place in the zone's text if that is found quickly.
 fn findings(state: &ZoneState, known: &[FlawText]) -> Value {
     let placed: Vec<ZoneFinding> = match &state.zone {
         Some(zone) if !known.is_empty() && zone.record_count() <= READ_AGAIN => {

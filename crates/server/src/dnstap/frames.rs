@@ -137,7 +137,7 @@ impl Frames {
             Err(fault) => {
                 let left = frames_in(&self.waiting);
                 let gone = self.count.saturating_sub(left);
-                // Of what a collector did not read before it went, nobody knows.
+                // What a collector had not read when it went is unknown.
                 self.counts.lost.fetch_add(gone, Relaxed);
                 self.count = left;
                 if !std::mem::replace(&mut self.failing, true) {

@@ -29,7 +29,7 @@ const REOPEN: Duration = Duration::from_secs(5);
 /// Where frames go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// To whoever listens on this Unix socket.
+    /// To the collector that listens on this Unix socket.
     Socket(PathBuf),
     /// Into this file.
     File(PathBuf),
@@ -80,7 +80,7 @@ pub struct Dnstap {
     /// A bit for each [`DnstapKind`], by its number.
     kinds: AtomicU32,
     sample: AtomicU32,
-    /// Nobody outside can choose which queries are in the sample.
+    /// Keys the sample, so that clients cannot choose which queries are in it.
     secret: u64,
 }
 

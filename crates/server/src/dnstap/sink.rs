@@ -83,7 +83,7 @@ impl Sink {
         Ok(Sink { path: path.to_owned(), to: To::File(open(path)?) })
     }
 
-    /// Whoever listens on this socket, once it is connected.
+    /// The collector that listens on this socket, once it is connected.
     pub(super) fn socket(path: &Path) -> Self {
         let to = To::Socket { stream: None, pause: PAUSES.0, next: Instant::now() };
         Sink { path: path.to_owned(), to }
@@ -154,7 +154,7 @@ impl Sink {
     /// Opens the file anew; the old one is ended.
     pub(super) fn reopen(&mut self) -> Result<(), SinkFault> {
         let To::File(file) = &mut self.to else { return Ok(()) };
-        // If nobody has moved it, it is gone on with: it has to be ended before.
+        // If the file was not moved, it is continued: it has to be ended first.
         let ended = end(file);
         let opened = open(&self.path);
         if opened.is_err() && ended.is_ok() {

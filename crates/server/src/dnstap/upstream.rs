@@ -16,13 +16,13 @@ use super::frames::Seen;
 /// Queries of one link whose time is kept, at the most: a connection has some tens at a time.
 const UNANSWERED: usize = 256;
 
-/// A core and whoever copies its messages.
+/// A core, and what copies its messages.
 pub struct Tapped<C> {
     core: C,
     tap: Option<Tap>,
 }
 
-/// Whoever copies.
+/// Copies the messages of a core.
 struct Tap {
     dnstap: Arc<Dnstap>,
     links: NumberMap<Link, Open>,

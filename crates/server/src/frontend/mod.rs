@@ -87,7 +87,7 @@ pub struct ListenerTotals {
 }
 
 impl Frontend {
-    /// An engine that serves no zones yet, and nobody listens. Lines of queries go into the file, if there is one.
+    /// An engine without zones and without listeners. Lines of queries go into the file, if there is one.
     ///
     /// # Errors
     /// The system's, if it refuses a thread for the query log.

@@ -25,7 +25,7 @@ impl Accounts {
 pub(super) struct Workers {
     engine: Arc<Engine<Served>>,
     all: Accounts,
-    /// By the number of the seat. A worker made anew after a panic goes on with the account of the one before.
+    /// By the number of the seat. A worker that replaces one that panicked continues its account.
     seats: Mutex<HashMap<usize, Arc<Account>>>,
 }
 

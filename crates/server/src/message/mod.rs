@@ -1,5 +1,5 @@
-//! DNS messages for people: a query made from what somebody asked for, a message printed. `nomen query` shows what came
-//! over the network with it, `nomen ctl explain` what the query path made.
+//! DNS messages for people: builds queries from what a user asks for, and prints messages. `nomen query`
+//! shows what came over the network with it, `nomen ctl explain` what the query path made.
 
 pub mod compose;
 mod lines;

@@ -73,7 +73,7 @@ pub async fn serve(shown: Shown, listener: TcpListener) {
                 .header_read_timeout(bounds.head.0)
                 .max_buf_size(16 * 1024)
                 .serve_connection(TokioIo::new(stream), service);
-            // Whoever breaks the protocol or stays too long is cut off; that concerns nobody else.
+            // A client that breaks the protocol or stays too long is cut off; other clients are not affected.
             tokio::select! {
                 _ = tokio::time::timeout(CONNECTION_LIFE, connection) => {}
                 () = place.evicted() => {}
@@ -96,7 +96,7 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
-    // Summing and printing a million zones takes a while: not on the thread that hears signals.
+    // Summing and printing a million zones takes a while: not on the thread that handles signals.
     let made = match request.uri().path() {
         "/metrics" => {
             let format = wanted(request.headers());
@@ -198,8 +198,8 @@ fn wanted(headers: &HeaderMap) -> Format {
     negotiated(ranges)
 }
 
-/// The format that a client prefers by its Accept headers (RFC 9110 §12.5.1). Prometheus' own where both are as good, or
-/// neither is named: whoever looks with a browser wants to read it.
+/// The format that a client prefers by its Accept headers (RFC 9110 §12.5.1). Prometheus' own where both are
+/// as good, or neither is named: a browser shows it as text.
 fn negotiated<'a>(headers: impl Iterator<Item = &'a str>) -> Format {
     let (mut text, mut open) = (0.0_f32, 0.0_f32);
     for range in headers.flat_map(|header| header.split(',')) {

@@ -163,7 +163,7 @@ fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
         Unreported::ALL.iter().map(|&(why, word)| ([("reason", word.into())], reports.unreported(why).get()));
     out.family(
         "error_reports_suppressed",
-        "Failures that servers wanted to hear of and that were not reported, by reason",
+        "Errors that were not reported to the agents of zones (RFC 9567), by reason",
         MetricType::Counter,
         series,
     )

@@ -77,7 +77,7 @@ impl Figures for SecondaryFigures {
     }
 }
 
-/// Series of one family, told apart by a label.
+/// Series of one family, distinguished by a label.
 fn of(
     label: &'static str,
     all: Vec<(&'static str, u64)>,

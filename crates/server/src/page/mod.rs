@@ -141,7 +141,7 @@ fn worst(mut zones: Vec<Arc<ZoneState>>, now: i64) -> Vec<ZoneRow> {
     zones.iter().map(|state| ZoneRow::of(state, now)).collect()
 }
 
-/// How soon somebody has to look at a zone; 0 is at once.
+/// How soon an operator has to look at a zone; 0 is at once.
 fn urgency(state: &ZoneState, now: i64) -> u8 {
     let signatures = state.examined.as_ref().and_then(|found| found.signatures).map(|first| first.age(now));
     match (state.word(), signatures) {

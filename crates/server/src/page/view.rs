@@ -115,7 +115,7 @@ pub(super) fn page(shown: &Snapshot) -> String {
     zones(shown, &mut html);
     secondaries(shown, &mut html);
     last_reload(shown, &mut html);
-    html.markup("<p>The page is made anew every 30 seconds. <a href=\"/metrics\">All figures</a></p>\n")
+    html.markup("<p>Refreshes every 30 seconds. <a href=\"/metrics\">All figures</a></p>\n")
         .markup("</body></html>\n");
     html.finish()
 }

@@ -29,7 +29,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// A wall clock that differs by more than this from the time that has passed was put.
 const LEAST_JUMP: Duration = Duration::from_secs(60);
 
-/// What the thread is told.
+/// An order to the thread.
 pub(super) enum AnchorOrder {
     /// What came of a question for the DNSKEY of a zone.
     Found(Box<(NameBuf, LookupOutcome)>),
@@ -231,12 +231,12 @@ impl Recursive {
         for zone in due {
             let back = back.clone();
             self.service.look_up(inquiry(zone.as_name(), Type::DNSKEY, true), None, move |outcome, _| {
-                // Whoever is stopping needs it no more.
+                // A thread that has stopped does not need it.
                 let _ = back.send(AnchorOrder::Found(Box::new((zone, outcome))));
             });
         }
         for name in signals {
-            // Nobody cares for the answer (RFC 8145 §5.1).
+            // The answer is ignored (RFC 8145 §5.1).
             self.service.look_up(inquiry(name.as_name(), Type::NULL, false), None, |_, _| {});
         }
     }
@@ -282,7 +282,7 @@ impl Recursive {
     /// Tells the thread that something may be due at another time.
     pub(super) fn look_at_anchors(&self) {
         if let Some((orders, _)) = &*lock(&self.anchor_thread) {
-            // Whoever is stopping needs it no more.
+            // A thread that has stopped does not need it.
             let _ = orders.send(AnchorOrder::Look);
         }
     }

@@ -113,7 +113,7 @@ fn validation_counts(recursive: &Recursive) -> [Described; 14] {
         ("validation_fetches", "Questions for DS and DNSKEY", validation.fetches.get()),
         (
             "validation_referrals",
-            "DS, or proofs that there are none, that referrals brought, so that nobody was asked for them",
+            "DS, or proofs that there are none, that referrals brought, so that no query was sent for them",
             validation.referrals.get(),
         ),
         (

@@ -1,7 +1,8 @@
-//! The copy of the root zone that the resolver asks in place of the root servers (RFC 8806). Whoever keeps zones keeps it as any
-//! other, but puts each version here, and not where clients are answered from. A version counts once its digest (ZONEMD, RFC 8976)
-//! is right, and that is signed, by keys that the trust anchors lead to. Until then the version in use stays, and a version from a
-//! primary is not even kept. Where there is none the root servers are asked.
+//! The copy of the root zone that the resolver asks in place of the root servers (RFC 8806). `zones::keeping`
+//! keeps it as any other zone, but puts each version here, and not into the catalog that clients are answered
+//! from. A version counts once its digest (ZONEMD, RFC 8976) is right, and that is signed, by keys that the
+//! trust anchors lead to. Until then the version in use stays, and a version from a primary is not even kept.
+//! Where there is none the root servers are asked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
@@ -97,8 +98,8 @@ struct State {
 struct RootCopy {
     catalog: Catalog,
     serial: Serial,
-    /// When the first of the signatures of its digest and its keys ends, in seconds since 1970: then it is judged anew. `None` if all
-    /// have ended, and nobody minds.
+    /// When the first of the signatures of its digest and its keys ends, in seconds since 1970: then it is
+    /// judged anew. `None` if all have ended, and validation does not need them.
     until: Option<u64>,
 }
 
@@ -128,7 +129,7 @@ impl LocalRoot {
         }
     }
 
-    /// Takes what becomes of the zone in place of a step of the catalog that clients are answered from.
+    /// Takes a step of the zone, in place of the catalog that clients are answered from.
     pub fn take(&self, step: Change) {
         let mut state = lock(&self.state);
         match step {
@@ -209,8 +210,8 @@ impl LocalRoot {
         }
     }
 
-    /// A signature of a copy in use has come to its end. Which one counted nobody knows, for anybody can add one that is never looked
-    /// at and ends later: the copy is judged anew.
+    /// Judges a copy in use again after a signature has expired. Which signature counted is unknown, since
+    /// anyone can add one that is never verified and ends later.
     #[cold]
     fn look_after(&self, copy: &Arc<RootCopy>) -> Option<Arc<RootCopy>> {
         let mut state = lock(&self.state);
@@ -234,7 +235,7 @@ impl LocalRoot {
         let (serial, why) = (refused.map(|(serial, _)| *serial), refused.map(|(_, why)| why.clone()));
         let held = || state.offered.as_ref().or(state.good.as_ref()).map(|zone| zone.serial());
         let (word, serial, fault) = match state.standing {
-            // That of the zone is known to whoever keeps it.
+            // The zone's keeper has the fault of the zone.
             Standing::Missing => {
                 let fault = "there is no version: see `nomen ctl zone status .`";
                 ("missing", held(), Some(fault.to_owned()))
@@ -521,7 +522,7 @@ mod tests {
         assert!(refused(&glue).contains("the digest in ZONEMD is not that of the zone"));
         let without = |records: &mut Vec<Record>| records.retain(|record| record.rtype != Type::ZONEMD);
         assert_eq!(refused(&without), "serial 5: the zone has no ZONEMD");
-        // Its digest is right, but nobody has signed it.
+        // Its digest is right, but not signed.
         let unsigned = |records: &mut Vec<Record>| {
             records.retain(|record| !record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes()));
         };
@@ -559,7 +560,7 @@ mod tests {
         local_root.want(true);
         assert_eq!((asked(), word(), local_root.fallbacks()), (false, Some("missing"), 1));
         local_root.take(Change::Serve(Arc::clone(&zone)));
-        assert_eq!((asked(), word()), (false, Some("missing")), "nobody has said yet what is trusted");
+        assert_eq!((asked(), word()), (false, Some("missing")), "no trust is set yet");
         local_root.trust(trust());
         assert_eq!((asked(), word(), local_root.fallbacks()), (true, Some("ok"), 2));
         // Other anchors, and back.
@@ -646,9 +647,9 @@ mod tests {
         assert_eq!((asked(&local_root), word(&local_root)), (false, "refused"));
         let fault = local_root.status().and_then(|status| status.fault).expect("a fault");
         assert!(fault.contains("its ZONEMD is bogus: ") && fault.contains("expired"), "{fault}");
-        // Whoever looks at the status hears of it, too, though nobody has asked since.
+        // The status reports it, too, without a query since.
         assert_eq!(word(&in_use(&zone, trust(), GOOD.0)), "refused");
-        // Where nothing is validated nobody minds.
+        // Without validation the copy stays in use.
         let local_root = in_use(&zone, RootTrust { anchors: None, ..trust() }, GOOD.0);
         assert_eq!((asked(&local_root), word(&local_root)), (true, "ok"));
     }

@@ -62,7 +62,7 @@ pub struct Plan {
     pub validates: bool,
     /// The zones whose trust anchors follow them (RFC 5011), if there is a state folder.
     pub followed: BTreeSet<NameBuf>,
-    /// Whether their servers are told which of their keys are anchors here (RFC 8145).
+    /// Whether their servers are sent the tags of the keys that are anchors here (RFC 8145).
     pub signals: bool,
     /// Questions that wait for the thread that asks, at the most.
     pub queue: usize,
@@ -392,7 +392,7 @@ impl Recursive {
         configured.chain(decided.negative.iter().map(|(name, until)| (*name, left(until)))).collect()
     }
 
-    /// Saves the cache and asks nobody any more. Who still waits is answered SERVFAIL.
+    /// Saves the cache and sends no more queries. Clients that still wait are answered SERVFAIL.
     pub fn stop(&self) {
         if let Some((orders, thread)) = lock(&self.anchor_thread).take() {
             // A thread that has ended needs no order, and a panic was shown by the panic hook.

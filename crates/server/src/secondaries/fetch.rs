@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const RATE_OVER: Duration = Duration::from_secs(60);
 /// Bytes read at a time, once more has come than a small zone has.
 const PIECE: usize = 64 * 1024;
-/// Bytes for what comes of a small zone.
+/// Bytes of the buffer for a small zone.
 const SMALL: usize = 4 * 1024;
 /// Bytes of a request at the most: a question and an SOA, an OPT and a TSIG record.
 const REQUEST: usize = 2048;
@@ -67,13 +67,13 @@ pub(super) struct FetchJob {
     pub(super) have: Option<Arc<Zone>>,
     /// The key under which zones are built.
     pub(super) key: HashKey,
-    /// What becomes of the version by its digest.
+    /// How the version's digest decides whether it is taken.
     pub(super) zonemd: ZonemdPolicy,
     /// Most NSEC3 iterations of the version, if not the usual ones.
     pub(super) nsec3_max_iterations: Option<u16>,
     /// Its limits.
     pub(super) limits: FetchLimits,
-    /// Nobody waits for it any more.
+    /// Set once the transfer is no longer wanted.
     pub(super) cancelled: Arc<AtomicBool>,
 }
 

@@ -34,7 +34,8 @@ static REFUSED: RefusalLog = RefusalLog::new("update");
 /// No primary could be asked, or there are too many updates: whether it was done is not known.
 const NOT_PASSED_ON: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::NO_REACHABLE_AUTHORITY);
 
-/// The source for updates: those of some zones from primaries are passed on, the rest is for whoever changes zones here.
+/// The source for updates: those of some zones from primaries are passed on, the rest goes to the source that
+/// changes zones here.
 struct UpdateForwarding {
     secondaries: Arc<Secondaries>,
     own: Option<Arc<dyn Source>>,
@@ -218,7 +219,7 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], ticket: T
                 update.passed_on(&primary.to_string(), rcode);
                 return ticket.pass_on(answer);
             }
-            // It may have been done: nobody else is asked.
+            // It may have been done: no other primary is asked.
             Err(fault) => {
                 why = format!("no answer from {primary}: {}", reason(&fault));
                 break;

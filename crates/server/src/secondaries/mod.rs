@@ -1,5 +1,5 @@
-//! Zones that are taken from other servers, and others who are told of changes, at work: secondaries, in both meanings.
-//! Timers and messages are `transfer`'s.
+//! Zones that are taken from other servers, and NOTIFY to other servers, at work: secondaries, in both
+//! meanings. Timers and messages are `transfer`'s.
 //!
 //! | file | holds |
 //! |---|---|
@@ -75,8 +75,8 @@ const LINKS: usize = 16_384;
 pub enum OrderFault {
     /// The zone is not taken from primaries.
     NotTaken,
-    /// The zone has nobody to be told, or is not in service.
-    NobodyToTell,
+    /// The zone has no NOTIFY targets, or is not in service.
+    NoNotifyTargets,
     /// The server is stopping.
     Stopping,
 }
@@ -85,7 +85,7 @@ impl fmt::Display for OrderFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotTaken => "the zone has no `primaries`: it is not taken from other servers",
-            Self::NobodyToTell => "the zone has no `notify`, or is not in service",
+            Self::NoNotifyTargets => "the zone has no `notify`, or is not in service",
             Self::Stopping => "the server is stopping",
         })
     }
@@ -124,7 +124,7 @@ pub struct Secondaries {
     forwards: AtomicU64,
 }
 
-/// What the core reaches: the threads of transfers, and whoever serves the zones.
+/// What the core reaches: the threads of transfers, and the zone keeping.
 struct Desk {
     outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
     keeping: OnceLock<ZoneKeeping>,
@@ -270,13 +270,13 @@ impl Secondaries {
         Ok(secondaries)
     }
 
-    /// Updates of zones that say so are passed on to their primaries from the next batch on. Whoever else takes updates has
-    /// to be there before.
+    /// Updates of zones that say so are passed on to their primaries from the next batch on. Another source
+    /// for updates has to be installed before.
     pub fn forward_updates(self: &Arc<Self>, engine: &Engine<Served>) {
         forward::install(self, engine);
     }
 
-    /// What becomes of zones is reported to this thread.
+    /// News of zones is reported to this thread.
     pub fn connect(&self, keeping: ZoneKeeping) {
         self.desk.keeping.get_or_init(|| keeping);
     }
@@ -352,7 +352,7 @@ impl Secondaries {
     /// [`OrderFault`].
     pub fn order(&self, apex: &Apex, order: ZoneOrder) -> Result<(), OrderFault> {
         if order == ZoneOrder::Notify {
-            // Whoever is in the list since the last change only has not been told.
+            // A target that came into the list after the last change has not got a NOTIFY.
             let catalog = self.engine.upgrade().map(|engine| engine.catalog());
             let name = Name::from_wire(apex).ok();
             let entry = catalog.as_ref().zip(name).and_then(|(catalog, name)| catalog.get(name));
@@ -364,7 +364,7 @@ impl Secondaries {
         self.request(SecondaryRequest::Order(apex.clone(), order, reply));
         match (replied.recv_timeout(PATIENCE), order) {
             (Ok(true), _) => Ok(()),
-            (Ok(false), ZoneOrder::Notify) => Err(OrderFault::NobodyToTell),
+            (Ok(false), ZoneOrder::Notify) => Err(OrderFault::NoNotifyTargets),
             (Ok(false), _) => Err(OrderFault::NotTaken),
             (Err(_), _) => Err(OrderFault::Stopping),
         }
@@ -376,7 +376,7 @@ impl Secondaries {
         self.request(SecondaryRequest::Order(apex.clone(), ZoneOrder::Retransfer, reply));
     }
 
-    /// Whether any zone is taken from primaries, or others are told of any.
+    /// Whether any zone has primaries or NOTIFY targets.
     pub fn has_peers(&self) -> bool {
         read(&self.rules).iter().next().is_some()
     }
@@ -437,7 +437,7 @@ impl Secondaries {
         &self.desk.memory
     }
 
-    /// Asks and tells nobody any more, and waits for the disk.
+    /// Sends no more queries and NOTIFYs, and waits for the disk.
     pub fn stop(&self) {
         self.outgoing.stop();
         self.desk.store.iter().for_each(|store| store.flush());

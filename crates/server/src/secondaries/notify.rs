@@ -1,4 +1,5 @@
-//! NOTIFY from others (RFC 1996): who may send it, and what becomes of it. It is answered at once; what it says is a hint.
+//! NOTIFY from others (RFC 1996): who may send it, and what it causes. It is answered at once; what it says
+//! is a hint.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

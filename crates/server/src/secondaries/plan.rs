@@ -56,7 +56,7 @@ impl fmt::Display for PeerServer {
 pub struct ZonePeers {
     /// Whom the zone is taken from, in the order in which they are asked; empty if it is not.
     pub primaries: Box<[PeerServer]>,
-    /// Who is told of its changes.
+    /// The targets of NOTIFY.
     pub notify: Box<[PeerServer]>,
     /// Who may announce changes beside the primaries.
     allow_notify: Box<[TransferGrant]>,
@@ -64,7 +64,7 @@ pub struct ZonePeers {
     forward_updates: Box<[TransferGrant]>,
     /// When primaries are asked.
     pub rules: Arc<SecondaryRules>,
-    /// What becomes of versions by their digest.
+    /// How a version's digest decides whether it is taken.
     pub zonemd: ZonemdPolicy,
     /// Most NSEC3 iterations of a version, if not the usual ones.
     pub nsec3_max_iterations: Option<u16>,
@@ -140,7 +140,7 @@ impl PeerMaker {
         PeerMaker { keys: Arc::clone(keys), zones: HashMap::new(), made: HashMap::new() }
     }
 
-    /// This zone has these peers, and those of its template where it says nothing itself. `taken`: it comes from primaries.
+    /// Adds a zone with its own peers; its template's hold where it has none. `taken`: it has primaries.
     pub fn add(&mut self, apex: &Apex, own: Option<&PeerKeys>, template: Option<&PeerKeys>, taken: bool) {
         if let Some(peers) = self.peers(own, template, taken) {
             self.zones.insert(apex.clone(), peers);

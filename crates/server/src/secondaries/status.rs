@@ -34,7 +34,7 @@ pub struct SecondaryStatus {
     pub fault: Option<PrimaryFault>,
     /// The last transfer.
     pub last_transfer: Option<LastTransfer>,
-    /// Who is told of changes.
+    /// The targets of NOTIFY.
     pub notify: Vec<String>,
 }
 

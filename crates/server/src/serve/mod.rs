@@ -52,7 +52,7 @@ use sockets::Sockets;
 /// Why the server did not start: words for the operator and the exit code.
 struct StartFault(String, u8);
 
-/// Runs the server until it is told to stop; returns the exit code.
+/// Runs the server until it is stopped; returns the exit code.
 pub fn run(args: &ServeArgs) -> u8 {
     match start(args) {
         Ok(()) => EXIT_OK,
@@ -168,7 +168,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
 }
 
-/// What answers, with its logs; nobody listens yet.
+/// What answers, with its logs; without listeners yet.
 fn start_frontend(
     key: &HashKey,
     settings: &Settings,
@@ -294,7 +294,7 @@ fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
         ConfigSource::Forward(servers) => builtin::forwarder_greeting(addresses, servers),
         ConfigSource::Resolve => builtin::resolver_greeting(addresses),
     };
-    // Nobody has to read it.
+    // It need not have a reader.
     let _ = io::stdout().write_all(greeting.as_bytes());
 }
 
@@ -418,11 +418,11 @@ fn attend(
         info!("{why}: answering what has arrived, then stopping");
         signals::notify_stopping();
         tokio::spawn(signals::exit_at_next());
-        // Joining blocks; the signal that stops at once must still be heard.
+        // Joining blocks; the signal that stops at once must still be handled.
         let drain = move || {
             // What comes from here on to passed sockets is for the next server, which can do all that this one ceases to.
             frontend.let_go();
-            // What was taken goes into service, and whoever sent it hears so.
+            // Accepted updates go into service, and their clients are answered.
             changes.iter().for_each(|changes| changes.stop());
             keeping.stop();
             // Who waits for other servers is answered before the listeners go.

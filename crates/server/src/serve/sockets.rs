@@ -142,7 +142,7 @@ fn bind(
 }
 
 /// Puts the AF_XDP fronts that were asked for before their listeners; where one cannot be had, the sockets do
-/// its work and the operator hears of it.
+/// its work and a note for the operator says so.
 fn put_fronts(
     fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
     config: &ListenerConfig,

@@ -51,7 +51,7 @@ pub fn check(settings: &Settings) -> Vec<Diagnostic> {
     faults
 }
 
-/// Whom the server will be, if somebody else than who starts it.
+/// The user that the server will run as, if it is another than the one that starts it.
 fn user(settings: &Settings, faults: &mut Vec<Diagnostic>) -> Option<UserIds> {
     let wanted = &settings.server.privileges;
     let user = wanted.user.as_deref()?;

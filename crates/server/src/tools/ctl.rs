@@ -166,7 +166,7 @@ fn explain_failure(path: &Path, e: &io::Error) -> String {
     let path = path.display();
     match e.kind() {
         io::ErrorKind::NotFound => format!("there is no control socket {path}: is the server running?"),
-        io::ErrorKind::ConnectionRefused => format!("nobody listens on the control socket {path}"),
+        io::ErrorKind::ConnectionRefused => format!("no server listens on the control socket {path}"),
         io::ErrorKind::PermissionDenied => {
             format!(
                 "permission to open the control socket {path} denied: try as root or as the server's user"

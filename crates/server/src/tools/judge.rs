@@ -85,14 +85,14 @@ fn expired(zone: &Zone, now: i64) -> Option<(bool, String)> {
     }
 }
 
-/// What becomes of a zone, from the best to the worst.
+/// The verdict on a zone, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// Nothing was found.
     Good,
     /// It is served; something is not as it should be.
     Warned,
-    /// It is served, but works badly for somebody.
+    /// It is served, but works badly for some clients.
     Faulty,
     /// The server does not take it: its last good version stays in service, or it is answered with SERVFAIL.
     Refused,

@@ -36,12 +36,13 @@ use crate::zones::differences::DifferenceRule;
 use crate::zones::text::{Meter, examine};
 use crate::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
-/// Has the process end by SIGPIPE once nobody reads its output any more, as `nomen zone dump … | head` wants it, and as most programs
-/// do. Rust ignores that signal from the start, so that `println!` panics instead. Sockets are not meant: what is written to them
-/// raises no signal (MSG_NOSIGNAL), so that a server that goes away is a fault that is reported.
+/// Has the process end by SIGPIPE once its output has no reader any more, as `nomen zone dump … | head` needs
+/// it, and as most programs do. Rust ignores that signal from the start, so that `println!` panics instead.
+/// Sockets are not meant: what is written to them raises no signal (MSG_NOSIGNAL), so that a server that goes
+/// away is a fault that is reported.
 pub fn end_with_the_reader() {
     let always = Arc::new(AtomicBool::new(true));
-    // It fails for signals that nobody may catch, of which this is none.
+    // It fails only for signals that cannot be caught; SIGPIPE can.
     let _ = signal_hook::flag::register_conditional_default(SIGPIPE, always);
 }
 
@@ -69,7 +70,7 @@ fn read_zone(origin: &str, file: &Path) -> Result<Zone, u8> {
     })
 }
 
-/// Prints to standard output. Where that cannot be done, there is nobody to do anything else for: the process ends.
+/// Prints to standard output. Where that cannot be done, the process ends: its work has no reader.
 pub fn print_out(text: &str) {
     let mut out = io::stdout().lock();
     let code = printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()), EXIT_OK);

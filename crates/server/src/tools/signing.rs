@@ -140,7 +140,7 @@ pub fn sign(key: Option<&Arc<TsigKey>>, message: &mut Vec<u8>) -> Result<Option<
 pub enum SignatureFault {
     /// It cannot be read.
     Malformed,
-    /// It has no signature where it must have one. Its response code, which nobody vouches for.
+    /// It has no signature where it must have one. Its response code, which is not authenticated.
     Unsigned(Rcode),
     /// What is wrong with a signature: that of the answer, or ours in the server's eyes.
     Bad {

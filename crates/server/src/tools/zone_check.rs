@@ -33,7 +33,7 @@ pub fn run(args: &ZoneCheckArgs) -> u8 {
     exit_code(&examined, args.fail_on)
 }
 
-/// What becomes of the zone, in one line.
+/// The verdict on the zone, in one line.
 fn report(spec: &ZoneSpec, examined: &Examined) {
     let name = spec.name();
     let warnings = format!("{} warnings", examined.warnings());

@@ -11,8 +11,8 @@ use crate::sync::lock;
 
 /// Milliseconds over which bytes are counted for a rate.
 const RATE_OVER: u64 = 3_000;
-/// Milliseconds for which clients of a network evict no others after one of theirs was evicted. Otherwise, whoever reads slowly
-/// would take each place that another one has to give up.
+/// Milliseconds for which clients of a network evict no others after one of theirs was evicted. Otherwise a slow
+/// client would take each place that another one has to give up.
 const EVICTED_FOR: u64 = 60_000;
 /// Most networks of which that is known.
 const MAX_EVICTED_NETWORKS: usize = 4096;
@@ -361,7 +361,7 @@ mod tests {
         third.sends(100_000_000);
         assert_eq!((evicted, slow.evicted()), (vec![Eviction::Slow], Some(Eviction::Slow)));
         assert!(!goes_on(&slow, 6_200, 0) && goes_on(&fast, 6_200, 6_000));
-        // It evicts nobody in return, for a time.
+        // It evicts no other in return, for a time.
         assert!(slots.take(other, after(12_000)).is_none());
         let (_again, evicted) = slots.take(other, after(66_100)).expect("a place");
         assert_eq!((evicted, fast.evicted()), (vec![Eviction::Slow], Some(Eviction::Slow)));

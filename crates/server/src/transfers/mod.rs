@@ -87,7 +87,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Has the engine answer requests for its zones. Nobody may have any until [`allow`](Self::allow) says so.
+    /// Has the engine answer requests for its zones. No client may have any before [`allow`](Self::allow).
     pub fn start(engine: &Arc<Engine<Served>>, settings: &Settings) -> Arc<Transfers> {
         let transfers = Arc::new(Transfers {
             engine: Arc::downgrade(engine),
@@ -118,7 +118,7 @@ impl Transfers {
         *write(&self.rules) = rules;
     }
 
-    /// Other rules hold for some zones from now on; `None`: nobody may have the zone.
+    /// Other rules hold for some zones from now on; `None`: no client may have the zone.
     pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Grants>)>) {
         let mut rules = write(&self.rules);
         zones.into_iter().for_each(|(apex, grants)| rules.set(&apex, grants));
@@ -237,7 +237,7 @@ impl Transfers {
         b: &mut Builder<'_>,
         tickets: TicketOffice<'_>,
     ) -> Result<Sourced, Refusal> {
-        // One who does not say which version it has is told which one there is.
+        // A client that does not say which version it has gets the SOA of the current one.
         let client = IxfrRequest::read(asked.packet).map(|request| request.serial);
         let client = client.unwrap_or(zone.serial());
         let is_behind = client.compare(zone.serial()) == Some(Ordering::Less);

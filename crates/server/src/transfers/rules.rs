@@ -24,7 +24,7 @@ pub type Grants = Arc<[TransferGrant]>;
 pub struct TransferRules {
     /// The keys.
     pub keys: Arc<TsigKeys>,
-    /// The zones that somebody may have.
+    /// The zones that clients may have, and which clients.
     zones: Arc<HashMap<Apex, Grants>>,
 }
 
@@ -34,7 +34,7 @@ impl TransferRules {
         self.zones.get(apex).is_some_and(|grants| grants.iter().any(|grant| grant.fits(address, key)))
     }
 
-    /// These may have a zone from now on; `None`: nobody.
+    /// These may have a zone from now on; `None`: no client.
     pub fn set(&mut self, apex: &Apex, grants: Option<Grants>) {
         match grants {
             Some(grants) => drop(Arc::make_mut(&mut self.zones).insert(apex.clone(), grants)),
@@ -75,7 +75,7 @@ impl RuleMaker {
         RuleMaker { keys: Arc::new(keys), zones: HashMap::new(), made: HashMap::new() }
     }
 
-    /// Whoever is in the list may have this zone.
+    /// The clients in the list may have this zone.
     pub fn allow(&mut self, apex: &Apex, list: Option<&Vec<At<TransferGrant>>>) {
         if let Some(grants) = self.grants(list) {
             self.zones.insert(apex.clone(), grants);
@@ -99,7 +99,7 @@ impl RuleMaker {
     }
 }
 
-/// What a list comes to, made anew.
+/// The grants of a list, in an allocation of their own.
 pub fn grants(list: &[At<TransferGrant>]) -> Grants {
     list.iter().map(|grant| grant.value.clone()).collect()
 }

@@ -1,8 +1,8 @@
 //! Changes of zone files, stored on disk beside serving, so that IXFR (RFC 1995) has differences of zones that change by their
 //! files. The stores hold changes only, not the records of the zones.
 //!
-//! Nothing depends on them. What cannot be kept, or does not lead to the version in service, is not used, and whoever asks
-//! for what changed gets the whole zone; keeping begins anew with the next change.
+//! Nothing depends on them. What cannot be kept, or does not lead to the version in service, is not used, and
+//! a client that asks for what changed gets the whole zone; keeping begins anew with the next change.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -23,7 +23,8 @@ use crate::sync::lock;
 
 /// The folder of the files in the state folder.
 const FOLDER: &str = "differences";
-/// Records of a zone from which on its differences are kept, if nobody says otherwise: a smaller one is a message or a few.
+/// Records of a zone from which on its differences are kept, unless configured otherwise: a smaller one is a
+/// message or a few.
 pub const LEAST_RECORDS: u64 = 1000;
 
 /// Of which versions of a zone it is kept what changed.
@@ -210,7 +211,7 @@ mod tests {
         assert!(differences.knows(&apex()));
         keep(&differences, 5, 6);
         assert_eq!(steps(&differences, 2), Some(vec![(2, 5), (5, 6)]));
-        // Serial 7 came while nobody looked.
+        // Serial 7 came unobserved.
         keep(&differences, 7, 8);
         assert_eq!((steps(&differences, 5), steps(&differences, 7)), (None, Some(vec![(7, 8)])));
         // What came meanwhile goes on from what is there, or is left alone.

@@ -258,7 +258,8 @@ pub(super) struct Examiner {
 }
 
 impl Examiner {
-    /// Starts the thread. What it finds goes to `done`. It ends with the examiner, or when nobody wants to hear.
+    /// Starts the thread. What it finds goes to `done`. It ends with the examiner, or if `done` returns
+    /// false.
     ///
     /// # Errors
     /// The system's, if it refuses a thread.
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(next(now).map(|(apex, _)| apex), Err(None));
         // It took a second: it rests for ninety-nine.
         queue.examined(&one, Duration::from_secs(1), now);
-        assert!(queue.add(one.clone(), order(0), now), "nobody waits before it");
+        assert!(queue.add(one.clone(), order(0), now), "no other zone waits before it");
         let due = now + Duration::from_secs(99);
         assert_eq!(queue.next(now).map(|(apex, _)| apex), Err(Some(due)));
         assert_eq!(queue.next(due).map(|(apex, _)| apex), Ok(one));

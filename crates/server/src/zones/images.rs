@@ -175,7 +175,7 @@ fn own(path: &Path, folder: &Path) {
     if crate::privileges::is_root()
         && let Ok(about) = fs::metadata(folder)
     {
-        // If this fails, whoever cannot read the file will report it.
+        // If this fails, the process that cannot read the file reports it.
         let _ = chown(path, Some(about.uid()), Some(about.gid()));
     }
 }

@@ -100,12 +100,12 @@ pub struct KeptVersion {
     pub expired: bool,
 }
 
-/// What becomes of a zone that is taken from primaries.
+/// News of a zone that is taken from primaries.
 #[derive(Debug, Clone)]
 pub enum SecondaryNews {
     /// Another version was received.
     Received(Arc<Zone>),
-    /// The version in service, made anew with a base of its own.
+    /// The version in service, rebuilt with a base of its own.
     Folded(Arc<Zone>),
     /// A primary said that our version is the newest.
     Confirmed,
@@ -247,8 +247,8 @@ pub struct Keeper {
     begun: bool,
     /// Whether it is changed by updates, and not by its file.
     claimed: bool,
-    /// Whether the serial number of the version served has stood for other records, too: what leads on from it is of no use
-    /// to whoever has those.
+    /// Whether the serial number of the version served has stood for other records, too: differences from it
+    /// are of no use to secondaries that have those.
     ambiguous: bool,
     /// The number of the last load.
     number: u32,
@@ -288,7 +288,7 @@ impl Keeper {
         }
     }
 
-    /// What is known of the zone, for whoever asks.
+    /// What is known of the zone.
     pub fn state(&self) -> &Arc<ZoneState> {
         &self.state
     }
@@ -481,8 +481,8 @@ impl Keeper {
         actions
     }
 
-    /// What becomes of the difference between the version before and this one. At a start there is a difference only to a
-    /// version that an earlier run has served.
+    /// Decides about the difference between the version before and this one. At a start there is a difference
+    /// only to a version that an earlier run has served.
     fn difference(
         &mut self,
         step: VersionStep,
@@ -551,7 +551,7 @@ impl Keeper {
             (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
             (state.loaded, state.fault, state.warnings, state.examined) = (Some(at), None, 0, None);
         });
-        // Whoever makes it folds it, too.
+        // The producer folds it, too.
         let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
         vec![KeeperAction::PublishNow(Change::Serve(zone)), KeeperAction::Examine(examine)]
     }
@@ -586,7 +586,7 @@ impl Keeper {
                     (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
                     (state.loaded, state.warnings, state.examined) = (Some(at), 0, None);
                 });
-                // Whoever takes it from primaries folds it, too.
+                // `secondaries` folds it, too.
                 vec![serve(&zone), KeeperAction::Examine(ExamineOrder { zone, fold: false })]
             }
             SecondaryNews::Folded(zone) if self.state.zone.is_some() => {
@@ -957,7 +957,7 @@ mod tests {
         want(&mut keeper, ReadWhen::IfChanged);
         look(&mut keeper, 1, reading(7));
         let changed = |serial| KeeperEvent::Changed(snapshot(serial), SystemTime::UNIX_EPOCH);
-        assert!(keeper.handle(changed(8)).is_empty(), "nobody has said that updates change it");
+        assert!(keeper.handle(changed(8)).is_empty(), "it is not claimed for updates yet");
         keeper.handle(KeeperEvent::Claimed(true));
         assert_eq!(words(&keeper.handle(changed(8))), ["serve 8 now", "examine"]);
         want(&mut keeper, ReadWhen::Anyway);

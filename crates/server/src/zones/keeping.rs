@@ -93,7 +93,7 @@ impl Drop for Claim {
     }
 }
 
-/// What the thread hears.
+/// A message to the thread.
 enum Message {
     Reload(Option<Asker>, Removal),
     ReloadZone(Apex, ReadWhen, Asker),
@@ -110,7 +110,7 @@ enum Message {
     Stop,
 }
 
-/// What becomes of a folder's zones if the files of many of them are gone.
+/// What happens to a folder's zones if the files of many of them are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Removal {
     /// They stay in service.
@@ -131,9 +131,9 @@ impl ZoneKeeping {
         self.ask(|reply| Message::Reload(Some(reply), removal))
     }
 
-    /// The same, for whoever does not want to hear the end.
+    /// The same, without a reply at the end.
     pub fn reload_unheard(&self) {
-        // The server is stopping, if nobody takes it.
+        // Without a receiver, the server is stopping.
         let _ = self.messages.send(Message::Reload(None, Removal::HoldBack));
     }
 
@@ -146,7 +146,7 @@ impl ZoneKeeping {
 
     /// From now on a zone is changed by updates, and not by its file. The reply has the version in service, if there is one.
     pub fn claim(&self, apex: Apex, reply: SyncSender<Option<ClaimedZone>>) {
-        // The server is stopping, if nobody takes it.
+        // Without a receiver, the server is stopping.
         let _ = self.messages.send(Message::Claim(apex, reply));
     }
 
@@ -172,7 +172,7 @@ impl ZoneKeeping {
 
     /// Reports what became of a zone that is taken from primaries.
     pub fn news(&self, apex: Apex, news: SecondaryNews) {
-        // The server is stopping, if nobody takes it.
+        // Without a receiver, the server is stopping.
         let _ = self.messages.send(Message::News(apex, news));
     }
 
@@ -190,7 +190,7 @@ impl ZoneKeeping {
 
     fn ask(&self, message: impl FnOnce(Asker) -> Message) -> oneshot::Receiver<Reloaded> {
         let (reply, result) = oneshot::channel();
-        // Nobody takes it if the server is stopping; a reply that is dropped means that.
+        // There is no receiver if the server is stopping; a reply that is dropped means that.
         let _ = self.messages.send(message(reply));
         result
     }
@@ -238,7 +238,7 @@ pub struct Keeping {
     last: Summary,
     /// Why steps of this round were not made, if they were not.
     unpublished: Option<Arc<str>>,
-    /// Who asked for all zones to be looked at next, if anybody did, and what becomes of those without files.
+    /// Who asked for all zones to be looked at next, if anybody did, and what happens to those without files.
     all: Option<(Vec<Asker>, Removal)>,
     /// The same for single zones, and how they are to be read.
     single: HashMap<Apex, (ReadWhen, Vec<Asker>)>,
@@ -325,17 +325,17 @@ impl Keeping {
     /// Loads these zones and puts them into service, for the first time.
     pub fn load_first(&mut self, wanted: WantedZones) -> Summary {
         self.look_at_all(wanted, Purpose::Start, Vec::new());
-        while self.round.is_some() && self.hear() {}
+        while self.round.is_some() && self.handle_messages() {}
         self.last
     }
 
-    /// Works until it is told to stop.
+    /// Works until it receives `Message::Stop`.
     pub fn work(mut self) {
-        while self.hear() {}
+        while self.handle_messages() {}
     }
 
     /// Takes the messages that are there, or waits for one, and does what is due. False at the end.
-    fn hear(&mut self) -> bool {
+    fn handle_messages(&mut self) -> bool {
         let first = match self.patience() {
             Some(patience) => self.messages.recv_timeout(patience),
             None => self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -733,7 +733,7 @@ fn gone(
 
 fn answer(replies: Vec<Asker>, result: &Reloaded) {
     for reply in replies {
-        // Whoever asked may have gone away.
+        // The receiver may be gone.
         let _ = reply.send(result.clone());
     }
 }

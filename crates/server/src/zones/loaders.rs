@@ -287,7 +287,7 @@ impl Shared {
         Arc::new(Shared { reader, most, relief, queue: Mutex::default() })
     }
 
-    /// Does loads until there are none, or nobody wants to hear of them any more.
+    /// Does loads until there are none, or `done` returns false.
     fn work(&self, done: &dyn Fn(LoadEnd) -> bool) {
         while let Some(taken) = self.take() {
             let load = &taken.work.loads[taken.load];
@@ -315,7 +315,7 @@ impl Shared {
         }
     }
 
-    /// The next load that nobody has taken. If there is none, the thread that asks counts no longer as running.
+    /// The next load that no thread has taken. Without one, the thread that asks counts no longer as running.
     fn take(&self) -> Option<Taken> {
         let mut queue = lock(&self.queue);
         if queue.large() + 1 < self.most

@@ -1,6 +1,7 @@
-//! Which zones catalog zones ask for: what each lists, who has which zone, and what a new version of one changes. A state
-//! machine without threads; `keeping` reports versions to it and does what follows. Which zone is whose is kept in a file,
-//! so that a restart neither takes a zone from the catalog zone that has it, nor misses that a member was made anew.
+//! Which zones catalog zones ask for: what each lists, who has which zone, and what a new version of one
+//! changes. A state machine without threads; `keeping` reports versions to it and does what follows. Which
+//! zone is whose is kept in a file, so that a restart neither takes a zone from the catalog zone that has it,
+//! nor misses that a member was reset.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -190,7 +191,7 @@ impl Membership {
         self.catalogs.iter().any(|catalog| *catalog.plan.apex == *apex)
     }
 
-    /// Whether a zone is a catalog zone that nobody is answered from.
+    /// Whether a zone is a catalog zone that answers no client.
     pub fn is_hidden(&self, apex: &[u8]) -> bool {
         self.catalogs.iter().any(|catalog| *catalog.plan.apex == *apex && !catalog.plan.answers)
     }

@@ -13,7 +13,7 @@
 //! | `differences` | what changes in zone files, kept for IXFR |
 //! | `places` | where findings about a zone as a whole stand in its text |
 //! | `examiner` | versions in service: what is to be known of them, and folding them |
-//! | `report` | what a reload did and found, for whoever asked for it |
+//! | `report` | what a reload did and found, for its requester |
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump`, `written` | printing a zone; writing it to a file |
 //! | `shown_change` | printing what differs between two versions |
@@ -173,7 +173,7 @@ pub struct ZoneSpec {
 /// How the text of a zone is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TextRules {
-    /// What becomes of versions by their digest; `None`: it is not looked at.
+    /// How a version's digest decides whether it is taken; `None`: it is not looked at.
     pub zonemd: Option<ZonemdPolicy>,
     /// Most NSEC3 iterations; `None`: [`MOST_NSEC3_ITERATIONS`](crate::config::peers::MOST_NSEC3_ITERATIONS).
     pub nsec3_max_iterations: Option<u16>,

@@ -2,8 +2,9 @@
 //! file in the state folder, with the history that IXFR is answered from. Belongs to the thread that keeps the zones; only
 //! [`ProducedStores`] is read by others.
 //!
-//! What is kept is the zone itself: its records have the labels of members and the serial number, so that both go on where
-//! they were. A label is made of random numbers, so that nobody who has not taken the zone finds a member by its name.
+//! What is kept is the zone itself: its records have the labels of members and the serial number, so that
+//! both go on where they were. A label is made of random numbers, so that no client finds a member by its
+//! name without a transfer of the zone.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -154,7 +155,7 @@ struct Catalog {
 
 /// What a catalog zone lists.
 type Members = BTreeMap<Apex, Member>;
-/// What becomes of the entry of a zone; `None`: it ends.
+/// The next entry of a zone; `None`: it ends.
 type Step = (Apex, Option<Member>);
 
 /// All catalog zones that are made here.
@@ -181,7 +182,7 @@ impl Producer {
         Producer { state, background, ..Producer::default() }
     }
 
-    /// The files, for whoever sends zones to others.
+    /// The files, for outgoing transfers.
     pub fn stores(&self) -> Arc<ProducedStores> {
         Arc::clone(&self.stores)
     }
@@ -244,7 +245,7 @@ impl Producer {
             Ok(steps) => steps,
             Err(fault) => {
                 let about = ("catalogs not made", "");
-                log_repeated!(error, ERROR, about, "catalog zones are not made anew: {fault}");
+                log_repeated!(error, ERROR, about, "catalog zones cannot be updated: {fault}");
                 self.changed = changed;
                 return made;
             }
@@ -275,7 +276,7 @@ impl Producer {
         })
     }
 
-    /// What becomes of the entries of these zones, by catalog zone.
+    /// The next entries of these zones, by catalog zone.
     fn steps(&self, zones: &HashSet<Apex>) -> Result<HashMap<Apex, Vec<Step>>, ProduceFault> {
         let mut steps: HashMap<Apex, Vec<Step>> = HashMap::new();
         for zone in zones {

@@ -58,7 +58,7 @@ impl Publisher {
         self.add_by(step, now + PATIENCE);
     }
 
-    /// Takes a step that waits for nobody: it is made when the messages that are there have been read.
+    /// Takes a step that waits for no other: it is made when the messages that are there have been read.
     pub(super) fn add_at_once(&mut self, step: Change, now: Instant) {
         self.add_by(step, now);
     }

@@ -1,4 +1,4 @@
-//! What a reload did and found, for whoever asked for it.
+//! What a reload did and found, for its requester.
 
 use std::fmt;
 use std::path::PathBuf;

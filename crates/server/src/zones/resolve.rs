@@ -1,6 +1,6 @@
 //! Which zones a configuration asks for: its own, and those of its templates' folders.
 //!
-//! What is odd about one file of a folder harms the zone that its name stands for, and no other.
+//! What is odd about one file of a folder harms the zone of its name, and no other.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -249,8 +249,8 @@ fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(Apex, Zo
     Some((apex.clone(), ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules }))
 }
 
-/// Whether it is kept what changes in the files of zones with these keys, and with those of this template. If neither says
-/// so: where somebody may have the zone, and it is so large that a difference spares much.
+/// Whether it is kept what changes in the files of zones with these keys, and with those of this template. If
+/// neither says so: where clients may have the zone, and it is so large that a difference saves much.
 fn difference_rule(
     own: Option<&UpdateKeys>,
     template: Option<&UpdateKeys>,
@@ -313,7 +313,7 @@ fn of_folders(zones: &[(Apex, &At<Template>)]) -> Vec<(Apex, Arc<Listing>)> {
     zones.iter().filter_map(of).collect()
 }
 
-/// Where a zone is listed that has these keys, and those of its template where it says nothing itself.
+/// Where a zone with these keys is listed; its template's hold where it has none.
 fn listing(own: Option<&ListingKeys>, template: Option<&ListingKeys>) -> Option<Arc<Listing>> {
     let nothing = ListingKeys::default();
     let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
@@ -426,10 +426,10 @@ fn catalog_plan(
 /// What holds for the files of a folder: which differences are kept, and how they are judged.
 type FileRules = (DifferenceRule, TextRules);
 
-/// A file that fits a pattern, and the zone that its name stands for.
+/// A file that fits a pattern, and the zone of its name.
 type FoundZone = (Arc<Path>, Result<Apex, ZoneNameFault>);
 
-/// Puts a file with the zone that its name stands for, or with the refused ones.
+/// Puts a file with the zone of its name, or with the refused ones.
 fn sort_in(
     (path, name): FoundZone,
     rules: FileRules,
@@ -457,8 +457,8 @@ fn sort_in(
     }
 }
 
-/// The files of a folder that are zones, in the order of their names. What cannot be looked at, such as a link that leads
-/// nowhere, is among them: whoever reads it will report why it cannot be read.
+/// The files of a folder that are zones, in the order of their names. What cannot be looked at, such as a
+/// link that leads nowhere, is among them: its load reports why it cannot be read.
 fn list_folder(
     folder: &Path,
     zone_of: impl Fn(&str) -> Option<Result<NameBuf, ZoneNameFault>>,

@@ -214,7 +214,7 @@ pub fn build(
 ) -> Result<BuiltZone, ZoneFault> {
     let mut examined = read(spec, key, served, SHOWN, (meter, progress_count));
     if examined.zone.is_none() {
-        // Nothing waits for a zone that is not served; whoever mends it wants to see where.
+        // Nothing waits for a zone that is not served; the operator who mends it needs the places.
         let unplaced = places::unplaced(&mut examined.findings);
         places::place(spec, SHOWN, unplaced, &mut examined.findings);
     }

@@ -1,6 +1,6 @@
-//! A zone written to a file as master-file text: beside the file, then renamed, so that whoever reads the file finds the old
-//! text or the new one, whole. Takes as much memory as one name, however large the zone is, and waits for the disk: never on
-//! a thread that others wait for.
+//! A zone written to a file as master-file text: beside the file, then renamed, so that a reader of the file
+//! finds the old text or the new one, whole. Takes as much memory as one name, however large the zone is, and
+//! waits for the disk: never on a thread that others wait for.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -38,7 +38,7 @@ pub enum WriteFault {
     NoFile(PathBuf),
     /// It is there already, and is not to be replaced.
     Exists(PathBuf),
-    /// Whoever asked does not want it to be put in its place any more.
+    /// The requester does not want it to be put in its place any more.
     Withdrawn,
 }
 

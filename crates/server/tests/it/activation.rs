@@ -170,7 +170,7 @@ fn a_passed_wildcard_answers_from_the_address_that_was_asked() {
     let six_address = six.as_ref().map(|six| six.local_addr().expect("bound"));
     let addresses: Vec<SocketAddr> = [Some(address), six_address].into_iter().flatten().collect();
     let folder = folder(&addresses, "");
-    // Over TCP the port may be somebody else's, here on all addresses.
+    // Over TCP another process may have the port, here on all addresses.
     let config = folder.path().join("nomen.toml");
     let text = fs::read_to_string(&config).expect("read");
     fs::write(&config, text.replace("[[listen]]\n", "[[listen]]\nproto = [\"udp\"]\n")).expect("written");
@@ -178,7 +178,7 @@ fn a_passed_wildcard_answers_from_the_address_that_was_asked() {
         Some(six) => serve([any.into(), six.into()], folder),
         None => serve([any.into()], folder),
     };
-    // Clients hear nobody else than whom they asked.
+    // Clients accept answers only from the address that they asked.
     let own = SocketAddr::new(free_address().ip(), address.port());
     expect_answer(&asked(own, 1), 1);
     if let Some(six) = six_address {
@@ -223,7 +223,7 @@ fn no_query_is_lost_while_servers_come_and_go() {
         let client = scope.spawn(|| {
             let mut answered = 0_u16;
             while !is_stopped() {
-                // Each is asked once, whoever is there at the time.
+                // Each query is sent once, whichever server is there at the time.
                 expect_answer(&asked(address, answered), answered);
                 answered = answered.wrapping_add(1);
             }

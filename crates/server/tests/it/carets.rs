@@ -99,7 +99,7 @@ fn dname_at_a_wildcard() {
 
 #[test]
 fn a_type_that_nobody_reads() {
-    assert_shown("t SPF \"v=spf1 -all\"", "nobody reads this type any more, use TXT", "SPF");
+    assert_shown("t SPF \"v=spf1 -all\"", "this type is obsolete, use TXT", "SPF");
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn list(server: &Server, catalog: &str, serial: u32, records: &str) {
 fn a_member_moves_to_the_catalog_zone_that_its_own_names() {
     let server = of_files(&["a.test"]);
     list(&server, "cat1", 2, "x.zones PTR a.test.\n");
-    // Whoever asks is not told before all that follows is in service.
+    // The reload does not end before all that follows is in service.
     assert!(is_answered(&server, "a.test", "192.0.2.1"), "{}", server.log());
     list(&server, "cat2", 2, "x.zones PTR a.test.\n");
     assert_eq!(
@@ -300,7 +300,7 @@ fn what_cannot_be_added_or_removed_is_refused_and_nothing_changes() {
     }
     assert!(server.query(&["c.test", "SOA"]).contains("REFUSED"));
     assert!(!server.path("state/added.toml").exists());
-    // Whoever adds a zone has it before a catalog zone that lists it later, which gets it when it is removed.
+    // A zone that was added counts before a catalog zone that lists it later, until it is removed.
     server.ctl_json(&["zone", "add", "b.test", "--template", "members"]);
     list(&server, "cat1", 3, "x.zones PTR a.test.\ny.zones PTR b.test.\n");
     assert_eq!(from(&server, "b.test"), "added at run time");

@@ -31,7 +31,7 @@ pub(crate) fn start(folder: TempDir, keys: &str) -> Server {
     Server::start_in(folder, STATE, &format!("{keys}allow-transfer = [\"any\"]\n{KEYS}"))
 }
 
-/// Whoever asks may change the zone.
+/// Any client may change the zone.
 pub(crate) const OPEN: &str = "allow-update = [\"any\"]\n";
 
 /// The records of a zone that a server has.
@@ -79,7 +79,7 @@ pub(crate) fn answer(socket: &UdpSocket, message: &[u8]) -> Option<u8> {
     answer_until(socket, message, &AtomicBool::new(false))
 }
 
-/// The same, for whoever is told when the server has gone.
+/// The same, but it ends as well once `gone` is set: the server has gone.
 fn answer_until(socket: &UdpSocket, message: &[u8], gone: &AtomicBool) -> Option<u8> {
     socket.send(message).ok()?;
     let (mut reply, until) = ([0; 512], Instant::now() + PATIENCE);
@@ -133,7 +133,7 @@ fn client(program: &str, key: &str, folder: &Path, server: SocketAddr, script: &
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// A BIND that is the primary of `example.`, which whoever has the key may change.
+/// A BIND that is the primary of `example.`, which clients with the key may change.
 fn bind(own: SocketAddr, folder: &Path) -> String {
     fs::write(folder.join("example.zone"), APEX).expect("written");
     let folder = folder.display();
@@ -152,7 +152,7 @@ const SCRIPTS: [&str; 8] = [
     "update add www.example. 300 A 192.0.2.80\nupdate add www.example. 300 A 192.0.2.81\nsend\n",
     "prereq yxrrset www.example. A\nupdate add mail.example. 60 MX 10 www.example.\nsend\n",
     "prereq nxdomain www.example.\nupdate add www.example. 300 TXT \"never\"\nsend\n",
-    "prereq yxdomain nobody.example.\nupdate add other.example. 300 TXT \"never\"\nsend\n",
+    "prereq yxdomain absent.example.\nupdate add other.example. 300 TXT \"never\"\nsend\n",
     "update delete www.example. A 192.0.2.81\nupdate add a.b.c.example. 5 TXT \"deep\"\nsend\n",
     "prereq nxrrset mail.example. A\nupdate delete ns2.example. A\nupdate add ns2.example. 60 A 192.0.2.200\nsend\n",
     "update add sub.example. 60 NS ns1.example.\nupdate delete mail.example.\nsend\n",
@@ -287,7 +287,7 @@ fn bind_and_knot_take_what_changed_and_have_the_same_records() {
         let Some(peer) = other(kind, program, arguments, config) else { continue };
         let same = || zone(peer.address).is_some_and(|theirs| Some(theirs) == zone(nomen.address));
         eventually("the whole zone is there", &nomen, same);
-        // Each is told of changes: its own timers are longer than a test may take.
+        // Each gets NOTIFY for changes: its own timers are longer than a test may take.
         nomen.reconfigure(OPEN, &format!("{OPEN}notify = [{}]\n", written(peer.address)));
         nomen.reload();
         let sent = |log: &str| log.matches("kind=\"IXFR\"").count();

@@ -73,7 +73,7 @@ fn explain_reports_the_steps_and_then_what_a_client_would_get() {
     // What the steps say, the response code, and records of the answer section.
     let cases = [
         ("www.example", "A", "CNAME: goes on at ns1.example.", "NOERROR", 2),
-        ("a.wild.example", "TXT", "*.wild.example. stands for it", "NOERROR", 1),
+        ("a.wild.example", "TXT", "*.wild.example. matches it", "NOERROR", 1),
         ("x.sub.example", "A", "sub.example. is a zone cut", "NOERROR", 0),
         ("nosuch.example", "A", "NXDOMAIN", "NXDOMAIN", 0),
         ("wild.example", "A", "empty non-terminal", "NOERROR", 0),

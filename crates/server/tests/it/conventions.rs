@@ -49,7 +49,7 @@ impl Family {
         }
     }
 
-    /// The name that somebody asks Prometheus for; of a histogram, without what follows it.
+    /// The name in a query of Prometheus; of a histogram, without what follows it.
     fn series(&self) -> String {
         if self.kind == "histogram" { self.name.clone() } else { self.samples[0].name.clone() }
     }
@@ -165,7 +165,7 @@ fn family_faults(family: &Family, format: Format) -> Vec<String> {
     // A name in words is no explanation of it.
     let own = name.split_once('_').map_or("", |(_, own)| own);
     let only_named = own.contains('_') && help.contains(own);
-    hold(!help.ends_with('.') && !only_named, "HELP says nothing");
+    hold(!help.ends_with('.') && !only_named, "HELP explains nothing");
     hold(["counter", "gauge", "histogram", "info"].contains(&kind.as_str()), "TYPE");
     hold(!samples.is_empty(), "no series");
     let Some(first) = samples.first() else { return faults };
@@ -226,7 +226,7 @@ fn faults(text: &str, format: Format) -> Vec<String> {
 
 /// A server with everything on that has metrics, and where they are.
 fn everything_on() -> (Server, SocketAddr) {
-    let (at, nobody) = (free_address(), free_address());
+    let (at, closed) = (free_address(), free_address());
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("members")).expect("made");
     let catalog =
@@ -242,11 +242,11 @@ fn everything_on() -> (Server, SocketAddr) {
         "[metrics]\nlisten = {}\nper-zone = true\n\
          [template.members]\nfile = \"members/{{zone}}\"\n\
          [[zone]]\nname = \"cat\"\nfile = \"cat\"\ncatalog-template = \"members\"\n\
-         [[zone]]\nname = \"taken.test\"\nprimaries = [{nobody}]\nnotify = [{nobody}]\n\
+         [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\
          [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
-         [resolver]\n[[resolver.forward]]\nservers = [{nobody}]\n[dnstap]\nfile = \"tap\"\n",
+         [resolver]\n[[resolver.forward]]\nservers = [{closed}]\n[dnstap]\nfile = \"tap\"\n",
         written(at),
-        nobody = written(nobody)
+        closed = written(closed)
     );
     let server = Server::start_in(folder, "state-dir = \"state\"\nimage-min-records = 1\n", &more);
     server.reload();

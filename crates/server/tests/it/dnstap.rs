@@ -139,7 +139,7 @@ fn a_file_that_was_moved_away_is_ended_and_another_begun() {
     fs::rename(server.path("tap"), server.path("tap.2")).expect("moved");
     server.hang_up();
     assert_eq!(messages(&server.path("tap.2")).len(), 2);
-    // Nobody moved it: it is gone on with.
+    // It was not moved: it is continued.
     server.query(&["ns2.example", "A"]);
     assert!(server.ctl(&["log", "reopen"]).status.success());
     server.query(&["ns2.example", "A"]);

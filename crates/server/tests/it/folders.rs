@@ -1,4 +1,5 @@
-//! Folders of zones: what is odd about one file harms the zone it stands for, and nothing vanishes in silence.
+//! Folders of zones: what is odd about one file harms the zone of its name only, and nothing vanishes in
+//! silence.
 
 use std::fs;
 use std::os::unix::fs::symlink;

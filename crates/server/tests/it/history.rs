@@ -72,7 +72,7 @@ fn what_changed_in_a_file_is_had_by_ixfr_and_survives_restarts() {
     let left = server.kill();
     let server = Server::start_at(address, left, STATE, KEPT);
     assert_eq!(since(&server, 1, &[]), steps(4), "after a crash");
-    // The file changes while nobody looks: the version that was served before is in an image.
+    // The file changes while the server is down: the version that was served before is in an image.
     let has_image = || [": from image", "image written to"].iter().any(|words| server.log().contains(words));
     eventually("its image is current", &server, has_image);
     let left = server.stop();
@@ -81,7 +81,8 @@ fn what_changed_in_a_file_is_had_by_ixfr_and_survives_restarts() {
     assert_eq!([1, 5].map(|from| since(&server, from, &[])), [steps(5), steps(1)]);
     change(&server, &version(8, HOSTS));
     assert_eq!([5, 7].map(|from| since(&server, from, &[])), [steps(2), steps(1)]);
-    // Without the image nobody knows what changed, and what is kept leads to another version than the one in service.
+    // Without the image it is unknown what changed, and what is kept leads to a version that is not in
+    // service.
     let left = server.stop();
     fs::remove_file(left.path().join("state/images/example.image")).expect("an image");
     fs::write(left.path().join("example.zone"), version(9, HOSTS)).expect("written");

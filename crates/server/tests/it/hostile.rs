@@ -68,7 +68,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
 /// What a primary does with a connection on which it was asked for a transfer. An error is the client's end of it.
 type Script = fn(&mut TcpStream, &Asked) -> std::io::Result<()>;
 
-/// A primary of any zone that does as it is told.
+/// A primary of any zone that follows a script.
 struct Primary {
     address: SocketAddr,
     now: Arc<Mutex<(u32, Script)>>,

@@ -103,7 +103,7 @@ fn damaged_images_are_reported_and_made_anew() {
         assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");
     }
     let stopped = server.stop();
-    // Another key is another server's: everything is made anew.
+    // Another key is another server's: everything is rebuilt.
     fs::remove_file(stopped.path().join("state/hash-key")).expect("removed");
     let server = start(stopped);
     assert_eq!(loads(&server), (0, 1));

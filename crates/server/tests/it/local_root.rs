@@ -1,7 +1,7 @@
 //! A copy of the root zone asked in place of the root servers (RFC 8806), in a network namespace:
 //!
 //! ```text
-//! .             the root server, at 10.53.0.1, or nobody there
+//! .             the root server, at 10.53.0.1, or none there
 //!   example.    signed, 10.53.0.2
 //! .             where copies are to be had, 10.53.0.9
 //! ```
@@ -102,7 +102,7 @@ fn root(serial: u32, more: &[&str]) -> String {
     Version::new(serial, more).text()
 }
 
-/// The key of somebody who would like to run a root.
+/// The key of a forged root.
 fn forger() -> SigningKey {
     SigningKey::new(999, SigningKey::KSK)
 }
@@ -120,7 +120,7 @@ fn example() -> Server {
     authority(2, &[("example", &signed("example.", &lines, &Chain::Nsec, 24))])
 }
 
-/// A server that gives this version to everybody, and tells whoever is at the address of later ones.
+/// A server that gives this version to every client, and sends NOTIFY for later ones to the address.
 fn source(zone: &str, tells: SocketAddr) -> Server {
     ip("address add 10.53.0.9/32 dev lo");
     source_in(folder(), zone, tells)
@@ -173,7 +173,7 @@ fn inside_a_copy_of_the_root_is_taken_and_asked_in_place_of_its_servers() {
     inside();
     let (own, _example) = (free_address(), example());
     let source = source(&root(1, &["www.own. 60 A 192.0.2.9"]), own);
-    // Nobody is at the address of the root server.
+    // No server is at the address of the root server.
     let server = resolver(own, folder(), FROM_SERVER);
     until(&server, "ok", 1);
     assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad");
@@ -205,7 +205,7 @@ fn inside_a_copy_of_the_root_is_taken_and_asked_in_place_of_its_servers() {
     let server = resolver(own, server.stop(), FROM_SERVER);
     assert_eq!(standing(&server), ("ok".to_owned(), 3));
     assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad");
-    // Without it there is nobody to be asked.
+    // Without it there is no server to be asked.
     server.reconfigure(FROM_SERVER, "");
     server.reload();
     server.ctl_json(&["cache", "flush", ".", "--tree"]);
@@ -224,7 +224,7 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     inside();
     let (own, _example) = (free_address(), example());
     let root_server = authority(1, &[(".", &root(7, &["www.own. 60 A 192.0.2.9"]))]);
-    // Its digest is right, and its signatures are of keys that no anchor leads to: somebody has made another root.
+    // Its digest is right, and its signatures are of keys that no anchor leads to: it is a forged root.
     let keys = [forger(), forger()];
     let other = Version { keys, ..Version::new(1, &["www.own. 60 A 192.0.2.66"]) };
     let source = source(&other.text(), own);
@@ -338,7 +338,7 @@ fn inside_signatures_of_a_copy_end_while_it_is_in_use() {
         written(metrics)
     );
     let server = resolver(own, folder, &keys);
-    // Nobody has asked anything; it is seen all the same.
+    // There was no query; it is seen all the same.
     until(&server, "refused", 1);
     server.wait_for_log("local root: the copy is not used, the root servers are asked: serial 1:", 1);
     assert_eq!(measured(metrics), ["refused"]);
@@ -364,7 +364,7 @@ fn inside_a_bogus_copy_is_never_asked_and_the_operator_is_told() {
     };
     // Where the delegation of `example.` leads, 10.53.0.2 and another address.
     let (right, wrong) = ("0a350002", "0a350042");
-    // Whoever changed it has made the digest anew, and has only the signature over the one before.
+    // The forger has computed the digest again, and has only the signature over the one before.
     let altered = {
         let version = Version::new(1, &more);
         let mut records = version.records();
@@ -387,7 +387,7 @@ fn inside_a_bogus_copy_is_never_asked_and_the_operator_is_told() {
             "missing",
             "the digest in ZONEMD is not that of the zone",
         ),
-        ("a delegation was altered, and the digest made anew", altered, "refused", bogus),
+        ("a delegation was altered, and the digest computed again", altered, "refused", bogus),
         ("the digest is not signed", without(&is_over_digest), "refused", bogus),
         ("the digest is signed by another key", by_another.text(), "refused", bogus),
         ("all is signed by another key", of_forger.text(), "refused", bogus),

@@ -104,12 +104,12 @@ fn the_query_log_tells_each_query() {
 
 #[test]
 fn the_status_page_shows_what_wants_looking_at_first() {
-    let (at, nobody) = (free_address(), free_address());
+    let (at, closed) = (free_address(), free_address());
     let more = format!(
         "[metrics]\nlisten = {}\n[[zone]]\nname = \"<script>alert(1)</script>\"\nfile = \"evil.txt\"\n\
          [[zone]]\nname = \"taken.test\"\nprimaries = [{}]\n",
         written(at),
-        written(nobody)
+        written(closed)
     );
     let server = Server::start(APEX, &more);
     server.query(&["ns1.example", "A"]);

@@ -317,7 +317,7 @@ fn powerdns_takes_zones_and_sends_them_signed_and_tells_of_changes() {
             same(&ours, &theirs, name);
         }
     }
-    // It was told: its own timer is an hour. It takes and sends whole zones.
+    // It got a NOTIFY: its own timer is an hour. It takes and sends whole zones.
     let lines = |first: &str, kind: &str| {
         let is_one = |line: &&str| line.contains(first) && line.contains(kind);
         nomen

@@ -115,7 +115,7 @@ pub(crate) fn records(zone: &Zone) -> BTreeSet<String> {
     all
 }
 
-/// What a client is told who may not have the zone.
+/// What a client gets that may not have the zone.
 fn refused(server: &Server, key: Option<&Arc<TsigKey>>) -> TransferFault {
     transfer(server.address, "example", key).expect_err("refused")
 }

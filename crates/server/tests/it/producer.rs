@@ -24,8 +24,8 @@ fn peer(address: SocketAddr) -> String {
     format!("\"{} key:transfer.example\"", written(address).trim_matches('"'))
 }
 
-/// A server that makes the catalog zone `made` of the zones in its folder `zones`, which are `one.test` and `stays.test`, of
-/// those that it is told to, and of nothing else.
+/// A server that makes the catalog zone `made` of the zones in its folder `zones`, which are `one.test` and
+/// `stays.test`, of those that a test adds to it, and of nothing else.
 fn producer() -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     ["state", "zones"].iter().for_each(|name| fs::create_dir(folder.path().join(name)).expect("made"));
@@ -75,10 +75,10 @@ fn knot(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
              log:\n  - target: stderr\n    any: info\n\
              key:\n  - id: transfer.example\n    algorithm: hmac-sha256\n    secret: {}\n\
              remote:\n  - id: nomen\n    address: {}@{}\n    key: transfer.example\n\
-             acl:\n  - id: told\n    key: transfer.example\n    action: notify\n\
-             template:\n  - id: members\n    master: nomen\n    acl: told\n    storage: \"{folder}\"\n\
+             acl:\n  - id: notify-from-nomen\n    key: transfer.example\n    action: notify\n\
+             template:\n  - id: members\n    master: nomen\n    acl: notify-from-nomen\n    storage: \"{folder}\"\n\
              \x20 - id: gold\n    storage: \"{folder}/gold\"\n\
-             zone:\n  - domain: made\n    master: nomen\n    acl: told\n    storage: \"{folder}\"\n\
+             zone:\n  - domain: made\n    master: nomen\n    acl: notify-from-nomen\n    storage: \"{folder}\"\n\
              \x20   catalog-role: interpret\n    catalog-template: [members, gold]\n",
             secret(),
             primary.ip(),
@@ -102,7 +102,7 @@ fn nomen(address: SocketAddr, primary: SocketAddr) -> Server {
     Server::start_at(address, folder, STATE, &zone)
 }
 
-/// Whoever serves what the catalog zone lists.
+/// A consumer of the catalog zone.
 struct Consumer {
     kind: &'static str,
     address: SocketAddr,
@@ -121,7 +121,7 @@ impl Consumer {
     }
 }
 
-/// BIND and Knot as far as they are there, and nomen: all have taken the catalog zone, and are told of its changes.
+/// BIND and Knot as far as they are there, and nomen: all have taken the catalog zone, and get its NOTIFY.
 fn consumers(producer: &Server) -> Vec<Consumer> {
     let (primary, own) = (producer.address, free_address());
     let of = |kind: &'static str, server: Option<OtherServer>| {

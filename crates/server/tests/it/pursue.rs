@@ -122,13 +122,9 @@ fn no_answer(walk: &dyn Fn(&[&str]) -> Output) {
         assert!(text(&output.stdout).contains(words), "{name}: {}", text(&output.stdout));
         assert!(text(&output.stderr).contains(fault), "{name}: {}", text(&output.stderr));
     }
-    let nobody = query(&["--trace", "@10.53.0.9", "www.example"]);
-    assert_eq!(nobody.status.code(), Some(3));
-    assert!(
-        text(&nobody.stderr).contains("does not say who the root servers are"),
-        "{}",
-        text(&nobody.stderr)
-    );
+    let asked = query(&["--trace", "@10.53.0.9", "www.example"]);
+    assert_eq!(asked.status.code(), Some(3));
+    assert!(text(&asked.stderr).contains("does not say who the root servers are"), "{}", text(&asked.stderr));
     for words in [&["--trace", "example", "AXFR"][..], &["--trace", "example", "-y", "k:c2VjcmV0"]] {
         assert_eq!(query(words).status.code(), Some(2), "{words:?}");
     }
@@ -167,7 +163,7 @@ fn inside_a_walk_keeps_to_the_port_and_the_family_that_it_is_told() {
     inside();
     let served = |at: &str, name: &str, zone: &str| {
         let address: SocketAddr = at.parse().expect("an address");
-        // A new address of IPv6 cannot be bound to before nobody else is found to have it, unless that is not looked for.
+        // A new IPv6 address cannot be bound to before duplicate address detection ends, unless that is off.
         let mask = if address.is_ipv4() { "32 dev lo" } else { "128 dev lo nodad" };
         ip(&format!("address add {}/{mask}", address.ip()));
         let folder = tempfile::tempdir().expect("a folder");

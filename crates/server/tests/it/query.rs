@@ -52,7 +52,7 @@ fn a_zone_says_how_long_it_is_good_and_which_version_it_is_where_that_is_asked_f
     let version = "; ZONEVERSION: SOA-SERIAL: 1 (zone example.)".to_owned();
     assert_eq!(lines(&["example", "SOA", "+expire"]), std::slice::from_ref(&expire));
     assert_eq!(lines(&["example", "SOA", "+expire", "+zoneversion", "+dnssec"]), [expire, version.clone()]);
-    // Only SOA queries for the zone are told when it expires (RFC 7314 §3).
+    // Only answers to SOA queries for the zone have its expire time (RFC 7314 §3).
     assert!(lines(&["ns1.example", "A", "+expire"]).is_empty());
     assert!(lines(&["ns1.example", "SOA", "+expire"]).is_empty());
     // Every answer from the zone has its version, denials and referrals among them; a refusal has none.
@@ -89,9 +89,9 @@ fn large_answers_come_over_tcp() {
 #[test]
 fn exit_codes() {
     let folder = tempfile::tempdir().expect("a folder");
-    let nobody = crate::support::free_address();
-    let nobody = format!("@{}@{}", nobody.ip(), nobody.port());
-    let output = run(folder.path(), &["query", "example", &nobody, "+time=1", "+tries=1"]);
+    let closed = crate::support::free_address();
+    let closed = format!("@{}@{}", closed.ip(), closed.port());
+    let output = run(folder.path(), &["query", "example", &closed, "+time=1", "+tries=1"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("connection refused"), "{}", text(&output.stderr));
     let output = run(folder.path(), &["query", "example", "+shrot"]);
@@ -114,7 +114,7 @@ fn servers_have_names_and_parts_of_the_output_can_be_chosen() {
     );
     assert!(!asked(&["ns1.example", "+nostats"]).contains("MSG SIZE"));
     assert!(!asked(&["ns1.example", "+nocomments"]).contains("HEADER"));
-    // Looked up in /etc/hosts; nobody listens there, which is all that is to be seen.
+    // Looked up in /etc/hosts; no server listens there, which is all that is to be seen.
     let output = run(folder.path(), &["query", "@localhost#1", "-4", "+timeout=1", "+retry=0", "example"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("127.0.0.1:1"), "{}", text(&output.stderr));

@@ -1,4 +1,5 @@
-//! Output that nobody reads any more, as of `nomen zone dump … | head`: tools end as `cat` does, the server goes on.
+//! Output without a reader any more, as with `nomen zone dump … | head`: tools end as `cat` does, the server
+//! goes on.
 
 use std::fs;
 use std::io::{PipeWriter, Write, pipe};
@@ -12,8 +13,8 @@ use nix::sys::signal::Signal;
 
 use crate::support::{APEX, Server, free_address, nomen, text, written};
 
-/// A pipe that nobody reads. It is full: whoever writes to it cannot be done before the last copy of its other end is closed, which
-/// a child process of another test has until it runs its program.
+/// A pipe without a reader. It is full: a write to it does not end before the last copy of its other end is
+/// closed, which a child process of another test has until it runs its program.
 fn unread() -> PipeWriter {
     let (reader, mut writer) = pipe().expect("a pipe");
     let size = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(1)).expect("set");

@@ -190,7 +190,7 @@ fn rules_are_listed_added_and_removed() {
     for (arguments, words) in [
         (&["forward", "remove", "example"][..], "there is no rule for example"),
         (&["forward", "add", "a..b", "192.0.2.1"], "a..b"),
-        (&["forward", "add", ".", "192.0.2.1", "--stub"], "nobody serves all names"),
+        (&["forward", "add", ".", "192.0.2.1", "--stub"], "no server is authoritative for all names"),
         (&["forward", "add", "example", &own], "would ask itself"),
     ] {
         let said = refused(&server, arguments);
@@ -437,7 +437,7 @@ fn sigterm_answers_those_who_wait_for_other_servers() {
     for id in 0..CLIENTS {
         socket.send(&message(id, "www.example", 1)).expect("sent");
     }
-    // RD is clear in these: nobody is asked for them.
+    // RD is clear in these: no server is asked for them.
     let mut buf = [0; 512];
     for _ in 0..CLIENTS {
         socket.recv(&mut buf).expect("answered");

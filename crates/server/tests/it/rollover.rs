@@ -190,7 +190,7 @@ fn inside_hints_are_read_again_and_clients_learn_which_keys_are_anchors() {
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("named.root:2:11:"), "{}", text(&output.stderr));
     assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad");
-    // A start where they lead to nobody, and a reload that mends it.
+    // A start where they lead to no server, and a reload that mends it.
     let folder = server.stop();
     fs::write(folder.path().join("named.root"), ". 3600000 NS a.root.\na.root. A 10.53.0.9\n")
         .expect("written");

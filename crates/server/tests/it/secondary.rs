@@ -300,7 +300,7 @@ fn a_change_is_announced_signed_and_taken() {
     eventually("it is taken again", &secondary, || known(&secondary, "example")["last_transfer"] != before);
 }
 
-/// The response code of a NOTIFY from somebody, for a zone of these labels.
+/// The response code of a NOTIFY from a port of 127.0.0.1, for a zone of these labels.
 fn notified(server: SocketAddr, zone: &str) -> u8 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -339,7 +339,7 @@ fn a_notify_counts_only_from_whom_the_zone_takes_it() {
 fn the_next_primary_is_asked_where_the_first_is_dead() {
     let there = free_address();
     let _primary = primary(there, APEX, "");
-    // Nobody listens there.
+    // No server listens there.
     let dead = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
     let secondary = secondary(&format!("{}, {}", peer(dead, false), peer(there, true)), "");
     eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
@@ -502,7 +502,7 @@ fn updates_that_reach_a_secondary_are_passed_on_and_the_primary_judges() {
     assert!(code == Some(1) && said.contains("BADKEY"), "{said}");
     let (code, said) = send(&[]);
     assert!(code == Some(1) && said.contains("REFUSED"), "{said}");
-    // Nobody is there who could judge.
+    // There is no primary that could decide.
     secondary.reconfigure("\"192.0.2.1\"", "\"any\"");
     secondary.reload();
     drop(_primary);

@@ -58,7 +58,7 @@ fn what_the_server_says_of_a_signature_is_named() {
     }
 }
 
-/// Somebody between the client and the server, who changes the messages of one connection.
+/// A relay between the client and the server that changes the messages of one connection.
 fn between(server: SocketAddr, change: impl Fn(usize, &mut Vec<u8>) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");

@@ -63,8 +63,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An address on loopback that nobody else takes: the address belongs to this process (Linux has all of 127.0.0.0/8 on
-/// loopback), the port is used once in it and below those the system hands out.
+/// An address on loopback that no other process takes: the address belongs to this process (Linux has all of
+/// 127.0.0.0/8 on loopback), the port is used once in it and below those the system hands out.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(10_000);
     // A process number has 22 bits at the most.
@@ -77,7 +77,7 @@ pub(crate) fn written(address: SocketAddr) -> String {
     format!("\"{}@{}\"", address.ip(), address.port())
 }
 
-/// Held by whoever starts a server at the port of the built-in configuration.
+/// Held by tests that start a server at the port of the built-in configuration.
 pub(crate) static BUILT_IN_PORT: Mutex<()> = Mutex::new(());
 
 /// A running server; killed when dropped.

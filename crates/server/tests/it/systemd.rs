@@ -1,4 +1,4 @@
-//! What the service manager hears and does, and the packaged files it does it with.
+//! What the service manager receives and does, and the packaged files it does it with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

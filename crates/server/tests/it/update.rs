@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use crate::primary::{KEY_FILE, OtherServer, other, records};
 use crate::support::{APEX, PATIENCE, free_address, run, text};
 
-/// A BIND that is the primary of `example.`, which whoever has the key may change, and of `open.`, which everybody may. Its
-/// address is what the SOA names.
+/// A BIND that is the primary of `example.`, which clients with the key may change, and of `open.`, which
+/// every client may. Its address is what the SOA names.
 fn bind() -> Option<OtherServer> {
     let config = |own: SocketAddr, folder: &Path| {
         ["example", "open"]
@@ -77,7 +77,7 @@ send
 prereq yxdomain www.example.
 prereq yxrrset www.example. A 192.0.2.80
 prereq nxrrset www.example. MX
-nxdomain nobody.example.
+nxdomain absent.example.
 update delete www.example. AAAA
 update add www.example. 61 A 192.0.2.81
 del alias.example.
@@ -151,7 +151,7 @@ fn what_does_not_fit_into_a_datagram_goes_over_tcp() {
 
 #[test]
 fn of_a_script_with_a_fault_nothing_is_sent() {
-    // Nobody is there, and it does not matter.
+    // No server is there, and it does not matter.
     let script = "add a.open. 60 A 192.0.2.9\nsend\nadd b.open. 60 A 192.0.2.300\n";
     let (code, printed) = update(free_address(), script, &[]);
     assert_eq!(code, Some(1), "{printed}");

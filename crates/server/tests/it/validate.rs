@@ -276,7 +276,7 @@ fn inside_one_server_with_an_old_copy_does_not_make_a_zone_bogus() {
     }
     assert_eq!(server.counter("validation.bogus"), 0);
     assert!(server.counter("validation.again") > 0, "both servers were asked");
-    // One denial is enough for all names that nobody has, if that is wanted.
+    // One denial is enough for all names that do not exist, if that is wanted.
     server.reconfigure("aggressive-nsec = false", "aggressive-nsec = true");
     server.reload();
     let asked = std::cell::Cell::new(0);
@@ -315,7 +315,7 @@ fn inside_operators_see_why_and_may_look_away() {
     }
     assert!(explained("www.example").contains("it was found secure"));
     assert!(explained("www.broken").contains("clients get SERVFAIL with extended error 7"));
-    // For a while nobody looks.
+    // For a while nothing is validated there.
     let added = server.ctl(&["nta", "add", "broken", "--for", "1h"]);
     assert!(added.status.success(), "{}", text(&added.stderr));
     assert_eq!(says(&server, &["www.broken", "+dnssec"]), "NOERROR");
@@ -339,7 +339,7 @@ fn inside_operators_see_why_and_may_look_away() {
         let output = server.ctl(arguments);
         assert!(!output.status.success() && text(&output.stderr).contains(words), "{}", text(&output.stderr));
     }
-    // The configuration says so, and then trusts somebody else.
+    // The configuration has the negative anchor, and then another key as the root's anchor.
     server.reconfigure("[resolver]\n", "[resolver]\nnegative-trust-anchors = [\"broken\"]\n");
     server.reload();
     eventually("it is in force", &server, || says(&server, &["www.broken", "+dnssec"]) == "NOERROR");

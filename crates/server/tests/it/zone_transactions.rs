@@ -64,7 +64,7 @@ fn what_is_set_and_unset_changes_the_zone_at_once_when_it_is_committed() {
     zone(&server, &["set", "example", "txt", "TXT", "a; b", "c"]);
     let line = "txt TXT \"d  e\"";
     assert_eq!(zone(&server, &["set", "example", line]), "+txt.example. 60 IN TXT \"d  e\"\n");
-    assert!(server.query(&["mail.example", "A"]).contains("NXDOMAIN"), "nobody sees it yet");
+    assert!(server.query(&["mail.example", "A"]).contains("NXDOMAIN"), "it is not in service yet");
     let difference = zone(&server, &["diff", "example"]);
     let expected = "+mail.example. 60 IN A 192.0.2.25\n+txt.example. 60 IN TXT \"a; b\" \"c\"\n\
         +txt.example. 60 IN TXT \"d  e\"\n-www.example. 5 IN A 192.0.2.80\n-www.example. 5 IN A 192.0.2.81\n\
@@ -95,8 +95,8 @@ fn what_is_wrong_is_shown_where_it_is_and_changes_nothing() {
     for (arguments, complaint) in [
         (&["set", "example", "www", "CNAME", "ns1"][..], "CNAME and other data"),
         (&["set", "example", "a.elsewhere.", "A", "192.0.2.1"], "not in the zone"),
-        (&["set", "example", "@", "NSEC", "a", "A"], "whoever signs"),
-        (&["unset", "example", "nobody"], "there are no records"),
+        (&["set", "example", "@", "NSEC", "a", "A"], "the signer of a zone"),
+        (&["unset", "example", "absent"], "there are no records"),
         (&["unset", "example", "www", "MX"], "there is no such record"),
         (&["unset", "example", "www", "A", "192.0.2.99"], "there is no such record"),
         (&["unset", "example", "@"], "say which type"),

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use wire::Name;
 
-/// The name of a zone, in lower case and wire form. Catalog zones have many: a `LowerNameBuf` takes 256 bytes, and whoever has
-/// to do with a zone shares this.
+/// The name of a zone, in lower case and wire form. Catalog zones have many: a `LowerNameBuf` takes 256
+/// bytes, and all that refer to a zone share this.
 pub type ZoneName = Arc<[u8]>;
 
 /// The labels that this schema gives a meaning, in lower case.

@@ -8,10 +8,10 @@ use super::{GROUP, Member, NEW_OWNER, SCHEMA, VERSION, ZONES};
 
 /// Longest text of a group: one string of a TXT record.
 const MAX_GROUP: usize = 255;
-/// TTL of all records: nobody asks for them (RFC 9432 §4.1).
+/// TTL of all records: no client queries them (RFC 9432 §4.1).
 const TTL: Ttl = Ttl::ZERO;
 /// The only name server: a catalog zone is not reached by following delegations (RFC 9432 §4.1).
-const NOBODY: &[u8] = b"\x07invalid\0";
+const INVALID: &[u8] = b"\x07invalid\0";
 /// What the SOA record has behind the serial number: refresh, retry, expire and minimum, as in RFC 9432 appendix A.
 const TIMES: [u32; 4] = [3600, 600, 2_147_483_646, 0];
 
@@ -30,7 +30,7 @@ pub fn base_records(apex: Name<'_>, serial: Serial) -> Result<ChangedRecords, Ba
     property(apex, &member_label([0; 16]), GROUP)?;
     let mut records = ChangedRecords::default();
     records.push(apex, Type::SOA, TTL, &soa(serial));
-    records.push(apex, Type::NS, TTL, NOBODY);
+    records.push(apex, Type::NS, TTL, INVALID);
     records.push(NameBuf::prepend(VERSION, apex)?.as_name(), Type::TXT, TTL, &string(SCHEMA));
     Ok(records)
 }
@@ -87,7 +87,7 @@ fn property(apex: Name<'_>, id: &[u8], property: &[u8]) -> Result<NameBuf, BadNa
 
 fn soa(serial: Serial) -> Vec<u8> {
     let numbers = [serial.0, TIMES[0], TIMES[1], TIMES[2], TIMES[3]];
-    [NOBODY, NOBODY].concat().into_iter().chain(numbers.into_iter().flat_map(u32::to_be_bytes)).collect()
+    [INVALID, INVALID].concat().into_iter().chain(numbers.into_iter().flat_map(u32::to_be_bytes)).collect()
 }
 
 /// A character-string (RFC 1035 §3.3).

@@ -37,7 +37,7 @@ impl Default for TransferLimits {
     }
 }
 
-/// Which limit was reached: one of the [`TransferLimits`], or one of whoever drives the transfer.
+/// Which limit was reached: one of the [`TransferLimits`], or one of the transfer's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the limit of its name")]
 pub enum TransferLimit {

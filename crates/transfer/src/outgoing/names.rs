@@ -13,7 +13,7 @@ use wire::message::{HEADER_LEN, MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 
 /// Slots; twice as many as a message has labels, so that few collide, and no more, so that they stay in the nearest cache.
 const SLOTS: usize = 2048;
-/// Slots that a step looks at. More would collide only where somebody chose the names so.
+/// Slots that a step looks at. More collide only with names that are chosen for that.
 const PROBES: usize = 8;
 const OFFSET_BITS: u32 = 14;
 const DEPTH_BITS: u32 = 3;

@@ -143,8 +143,8 @@ proptest! {
         }
     }
 
-    /// The builder of `wire` compresses names label by label against the whole message: nobody's messages are smaller by
-    /// more than a few names that collide.
+    /// The builder of `wire` compresses names label by label against the whole message: no messages are
+    /// smaller by more than a few names that collide.
     #[test]
     fn messages_are_as_small_as_those_of_the_plain_builder((apex, records) in testkit::random::zone()) {
         let zone = build(apex.as_name(), &key(), &records);

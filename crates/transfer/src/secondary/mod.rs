@@ -25,7 +25,7 @@ pub use zone::{
     SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryRules, SecondaryState, SecondaryZone,
 };
 
-/// Numbers that nobody can guess, one at each call.
+/// Numbers that cannot be guessed, one at each call.
 pub type RandomNumbers<'r> = &'r mut dyn FnMut() -> u32;
 
 /// So many seconds less up to a tenth, so that what began together does not stay together.

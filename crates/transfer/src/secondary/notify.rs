@@ -1,4 +1,5 @@
-//! NOTIFY to the secondaries of one zone (RFC 1996 §3.6): sent again until each has replied, or has been told often enough.
+//! NOTIFY to the secondaries of one zone (RFC 1996 §3.6): sent again until each has replied, or its tries are
+//! used up.
 
 use super::{RandomNumbers, with_jitter};
 
@@ -28,7 +29,8 @@ struct Told {
     sent: u32,
 }
 
-/// Who of a zone's secondaries is still to be told of its last change. Times are in seconds since 1970.
+/// NOTIFY state of one zone: the secondaries that are still to be notified of its last change. Times are in
+/// seconds since 1970.
 #[derive(Debug)]
 pub struct NotifySender {
     rules: NotifyRules,
@@ -41,7 +43,7 @@ impl NotifySender {
         NotifySender { rules, secondaries: vec![Told::default(); secondaries] }
     }
 
-    /// The zone has changed: all are told, from the first try on.
+    /// The zone has changed: every secondary is notified, from the first try on.
     pub fn changed(&mut self, now: u64) {
         self.secondaries.fill(Told { next: Some(now), sent: 0 });
     }
@@ -83,7 +85,7 @@ impl NotifySender {
         }
     }
 
-    /// A secondary has replied, whatever the code: it is told no more (RFC 1996 §3.6).
+    /// A secondary has replied, whatever the code: it gets no further NOTIFY (RFC 1996 §3.6).
     pub fn replied(&mut self, secondary: usize) {
         if let Some(told) = self.secondaries.get_mut(secondary) {
             told.next = None;

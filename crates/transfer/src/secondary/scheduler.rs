@@ -51,7 +51,8 @@ struct PrimaryLoad {
 }
 
 /// Many zones. Time and events go in; actions come out of [`poll`](Self::poll), one at a time, no more at once than the
-/// limits allow. Zones that wait for a primary wait in its own line, so that a slow one holds up nobody else.
+/// limits allow. Zones that wait for a primary wait in its own line, so that a slow one holds up no zones of
+/// others.
 pub struct SecondaryScheduler {
     limits: SecondaryLimits,
     /// `None` for one that was removed.

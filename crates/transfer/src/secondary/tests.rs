@@ -185,7 +185,7 @@ fn a_zone_expires_and_comes_back() {
     assert_eq!(zone.poll(now), probe(0), "it goes on asking");
     assert_eq!(event(&mut zone, probed(Serial(5)), now), None);
     assert_eq!(zone.state(now), SecondaryState::Fresh);
-    // A zone that expires while something is under way is told so at once.
+    // A zone expires at once, also while something is under way.
     let mut zone = loaded(1);
     zone.poll(START + 1000);
     assert_eq!(zone.due(), START + 5000);
@@ -290,8 +290,8 @@ proptest! {
     }
 }
 
-/// A hundred thousand zones start together: the limits hold all the time, nobody is left out, and a primary that never
-/// answers holds up only its own.
+/// A hundred thousand zones start together: the limits hold all the time, no zone is left out, and a primary
+/// that never answers holds up only its own.
 #[test]
 fn many_zones_share_few_places() {
     const ZONES: u32 = 100_000;

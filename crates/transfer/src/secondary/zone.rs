@@ -54,9 +54,9 @@ pub enum SecondaryState {
     NeverLoaded,
     /// Some primary was asked within the refresh time.
     Fresh,
-    /// Nobody could be asked since then.
+    /// No primary could be asked since then.
     Stale,
-    /// Nobody could be asked within the expire time: the zone is not to be served (RFC 1034 §4.3.5).
+    /// No primary could be asked within the expire time: the zone is not to be served (RFC 1034 §4.3.5).
     Expired,
 }
 

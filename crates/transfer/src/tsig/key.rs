@@ -27,7 +27,7 @@ impl TsigAlgorithm {
     pub const ALL: [TsigAlgorithm; 5] =
         [Self::HmacSha1, Self::HmacSha224, Self::HmacSha256, Self::HmacSha384, Self::HmacSha512];
 
-    /// The name that stands for it in messages.
+    /// Its name in messages.
     pub fn wire_name(self) -> LowerName<'static> {
         LowerName::of_checked(match self {
             Self::HmacSha1 => b"\x09hmac-sha1\0".as_slice(),

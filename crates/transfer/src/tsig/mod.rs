@@ -1,4 +1,4 @@
-//! Transaction signatures (RFC 8945): proof that a message comes from somebody who knows a shared secret.
+//! Transaction signatures (RFC 8945): proof that a message comes from a sender that knows a shared secret.
 //!
 //! ```text
 //! server   verify(request) ─▶ Verified ─▶ ResponseSigner::sign(each message of the response)

@@ -301,7 +301,8 @@ fn a_key_that_takes_cut_macs_makes_them_too() {
     assert_eq!(verifier.message(&reply, Some(at(&reply)), NOW), Err(ResponseError::Truncated));
 }
 
-/// RFC 8945 §5.1: the key is checked before the time, so that nobody without it learns what time it is here.
+/// RFC 8945 §5.1: the key is checked before the time, so that a client without it does not learn the server's
+/// time.
 #[test]
 fn checks_come_in_the_order_of_the_rfc() {
     let other =

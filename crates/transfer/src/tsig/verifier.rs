@@ -59,8 +59,8 @@ impl std::error::Error for ResponseError {}
 
 /// Verifies the messages of the response to one signed request, in their order.
 ///
-/// Nothing of a message without a signature is proven before a later one with a signature is: whoever takes a response of
-/// many messages uses none of it before [`end`](Self::end).
+/// Nothing of a message without a signature is proven before a later one with a signature is: a caller that
+/// takes a response of many messages uses none of it before [`end`](Self::end).
 pub struct ResponseVerifier {
     key: Arc<TsigKey>,
     /// The MAC that goes into the next one: that of the request, then that of the last signed message.

@@ -1,13 +1,14 @@
 //! Name compression for a message being built (RFC 1035 §4.1.4).
 //!
 //! An open-addressed set of (16-bit hash, 16-bit offset): four bytes a slot and no names stored; the
-//! message itself is what candidates are compared with. The table is kept by whoever builds messages and
-//! reused from one to the next.
+//! message itself is what candidates are compared with. The table is kept by the caller that builds messages
+//! and reused from one to the next.
 //!
 //! A name is only compressed where letter case agrees: a reader sees each name as it was written.
 //!
-//! Whoever can choose names can choose them so that all their suffixes have one hash. So a suffix is looked for in so many
-//! slots and a name held against so many others, and where that is not enough it is written out, which is only longer.
+//! A client that can choose names can choose them so that all their suffixes have one hash. So a suffix is
+//! looked for in so many slots and a name held against so many others, and where that is not enough it is
+//! written out, which is only longer.
 
 use super::layout::{MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 use crate::name::{MAX_LABELS, Name};

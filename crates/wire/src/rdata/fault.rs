@@ -105,7 +105,7 @@ impl fmt::Display for TextFaultKind {
             Self::Extra => "unexpected text after the last field",
             Self::Quoted => "quotation marks are not allowed here",
             Self::StrayQuote => {
-                "a quotation mark amid the string (a blank keeps strings apart, \\\" stands for the mark)"
+                "a quotation mark amid the string (a blank keeps strings apart, \\\" is the mark)"
             }
             Self::NotANumber => "not a decimal number",
             Self::OutOfRange { min, max } => return write!(f, "number out of range ({min} to {max})"),

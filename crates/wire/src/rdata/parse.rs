@@ -111,7 +111,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         if out.len() - start < least { Err(TextFaultKind::Missing) } else { Ok(()) }
     }
 
-    /// Takes one token of hex and appends it with a length byte in front; `-` stands for none.
+    /// Takes one token of hex and appends it with a length byte in front; `-` means none.
     fn sized_hex(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let word = self.word()?;
         let start = out.len();

@@ -247,7 +247,7 @@ impl<'a> Dnskey<'a> {
         self.flags & (Self::ZONE_KEY | Self::REVOKE) == Self::ZONE_KEY && self.protocol == Self::DNSSEC
     }
 
-    /// Whether the REVOKE bit is set: its owner says that nobody may trust it any more (RFC 5011 §2.1).
+    /// Whether the REVOKE bit is set: its owner says that it is not to be trusted any more (RFC 5011 §2.1).
     pub fn is_revoked(&self) -> bool {
         self.flags & Self::REVOKE != 0
     }

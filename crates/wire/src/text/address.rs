@@ -70,8 +70,8 @@ pub fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     }
     match gap {
         None if filled == 16 => Some(address),
-        // `::` stands for one group of zeros at least. What stands behind it was put right behind what stands in front:
-        // `1::2` as 1, 2, 0, 0, 0, 0, 0, 0; turning what follows the gap brings it to the end.
+        // `::` means one group of zeros at least. What stands behind it was put right behind what stands in
+        // front: `1::2` as 1, 2, 0, 0, 0, 0, 0, 0; turning what follows the gap brings it to the end.
         Some(at) if filled <= 14 => {
             address[at..].rotate_right(16 - filled);
             Some(address)

@@ -66,7 +66,7 @@ impl EntryName {
 }
 
 impl ZoneEntry {
-    /// A zone that nobody has asked for yet. `hash` is its name's.
+    /// A zone that has not been queried yet. `hash` is its name's.
     pub(super) fn new(name: LowerName<'_>, hash: NameHash, zone: Option<Arc<Zone>>) -> Self {
         ZoneEntry { zone, hash, lasting: Arc::default(), name: EntryName::new(name) }
     }
@@ -99,8 +99,8 @@ impl ZoneEntry {
         self.lasting.queries.load(Relaxed)
     }
 
-    /// When a zone that is taken from primaries expires unless one of them is heard of, in seconds since 1970; `None` for
-    /// any other.
+    /// When a zone that is taken from primaries expires unless one of them answers, in seconds since 1970;
+    /// `None` for any other.
     pub fn expires(&self) -> Option<u64> {
         Some(self.lasting.expires.load(Relaxed)).filter(|at| *at > 0)
     }

@@ -243,7 +243,7 @@ pub(super) const COUNTS: usize = 2 * size_of::<usize>();
 fn shard(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>) -> Arc<[ShardSlot]> {
     let len = if zones == 0 { 0 } else { 2 * zones + 1 };
     let mut shard: Arc<[ShardSlot]> = (0..len).map(|_| None).collect();
-    // Nobody else has it yet.
+    // Nothing else refers to it yet.
     if let Some(places) = Arc::get_mut(&mut shard) {
         for entry in entries.take(zones) {
             let mut at = home(entry.hash, len);

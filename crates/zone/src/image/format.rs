@@ -99,8 +99,8 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// What stands for a key in an image, without being the key: the hashes of two fixed names. Another key, or another
-/// way of hashing, has others.
+/// The fingerprint of a key in an image, in place of the key itself: the hashes of two fixed names. Another
+/// key, or another way of hashing, has others.
 pub(super) fn fingerprint(key: &HashKey) -> [u64; 2] {
     [&b"\x05image\x05nomen\0"[..], b"\x0bfingerprint\x03key\x05image\x05nomen\0"]
         .map(|wire| key.name(LowerName::of_checked(wire)).bits())

@@ -1,9 +1,9 @@
 //! `$GENERATE range owner [ttl] [class] type data`: many records from one line, in BIND's notation.
 //!
-//! The range is `start-stop` or `start-stop/step`. In owner and data, `$` stands for the value,
-//! `${offset,width,base}` for the value plus the offset, padded with zeros to the width, in base `d o x X n N` (the
-//! last two are nibbles, lowest first, with dots between), `$$` and `\$` for a dollar sign. If the data is one quoted
-//! string, the text within it is expanded; otherwise all of the data is, quotes included.
+//! The range is `start-stop` or `start-stop/step`. In owner and data, `$` means the value,
+//! `${offset,width,base}` the value plus the offset, padded with zeros to the width, in base `d o x X n N`
+//! (the last two are nibbles, lowest first, with dots between), `$$` and `\$` a dollar sign. If the data is
+//! one quoted string, the text within it is expanded; otherwise all of the data is, quotes included.
 
 use super::entry::{EntryPlace, OpenFile, Scanner, Stop, Trouble, quoted_field, show};
 use super::fault::FaultKind;

@@ -401,7 +401,7 @@ pub(super) fn target<'a>(owner: Name<'a>, t: Type, rdata: &'a [u8]) -> Option<Na
     let at = blob::target_offset(t)?;
     let name = Name::parse(rdata.get(at..)?).ok()?;
     let service = matches!(t, Type::SVCB | Type::HTTPS) && rdata[..2] != [0, 0];
-    // RFC 9460 §2.5.2: `.` in service mode stands for the owner.
+    // RFC 9460 §2.5.2: `.` in service mode means the owner.
     Some(if service && name.is_root() { owner } else { name })
 }
 

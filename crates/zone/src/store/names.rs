@@ -53,7 +53,7 @@ impl Pile {
     }
 }
 
-/// The name that a word of a pile stands for.
+/// The name that a word of a pile refers to.
 #[inline]
 pub(super) fn of_word(pile: usize, word: u64) -> Hashed {
     let upper = (pile as u64) << 24 | word >> 40;

@@ -25,7 +25,8 @@ impl NodeFlags {
     pub const DNAME: NodeFlags = NodeFlags(1 << 2);
     /// Lies below a zone cut or below a DNAME: glue, or data that cannot be reached (RFC 2136 §7.18).
     pub const OCCLUDED: NodeFlags = NodeFlags(1 << 3);
-    /// `*.this` is in the zone (a wildcard with records, or one that only exists as somebody's parent).
+    /// `*.this` is in the zone (a wildcard with records, or one that only exists as a parent of another
+    /// name).
     pub const WILDCARD_CHILD: NodeFlags = NodeFlags(1 << 4);
     /// No records: an empty non-terminal (RFC 8020).
     pub const EMPTY: NodeFlags = NodeFlags(1 << 5);

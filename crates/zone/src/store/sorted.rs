@@ -198,7 +198,7 @@ impl Search {
     }
 }
 
-/// The part of `row` that the `n`th key of the row above stands for, counted from 1; empty for 0.
+/// The part of `row` that the `n`th key of the row above covers, counted from 1; empty for 0.
 #[inline]
 fn block<T>(row: &[T], n: u32) -> &[T] {
     let (start, end) = (start_of(n), n as usize * STRIDE);

@@ -352,7 +352,7 @@ fn the_memory_for_a_change_was_not_bounded() {
         soa
     };
     let zone = builder("example.").finish().expect("a zone");
-    // Nodes that change, and a base that is made anew since they are many.
+    // Nodes that change, and a new base, since they are many.
     for (count, depth, own_base) in [(400, 110, false), (5_000, 8, true)] {
         let mut change = ChangeSet { before: Serial(1), after: Serial(2), ..ChangeSet::default() };
         change.removed.push(name("example.").as_name(), Type::SOA, HOUR, &soa(1));

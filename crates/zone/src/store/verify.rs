@@ -352,8 +352,8 @@ impl<'a> OwnerName<'a> {
 /// [`MAX_LABEL`] in the type of a length byte.
 const LABEL: u8 = MAX_LABEL as u8;
 
-/// Verifies the pointer at `at` and the name it stands for: the name ends, its pointers only lead backwards, and there are
-/// not too many.
+/// Verifies the pointer at `at` and the name it refers to: the name ends, its pointers only lead backwards,
+/// and there are not too many.
 fn name(records: &[u8], at: usize, owner: &OwnerName<'_>) -> Verified {
     const BAD: Unsound = Unsound("a compression pointer leads nowhere");
     let (mut at, mut before, mut pointers) = (at, at, 0);

@@ -3,7 +3,7 @@
 //! the resolver itself is restarted. All of it follows from a seed; at each step it is asserted what must always hold:
 //!
 //! - each client gets one answer, in time, or none if the resolver died meanwhile;
-//! - nobody's query costs others more than its budget;
+//! - no query costs others more than its budget;
 //! - AD is set only where a chain of trust leads to what is true, and what is secure is never anything else;
 //! - what no liar has a word in is as it is, also in the cache: nothing out of bailiwick gets there;
 //! - in the end nothing is left: no lookup, link or timer.
@@ -387,7 +387,7 @@ impl Simulation {
             return wrong("it is secure, and AD is not set");
         }
         if !same && !truth.from.iter().any(|site| site.influenced) {
-            return wrong("nobody has lied of it, and it is not true");
+            return wrong("no server has lied of it, and it is not true");
         }
         if authentic {
             self.sum.secure += 1
@@ -408,8 +408,8 @@ impl Simulation {
                 if !site.influenced {
                     fault = Some(format!("{line:?} in the cache, out of bailiwick"));
                 }
-                // Where opt-out leaves names out, whoever is asked can have others believe in one that is not signed (RFC 5155
-                // §12.2).
+                // Where opt-out leaves names out, a server that is asked can make others believe in one that
+                // is not signed (RFC 5155 §12.2).
                 let could_be = site.opt_out && !self.zones.has(&line.owner, line.rtype);
                 if site.secure && !held.checking_disabled() && !could_be {
                     fault = Some(format!("{line:?} in the cache, where all is signed"));

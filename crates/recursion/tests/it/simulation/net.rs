@@ -184,7 +184,7 @@ fn host_at(ip: IpAddr) -> Option<usize> {
     (0..=HOSTS).find(|host| address(*host) == ip)
 }
 
-/// What somebody sends who has not seen the query: its ID is another.
+/// A reply forged without having seen the query: its ID is another.
 fn forged(query: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut message = query.to_vec();
     let other = 1 + dice.below(0xffff) as u16;
@@ -283,7 +283,7 @@ fn lie(said: &mut Said, qname: Name<'_>, zones: &Zones, dice: &mut Dice) {
         7 => answer.insert(0, pointing(victim, Type::DNAME, &below(b"evil", &victim))),
         // Other addresses of servers that were named.
         8 => additional.iter_mut().for_each(|line| *line = evil(line.owner)),
-        // A referral that nobody asked for, to where lies are told.
+        // An unsolicited referral, to servers that lie.
         9 => {
             answer.clear();
             said.authoritative = false;

@@ -53,15 +53,15 @@ pub(super) fn address(host: usize) -> IpAddr {
     if host == HOSTS { EVIL.into() } else { Ipv4Addr::new(192, 0, 2, host as u8 + 1).into() }
 }
 
-/// A zone, as far as it matters what comes of it.
+/// A zone, as far as it matters for its answers.
 pub(super) struct Site {
     pub(super) apex: NameBuf,
     /// A chain of trust leads to it.
     pub(super) secure: bool,
     /// It leaves insecure delegations out of its proofs.
     pub(super) opt_out: bool,
-    /// Somebody who lies has a word in what is said of it: a server of it, of a zone above, or of one that a server of it
-    /// has its name in.
+    /// A liar has a word in what is said of it: a server of it, of a zone above, or of one that a server of
+    /// it has its name in.
     pub(super) influenced: bool,
 }
 
@@ -173,7 +173,7 @@ pub(super) struct Truth<'z> {
     pub(super) records: BTreeSet<(NameBuf, Type, Vec<u8>)>,
     /// The zones that it is from.
     pub(super) from: Vec<&'z Site>,
-    /// It takes a proof that something is not there: what was asked for, or a name that a wildcard stands for.
+    /// It takes a proof that something is not there: what was asked for, or a name that a wildcard matches.
     pub(super) proven: bool,
 }
 
@@ -252,7 +252,7 @@ fn zone(plans: &[Plan], at: usize, dice: &mut Dice) -> ModelZone {
             }
         }
     }
-    // What only the zone's own servers would have beside others' names is glue that nobody needs.
+    // What only the zone's own servers would have beside others' names is glue that no referral needs.
     all.retain(|r| r.owner.as_name().is_at_or_below(apex.as_name()));
     let mut other = || plans[dice.below(plans.len())].apex;
     let aliases = [("alias", "www"), ("far", "www"), ("further", "alias"), ("gone", "nothing")];

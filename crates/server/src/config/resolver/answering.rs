@@ -29,10 +29,10 @@ keys! {
         live "prefetch" prefetch: bool = true, example false;
         /// Answer that a name does not exist if a name above it is known not to (RFC 8020).
         live "nxdomain-cut" nxdomain_cut: bool = true, example false;
-        /// Answer that a name, or its records of a type, do not exist if NSEC or NSEC3 records of validated answers say so of
-        /// all names between two, and answer for those with the records of a wildcard that was met already (RFC 8198). Nobody
-        /// is asked for them then. NSEC3 with opt-out does not count. A validated DNAME that was met already redirects all names
-        /// below it likewise (RFC 6672 §3.4).
+        /// Answer that a name, or its records of a type, do not exist if NSEC or NSEC3 records of validated
+        /// answers say so of all names between two, and answer for those with the records of a wildcard that
+        /// was met already (RFC 8198). No server is asked for them then. NSEC3 with opt-out does not count. A
+        /// validated DNAME that was met already redirects all names below it likewise (RFC 6672 §3.4).
         live "aggressive-nsec" aggressive_nsec: bool = true, example false;
         /// Memory for such records, those of wildcards included; those that came first go first.
         live "aggressive-nsec-size" denials: Size<{ 64 << 10 }, { 1 << 30 }> = Size(16 << 20), example "64MiB";
@@ -51,8 +51,8 @@ keys! {
         live "special-names" special_names: bool = true, example false;
         /// Such names that are resolved as any other.
         live "special-names-off" special_names_off: Option<Vec<At<NameBuf>>> = None, example ["home.arpa"];
-        /// Records that are answered on the spot, each as a line of a zone file. `*` in front stands for all names below
-        /// that have no records of their own.
+        /// Records that are answered on the spot, each as a line of a zone file. `*` in front matches all
+        /// names below that have no records of their own.
         live "local-data" local_data: Option<Vec<At<LocalLine>>> = None, example ["printer.lan. 300 A 192.0.2.5"];
     }
 }
@@ -60,10 +60,10 @@ keys! {
 keys! {
     /// Private addresses in answers of other servers.
     pub struct PrivateAnswers {
-        /// Networks whose addresses other servers may not name; answers with such an address are not passed on, so
-        /// that no page from outside reaches what is inside (DNS rebinding). "usual" stands for all private, loopback
-        /// and link-local networks. Leave it unset where an upstream server, such as a home router, names hosts inside, or
-        /// name their domain in `private-domains`.
+        /// Networks whose addresses other servers may not name; answers with such an address are not passed
+        /// on, so that no page from outside reaches what is inside (DNS rebinding). "usual" means all
+        /// private, loopback and link-local networks. Leave it unset where an upstream server, such as a home
+        /// router, names hosts inside, or name their domain in `private-domains`.
         live "private-addresses" addresses: Option<Vec<At<NetworkOr<Usual>>>> = None, example ["usual", "203.0.113.0/24"];
         /// Domains whose names may have such addresses.
         live "private-domains" domains: Option<Vec<At<NameBuf>>> = None, example ["corp.example"];
@@ -121,7 +121,7 @@ impl Word for Usual {
     const WORDS: &'static [(&'static str, Self)] = &[("usual", Self::Usual)];
 }
 
-/// What `dns64-exclude` is where nobody sets it.
+/// The value of `dns64-exclude` where it is not set.
 fn usually_excluded() -> Vec<At<Prefix>> {
     let mapped = Prefix::of(std::net::Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().into(), 96);
     mapped.map(At::unwritten).into_iter().collect()

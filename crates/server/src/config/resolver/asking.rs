@@ -65,14 +65,16 @@ keys! {
     pub struct AskingLimits {
         /// Most clients of one network that wait at a time: of an IPv4 /24 or an IPv6 /56.
         live "clients-per-network" per_network: Int<usize, 1, 1_000_000> = Int(1000), example 200;
-        /// Most clients of one network that are answered within 10 ms of those that have waited for `gather-time`: answers
-        /// that somebody has gathered, to hit that network all at once, are spread (DNSBomb). 0: any number.
+        /// Most clients of one network that are answered within 10 ms of those that have waited for
+        /// `gather-time`: answers that an attacker has gathered, to hit that network all at once, are spread
+        /// (DNSBomb). 0: any number.
         live "pulse" pulse: Int<usize, 0, 1_000_000> = Int(32), example 16;
         /// Most clients that wait for the answer to one question.
         live "clients-per-lookup" per_lookup: Int<usize, 1, 1_000_000> = Int(1000), example 200;
-        /// Most questions that wait to be looked at by whoever asks; the next is answered with SERVFAIL at once, or
-        /// with what has expired. Networks take turns, so one that asks much waits for itself only; and one of which fewer than a
-        /// sixteenth of these wait goes on being heard until twice as many do.
+        /// Most questions that wait for their lookup to begin; the next is answered with SERVFAIL at once, or
+        /// with an expired answer. Networks take turns, so one that asks much waits for itself only; and
+        /// questions of a network of which fewer than a sixteenth of these wait are admitted until twice as
+        /// many wait in all.
         restart "queue" queue: Int<usize, 1, 1_000_000> = Int(1000), example 2000;
         /// Most questions under way by one rule.
         live "lookups-per-rule" per_rule: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
@@ -101,8 +103,8 @@ keys! {
         live "tcp-only" tcp_only: bool = false, example true;
         /// Where none of them has an answer, resolve the name from the root servers down, or those of `root-servers`.
         live "forward-first" first: bool = false, example true;
-        /// Pass on that they have validated an answer (AD, RFC 4035 §4.9.3): for servers that do, on a path that nobody
-        /// else can write to. Their answers are not validated here then.
+        /// Pass on that they have validated an answer (AD, RFC 4035 §4.9.3): for servers that do, on a path
+        /// that no third party can write to. Their answers are not validated here then.
         live "trust-ad" trust_ad: bool = false, example true;
         /// Validate their answers: they have to pass on DNSSEC records. Unset: as `validate` of `[resolver]` says, but not
         /// with `trust-ad`, nor for a domain that the public DNS knows nothing of: `internal`, and special-use names such as

@@ -99,7 +99,7 @@ pub enum CacheFile {
     At(PathBuf),
 }
 
-/// What stands for [`CacheFile::Unkept`].
+/// The word for [`CacheFile::Unkept`].
 const UNKEPT: &str = "none";
 
 impl Value for CacheFile {

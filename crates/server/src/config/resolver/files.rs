@@ -76,7 +76,7 @@ impl<T> RecordFile<T> {
         made: fn(S) -> Result<T, &'static str>,
         faults: &mut Vec<Diagnostic>,
     ) {
-        // An hour for records that say nothing themselves; nobody looks at it.
+        // An hour for records without a TTL; the value is not used.
         let limits = Limits { include_depth: 0, generated: 0, ..Limits::default() };
         let config =
             ScanConfig { default_ttl: Some(Ttl::from_secs(3600)), limits, ..ScanConfig::new(Name::ROOT) };

@@ -154,7 +154,7 @@ impl<'s> Recursive<'s> {
         if any { validating.followed() } else { BTreeSet::new() }
     }
 
-    /// Whether the servers of these zones are told which of their keys are anchors here.
+    /// Whether the servers of these zones are sent the tags of the keys that are anchors here (RFC 8145).
     pub fn signals(&self) -> bool {
         *self.resolver.validating.signals
     }
@@ -214,7 +214,7 @@ impl<'s> Recursive<'s> {
         self.resolver.validating.notes()
     }
 
-    /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks fit nobody.
+    /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks match no client.
     pub fn interfaces_without_address(&self, interfaces: &Interfaces) -> Vec<&'s str> {
         let named = self.settings.access.iter().flat_map(|block| block.interface.iter().flatten());
         let named = named.map(|name| name.value.as_str());

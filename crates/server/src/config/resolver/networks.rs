@@ -10,7 +10,7 @@ use crate::config::table::read::Reader;
 use crate::config::table::value::{Value, Word, quote};
 use crate::words::did_you_mean;
 
-/// A network, or a word that stands for some.
+/// A network, or a word for several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkOr<W> {
     /// The word.

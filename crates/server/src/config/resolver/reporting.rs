@@ -1,4 +1,4 @@
-//! Keys of `[resolver]` about reporting failures to those who want to hear of them (RFC 9567).
+//! Keys of `[resolver]` about DNS error reporting (RFC 9567).
 
 use recursion::ReportLimits;
 

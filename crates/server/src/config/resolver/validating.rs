@@ -19,9 +19,9 @@ use crate::config::threads::WorkerCount;
 keys! {
     /// Validating answers.
     pub struct Validating {
-        /// Validate what other servers answer (DNSSEC, RFC 4035), so that nobody gets data that was forged on the way: it is
-        /// answered with SERVFAIL. What is proven not to be signed passes. For the names of one rule, `validate` of its block
-        /// decides otherwise.
+        /// Validate what other servers answer (DNSSEC, RFC 4035), so that no client gets data that was forged
+        /// on the way: it is answered with SERVFAIL. What is proven not to be signed passes. For the names of
+        /// one rule, `validate` of its block decides otherwise.
         live "validate" validate: bool = true, example false;
         /// Where trust begins: DS or DNSKEY records, each as a line of a zone file. Unset: the keys of the public root, with
         /// the tags 20326 and 38696, and no others. With a root of your own, name its keys here, or turn `validate` off. One that

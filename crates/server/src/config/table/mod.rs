@@ -12,10 +12,11 @@
 //! }
 //! ```
 //!
-//! The words before a key are its documentation. `live` or `restart` is its [`Effect`]. A key without `=` must be given.
-//! The example is TOML; somebody will copy it, so it has to be one that does no harm. Without `in "[log]"` the keys belong
-//! to a section that `section!` puts together. Keys that several sections share follow in `with { … }`, as a field of their
-//! own. A header such as `[[log.sink]]` makes blocks inside the section `[log]`.
+//! The words before a key are its documentation. `live` or `restart` is its [`Effect`]. A key without `=`
+//! must be given. The example is TOML; readers copy it, so it must do no harm. Without `in "[log]"` the keys
+//! belong to a section that `section!` puts together. Keys that several sections share follow in
+//! `with { … }`, as a field of their own. A header such as `[[log.sink]]` makes blocks inside the section
+//! `[log]`.
 
 pub mod pending;
 pub mod rare;
@@ -60,7 +61,7 @@ pub struct SectionDoc {
     pub header: &'static str,
     /// The words beside its declaration.
     pub doc: &'static str,
-    /// Whether its feature is on when nobody writes the section.
+    /// Whether its feature is on without the section.
     pub on: bool,
     /// Its keys in the order they were declared.
     pub keys: Vec<KeyDoc>,
@@ -99,7 +100,7 @@ pub trait ConfigSection: Keys {
     /// The words beside its declaration.
     const DOC: &'static str;
 
-    /// The name at the top of the file: the header without its brackets, and without the `.X` that stands for any name.
+    /// The name at the top of the file: the header without its brackets, and without the placeholder `.X`.
     /// Blocks inside a section have its name and a dot in front.
     fn name() -> &'static str {
         let name = Self::HEADER.trim_matches(['[', ']']);

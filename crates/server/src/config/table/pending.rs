@@ -105,7 +105,7 @@ fn fixed<T: ConfigSection>(section: &T) -> Vec<KeyValue> {
     section.values().into_iter().filter(|key| key.effect == Effect::Restart).collect()
 }
 
-/// The key that stands for a section that is there on one side only: the first one.
+/// The key that represents a section that is there on one side only: the first one.
 fn whole<T: ConfigSection>(section: &T) -> Vec<KeyValue> {
     fixed(section).into_iter().find(|key| key.value.is_some()).into_iter().collect()
 }

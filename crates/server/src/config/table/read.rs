@@ -14,7 +14,7 @@ use super::value::{Value, list};
 use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::words::{bounded_list, did_you_mean};
 
-/// A value together with the place it was written at; what nobody wrote has no place.
+/// A value together with the place it was written at; a default has no place.
 #[derive(Debug, Clone, Default)]
 pub struct At<T> {
     /// The value.
@@ -24,7 +24,7 @@ pub struct At<T> {
 }
 
 impl<T> At<T> {
-    /// A value nobody wrote: a default.
+    /// A value that was not written: a default.
     pub fn unwritten(value: T) -> Self {
         Self { value, place: None }
     }
@@ -121,7 +121,7 @@ impl Reader<'_> {
         self.base.join(Path::new(text))
     }
 
-    /// Reads a whole section; a key nobody declared is a fault.
+    /// Reads a whole section; a key that is not declared is a fault.
     pub fn section<T: ConfigSection>(&mut self, table: &DeTable<'_>, span: Range<usize>) -> Option<T> {
         let mut fields = Fields::new(table, span, T::HEADER, &self.blocks);
         let section = T::read(&mut fields, self);

@@ -413,7 +413,7 @@ pub enum AddrPortFault {
     NoPort(String, Option<AddrPort>),
     /// What stands before the `@` is not an address.
     NoAddress(String),
-    /// Port 0 stands for any port there is.
+    /// The port is 0, which means any port.
     PortZero,
     /// What stands behind the `@` is not a port.
     BadPort(String),

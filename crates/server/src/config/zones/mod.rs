@@ -32,8 +32,8 @@ keys! {
         live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
         /// Template whose keys hold where this block has none.
         live "template" template: Option<String> = None, example "customers";
-        /// Who may have the whole zone (AXFR, IXFR): networks, keys as `key:NAME`, or both in one string where both must
-        /// fit; "any" is everybody. Unset: as its template says, or else nobody.
+        /// Who may have the whole zone (AXFR, IXFR): networks, keys as `key:NAME`, or both in one string
+        /// where both must fit; "any" is every client. Unset: as its template says, or else no client.
         live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
             example ["192.0.2.53", "2001:db8::/48 key:transfer.example.com"];
     } with {
@@ -52,8 +52,8 @@ keys! {
     /// What several zones have in common; X is the name zones refer to it by. With a `directory`, every file in
     /// it whose name fits `pattern` is a zone of its own, no `[[zone]]` needed.
     pub struct Template in "[template.X]" {
-        /// Master file of the zones that name this template. `{zone}` stands for the zone's name (`root` for
-        /// the root zone), `{1}`, `{2}` and `{3}` for its first characters, `{tld}` for its last label.
+        /// Master file of the zones that name this template. `{zone}` is replaced by the zone's name (`root`
+        /// for the root zone), `{1}`, `{2}` and `{3}` by its first characters, `{tld}` by its last label.
         live "file" file: Option<PathPattern> = None, example "zones/{zone}.zone";
         /// Folder of zone files. At a reload new files become zones, and zones whose files are gone are removed.
         live "directory" directory: Option<PathBuf> = None, example "zones";
@@ -106,8 +106,9 @@ impl fmt::Display for ZoneNameFault {
     }
 }
 
-/// Reads a zone name; letters are made small, so that names compare as text too. Letters beyond ASCII are refused:
-/// their bytes would make a name that nobody asks for. What they stand for is said (RFC 5890 §2.3.2.1).
+/// Reads a zone name; letters are made small, so that names compare as text too. Letters beyond ASCII are
+/// refused: their bytes would make a name that no client asks for. The fault names the A-labels that are
+/// meant (RFC 5890 §2.3.2.1).
 pub fn zone_name(text: &str) -> Result<NameBuf, ZoneNameFault> {
     if text.is_empty() {
         return Err(ZoneNameFault::Empty);
@@ -208,7 +209,7 @@ fn has_primaries(zone: &ConfiguredZone, templates: &Templates) -> bool {
     zone.peers.primaries.is_some() || zone.file.is_none() && of_template
 }
 
-/// A catalog zone that is made here comes from nowhere else, and is changed by nobody else.
+/// A catalog zone that is made here has no other source, and nothing else changes it.
 fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> {
     let (name, updates) = (&zone.name.value, &zone.updates);
     let others = [
@@ -271,7 +272,7 @@ mod tests {
         assert!(fault("bücher.example").ends_with("in DNS the name is `xn--bcher-kva.example`"));
         assert!(fault("Straße.example.").ends_with("`xn--strae-oqa.example.`"));
         assert!(matches!(zone_name("a\u{200e}.example"), Err(ZoneNameFault::NotAscii(_, None))));
-        // Whoever means the bytes writes them.
+        // The bytes themselves are written with escapes.
         assert!(zone_name("b\\195\\188cher.example").is_ok());
     }
 }

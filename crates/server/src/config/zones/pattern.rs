@@ -12,7 +12,7 @@ use super::{ZoneNameFault, zone_name};
 use crate::config::table::read::Reader;
 use crate::config::table::value::{Value, quote};
 
-/// What stands for the root zone in a file name, its own name being no file name.
+/// The word for the root zone in a file name, since its own name is no file name.
 const ROOT_WORD: &str = "root";
 
 /// One piece of a pattern.

@@ -17,7 +17,7 @@ use transfer::secondary::{
 use transfer::tsig::{self, ResponseVerifier, sign_request};
 use wire::Rcode;
 
-use super::told::PeerReply;
+use super::targets::PeerReply;
 use super::{Moment, PeeredZone, SecondaryCore, Surroundings, name};
 use crate::repeated::log_repeated;
 use crate::secondaries::fetch::takes_no_opt;
@@ -128,7 +128,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         Some(exchange)
     }
 
-    /// Closes a link that nobody waits for any more.
+    /// Closes a link whose reply is no longer wanted.
     pub(super) fn close(&mut self, link: Link, at: &mut Moment<'_>) {
         if self.end(link).is_some() {
             at.actions.push(Action::Close { link });
@@ -142,7 +142,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         match exchange.purpose {
             Purpose::Probe { .. } => {
                 let read = read_soa_reply(message, exchange.id, name(&exchange.apex));
-                // Anybody can send something: what is no reply to this query is not heard.
+                // Anyone can send a message: what is no reply to this query is ignored.
                 if read == Err(TransferFault::NotTheResponse) {
                     return;
                 }

@@ -1,17 +1,17 @@
-//! What is to be done about zones that are taken from primaries, and about those who are told of changes: a state machine
+//! What is to be done about zones that are taken from primaries, and about NOTIFY targets: a state machine
 //! over [`net::Outgoing`], without sockets, threads or a clock. The timers are `transfer`'s.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `links.rs` | SOA queries and NOTIFY on their way, and what comes back |
 //! | `taken.rs` | zones that are taken from primaries: actions of the scheduler, what transfers come to |
-//! | `told.rs` | who is told of a change, and when |
+//! | `targets.rs` | which targets get a NOTIFY, and when |
 
 mod links;
 mod taken;
+mod targets;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
 use links::Exchange;
 use taken::TakenZone;
-use told::{ToldPeer, ToldZone};
+use targets::{ToldPeer, ToldZone};
 use transfer::secondary::SecondaryFault;
 
 /// What other threads ask of the core.
@@ -61,7 +61,7 @@ pub(super) enum SecondaryRequest {
     Published(Vec<Published>),
     /// A transfer has ended.
     Fetched(u64, Apex, FetchFigures, Result<Fetched, SecondaryFault>),
-    /// A version was made anew with a base of its own; `None` if that failed.
+    /// A version was rebuilt with a base of its own; `None` if that failed.
     Folded(u64, Apex, Option<Arc<Zone>>),
     /// What is known of a zone?
     Status(Apex, SyncSender<Option<SecondaryStatus>>),
@@ -123,7 +123,7 @@ pub(super) trait Surroundings: Send + 'static {
 struct PeeredZone {
     peers: Arc<ZonePeers>,
     taken: Option<Box<TakenZone>>,
-    /// `None` if nobody is told.
+    /// `None` without NOTIFY targets.
     told: Option<Box<ToldZone>>,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct SecondaryCore<S, R> {
     links: NumberMap<Link, Exchange>,
     /// When links are given up.
     deadlines: BTreeSet<(Instant, Link)>,
-    /// When zones have somebody to be told.
+    /// When zones have a NOTIFY due.
     telling: BTreeSet<(u64, Apex)>,
     /// NOTIFY whose replies are waited for.
     in_flight: usize,
@@ -314,7 +314,7 @@ impl<S: Surroundings, R: Random> Core for SecondaryCore<S, R> {
             }),
             SecondaryRequest::Forget(zones, done) => {
                 zones.iter().for_each(|apex| self.forget(apex, at));
-                // Whoever asked may have gone.
+                // The receiver may be gone.
                 let _ = done.try_send(());
             }
             SecondaryRequest::Limit(limits) => {
@@ -324,7 +324,7 @@ impl<S: Surroundings, R: Random> Core for SecondaryCore<S, R> {
             SecondaryRequest::Begin(apex, kept) => self.begin(&apex, kept, at),
             SecondaryRequest::Notified(apex, primary, serial) => self.notified(&apex, primary, serial, at),
             SecondaryRequest::Order(apex, order, reply) => {
-                // Whoever asked may have gone.
+                // The receiver may be gone.
                 let _ = reply.try_send(self.order(&apex, order, at));
             }
             SecondaryRequest::Published(all) => all.into_iter().for_each(|zone| self.published(zone, at)),
@@ -366,7 +366,7 @@ impl<S: Surroundings, R: Random> Core for SecondaryCore<S, R> {
     }
 }
 
-/// When and how often others are told.
+/// When and how often NOTIFY is sent.
 const TELLING: NotifyRules = NotifyRules { first_wait: 2, most_wait: 60, tries: 5 };
 
 fn sender(peers: usize) -> NotifySender {

@@ -1,5 +1,5 @@
-//! Zones that are taken from primaries: what the scheduler decides is done here, and what becomes of it is reported to it,
-//! to whoever serves the zone and to the log.
+//! Zones that are taken from primaries: what the scheduler decides is done here, and the outcome is reported
+//! to it, to the zone's keeper and to the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,7 +27,7 @@ use crate::secondaries::store::Keep;
 use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
 
-/// So long after a primary had nothing new, NOTIFY waits: somebody may send them who only wants us to ask.
+/// How long NOTIFY waits after a primary had nothing new: an attacker may send them to make this server ask.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A zone that is taken from primaries.
@@ -60,14 +60,14 @@ struct Fetch {
     cancelled: Arc<AtomicBool>,
 }
 
-/// A version that is being made anew with a base of its own.
+/// A version that is being rebuilt with a base of its own.
 struct Fold {
     number: u64,
     /// What has changed since.
     changes: Vec<Arc<ChangeSet>>,
 }
 
-/// The transfer that brought the last version: what operators see of it, as long as nobody looks.
+/// The transfer that brought the last version: what operators see of it, in compact form until one asks.
 struct Transferred {
     at: u64,
     /// The primary's place in the list.
@@ -142,7 +142,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         let (rules, random) = (zone.peers.rules.clone(), &mut self.random);
         let timers = match &kept {
             None => SecondaryZone::new(rules, now),
-            // Whoever set the clock back would keep the zone for longer.
+            // A clock that was set back would keep the zone for longer.
             Some(kept) => {
                 let confirmed = kept.confirmed.min(now);
                 SecondaryZone::kept(rules, kept.zone.soa(), confirmed, &mut || random.next_u32())
@@ -319,7 +319,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             }
             Ok(Fetched::Same) => {
                 let event = version.map(|_| SecondaryEvent::Unchanged(figures.expire));
-                // Nobody has the newest version who has none.
+                // A server without a version does not have the newest one.
                 let event = event.unwrap_or(SecondaryEvent::Failed(SecondaryFault::BrokenOff));
                 self.happened(apex, event, at);
                 self.confirmed(apex, at);

@@ -308,7 +308,7 @@ fn a_primary_that_does_not_answer_is_asked_three_times_then_the_next() {
     assert_eq!(rig.asked(), ["udp 192.0.2.1"]);
     rig.pass(1);
     assert_eq!(rig.asked(), ["udp 192.0.2.2"]);
-    // A reply that is none is not heard; one that is cut is asked for over TCP.
+    // A message that is no reply is ignored; a truncated one is asked for over TCP.
     rig.reply(|reply| reply[0] ^= 1);
     assert_eq!(rig.asked(), ["udp 192.0.2.2"]);
     rig.reply(|reply| reply[2] |= 2);
@@ -499,11 +499,11 @@ fn secondaries_are_told_of_a_change_until_they_reply() {
     rig.core.event(Event::Message { link, message: &reply }, rig.now, &mut actions);
     rig.act(actions);
     rig.pass(4);
-    assert_eq!(rig.asked(), ["udp 192.0.2.9"; 2], "the other is told again");
+    assert_eq!(rig.asked(), ["udp 192.0.2.9"; 2], "the other gets NOTIFY again");
     rig.published(5);
     assert_eq!(rig.asked().len(), 2, "the same version is no news");
     rig.pass(600);
-    assert!(rig.asked().is_empty(), "it was told often enough");
+    assert!(rig.asked().is_empty(), "it got NOTIFY often enough");
     let counts = Arc::clone(&rig.counts);
     let load = |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
     let all = [&counts.notify_sent, &counts.notify_acknowledged, &counts.notify_unanswered].map(load);
@@ -539,7 +539,7 @@ fn no_more_are_told_at_a_time_than_may_be() {
         rig.pass(600);
         assert!(rig.asked().is_empty());
         let sent = Arc::clone(&rig.counts).notify_sent.load(std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(sent, 50, "each zone is told of as often as if it were alone");
+        assert_eq!(sent, 50, "each zone gets as many NOTIFY as if it were alone");
     }
 }
 

@@ -95,7 +95,7 @@ fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
             socket.set_read_timeout(Some(left)).map_err(fault)?;
             match socket.recv(&mut buf) {
                 Ok(n) if belongs(query, &buf[..n]) => return Ok(buf[..n].to_vec()),
-                // Somebody else's answer, one that comes late, or a forgery.
+                // An answer to another query, one that comes late, or a forgery.
                 Ok(n) => {
                     eprintln!(";; Ignored a datagram of {n} bytes from {server}: it does not fit the query")
                 }

@@ -39,7 +39,7 @@ pub struct Reply {
     pub rcode: Rcode,
     /// What of it counts.
     message: Vec<u8>,
-    /// Where an alias leads of which it says nothing.
+    /// The target of an alias, if the answer has nothing about it.
     pub leads_to: Option<LowerNameBuf>,
 }
 
@@ -142,7 +142,8 @@ impl<'a> Chase<'a> {
         }
     }
 
-    /// Validates an answer, asking for what that takes. Returns where an alias leads of which it says nothing.
+    /// Validates an answer, asking for what that takes. Returns the target of an alias, if the answer has
+    /// nothing about it.
     pub fn validate(
         &mut self,
         source: &mut Answerer<'_>,

@@ -27,7 +27,7 @@ struct End {
     open: Option<NameBuf>,
 }
 
-/// Asks as `--trace` and `--chase` want it, and prints what comes of it. Returns the exit code.
+/// Asks as `--trace` and `--chase` want it, and prints the result. Returns the exit code.
 pub fn run(wanted: &Wanted, anchors: &TrustAnchors, out: &mut dyn Write) -> io::Result<u8> {
     let mut steps = Steps::new(wanted, out);
     let mut chase = wanted.chase.then(|| Chase::new(anchors));

@@ -165,7 +165,7 @@ pub struct Transfer {
     verifier: Option<ResponseVerifier>,
     /// Messages that no signature proves yet.
     unproven: Vec<Vec<u8>>,
-    /// Messages that nobody has taken yet.
+    /// Messages that were not taken yet.
     ready: VecDeque<Vec<u8>>,
     fault: Option<TransferFault>,
 }

@@ -1,5 +1,6 @@
-//! From the root servers to whoever answers, referral after referral, with glue where there is some. What a reply leads to,
-//! `resolver` judges, as it does for the server's own lookups; here are only the exchange and its order.
+//! Walks from the root servers to the server that answers, referral after referral, with glue where there is
+//! some. What a reply leads to, `resolver` judges, as it does for the server's own lookups; here are only the
+//! exchange and its order.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -27,7 +28,7 @@ const ADDRESSES: usize = 6;
 /// Why a walk does not reach its end.
 #[derive(Debug)]
 pub enum WalkFault {
-    /// Whoever was to name the root servers does not.
+    /// The server that was asked for the root servers does not name them.
     NoRoot(SocketAddr, String),
     /// No server of this zone has an answer.
     NoAnswer(Box<NameBuf>),
@@ -157,7 +158,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Goes from the closest zone that is known to whoever answers. Aliases are not followed.
+    /// Goes from the closest known zone to the server that answers. Aliases are not followed.
     pub fn find(
         &mut self,
         steps: &mut Steps<'_>,
@@ -275,7 +276,7 @@ impl<'w> Walk<'w> {
         if let Some(known) = self.looked_up.get(&host) {
             return Ok(known.clone());
         }
-        // Whoever needs it on the way to it gets nothing.
+        // A lookup on the way that needs this host gets no address.
         self.looked_up.insert(host, Vec::new());
         let name: NameBuf = host.into();
         let mut found = Vec::new();
@@ -358,7 +359,7 @@ impl<'w> Walk<'w> {
         let answer = resolver::scrub(message, &inquiry, rcode, &scope).map_err(lame)?;
         let is_positive = Header::of(&answer.message).is_some_and(|header| header.counts()[1] > 0);
         let recursive = Header::of(message).is_some_and(|header| header.recursion_available());
-        // As it is for the server's own lookups: an answer from a cache says nothing of who serves the zone.
+        // As it is for the server's own lookups: an answer from a cache does not show who has the zone.
         let lame = !answer.authoritative && (recursive || !is_positive && answer.negative_ttl.is_none());
         if lame { Err(ReplyFault::Lame) } else { Ok(Turn::Answer(answer)) }
     }

@@ -190,7 +190,7 @@ pub enum WordFault {
     Subnet(String),
     /// IXFR without the serial of the version that the client has, or with what is no serial.
     Ixfr(String),
-    /// A zone transfer is asked of one server, and nobody validates it.
+    /// A zone transfer is asked of one server, and is not validated.
     Walked(Type),
     /// There is nothing to validate in this class.
     Chased(Class),

@@ -1,5 +1,5 @@
-//! `nomen update`: changes a zone by dynamic updates (RFC 2136), told by a script in the language of nsupdate. The language is
-//! read in `script`; messages are made and sent in `send`.
+//! `nomen update`: changes a zone by dynamic updates (RFC 2136), with a script in the language of nsupdate.
+//! The language is read in `script`; messages are made and sent in `send`.
 
 pub mod script;
 pub mod send;
@@ -82,7 +82,7 @@ fn whole(mut session: Session, path: &Path, text: String) -> u8 {
     session.code
 }
 
-/// Somebody types: each line is done at once, and a wrong one leaves the rest as it is.
+/// Input from a terminal: each line is done at once, and a wrong one leaves the rest as it is.
 fn interactive(mut session: Session) -> u8 {
     let mut reader = ScriptReader::default();
     for (number, line) in io::stdin().lock().lines().enumerate() {
@@ -141,7 +141,7 @@ impl Session {
         true
     }
 
-    /// Sends what there is. A refusal leaves the rest of the script as it is; where nobody answers, it ends.
+    /// Sends what there is. A refusal leaves the rest of the script as it is; without an answer, it ends.
     fn send(&mut self) -> bool {
         let outcome = match self.sender.send() {
             Ok(Some(outcome)) => outcome,

@@ -97,8 +97,8 @@ impl Default for ScriptReader {
 }
 
 impl ScriptReader {
-    /// Reads the line that takes up `span` of the text `source`, which is `text`. A line without a word sends what there is,
-    /// as nsupdate does; one that begins with a semicolon says nothing.
+    /// Reads the line that takes up `span` of the text `source`, which is `text`. A line without a word sends
+    /// what there is, as nsupdate does; one that begins with a semicolon is a comment.
     ///
     /// # Errors
     /// What is wrong, at the word that is.

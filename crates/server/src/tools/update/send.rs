@@ -71,7 +71,7 @@ impl UpdateOutcome {
 pub enum SendFault {
     /// The update does not fit into a message.
     TooLong,
-    /// Nobody answers, or not what was asked.
+    /// No server answers, or not what was asked.
     Link(String),
     /// No zone was found for a name.
     NoZone(Box<NameBuf>),

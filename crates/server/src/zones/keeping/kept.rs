@@ -1,4 +1,4 @@
-//! What is known of all zones, for whoever asks, and how requests about them end.
+//! What is known of all zones, shared with readers, and how requests about them end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,9 +32,9 @@ pub enum ReloadFault {
     Secondary,
     /// The zone has no files: it is a catalog zone that is made here.
     Produced,
-    /// There is such a zone already, which somebody else wants.
+    /// There is such a zone already, of this origin.
     Served(Origin),
-    /// The zone cannot be removed here: somebody else wants it.
+    /// The zone cannot be removed here: it is of this origin.
     NotAdded(Origin),
     /// There is no state folder.
     NoState,
@@ -81,7 +81,7 @@ impl std::error::Error for ReloadFault {}
 
 /// How a request ended.
 pub type Reloaded = Result<Arc<RoundReport>, ReloadFault>;
-/// Who hears how a request ended.
+/// Receives how a request ended.
 pub(super) type Asker = oneshot::Sender<Reloaded>;
 
 /// How the last reload ended.
@@ -136,7 +136,7 @@ pub struct FolderFindings {
     pub refused: Vec<RefusedFile>,
 }
 
-/// What is known of every zone, for whoever asks.
+/// What is known of every zone, shared with readers.
 #[derive(Default)]
 pub struct Kept {
     pub(super) keepers: RwLock<HashMap<Apex, KeptZone>>,

@@ -62,8 +62,8 @@ fn name(apex: &Apex) -> Name<'_> {
 }
 
 impl Keeping {
-    /// Has zones taken from primaries, and others told of changes, by these; which zones came at run time is kept in the
-    /// state folder.
+    /// Has zones taken from primaries, and NOTIFY sent for changes, by these; which zones came at run time is
+    /// kept in the state folder.
     pub fn connect(
         &mut self,
         secondaries: Arc<Secondaries>,
@@ -79,7 +79,7 @@ impl Keeping {
         self.joining.state = state;
     }
 
-    /// The files of catalog zones that are made here, for whoever sends them to others.
+    /// The files of catalog zones that are made here, for outgoing transfers.
     pub fn produced(&self) -> Arc<ProducedStores> {
         self.joining.producer.stores()
     }
@@ -197,8 +197,8 @@ impl Keeping {
         }
     }
 
-    /// A step that a keeper wants made, unless nobody is answered from the zone; who is told of its changes is told all the
-    /// same. New versions of catalog zones are read.
+    /// A step that a keeper wants made, unless the zone answers no client; its NOTIFY targets get a NOTIFY
+    /// all the same. New versions of catalog zones are read.
     pub(super) fn fit_to_publish(&mut self, step: Change) -> Option<Change> {
         if let (true, Some(local_root)) =
             (self.joining.copies_root && is_of_root(&step), &self.joining.local_root)

@@ -134,7 +134,7 @@ fn one_zone_is_read_without_looking_at_the_others() {
     assert!(matches!(ask("a"), Err(ReloadFault::Zone(fault)) if fault.text.contains("bad")));
 }
 
-/// A zone that nobody would find.
+/// A zone under another hash key: no lookup would find it.
 fn foreign() -> Arc<Zone> {
     let (name, key) = ("foreign.".parse::<NameBuf>().expect("a name"), HashKey::new([4, 5, 6]));
     let mut builder = zone::ZoneBuilder::new(name.as_name(), &key);

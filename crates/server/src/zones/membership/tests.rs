@@ -63,7 +63,7 @@ fn membership(catalogs: &[&str], state: Option<&Path>) -> Membership {
     membership
 }
 
-/// What follows, in words: `- zone`, `0 zone` for one that is made anew, `+ zone file`.
+/// What follows, in words: `- zone`, `0 zone` for one that is reset, `+ zone file`.
 fn words(steps: &MemberSteps) -> Vec<String> {
     let removed = steps.removed.iter().map(|zone| format!("- {}", shown(zone)));
     let reset = steps.reset.iter().map(|zone| format!("0 {}", shown(zone)));
@@ -140,7 +140,7 @@ fn too_many_that_are_others_under_their_names_are_held_back() {
     let all: Vec<(String, String)> = (0..20).map(|i| (format!("m{i}"), format!("zone{i}."))).collect();
     let lines: Vec<(&str, &str)> = all.iter().map(|(id, zone)| (id.as_str(), zone.as_str())).collect();
     read(&mut of, "cat.", &lines);
-    // A catalog zone that was made anew by somebody who did not keep its labels: all data would be forgotten.
+    // A catalog zone that was rebuilt without its old labels: all data would be forgotten.
     let made_anew: Vec<(String, &str)> = all.iter().map(|(id, zone)| (format!("n{id}"), &**zone)).collect();
     let made_anew: Vec<(&str, &str)> = made_anew.iter().map(|(id, zone)| (&**id, *zone)).collect();
     assert!(read(&mut of, "cat.", &made_anew).is_empty());
@@ -177,7 +177,7 @@ fn a_restart_knows_who_has_which_zone() {
     fs::write(folder.path().join(FILE), "{\"zone\":\n").expect("written");
     let mut of = membership(&["one.", "two."], state);
     assert!(all(&of).is_empty());
-    assert_eq!(read(&mut of, "one.", &[("y", "b.")]), ["+ b. /plain/b"], "nothing is made anew");
+    assert_eq!(read(&mut of, "one.", &[("y", "b.")]), ["+ b. /plain/b"], "nothing is reset");
 }
 
 fn bytes() -> impl Strategy<Value = Box<[u8]>> {

@@ -22,7 +22,7 @@ pub(super) enum Relay {
 }
 
 impl Relay {
-    /// The form that a number stands for.
+    /// The form that a number encodes.
     pub(super) fn of(number: u8) -> Option<Relay> {
         Some(match number {
             0 => Relay::Nothing,

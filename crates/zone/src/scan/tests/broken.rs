@@ -4,7 +4,7 @@ use super::*;
 use FaultKind::*;
 use wire::name::NameTextError::*;
 
-/// A text, and its faults with line and column. `Rdata` stands for any fault of that kind.
+/// A text, and its faults with line and column. `Rdata` means any fault of that kind.
 type Case = (&'static str, &'static [(FaultKind, u32, u32)]);
 
 const CASES: &[Case] = &[
@@ -124,7 +124,7 @@ const CASES: &[Case] = &[
     ("$GENERATE 1-2 a$ A \"192.0.2.$ (\"", &[(UnclosedParenthesis, 1, 21)]),
 ];
 
-/// Stands for every fault of record data: which one is `wire::rdata`'s business.
+/// Means every fault of record data: which one is `wire::rdata`'s business.
 const RDATA: FaultKind = Rejected;
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Slots of a page, and pages of a page above.
 const WIDE: usize = 1 << BITS;
 const BITS: u32 = 5;
-/// Most slots: as many as one chunk has addresses, without the last, which stands for no node.
+/// Most slots: as many as one chunk has addresses, without the last, which means no node.
 pub(super) const MOST: u32 = (1 << super::super::arena::CHUNK_BITS) - 1;
 /// The end of the list of free slots.
 const END: u32 = u32::MAX;

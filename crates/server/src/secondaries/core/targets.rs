@@ -1,4 +1,4 @@
-//! Who is told of a change, and when (RFC 1996 §3.6).
+//! Which targets get a NOTIFY, and when (RFC 1996 §3.6).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::secondaries::plan::ZonePeers;
 use crate::zones::Apex;
 use resolver::Random;
 
-/// One who is told of changes, while something is on its way to it.
+/// A NOTIFY target, while messages to it are under way.
 #[derive(Default)]
 pub(super) struct ToldPeer {
     /// NOTIFY whose replies are waited for.
@@ -20,10 +20,10 @@ pub(super) struct ToldPeer {
     waiting: VecDeque<(Apex, usize)>,
 }
 
-/// What is known of the telling of one zone.
+/// NOTIFY state of one zone.
 pub(super) struct ToldZone {
     sender: NotifySender,
-    /// Whom it waits for, by their places: too much is on its way to them.
+    /// Which targets its NOTIFY waits for, by their places: too many messages to them are under way.
     waiting: Vec<bool>,
     /// The version in service, once there was one, and the data of its SOA.
     soa: Option<(Serial, Box<[u8]>)>,
@@ -60,7 +60,7 @@ impl PeerReply {
 }
 
 impl ToldZone {
-    /// Nothing has been told yet to those who are to be told, if there are any.
+    /// The state before the first NOTIFY; `None` without targets.
     pub(super) fn of(peers: &ZonePeers) -> Option<Box<Self>> {
         let peers = peers.notify.len();
         let told = ToldZone {
@@ -73,7 +73,7 @@ impl ToldZone {
         (peers > 0).then(|| Box::new(told))
     }
 
-    /// The same version is in service as before others were to be told.
+    /// Takes over the version in service from the state before the targets changed.
     pub(super) fn going_on(mut self: Box<Self>, before: Option<Box<Self>>) -> Box<Self> {
         self.soa = before.and_then(|before| before.soa);
         self
@@ -101,7 +101,7 @@ impl ToldZone {
 }
 
 impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
-    /// A version went into service: others are told, unless it is the one they were told of.
+    /// A version went into service: makes NOTIFY due, unless it is the version of the last NOTIFY.
     pub(super) fn published(&mut self, Published { apex, serial, soa }: Published, at: &Moment<'_>) {
         let now = self.unix(at.now);
         let Some(told) = self.zones.get_mut(&apex).and_then(|zone| zone.told.as_mut()) else { return };
@@ -113,7 +113,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         self.see_to(&apex);
     }
 
-    /// The operator wants others to be told again. Returns whether there is somebody, and something to be told.
+    /// Sends NOTIFY again, as the operator wants. Returns whether there are targets, and a version.
     pub(super) fn tell_again(&mut self, apex: &Apex, at: &Moment<'_>) -> bool {
         let now = self.unix(at.now);
         let told = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut());
@@ -123,8 +123,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         true
     }
 
-    /// Tells whoever is to be told now, while not too many replies are waited for. One from whom too many are waited for is
-    /// told later, and keeps nobody else waiting.
+    /// Sends the NOTIFYs that are due, while not too many replies are outstanding. A target with too many
+    /// outstanding replies gets its NOTIFY later, and delays no other target.
     pub(super) fn tell(&mut self, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
         while self.in_flight < self.limits.notify {
@@ -183,7 +183,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                 }
                 return;
             };
-            // The zone may have gone, or have others who are told.
+            // The zone may have gone, or have other targets.
             let zone = self.zones.get_mut(&apex);
             let zone =
                 zone.filter(|zone| zone.peers.notify.get(peer).is_some_and(|server| server.address == to));
@@ -196,7 +196,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Notes when a zone has somebody to be told.
+    /// Notes when the next NOTIFY of a zone is due.
     pub(super) fn see_to(&mut self, apex: &Apex) {
         let Some(told) = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut()) else { return };
         let due = told.sender.due();
