@@ -175,7 +175,11 @@ impl Index {
 
     /// The slots for this hash that hold something, and what: step R1 of [`log`](crate::log) for each.
     #[inline]
-    pub(crate) fn held<'l>(&self, lines: &'l Lines, hash: u64) -> impl Iterator<Item = (usize, Slot)> + use<'l> {
+    pub(crate) fn held<'l>(
+        &self,
+        lines: &'l Lines,
+        hash: u64,
+    ) -> impl Iterator<Item = (usize, Slot)> + use<'l> {
         let (first, turn) = self.pair(hash);
         let words = lines.from(self.start, first / WORDS).first_chunk::<PAIR_SLOTS>();
         (0..PAIR_SLOTS).filter_map(move |i| {

@@ -253,7 +253,10 @@ mod tests {
         }
         for line in [0, log.capacity + 1] {
             let words = block.from(block.first(), line).iter().take(WORDS);
-            assert!(words.into_iter().all(|word| word.load(Ordering::Relaxed) == 0), "line {line} is another's");
+            assert!(
+                words.into_iter().all(|word| word.load(Ordering::Relaxed) == 0),
+                "line {line} is another's"
+            );
         }
     }
 

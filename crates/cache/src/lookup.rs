@@ -173,7 +173,9 @@ impl Shard {
             for &reach in reaches {
                 let subject = key.subject_of_suffix(skip, reach);
                 let full_hash = subject.full_hash();
-                for (slot, held) in self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash)) {
+                for (slot, held) in
+                    self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash))
+                {
                     let name = key.name.suffix(skip);
                     let Some(found) = self.verify(slot, held, &subject, name, now, staleness.max) else {
                         continue;

@@ -138,14 +138,16 @@ impl Shard {
     /// The slot and front of an entry, for those who have the mutex.
     fn entry_of(&self, subject: &Subject, name: &[u8]) -> Option<(usize, Slot, Head)> {
         let full_hash = subject.full_hash();
-        self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash)).find_map(|(slot, held)| {
-            let words = self.words(held.which(), held.at());
-            let head = Head::read(words)?;
-            let same = head.subject == *subject
-                && head.name_len as usize == name.len()
-                && entry::is_named(words, name);
-            same.then_some((slot, held, head))
-        })
+        self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash)).find_map(
+            |(slot, held)| {
+                let words = self.words(held.which(), held.at());
+                let head = Head::read(words)?;
+                let same = head.subject == *subject
+                    && head.name_len as usize == name.len()
+                    && entry::is_named(words, name);
+                same.then_some((slot, held, head))
+            },
+        )
     }
 
     /// Keeps an entry in place of the one with the same key.
@@ -226,8 +228,10 @@ impl Shard {
         let log = self.log(which);
         let at = log.oldest(ends)?;
         let head = Head::read(log.words(&self.lines, at))?;
-        let slot =
-            self.index.held(&self.lines, head.subject.hash).find(|(_, held)| held.at() == at && held.which() == which);
+        let slot = self
+            .index
+            .held(&self.lines, head.subject.hash)
+            .find(|(_, held)| held.at() == at && held.which() == which);
         Some(Oldest { at, head, slot })
     }
 
@@ -300,10 +304,7 @@ impl Shard {
     }
 
     /// Drops the entries that `goes` says, of those that were there before, and returns their number.
-    pub(crate) fn drop_where(
-        &self,
-        mut goes: impl FnMut(&Head, &[AtomicU64]) -> bool,
-    ) -> usize {
+    pub(crate) fn drop_where(&self, mut goes: impl FnMut(&Head, &[AtomicU64]) -> bool) -> usize {
         let mut dropped = 0;
         if self.writers().stats.entries == 0 {
             return 0;

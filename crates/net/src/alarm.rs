@@ -214,7 +214,8 @@ mod tests {
         let links: Vec<RawFd> = others.iter().map(|other| other.event.as_raw_fd()).collect();
         others[1].wake_by_ref();
         others[Ready::MOST - 1].wake_by_ref();
-        let wait = |links: &[RawFd]| Wait { alarm: &alarm, links, at_most: Some(SHORT) }.beside(NOTHING, SHORT);
+        let wait =
+            |links: &[RawFd]| Wait { alarm: &alarm, links, at_most: Some(SHORT) }.beside(NOTHING, SHORT);
         let woken = wait(&links);
         let ready: Vec<usize> = (0..Ready::MOST).filter(|place| woken.links.has(*place)).collect();
         assert_eq!((ready, woken.socket, woken.alarm), (vec![1, Ready::MOST - 1], false, false));

@@ -36,7 +36,8 @@ impl Stock {
     /// Opens what is missing of either kind that links have taken.
     pub(super) fn fill(&mut self) {
         let (v4, v6) = std::mem::take(&mut self.wanted);
-        for (wanted, sockets, domain) in [(v4, &mut self.v4, Domain::IPV4), (v6, &mut self.v6, Domain::IPV6)] {
+        for (wanted, sockets, domain) in [(v4, &mut self.v4, Domain::IPV4), (v6, &mut self.v6, Domain::IPV6)]
+        {
             if wanted {
                 // Without a descriptor to be had, links find that out.
                 let missing = BUNCH.saturating_sub(sockets.len());
