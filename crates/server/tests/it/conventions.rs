@@ -396,6 +396,7 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
             "zone_memory",
             "catalog_memory",
             "last_reload",
+            "background_",
         ],
     ),
     ("Each zone", "With `per-zone` in `[metrics]`: nine series at the most for each zone.", &["zone_"]),

@@ -258,15 +258,19 @@ fn a_secondary_that_has_a_new_zone_not_yet_was_a_warning() {
     let more = format!("[template.new]\nfile = \"zones/{{zone}}\"\nnotify = [{}]\n", peer(address, false));
     let primary = start_in(folder, free_address(), "state-dir = \"state\"\n", &more);
     primary.ctl_json(&["zone", "add", "new.test", "--template", "new"]);
-    let early = "NOTIFY not taken: the secondary does not have the zone yet zone=new.test.";
-    primary.wait_for_log(early, 1);
+    let early = format!(
+        "zone new.test.: NOTIFY not taken by {}@{}, rcode=NOTAUTH: the secondary does not have the zone yet",
+        address.ip(),
+        address.port()
+    );
+    primary.wait_for_log(&early, 1);
     let warning = format!(
         "zone new.test.: {}@{} answers NOTIFY with NOTAUTH: is it a secondary",
         address.ip(),
         address.port()
     );
     let log = primary.log();
-    assert!(log.lines().any(|line| line.contains(" INFO ") && line.contains(early)), "{log}");
+    assert!(log.lines().any(|line| line.contains(" INFO ") && line.contains(&early)), "{log}");
     assert!(!log.contains(&warning), "{log}");
     // It should have it by now.
     primary.ctl_json(&["zone", "notify", "new.test"]);
