@@ -189,20 +189,20 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         if let (Some(last), Some(server)) = (told.replies.get_mut(peer), peers.notify.get(peer)) {
             let (zone, before) = (name(apex), std::mem::take(last));
             *last = before.after(rcode);
-            // A secondary may change its mind with each NOTIFY.
-            let about = ("NOTIFY declined", &*format!("{zone} {server}"));
+            // The answer of a secondary may change with each NOTIFY.
+            let object = format!("{zone} {server}");
             match (before, *last) {
                 (_, PeerReply::NotYet) => log_repeated!(
                     info,
                     INFO,
-                    about,
+                    ("NOTIFY too early", &*object),
                     "zone {zone}: NOTIFY not taken by {server}, rcode={rcode}: the secondary does not have the zone yet"
                 ),
                 (before, now @ PeerReply::Declined(_)) if before != now => {
                     log_repeated!(
                         warn,
                         WARN,
-                        about,
+                        ("NOTIFY declined", &*object),
                         "zone {zone}: {server} answers NOTIFY with {rcode}: is it a secondary of the zone, and takes NOTIFY from here?"
                     );
                 }
