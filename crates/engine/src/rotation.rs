@@ -3,36 +3,59 @@
 use wire::Type;
 use wire::message::HEADER_LEN;
 
-/// Bytes of a record before its data, where its owner is a pointer.
-const RECORD_HEAD: usize = 12;
-
 /// Rotates the addresses in the answer section of a message by a number that depends on the query's ID. The question, of type A or
 /// AAAA, ends at `question_end`; the section has `records` records. Only records in a row with one and the same pointer as owner are
 /// moved: nothing points into them, so no offset changes.
-#[cold]
 pub(crate) fn rotate(message: &mut [u8], question_end: usize, records: u16, qtype: Type) {
-    let id = message.get(..2).map_or(0, |id| u16::from_be_bytes([id[0], id[1]]));
-    let data_len: u16 = if qtype == Type::A { 4 } else { 16 };
+    let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let Some(section) = message.get_mut(question_end.max(HEADER_LEN)..) else { return };
-    let Some(start) = first(section, records, qtype) else { return };
-    let len = RECORD_HEAD + usize::from(data_len);
-    let Some(section) = section.get_mut(start..) else { return };
-    let Some(owner) = section.get(..2).map(|owner| [owner[0], owner[1]]) else { return };
-    let head = [qtype.0.to_be_bytes(), 1u16.to_be_bytes()].concat();
-    let is_like = |record: &&[u8]| {
-        record[..2] == owner && record[2..6] == head && record[10..RECORD_HEAD] == data_len.to_be_bytes()
-    };
-    let count = section.chunks_exact(len).take(usize::from(records)).take_while(is_like).count();
-    if count > 1
-        && owner[0] >= 0xc0
-        && let Some(addresses) = section.get_mut(..count * len)
-    {
-        addresses.rotate_left(usize::from(id) % count * len);
+    match qtype {
+        Type::A => rotate_records::<16>(section, records, id, qtype),
+        _ => rotate_records::<28>(section, records, id, qtype),
     }
 }
 
+/// The same for records of `LEN` bytes, which have a pointer as owner.
+#[inline]
+fn rotate_records<const LEN: usize>(section: &mut [u8], records: u16, id: u16, qtype: Type) {
+    let Some(start) = first(section, records, qtype) else { return };
+    let Some((addresses, _)) = section.get_mut(start..).map(|section| section.as_chunks_mut::<LEN>()) else {
+        return;
+    };
+    let Some(head) = addresses.first().map(head) else { return };
+    let data_len = (LEN - 12) as u16;
+    if head.0[0] < 0xc0 || head.0[4..] != [0, 1] || head.1 != data_len.to_be_bytes() {
+        return;
+    }
+    let alike = addresses.iter().take(usize::from(records)).take_while(|record| self::head(record) == head);
+    match (alike.count(), usize::from(id)) {
+        (0 | 1, _) => {}
+        (2, id) if id % 2 == 0 => {}
+        (2, _) => addresses.swap(0, 1),
+        (count, id) => addresses[..count].rotate_left(id % count),
+    }
+}
+
+/// Owner, type and class of a record with a pointer as owner, and the length of its data.
+#[inline]
+fn head<const LEN: usize>(record: &[u8; LEN]) -> ([u8; 6], [u8; 2]) {
+    let mut front = [0; 6];
+    front.copy_from_slice(&record[..6]);
+    (front, [record[10], record[11]])
+}
+
 /// Where the first record of this type begins in a section, behind the aliases that lead to it.
+#[inline]
 fn first(section: &[u8], records: u16, qtype: Type) -> Option<usize> {
+    let [high, low] = qtype.0.to_be_bytes();
+    match section {
+        [owner, _, a, b, ..] if *owner >= 0xc0 && (*a, *b) == (high, low) => Some(0),
+        _ => first_behind_aliases(section, records, qtype),
+    }
+}
+
+#[cold]
+fn first_behind_aliases(section: &[u8], records: u16, qtype: Type) -> Option<usize> {
     let mut at = 0;
     for _ in 0..records {
         let begin = at;

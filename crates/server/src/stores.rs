@@ -53,7 +53,7 @@ pub type Stored = Box<dyn FnOnce(Result<bool, StoreFault>) + Send>;
 enum Task {
     Order(StoreOrder, Stored),
     History(Serial, SyncSender<Result<Option<History>, StoreFault>>),
-    Finish(Finish),
+    Finish(Box<Finish>),
 }
 
 /// A long write has ended; the new file is to be put in place.
@@ -99,7 +99,7 @@ struct Zones {
 #[derive(Default)]
 struct ZoneTasks {
     tasks: VecDeque<Task>,
-    finish: Option<Finish>,
+    finish: Option<Box<Finish>>,
     store: Option<ZoneStore>,
     /// A thread runs its tasks, or is about to.
     scheduled: bool,
@@ -285,7 +285,7 @@ impl Inner {
                 let _ = reply.try_send(Err(fault));
                 None
             }
-            (store, Task::Finish(finish)) => self.finish(apex, store, finish),
+            (store, Task::Finish(finish)) => self.finish(apex, store, *finish),
         }
     }
 
@@ -388,7 +388,7 @@ impl Inner {
             let write = catch_unwind(AssertUnwindSafe(|| replacement.write(&zone)));
             let written = write.unwrap_or(Err(StoreFault::NotWritten));
             drop(zone);
-            all.submit(&apex, Task::Finish(Finish { replacement, written, version }));
+            all.submit(&apex, Task::Finish(Box::new(Finish { replacement, written, version })));
         });
     }
 

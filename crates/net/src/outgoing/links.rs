@@ -25,7 +25,7 @@ use crate::ready::Ready;
 /// The token of the mailbox; links have the others.
 const MAIL: Token = Token(usize::MAX);
 /// The most links that are read in a turn, beside those opened in the last one.
-const HEARD: usize = 32;
+const LINKS_READ: usize = 32;
 /// The most links that are waited for one by one. With so few, what a wait takes for each is less than to put it into the set and to
 /// ask the set for it.
 const APART: usize = 4;
@@ -171,7 +171,7 @@ impl WorkerLinks {
             place: Place::new(),
             descriptors: vec![poll.as_raw_fd()],
             poll,
-            events: Events::with_capacity(HEARD),
+            events: Events::with_capacity(LINKS_READ),
             mail: Arc::new(Mailbox { actions: Mutex::default(), waker }),
             open: NumberMap::default(),
             again: VecDeque::new(),
@@ -226,7 +226,7 @@ impl WorkerLinks {
     }
 
     /// Reads one message from each link: from `most` of those that have something, but from no more than
-    /// [`HEARD`], and from all that were opened in the last turn. Reads nothing before the core has seen the
+    /// [`LINKS_READ`], and from all that were opened in the last turn. Reads nothing before the core has seen the
     /// earlier events: a worker that another one keeps out comes back soon, and would look in vain at links
     /// that are about to be closed.
     pub(super) fn read_links(&mut self, most: usize) {
@@ -263,7 +263,7 @@ impl WorkerLinks {
                 self.promptness.note(came);
             }
         }
-        let mut left = most.min(HEARD);
+        let mut left = most.min(LINKS_READ);
         for _ in 0..ready {
             if left == 0 {
                 break;
@@ -402,7 +402,7 @@ impl WorkerLinks {
         self.empty_outbox();
         let Self { open, again, .. } = self;
         // That none of them is open any more matters only if there is nothing else to do.
-        if again.len() <= 2 * HEARD {
+        if again.len() <= 2 * LINKS_READ {
             again.retain(|link| open.contains_key(link));
         }
         let goes_on = goes_on || !self.again.is_empty() || !self.heard.is_empty();
@@ -540,7 +540,7 @@ mod tests {
     fn heard(links: &mut WorkerLinks) -> Vec<(u64, Result<Vec<u8>, io::ErrorKind>)> {
         let mut all = Vec::new();
         while all.is_empty() {
-            links.read_links(HEARD);
+            links.read_links(LINKS_READ);
             while let Some((link, heard)) = links.next_heard() {
                 all.push(match heard {
                     Heard::Bound(local) => panic!("{local}: not wanted"),
@@ -598,7 +598,7 @@ mod tests {
         other.send_to(b"reply", from[1]).expect("it is sent");
         let ready = wait(&mut links);
         assert!(!ready.has(SET) && !ready.has(1) && ready.has(2), "{ready:?}");
-        links.read_links(HEARD);
+        links.read_links(LINKS_READ);
         assert_eq!(links.next_heard().map(|(link, _)| link), Some(Link(2)));
         links.order(Action::Close { link: Link(2) });
         links.carry_out(false);
@@ -630,7 +630,7 @@ mod tests {
         let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
         assert_eq!(links.descriptors().len(), 2);
         links.look();
-        links.read_links(HEARD);
+        links.read_links(LINKS_READ);
         assert_eq!((links.descriptors().len(), links.heard.len()), (1, 0), "it is in the set from here on");
         other.send_to(b"reply", from).expect("it is sent");
         assert!(wait(&mut links).has(SET));
@@ -685,9 +685,9 @@ mod tests {
         let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
         (0..2).for_each(|_| assert!(other.send_to(b"reply", from).is_ok()));
         while links.heard.is_empty() {
-            links.read_links(HEARD);
+            links.read_links(LINKS_READ);
         }
-        links.read_links(HEARD);
+        links.read_links(LINKS_READ);
         assert_eq!((links.heard.len(), links.again.len()), (1, 1));
         assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);
         assert_eq!(heard(&mut links), [(1, Ok(b"reply".to_vec()))]);

@@ -54,6 +54,8 @@ struct StartFault(String, u8);
 
 /// Runs the server until it is stopped; returns the exit code.
 pub fn run(args: &ServeArgs) -> u8 {
+    // Before there are threads, each of which would fill huge pages in part.
+    heap::use_small_pages();
     match start(args) {
         Ok(()) => EXIT_OK,
         Err(StartFault(message, code)) => {
@@ -94,8 +96,6 @@ fn keep_zones(zones: Keeping) -> Result<(), StartFault> {
 }
 
 fn start(args: &ServeArgs) -> Result<(), StartFault> {
-    // Before there are threads, each of which would fill huge pages in part.
-    heap::use_small_pages();
     let process = Process::start();
     let source = source_of(args);
     let Prepared { settings, zones: wanted } = source.prepare(None).map_err(|rejected| {
@@ -120,11 +120,9 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let background = Background::new();
     let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref(), &background)?;
     let changes = start_updates(&frontend, &settings, &wanted, built_in, (&secondaries, &background))?;
-    let mut adopting: Vec<Arc<dyn Adopt>> =
-        vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
-    adopting.extend(changes.iter().map(|changes| Arc::clone(changes) as Arc<dyn Adopt>));
-    adopting.extend(frontend.dnstap.iter().map(|dnstap| Arc::clone(dnstap) as Arc<dyn Adopt>));
-    adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
+    let always: [Arc<dyn Adopt>; 4] =
+        [frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
+    let adopting = adopting(always, changes.as_ref(), frontend.dnstap.as_ref(), recursive.as_ref());
     let in_force = Arc::new(InForce::new(source, settings, adopting));
     let renew = in_force.clone();
     let prepare = Box::new(move |accept: &AcceptZones<'_>| renew.renew(accept));
@@ -166,6 +164,20 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         connections: Arc::default(),
     };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// The parts that take over settings at a reload.
+fn adopting(
+    always: [Arc<dyn Adopt>; 4],
+    changes: Option<&Arc<Changes>>,
+    dnstap: Option<&Arc<Dnstap>>,
+    recursive: Option<&Arc<Recursive>>,
+) -> Vec<Arc<dyn Adopt>> {
+    let mut all = always.to_vec();
+    all.extend(changes.map(|part| Arc::clone(part) as Arc<dyn Adopt>));
+    all.extend(dnstap.map(|part| Arc::clone(part) as Arc<dyn Adopt>));
+    all.extend(recursive.map(|part| Arc::clone(part) as Arc<dyn Adopt>));
+    all
 }
 
 /// What answers, with its logs; without listeners yet.
