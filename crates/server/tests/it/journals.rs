@@ -141,7 +141,7 @@ fn a_journal_that_cannot_be_read_for_a_while_loses_nothing() {
     let (address, before) = (nomen.address, zone(nomen.address));
     let left = nomen.stop();
     let path = journal(left.path());
-    fs::set_permissions(&path, Permissions::from_mode(0)).expect("set");
+    fs::set_permissions(&path, Permissions::from_mode(0o000)).expect("set");
     let Some(nomen) = start_bound_by_permissions(address, left) else { return };
     let status = refused(&nomen, "unreadable");
     let fault = status["journal"]["fault"].to_string();
