@@ -97,8 +97,11 @@ struct Stage {
     /// The root zone has got servers for the peers' sake.
     is_root_completed: bool,
     /// What each client's question was, and what each peer has answered.
-    asked: BTreeMap<String, (String, Vec<Option<Vec<u8>>>)>,
+    asked: BTreeMap<String, (String, Replies)>,
 }
+
+/// The reply of each peer, if it sent one.
+type Replies = Vec<Option<Vec<u8>>>;
 
 /// Key words of lines that set something up.
 const SETTING_UP: [&str; 10] =
