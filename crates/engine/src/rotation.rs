@@ -3,6 +3,9 @@
 use wire::Type;
 use wire::message::HEADER_LEN;
 
+/// Bytes of a record before its data, where its owner is a pointer.
+const RECORD_HEAD: usize = 12;
+
 /// Rotates the addresses in the answer section of a message by a number that depends on the query's ID. The question, of type A or
 /// AAAA, ends at `question_end`; the section has `records` records. Only records in a row with one and the same pointer as owner are
 /// moved: nothing points into them, so no offset changes.
@@ -22,13 +25,12 @@ fn rotate_records<const LEN: usize>(section: &mut [u8], records: u16, id: u16, q
     let Some((addresses, _)) = section.get_mut(start..).map(|section| section.as_chunks_mut::<LEN>()) else {
         return;
     };
-    let Some(head) = addresses.first().map(head) else { return };
-    let data_len = (LEN - 12) as u16;
-    if head.0[0] < 0xc0 || head.0[4..] != [0, 1] || head.1 != data_len.to_be_bytes() {
-        return;
-    }
-    let alike = addresses.iter().take(usize::from(records)).take_while(|record| self::head(record) == head);
-    match (alike.count(), usize::from(id)) {
+    let Some((high, low)) = addresses.first().map(|record| (record[0], record[1])) else { return };
+    let [type_high, type_low] = qtype.0.to_be_bytes();
+    let wanted = u64::from_le_bytes([high, low, type_high, type_low, 0, 1, 0, (LEN - RECORD_HEAD) as u8]);
+    let alike = addresses.iter().take(usize::from(records)).take_while(|record| head(record) == wanted);
+    let count = if high < 0xc0 { 0 } else { alike.count() };
+    match (count, usize::from(id)) {
         (0 | 1, _) => {}
         (2, id) if id % 2 == 0 => {}
         (2, _) => addresses.swap(0, 1),
@@ -36,12 +38,11 @@ fn rotate_records<const LEN: usize>(section: &mut [u8], records: u16, id: u16, q
     }
 }
 
-/// Owner, type and class of a record with a pointer as owner, and the length of its data.
+/// Owner, type and class of a record with a pointer as owner, and the length of its data, as one number.
 #[inline]
-fn head<const LEN: usize>(record: &[u8; LEN]) -> ([u8; 6], [u8; 2]) {
-    let mut front = [0; 6];
-    front.copy_from_slice(&record[..6]);
-    (front, [record[10], record[11]])
+fn head<const LEN: usize>(record: &[u8; LEN]) -> u64 {
+    let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|at| record[at]);
+    u64::from_le_bytes([a, b, c, d, e, f, record[10], record[11]])
 }
 
 /// Where the first record of this type begins in a section, behind the aliases that lead to it.
