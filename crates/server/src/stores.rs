@@ -163,7 +163,7 @@ impl ZoneStores {
     }
 
     /// Returns the changes from a version on; `None` if the store does not reach back to it. Waits for the orders of the zone
-    /// that came before, [`HISTORY_TIMEOUT`] at most.
+    /// that came before, ten seconds at most.
     ///
     /// # Errors
     /// Why the store cannot be read.
@@ -191,7 +191,7 @@ impl ZoneStores {
         zones.open -= usize::from(closed.is_some());
     }
 
-    /// Waits until all orders have ended, [`FLUSH_TIMEOUT`] at most. Returns whether they have.
+    /// Waits until all orders have ended, ten seconds at most. Returns whether they have.
     pub fn flush(&self) -> bool {
         let zones = lock(&self.0.zones);
         let waited = self.0.idle.wait_timeout_while(zones, FLUSH_TIMEOUT, |zones| zones.busy > 0);
