@@ -27,7 +27,7 @@ pub struct Verdict {
 }
 
 impl fmt::Display for Verdict {
-    /// The line that [`Verdict::read`] reads.
+    /// The line that `Verdict::read` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "verdict\t{}\t{}\t{}", self.scenario, self.question, self.answers.join("\t"))
     }
