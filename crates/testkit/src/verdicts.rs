@@ -11,6 +11,8 @@ use crate::peers::PeerKind;
 
 /// Scenarios played at the same time: nearly all their time is spent waiting for servers that do not answer.
 const TOGETHER: usize = 16;
+/// How often a scenario is played again, alone, in which the peers agree against the expected result.
+const REPLAYS: usize = 2;
 
 /// Names the scenario that is played inside. From outside it is a part of the titles of those that are wanted.
 pub const SCENARIO: &str = "PEERS_SCENARIO";
@@ -74,10 +76,22 @@ pub fn compare_with_peers(titles: &[String], inside: &str, folder: &str, explain
     let titles: Vec<&String> = titles.iter().filter(|title| title.contains(&wanted)).collect();
     let verdicts = play_all(&titles, inside);
     report(&verdicts, &Path::new(folder).join("peers.txt"), !wanted.is_empty());
-    let wrong = |verdict: &&Verdict| verdict.is_against_us() && !verdict.is_explained(explained);
-    let wrong: Vec<&Verdict> = verdicts.iter().filter(wrong).collect();
+    let is_wrong = |verdict: &Verdict| verdict.is_against_us() && !verdict.is_explained(explained);
+    let mut wrong: Vec<Verdict> = verdicts.iter().filter(|verdict| is_wrong(verdict)).cloned().collect();
+    // Peers run in real time, and give up where the machine is busy: they have to agree when a scenario is played alone, too.
+    for _ in 0..REPLAYS {
+        let again = titles.iter().filter(|title| wrong.iter().any(|verdict| verdict.scenario == ***title));
+        let replayed: Vec<Verdict> = again.flat_map(|title| play(title, inside)).collect();
+        let is_same = |verdict: &Verdict| wrong.iter().any(|before| before.question == verdict.question);
+        wrong = replayed.into_iter().filter(|verdict| is_wrong(verdict) && is_same(verdict)).collect();
+    }
     assert!(wrong.is_empty(), "Unbound, BIND and Recursor agree with each other and not with: {wrong:#?}");
     assert!(!wanted.is_empty() || verdicts.len() >= least, "only {} questions were asked", verdicts.len());
+}
+
+/// Plays one scenario.
+fn play(title: &str, inside: &str) -> Vec<Verdict> {
+    network::run_inside(inside, &[(SCENARIO, title)]).lines().filter_map(Verdict::read).collect()
 }
 
 fn play_all(titles: &[&String], inside: &str) -> Vec<Verdict> {
@@ -86,8 +100,8 @@ fn play_all(titles: &[&String], inside: &str) -> Vec<Verdict> {
         for _ in 0..TOGETHER {
             scope.spawn(|| {
                 while let Some(title) = titles.get(next.fetch_add(1, Relaxed)) {
-                    let said = network::run_inside(inside, &[(SCENARIO, title)]);
-                    verdicts.lock().expect("no panic").extend(said.lines().filter_map(Verdict::read));
+                    let said = play(title, inside);
+                    verdicts.lock().expect("no panic").extend(said);
                 }
             });
         }
