@@ -80,7 +80,7 @@ fn signed_by(rdata: &mut Vec<u8>, signer: &str) {
 /// RFC 4035 §4 and §5.
 const VALIDATION: [Case; 9] = [
     case(
-        "what clients are told of data that is secure, insecure and bogus",
+        "what clients receive for data that is secure, insecure and bogus",
         &[
             Step::Server(|inquiry, reply| match inquiry.name.to_string().ends_with("hash.test.") {
                 true => forged(inquiry, reply, Type::A),

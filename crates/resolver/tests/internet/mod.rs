@@ -414,7 +414,7 @@ impl Internet {
         self.comes(host.delay().unwrap_or(ROUND_TRIP), link, Coming::Message(message));
     }
 
-    /// Whether a host says nothing to a question.
+    /// Whether a host leaves a question unanswered.
     pub(crate) fn is_mute(&self, host: &Host, qname: Name<'_>, qtype: Type, transport: Transport) -> bool {
         host.is("silent")
             || transport.is_stream() && host.is("no-tcp")
