@@ -135,8 +135,8 @@ impl Changes {
 
     /// How many zones have journals that cannot be used.
     pub fn damaged(&self) -> usize {
-        let Some(kept) = self.shared.kept.get() else { return 0 };
-        lock(&self.shared.damaged).keys().filter(|apex| kept.get(apex).is_some()).count()
+        let damaged = lock(&self.shared.damaged);
+        damaged.keys().filter(|apex| self.shared.kept.get(apex).is_some()).count()
     }
 
     /// Accepts of a zone what can be read of its damaged journal. A reload serves it then.

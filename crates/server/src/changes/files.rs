@@ -222,7 +222,7 @@ impl ZoneFiles {
     }
 
     fn write_now(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
-        let state = self.shared.kept.get().and_then(|kept| kept.get(apex)).ok_or(FileFault::NotLoaded)?;
+        let state = self.shared.kept.get(apex).ok_or(FileFault::NotLoaded)?;
         let ZoneText::File(path) = &state.spec.text else { return Err(FileFault::NoFile) };
         let newest = self.newest(apex)?.or_else(|| state.zone.clone()).ok_or(FileFault::NotLoaded)?;
         let current = |written| CurrentFile {
@@ -252,10 +252,7 @@ impl ZoneFiles {
             (Err(_), Some(fault)) => return Err(fault),
             (written, _) => written.map_err(FileFault::Write)?,
         }
-        // Otherwise the server is stopping.
-        if let Some(keeping) = self.shared.keeping.get() {
-            keeping.wrote(apex.clone(), FileStamp::of(Arc::clone(path)));
-        }
+        self.shared.keeping.wrote(apex.clone(), FileStamp::of(Arc::clone(path)));
         Ok(current(true))
     }
 
@@ -338,6 +335,7 @@ fn name(apex: &Apex) -> Name<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zones::keeping::ZoneKeeping;
 
     #[test]
     fn a_server_that_stops_was_taken_for_a_thread_that_does_not_answer() {
@@ -345,7 +343,8 @@ mod tests {
         let notes = super::super::notes::Notes::open(state.path()).expect("notes");
         let (orders, taken) = std::sync::mpsc::channel();
         drop(taken);
-        let files = ZoneFiles { shared: Arc::new(Shared::new(notes, HashSet::new())), orders };
+        let shared = Shared::new(notes, HashSet::new(), ZoneKeeping::new().0, Arc::default());
+        let files = ZoneFiles { shared: Arc::new(shared), orders };
         let newest = files.newest(&Apex::from(&b"\x01a\0"[..]));
         assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");
     }

@@ -37,7 +37,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -142,8 +142,9 @@ pub struct Changes {
 /// What the threads and others share.
 struct Shared {
     rules: ArcSwap<UpdateRules>,
-    keeping: OnceLock<ZoneKeeping>,
-    kept: OnceLock<Arc<Kept>>,
+    /// What changes goes into service through this.
+    keeping: ZoneKeeping,
+    kept: Arc<Kept>,
     counts: UpdateCounts,
     /// Zones that are kept on disk.
     stored: Mutex<HashSet<Apex>>,
@@ -161,11 +162,11 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(notes: Notes, stored: HashSet<Apex>) -> Shared {
+    fn new(notes: Notes, stored: HashSet<Apex>, keeping: ZoneKeeping, kept: Arc<Kept>) -> Shared {
         Shared {
             rules: ArcSwap::default(),
-            keeping: OnceLock::new(),
-            kept: OnceLock::new(),
+            keeping,
+            kept,
             counts: UpdateCounts::default(),
             stored: Mutex::new(stored),
             damaged: Mutex::default(),
@@ -184,7 +185,8 @@ impl Changes {
         state.join(FOLDER).exists() || state.join(MARKS).exists()
     }
 
-    /// Starts the thread. From the next batch on the engine takes UPDATE, for the zones of [`allow`](Self::allow).
+    /// Starts the thread. From the next batch on the engine takes UPDATE, for the zones of [`allow`](Self::allow). What
+    /// changes goes into service through `keeping`, and is seen in `kept`.
     ///
     /// # Errors
     /// [`ChangesFault`].
@@ -193,6 +195,7 @@ impl Changes {
         settings: &Settings,
         state: &Path,
         background: &Arc<Background>,
+        (keeping, kept): (ZoneKeeping, Arc<Kept>),
     ) -> Result<Arc<Changes>, ChangesFault> {
         // If it cannot be made, `open_folder` reports why.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
@@ -200,7 +203,7 @@ impl Changes {
         let (zones, unclear) = held;
         let stored = zones.iter().map(|apex| Apex::from(apex.as_name().as_wire())).collect();
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
-        let shared = Arc::new(Shared::new(notes, stored));
+        let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
         let (orders, taken) = channel();
         let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));
         let worker = Worker::new(folder.clone(), taken, orders.clone(), of_worker, background);
@@ -225,12 +228,6 @@ impl Changes {
         let source: Arc<dyn Source> = changes.clone();
         engine.change_sources(|sources| sources.update = Some(Arc::clone(&source)));
         Ok(changes)
-    }
-
-    /// What changes goes into service through this thread, and is seen here.
-    pub fn connect(&self, keeping: ZoneKeeping, kept: Arc<Kept>) {
-        self.shared.keeping.get_or_init(|| keeping);
-        self.shared.kept.get_or_init(|| kept);
     }
 
     /// Other rules hold from now on.

@@ -348,9 +348,8 @@ impl Worker {
     }
 
     fn open(&mut self, apex: &Apex) -> Result<Line, Refusal> {
-        let keeping = self.shared.keeping.get().ok_or(Refusal::NOT_LOADED)?;
         let (reply, replied) = sync_channel(1);
-        keeping.claim(apex.clone(), reply);
+        self.shared.keeping.claim(apex.clone(), reply);
         // A reply that comes after this has no receiver, and ends its claim.
         let claimed = replied.recv_timeout(PATIENCE).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
         let ClaimedZone { version: zone, file, mut claim } = claimed;
@@ -398,7 +397,7 @@ impl Worker {
 
     /// The serial number of a zone in service.
     fn served_serial(&self, apex: &Apex) -> Option<Serial> {
-        self.shared.kept.get()?.get(apex)?.zone.as_ref().map(|zone| zone.serial())
+        self.shared.kept.get(apex)?.zone.as_ref().map(|zone| zone.serial())
     }
 
     fn is_stored(&self, apex: &Apex) -> bool {
@@ -449,9 +448,9 @@ impl Worker {
         };
         // Answers that are ready together leave together.
         let settle = move || wake_together(|| settled.into_iter().for_each(each));
-        match self.shared.keeping.get() {
-            Some(keeping) if !zones.is_empty() => keeping.changed(zones, Box::new(settle)),
-            _ => settle(),
+        match zones.is_empty() {
+            true => settle(),
+            false => self.shared.keeping.changed(zones, Box::new(settle)),
         }
     }
 

@@ -127,13 +127,13 @@ pub struct Secondaries {
 /// What the core reaches: the threads of transfers, and the zone keeping.
 struct Desk {
     outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
-    keeping: OnceLock<ZoneKeeping>,
+    keeping: ZoneKeeping,
     store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
     /// Threads of transfers and of forwarded updates, which wait for primaries.
     threads: Arc<KeptThreads>,
     /// The copy of the root zone, which judges versions of it.
-    local_root: OnceLock<Arc<LocalRoot>>,
+    local_root: Arc<LocalRoot>,
     memory: Arc<IncomingMemory>,
     background: Arc<Background>,
 }
@@ -142,8 +142,8 @@ impl Desk {
     /// What a transfer brought, unless it is a version of the root zone that the resolver must not ask.
     fn judged(&self, apex: &Apex, fetched: Fetched) -> Result<Fetched, SecondaryFault> {
         let (Fetched::Whole(zone) | Fetched::Changed(zone, _)) = &fetched else { return Ok(fetched) };
-        let of_root = self.local_root.get().filter(|_| apex[..] == *Name::ROOT.as_wire());
-        match of_root.and_then(|local_root| local_root.objection(zone)) {
+        let is_root = apex[..] == *Name::ROOT.as_wire();
+        match is_root.then(|| self.local_root.objection(zone)).flatten() {
             Some(why) => Err(SecondaryFault::VersionRefused(why.into())),
             None => Ok(fetched),
         }
@@ -190,15 +190,11 @@ impl Surroundings for Arc<Desk> {
     }
 
     fn news(&self, apex: &Apex, news: SecondaryNews) {
-        if let Some(keeping) = self.keeping.get() {
-            keeping.news(apex.clone(), news);
-        }
+        self.keeping.news(apex.clone(), news);
     }
 
     fn expires(&self, apex: &Apex, at: Option<u64>) {
-        if let Some(keeping) = self.keeping.get() {
-            keeping.expires(apex.clone(), at);
-        }
+        self.keeping.expires(apex.clone(), at);
     }
 
     fn keep(&self, apex: &Apex, keep: Keep, at: u64) {
@@ -218,7 +214,8 @@ impl Surroundings for Arc<Desk> {
 
 impl Secondaries {
     /// Starts the thread; zones come with [`configure`](Self::configure), and are kept in the state folder, if there is one
-    /// that can be used. From the next batch on the engine takes NOTIFY.
+    /// that can be used. News of them goes to `keeping`; `local_root` judges versions of the root zone where that is a
+    /// copy for the resolver. From the next batch on the engine takes NOTIFY.
     ///
     /// # Errors
     /// [`SecondariesFault`].
@@ -227,6 +224,7 @@ impl Secondaries {
         settings: &Settings,
         state: Option<&Path>,
         background: &Arc<Background>,
+        (keeping, local_root): (ZoneKeeping, Arc<LocalRoot>),
     ) -> Result<Arc<Secondaries>, SecondariesFault> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(SecondariesFault::Random)?;
@@ -236,13 +234,11 @@ impl Secondaries {
             let fault = |fault| warn!("zones from primaries are not kept on disk: {fault}");
             SecondaryStore::open(state, background, &counts).map_err(fault).ok()
         });
-        let (outgoing, keeping) = (OnceLock::new(), OnceLock::new());
         let (of_desk, threads) = (Arc::clone(&unread), KeptThreads::new("primaries"));
-        let local_root = OnceLock::new();
         let memory = Arc::new(IncomingMemory::default());
         memory.set(settings.transfers.incoming_memory());
         let desk = Arc::new(Desk {
-            outgoing,
+            outgoing: OnceLock::new(),
             keeping,
             store,
             unread: of_desk,
@@ -274,16 +270,6 @@ impl Secondaries {
     /// for updates has to be installed before.
     pub fn forward_updates(self: &Arc<Self>, engine: &Engine<Served>) {
         forward::install(self, engine);
-    }
-
-    /// News of zones is reported to this thread.
-    pub fn connect(&self, keeping: ZoneKeeping) {
-        self.desk.keeping.get_or_init(|| keeping);
-    }
-
-    /// Versions of the root zone are judged by this where it is a copy for the resolver.
-    pub fn judge_root_by(&self, local_root: Arc<LocalRoot>) {
-        self.desk.local_root.get_or_init(|| local_root);
     }
 
     /// What links to other servers have done.

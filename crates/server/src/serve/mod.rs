@@ -41,10 +41,11 @@ use crate::recursive::{LocalRoot, Recursive, plan};
 use crate::repeated;
 use crate::secondaries::Secondaries;
 use crate::signals::{self, Signals};
-use crate::transfers::Transfers;
+use crate::transfers::{Histories, Transfers};
 use crate::zones::differences::Differences;
 use crate::zones::images::{Images, StateFolder};
-use crate::zones::keeping::{AcceptZones, Keeping, Kept, ZoneKeeping};
+use crate::zones::keeping::{AcceptZones, Keeping, KeepingParts, Kept, ZoneKeeping};
+use crate::zones::produce::ProducedStores;
 use crate::zones::resolve::WantedZones;
 use passed::PassedSockets;
 use sockets::Sockets;
@@ -116,22 +117,43 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let local_root = Arc::new(LocalRoot::default());
     let recursive = start_recursive(&frontend, &settings, state.as_deref(), &local_root)?;
     let logging = Arc::new(logging);
-    let transfers = Transfers::start(&frontend.engine, &settings);
     let background = Background::new();
-    let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref(), &background)?;
-    let changes = start_updates(&frontend, &settings, &wanted, built_in, (&secondaries, &background))?;
+    let ((keeping, requests), kept) = (ZoneKeeping::new(), Arc::<Kept>::default());
+    let of_secondaries = (state.as_deref(), &background, (keeping.clone(), Arc::clone(&local_root)));
+    let secondaries = start_secondaries(&frontend, &settings, &wanted, of_secondaries)?;
+    let of_changes = (&background, (keeping.clone(), Arc::clone(&kept)));
+    let changes = start_changes(&frontend, &settings, &wanted, built_in, of_changes)?;
+    secondaries.forward_updates(&frontend.engine);
+    let differences = state.as_deref().and_then(|state| open_differences(state, &background));
+    let produced = Arc::<ProducedStores>::default();
+    let histories = Histories {
+        changes: changes.clone(),
+        differences: differences.clone(),
+        secondaries: Arc::clone(&secondaries),
+        produced: Arc::clone(&produced),
+    };
+    let transfers = Transfers::start(&frontend.engine, &settings, histories);
     let always: [Arc<dyn Adopt>; 4] =
         [frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     let adopting = adopting(always, changes.as_ref(), frontend.dnstap.as_ref(), recursive.as_ref());
     let in_force = Arc::new(InForce::new(source, settings, adopting));
     let renew = in_force.clone();
-    let prepare = Box::new(move |accept: &AcceptZones<'_>| renew.renew(accept));
-    let differences = state.as_deref().and_then(|state| open_differences(state, &background));
-    let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
-    zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state, Arc::clone(&background));
-    zones.copy_root_to(local_root);
-    transfers.connect(changes.clone(), differences.clone(), Arc::clone(&secondaries), zones.produced());
-    connect(&mut zones, &keeping, &secondaries, (changes.as_ref(), &kept), differences.as_ref());
+    let of_keeping = KeepingParts {
+        engine: Arc::clone(&frontend.engine),
+        kept: Arc::clone(&kept),
+        prepare: Box::new(move |accept: &AcceptZones<'_>| renew.renew(accept)),
+        images: images.clone(),
+        secondaries: Some(Arc::clone(&secondaries)),
+        transfers: Some(Arc::clone(&transfers)),
+        changes: changes.clone(),
+        differences: differences.clone(),
+        local_root: Some(local_root),
+        produced,
+        state,
+        background: Arc::clone(&background),
+    };
+    let mut zones = Keeping::start(&keeping, requests, of_keeping)
+        .map_err(|e| outside(format!("cannot start the thread that puts zones into service: {e}")))?;
     let runtime = runtime()?;
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
@@ -214,19 +236,6 @@ fn runtime() -> Result<Runtime, StartFault> {
         .map_err(|e| outside(format!("cannot start the administration thread: {e}")))
 }
 
-/// Takes dynamic updates, and passes on those of zones from primaries.
-fn start_updates(
-    frontend: &Frontend,
-    settings: &Settings,
-    wanted: &WantedZones,
-    built_in: bool,
-    (secondaries, background): (&Arc<Secondaries>, &Arc<Background>),
-) -> Result<Option<Arc<Changes>>, StartFault> {
-    let changes = start_changes(frontend, settings, wanted, built_in, background)?;
-    secondaries.forward_updates(&frontend.engine);
-    Ok(changes)
-}
-
 /// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only where that
 /// would serve zones without the updates that were acknowledged, or refuse those that are allowed.
 fn start_changes(
@@ -234,10 +243,10 @@ fn start_changes(
     settings: &Settings,
     wanted: &WantedZones,
     built_in: bool,
-    background: &Arc<Background>,
+    (background, zones): (&Arc<Background>, (ZoneKeeping, Arc<Kept>)),
 ) -> Result<Option<Arc<Changes>>, StartFault> {
     let Some(state) = settings.server.storage.folder().filter(|_| !built_in) else { return Ok(None) };
-    match Changes::start(&frontend.engine, settings, &state, background) {
+    match Changes::start(&frontend.engine, settings, &state, background, zones) {
         Ok(changes) => {
             changes.allow(&wanted.updates);
             Ok(Some(changes))
@@ -247,22 +256,6 @@ fn start_changes(
             Ok(None)
         }
         Err(fault) => Err(outside(fault.to_string())),
-    }
-}
-
-/// Has zones go into service, and what changes in them be kept.
-fn connect(
-    zones: &mut Keeping,
-    keeping: &ZoneKeeping,
-    secondaries: &Secondaries,
-    (changes, kept): (Option<&Arc<Changes>>, &Arc<Kept>),
-    differences: Option<&Arc<Differences>>,
-) {
-    secondaries.connect(keeping.clone());
-    differences.into_iter().for_each(|differences| zones.keep_differences(Arc::clone(differences)));
-    if let Some(changes) = changes {
-        changes.connect(keeping.clone(), Arc::clone(kept));
-        zones.change_by(Arc::clone(changes));
     }
 }
 
@@ -286,15 +279,14 @@ fn start_secondaries(
     frontend: &Frontend,
     settings: &Settings,
     wanted: &WantedZones,
-    state: Option<&Path>,
-    background: &Arc<Background>,
+    (state, background, zones): (Option<&Path>, &Arc<Background>, (ZoneKeeping, Arc<LocalRoot>)),
 ) -> Result<Arc<Secondaries>, StartFault> {
     if state.is_none() && wanted.peers.any_taken() {
         warn!(
             "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
         );
     }
-    let started = Secondaries::start(&frontend.engine, settings, state, background);
+    let started = Secondaries::start(&frontend.engine, settings, state, background, zones);
     started.map_err(|fault| outside(fault.to_string()))
 }
 

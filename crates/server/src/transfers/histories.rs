@@ -14,13 +14,17 @@ use crate::zones::Apex;
 use crate::zones::differences::Differences;
 use crate::zones::produce::ProducedStores;
 
-/// Who knows what changed in zones.
+/// Where it is stored what changed in zones.
 #[derive(Clone)]
-pub(super) struct Histories {
-    pub(super) changes: Option<Arc<Changes>>,
-    pub(super) differences: Option<Arc<Differences>>,
-    pub(super) secondaries: Arc<Secondaries>,
-    pub(super) produced: Arc<ProducedStores>,
+pub struct Histories {
+    /// In zones that updates have changed.
+    pub changes: Option<Arc<Changes>>,
+    /// In zone files.
+    pub differences: Option<Arc<Differences>>,
+    /// In zones from primaries.
+    pub secondaries: Arc<Secondaries>,
+    /// In catalog zones that are made here.
+    pub produced: Arc<ProducedStores>,
 }
 
 impl Histories {

@@ -8,7 +8,7 @@ mod rules;
 use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, RwLock, Weak};
+use std::sync::{Arc, RwLock, Weak};
 use std::time::Instant;
 
 use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice, ZoneFacts};
@@ -23,18 +23,14 @@ use wire::{Class, Rcode, Serial, Type};
 use zone::Zone;
 
 use crate::audit::RefusalLog;
-use crate::changes::Changes;
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::logging::audit;
 use crate::repeated::{self, log_repeated};
-use crate::secondaries::Secondaries;
 use crate::sync::{read, write};
 use crate::zones::Apex;
-use crate::zones::differences::Differences;
-use crate::zones::produce::ProducedStores;
-use histories::Histories;
+pub use histories::Histories;
 use limits::{Eviction, Slot, SlotLimits, Slots};
 pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
 
@@ -79,8 +75,7 @@ pub struct Transfers {
     slots: Arc<Slots>,
     /// Differences that are being read for datagrams.
     reading: Arc<Slots>,
-    /// Who knows what changed in zones.
-    histories: OnceLock<Histories>,
+    histories: Histories,
     /// What OPT says in the first message.
     udp_size: AtomicU16,
     counts: Arc<TransferCounts>,
@@ -88,13 +83,13 @@ pub struct Transfers {
 
 impl Transfers {
     /// Has the engine answer requests for its zones. No client may have any before [`allow`](Self::allow).
-    pub fn start(engine: &Arc<Engine<Served>>, settings: &Settings) -> Arc<Transfers> {
+    pub fn start(engine: &Arc<Engine<Served>>, settings: &Settings, histories: Histories) -> Arc<Transfers> {
         let transfers = Arc::new(Transfers {
             engine: Arc::downgrade(engine),
             rules: RwLock::default(),
             slots: Arc::default(),
             reading: Arc::default(),
-            histories: OnceLock::new(),
+            histories,
             udp_size: AtomicU16::default(),
             counts: Arc::default(),
         });
@@ -122,17 +117,6 @@ impl Transfers {
     pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Grants>)>) {
         let mut rules = write(&self.rules);
         zones.into_iter().for_each(|(apex, grants)| rules.set(&apex, grants));
-    }
-
-    /// What changed in zones is known here.
-    pub fn connect(
-        &self,
-        changes: Option<Arc<Changes>>,
-        differences: Option<Arc<Differences>>,
-        secondaries: Arc<Secondaries>,
-        produced: Arc<ProducedStores>,
-    ) {
-        self.histories.get_or_init(|| Histories { changes, differences, secondaries, produced });
     }
 
     /// What transfers have come to.
@@ -212,7 +196,7 @@ impl Transfers {
             return Ok(Sourced::Stream(Box::new(Reported { messages: axfr(zone, frame), report })));
         };
         let is_behind = serial.compare(zone.serial()) == Some(Ordering::Less);
-        let Some(histories) = self.histories.get().filter(|of| is_behind && of.knows(&zone)) else {
+        let Some(histories) = Some(&self.histories).filter(|of| is_behind && of.knows(&zone)) else {
             report.answers_with(ixfr_answer(zone.serial(), serial, &[]));
             let messages = ixfr(zone, serial, Vec::new(), frame);
             return Ok(Sourced::Stream(Box::new(Reported { messages, report })));
@@ -241,7 +225,7 @@ impl Transfers {
         let client = IxfrRequest::read(asked.packet).map(|request| request.serial);
         let client = client.unwrap_or(zone.serial());
         let is_behind = client.compare(zone.serial()) == Some(Ordering::Less);
-        let histories = self.histories.get().filter(|of| is_behind && of.knows(&zone));
+        let histories = Some(&self.histories).filter(|of| is_behind && of.knows(&zone));
         let Some((histories, (slot, _))) =
             histories.zip(self.reading.take(asked.client.peer.ip(), Instant::now()))
         else {

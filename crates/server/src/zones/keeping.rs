@@ -1,52 +1,55 @@
-//! Keeping the zones: one thread reports to each keeper what happens to its zone, and does what the keeper decides.
-//! Loader threads read for it. Everybody else sees the zones through [`Kept`], and asks for work through [`ZoneKeeping`].
+//! Keeping the zones: one thread reports to each keeper what the configuration wants of its zone and what loads came to.
+//! Loader threads read for it; the thread of `publishing` puts versions into service. Other parts see the zones through
+//! [`Kept`], and ask for work through [`ZoneKeeping`].
 //!
 //! What belongs together, such as all zones of a reload, is a round, whose end is reported to the client that asked for it. Rounds about all zones
 //! come one after the other; requests that come in during one are answered by the next, together. A round about one zone goes
 //! on beside them, so that it does not wait for others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Engine;
 use tokio::sync::oneshot;
-use tracing::{debug, error, info, warn};
+use tracing::{error, warn};
 
-use wire::Name;
 use wire::hash::HashKey;
 use zone::Zone;
+use zone::catalog::Change;
 
 use super::differences::Differences;
-use super::examiner::{Examination, Examiner, Finding, SignatureAge};
-use super::images::{ImageOrder, Images};
-use super::keeper::{
-    KeeperAction, KeeperEvent, KeptVersion, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
-};
-use super::loaders::{LoadEnd, Loaders};
+use super::examiner::{Examiner, Finding};
+use super::executor::{Executor, log};
+use super::images::Images;
+use super::keeper::{KeeperEvent, KeptVersion, Load, Looked, Notice, ReadWhen, SecondaryNews};
+use super::loaders::{KeptElsewhere, LoadEnd, Loaders};
 use super::produce::{Listing, ProducedStores};
 use super::publisher::Publisher;
+use super::publishing::{Publishing, PublishingThread};
 pub use super::report::{HeldFolder, LostZones, RoundReport, Summary};
 use super::resolve::{ReloadBounds, WantedZones};
-use super::{Apex, FileStamp, ZoneFault, ZoneText};
+use super::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
+use crate::background::Background;
 use crate::changes::Changes;
 use crate::frontend::Served;
 use crate::recursive::LocalRoot;
 use crate::secondaries::Secondaries;
 use crate::signals;
-use crate::sync::{lock, write};
+use crate::sync::{lock, read, write};
 use crate::transfers::Transfers;
 use kept::{Asker, KeptZone};
 pub use kept::{FolderFindings, Kept, LastReload, ReloadFault, Reloaded};
 use members::{Joining, ZoneChange};
 use rounds::{Purpose, Round};
 
-/// How often replaced catalogs are looked at, to see whether workers have let go of them.
-const RETIREMENT: Duration = Duration::from_millis(100);
 /// How often the age of signatures is looked at.
 const SIGNATURES: Duration = Duration::from_secs(3600);
+/// Zones of a reload that are looked at before updates and primaries get their turn.
+const ZONES_A_TURN: usize = 1000;
 /// So many zones of a folder or a catalog zone at least must be gone for them to be held back.
 pub(super) const LEAST_HELD: usize = 10;
 
@@ -68,10 +71,20 @@ pub struct ClaimedZone {
 pub struct Claim {
     apex: Apex,
     /// Where it ends; `None` if it does not.
-    ends_at: Option<Sender<Message>>,
+    ends_at: Option<Sender<Publishing>>,
 }
 
 impl Claim {
+    /// A claim of this zone, which ends there, if it ends.
+    pub(super) fn new(apex: Apex, ends_at: Option<Sender<Publishing>>) -> Self {
+        Claim { apex, ends_at }
+    }
+
+    /// Ends the claim without a message. Returns whether it was one that ends.
+    pub(super) fn ends_now(mut self) -> bool {
+        self.ends_at.take().is_some()
+    }
+
     /// A claim of no zone.
     #[cfg(test)]
     pub(crate) fn of_none() -> Self {
@@ -88,25 +101,22 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(messages) = self.ends_at.take() {
             // Otherwise the server is stopping.
-            let _ = messages.send(Message::Unclaim(self.apex.clone()));
+            let _ = messages.send(Publishing::Unclaim(self.apex.clone()));
         }
     }
 }
 
 /// A message to the thread.
-enum Message {
+pub(super) enum Message {
     Reload(Option<Asker>, Removal),
     ReloadZone(Apex, ReadWhen, Asker),
     Ask(ZoneChange, Asker),
     Loaded(LoadEnd),
-    Examined(Apex, Arc<Zone>, Arc<Examination>),
-    Folded(Apex, Arc<Zone>, Arc<Zone>),
-    News(Apex, SecondaryNews),
-    Expires(Apex, Option<u64>),
-    Claim(Apex, SyncSender<Option<ClaimedZone>>),
-    Unclaim(Apex),
-    Wrote(Apex, FileStamp),
-    Changed(Vec<(Apex, Arc<Zone>)>, OncePublished),
+    Load(Vec<Load>),
+    /// A version of a catalog zone, to be read.
+    CatalogVersion(Arc<Zone>),
+    /// A step of a root zone that is a copy for the resolver.
+    Root(Change),
     Stop,
 }
 
@@ -123,9 +133,22 @@ pub enum Removal {
 #[derive(Clone)]
 pub struct ZoneKeeping {
     messages: Sender<Message>,
+    publishing: Sender<Publishing>,
+}
+
+/// What was asked before the threads start, and will be.
+pub struct Requests {
+    messages: Receiver<Message>,
+    publishing: Receiver<Publishing>,
 }
 
 impl ZoneKeeping {
+    /// The way to ask, and what the threads read.
+    pub fn new() -> (ZoneKeeping, Requests) {
+        let ((messages, taken), (publishing, published)) = (channel(), channel());
+        (ZoneKeeping { messages, publishing }, Requests { messages: taken, publishing: published })
+    }
+
     /// Asks for the configuration and changed zones to be read.
     pub fn reload(&self, removal: Removal) -> oneshot::Receiver<Reloaded> {
         self.ask(|reply| Message::Reload(Some(reply), removal))
@@ -147,17 +170,17 @@ impl ZoneKeeping {
     /// From now on a zone is changed by updates, and not by its file. The reply has the version in service, if there is one.
     pub fn claim(&self, apex: Apex, reply: SyncSender<Option<ClaimedZone>>) {
         // Without a receiver, the server is stopping.
-        let _ = self.messages.send(Message::Claim(apex, reply));
+        let _ = self.publishing.send(Publishing::Claim(apex, reply));
     }
 
     /// The file of a zone that was claimed was written with what updates have made of it.
     pub fn wrote(&self, apex: Apex, file: FileStamp) {
-        let _ = self.messages.send(Message::Wrote(apex, file));
+        let _ = self.publishing.send(Publishing::Wrote(apex, file));
     }
 
     /// Updates have made these versions; `done` runs once they are in service.
     pub fn changed(&self, zones: Vec<(Apex, Arc<Zone>)>, done: OncePublished) {
-        let _ = self.messages.send(Message::Changed(zones, done));
+        let _ = self.publishing.send(Publishing::Changed(zones, done));
     }
 
     /// Asks for a zone to be served: the text of its `[[zone]]`.
@@ -173,18 +196,19 @@ impl ZoneKeeping {
     /// Reports what became of a zone that is taken from primaries.
     pub fn news(&self, apex: Apex, news: SecondaryNews) {
         // Without a receiver, the server is stopping.
-        let _ = self.messages.send(Message::News(apex, news));
+        let _ = self.publishing.send(Publishing::News(apex, news));
     }
 
     /// Reports when a zone that is taken from primaries expires, in seconds since 1970.
     pub fn expires(&self, apex: Apex, at: Option<u64>) {
         // As above.
-        let _ = self.messages.send(Message::Expires(apex, at));
+        let _ = self.publishing.send(Publishing::Expires(apex, at));
     }
 
-    /// Ends the thread, in the middle of whatever it does.
+    /// Ends the threads, in the middle of whatever they do.
     pub fn stop(&self) {
-        // It may have ended before.
+        // They may have ended before.
+        let _ = self.publishing.send(Publishing::Stop);
         let _ = self.messages.send(Message::Stop);
     }
 
@@ -203,27 +227,48 @@ pub type Prepare = dyn Fn(&AcceptZones<'_>) -> Result<WantedZones, ReloadFault> 
 /// Returns why zones are not accepted.
 pub type AcceptZones<'a> = dyn Fn(&WantedZones) -> Result<(), ReloadFault> + 'a;
 
+/// What the thread works with.
+pub struct KeepingParts {
+    /// What serves the zones.
+    pub engine: Arc<Engine<Served>>,
+    /// What others see of them.
+    pub kept: Arc<Kept>,
+    /// Reads the configuration anew.
+    pub prepare: Box<Prepare>,
+    /// Where images are, if there are any.
+    pub images: Option<Arc<Images>>,
+    /// Takes zones from primaries and sends NOTIFY.
+    pub secondaries: Option<Arc<Secondaries>>,
+    /// Sends zones to other servers.
+    pub transfers: Option<Arc<Transfers>>,
+    /// Changes zones by updates, if there is a state folder.
+    pub changes: Option<Arc<Changes>>,
+    /// Stores what changes in zone files.
+    pub differences: Option<Arc<Differences>>,
+    /// The copy of the root zone that the resolver asks.
+    pub local_root: Option<Arc<LocalRoot>>,
+    /// The files of catalog zones that are made here.
+    pub produced: Arc<ProducedStores>,
+    /// Where zones that come at run time are kept.
+    pub state: Option<PathBuf>,
+    /// Runs folds and compactions.
+    pub background: Arc<Background>,
+}
+
 /// The thread's state.
 pub struct Keeping {
     kept: Arc<Kept>,
     prepare: Box<Prepare>,
     /// The key that zones are to be built under.
     key: HashKey,
-    publisher: Publisher,
-    /// Who takes zones from primaries and tells others of changes, if anybody does.
-    secondaries: Option<Arc<Secondaries>>,
-    /// Who sends zones to others, if anybody does.
+    executor: Arc<Executor>,
     transfers: Option<Arc<Transfers>>,
     /// Zones that come and go at run time.
     joining: Joining,
     loaders: Loaders,
-    /// Finds out about versions in service; none if the system refuses a thread.
-    examiner: Option<Examiner>,
     /// When signatures are looked at next.
     signatures_due: Instant,
     images: Option<Arc<Images>>,
-    /// Images to be written once their zones are in service.
-    orders: Vec<ImageOrder>,
     own: Sender<Message>,
     messages: Receiver<Message>,
     /// The round about all zones.
@@ -238,33 +283,27 @@ pub struct Keeping {
     last: Summary,
     /// Why steps of this round were not made, if they were not.
     unpublished: Option<Arc<str>>,
-    /// Who asked for all zones to be looked at next, if anybody did, and what happens to those without files.
+    /// Requests to look at all zones next, and what happens to those without files.
     all: Option<(Vec<Asker>, Removal)>,
     /// The same for single zones, and how they are to be read.
     single: HashMap<Apex, (ReadWhen, Vec<Asker>)>,
     /// What operators want of single zones, in the order in which they asked.
     asked: VecDeque<(ZoneChange, Asker)>,
-    /// Who changes zones by updates, if anybody does.
-    changes: Option<Arc<Changes>>,
-    /// Who keeps what changes in zone files, if anybody does.
-    differences: Option<Arc<Differences>>,
-    /// To be done once the next catalog is in service.
-    once_published: Vec<OncePublished>,
 }
 
 impl Keeping {
-    /// A thread's state, the way to ask it, and what others see of the zones.
-    pub fn new(
-        engine: Arc<Engine<Served>>,
-        images: Option<Arc<Images>>,
-        prepare: Box<Prepare>,
-    ) -> (Keeping, ZoneKeeping, Arc<Kept>) {
-        let (own, messages) = channel();
-        let theirs = own.clone();
+    /// The state of the thread that keeps zones; starts the one that puts them into service.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread.
+    pub fn start(keeping: &ZoneKeeping, requests: Requests, parts: KeepingParts) -> io::Result<Keeping> {
+        let KeepingParts { engine, kept, prepare, images, secondaries, transfers, .. } = parts;
+        let KeepingParts { changes, differences, local_root, produced, state, background, .. } = parts;
+        let theirs = keeping.publishing.clone();
         let found = move |apex, zone, finding| {
             let message = match finding {
-                Finding::Examined(found) => Message::Examined(apex, zone, found),
-                Finding::Folded(folded) => Message::Folded(apex, zone, folded),
+                Finding::Examined(found) => Publishing::Examined(apex, zone, found),
+                Finding::Folded(folded) => Publishing::Folded(apex, zone, folded),
             };
             theirs.send(message).is_ok()
         };
@@ -272,22 +311,35 @@ impl Keeping {
         if let Err(fault) = &examiner {
             warn!("zones in service are not examined, the system refuses a thread: {fault}");
         }
-        let loaders = Loaders::new(engine.key(), images.clone());
-        let kept = Arc::new(Kept { meter: Arc::clone(loaders.meter()), ..Kept::default() });
-        let keeping = Keeping {
-            kept: Arc::clone(&kept),
-            prepare,
-            loaders,
-            key: engine.key(),
-            publisher: Publisher::new(engine),
-            secondaries: None,
-            transfers: None,
-            joining: Joining::default(),
+        let key = engine.key();
+        let elsewhere = KeptElsewhere {
+            images: images.clone(),
+            secondaries: secondaries.as_ref().and_then(|secondaries| secondaries.store().cloned()),
+            changes: changes.clone(),
+        };
+        let executor = Arc::new(Executor {
+            publishing: keeping.publishing.clone(),
+            manager: keeping.messages.clone(),
             examiner: examiner.ok(),
+            secondaries,
+            changes,
+            differences,
+            special: RwLock::default(),
+        });
+        let Requests { messages, publishing } = requests;
+        let (of_thread, publisher) = (Arc::clone(&executor), Publisher::new(engine));
+        PublishingThread::start(Arc::clone(&kept), of_thread, publisher, images.clone(), publishing)?;
+        Ok(Keeping {
+            loaders: Loaders::new(key, elsewhere, Arc::clone(&kept.meter)),
+            kept,
+            prepare,
+            key,
+            executor,
+            transfers,
+            joining: Joining::open(state, local_root, (produced, background)),
             signatures_due: Instant::now() + SIGNATURES,
             images,
-            orders: Vec::new(),
-            own: own.clone(),
+            own: keeping.messages.clone(),
             messages,
             round: None,
             singles: HashMap::new(),
@@ -298,28 +350,7 @@ impl Keeping {
             all: None,
             single: HashMap::new(),
             asked: VecDeque::new(),
-            changes: None,
-            differences: None,
-            once_published: Vec::new(),
-        };
-        (keeping, ZoneKeeping { messages: own }, kept)
-    }
-
-    /// Zones may be changed by updates, which keep them here.
-    pub fn change_by(&mut self, changes: Arc<Changes>) {
-        self.loaders.read_changed_from(Arc::clone(&changes));
-        self.changes = Some(changes);
-    }
-
-    /// The copy of the root zone that the resolver asks goes here.
-    pub fn copy_root_to(&mut self, local_root: Arc<LocalRoot>) {
-        self.secondaries.iter().for_each(|secondaries| secondaries.judge_root_by(Arc::clone(&local_root)));
-        self.joining.local_root = Some(local_root);
-    }
-
-    /// What changes in zone files is kept here.
-    pub fn keep_differences(&mut self, differences: Arc<Differences>) {
-        self.differences = Some(differences);
+        })
     }
 
     /// Loads these zones and puts them into service, for the first time.
@@ -336,11 +367,7 @@ impl Keeping {
 
     /// Takes the messages that are there, or waits for one, and does what is due. False at the end.
     fn handle_messages(&mut self) -> bool {
-        let first = match self.patience() {
-            Some(patience) => self.messages.recv_timeout(patience),
-            None => self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        let mut next = match first {
+        let mut next = match self.messages.recv_timeout(self.patience()) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return false,
@@ -359,33 +386,10 @@ impl Keeping {
                 }
                 Message::Ask(change, reply) => self.asked.push_back((change, reply)),
                 Message::Loaded(outcome) => self.loaded(outcome),
-                Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
-                Message::Folded(apex, zone, folded) => self.folded(&apex, zone, folded),
-                Message::News(apex, news) => self.heard(&apex, news),
-                Message::Expires(apex, at) => self.publisher.set_expires(apex, at),
-                Message::Claim(apex, reply) => {
-                    if let Err(TrySendError::Disconnected(Some(claimed))) = reply.try_send(self.claim(&apex))
-                    {
-                        // The sender has timed out, and may have claimed the zone again: that claim comes later.
-                        self.end_claim(claimed.claim);
-                    }
-                }
-                Message::Unclaim(apex) => self.set_claimed(&apex, false),
-                Message::Wrote(apex, file) => {
-                    let mut keepers = write(&self.kept.keepers);
-                    let keeper = keepers.get_mut(&apex).map(|zone| &mut zone.keeper);
-                    keeper
-                        .into_iter()
-                        .for_each(|keeper| drop(keeper.handle(KeeperEvent::Wrote(file.clone()))));
-                }
-                Message::Changed(zones, done) => {
-                    zones.into_iter().for_each(|(apex, zone)| self.changed(&apex, zone));
-                    self.once_published.push(done);
-                }
-                Message::Stop => {
-                    self.publish();
-                    return false;
-                }
+                Message::Load(loads) => self.load(loads),
+                Message::CatalogVersion(version) => self.joining.versions.push(version),
+                Message::Root(change) => self.take_root(change),
+                Message::Stop => return false,
             }
             next = self.messages.try_recv().ok();
         }
@@ -393,19 +397,14 @@ impl Keeping {
         true
     }
 
-    /// How long to wait for a message; `None` if there is nothing else to do.
-    fn patience(&mut self) -> Option<Duration> {
-        let publish = self.publisher.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        let release = (!self.publisher.release()).then_some(RETIREMENT);
-        let signatures = Some(self.signatures_due.saturating_duration_since(Instant::now()));
-        [publish, self.until_look_at_loads(), release, signatures].into_iter().flatten().min()
+    /// How long to wait for a message at the most.
+    fn patience(&self) -> Duration {
+        let signatures = self.signatures_due.saturating_duration_since(Instant::now());
+        self.until_look_at_loads().map_or(signatures, |loads| loads.min(signatures))
     }
 
     fn do_what_is_due(&mut self) {
         let now = Instant::now();
-        if !self.once_published.is_empty() || self.publisher.deadline().is_some_and(|at| at <= now) {
-            self.publish();
-        }
         self.read_catalogs();
         self.look_at_loads(now);
         self.end_rounds();
@@ -475,13 +474,13 @@ impl Keeping {
         self.bounds = wanted.bounds;
         self.join_members(&mut wanted, removal);
         self.keep_root(&wanted);
-        if let Some(secondaries) = &self.secondaries {
+        if let Some(secondaries) = &self.executor.secondaries {
             secondaries.configure(std::mem::take(&mut wanted.peers));
         }
         if let Some(transfers) = &self.transfers {
             transfers.allow(std::mem::take(&mut wanted.transfers));
         }
-        if let Some(changes) = &self.changes {
+        if let Some(changes) = &self.executor.changes {
             changes.allow(&wanted.updates);
         }
         let kept = Arc::clone(&self.kept);
@@ -498,115 +497,55 @@ impl Keeping {
         report.summary.zones = wanted.specs.len() + report.summary.held_back;
         report.summary.removed = gone.len();
         self.begin(purpose, report, replies);
-        let mut actions = Vec::new();
         for apex in gone {
             if let Some(mut zone) = keepers.remove(&apex) {
                 let spec = &zone.keeper.state().spec;
                 warn!("zone {} is removed: {} is no longer a zone here", spec.name(), spec.text);
-                actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
+                let actions = zone.keeper.handle(KeeperEvent::Unwanted);
+                self.executor.carry_out(&apex, actions);
             }
             self.drop_single(&apex);
         }
         let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&keepers, &wanted, &adding) };
+        drop(keepers);
         self.list_members(&mut wanted, &held_zones);
-        for spec in wanted.specs {
-            let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
-            zone.keeper.wanted_as(&spec);
-            let text = spec.text.clone();
-            actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
-            self.round.iter_mut().for_each(|round| round.expect(&spec.apex, zone));
+        let mut loads = Vec::new();
+        for specs in wanted.specs.chunks(ZONES_A_TURN) {
+            loads.extend(self.want_all(specs));
         }
+        let keepers = read(&kept.keepers);
         if let Some(images) = &self.images {
             images.keep(keepers.values().map(|zone| &zone.keeper.state().spec));
         }
-        if let Some(differences) = &self.differences {
+        if let Some(differences) = &self.executor.differences {
             differences.retain(|apex| keepers.get(apex).is_some_and(|zone| zone.keeper.keeps_differences()));
         }
         drop(keepers);
         *lock(&self.kept.folders) = FolderFindings { held, refused: wanted.refused };
-        self.act(actions);
+        self.load(loads);
     }
 
-    /// Reports to a zone's keeper what became of the zone at its primaries.
-    fn heard(&mut self, apex: &Apex, news: SecondaryNews) {
-        let actions = match write(&self.kept.keepers).get_mut(apex) {
-            Some(zone) => zone.keeper.handle(KeeperEvent::News(news, SystemTime::now())),
-            // It is no longer ours.
-            None => return,
-        };
-        self.act_on(apex, actions);
-    }
-
-    /// Has a zone changed by updates, and not by its file, until the claim ends. `None` if no version is in service.
-    fn claim(&mut self, apex: &Apex) -> Option<ClaimedZone> {
-        let mut keepers = write(&self.kept.keepers);
-        let zone = keepers.get_mut(apex)?;
-        let version = zone.keeper.state().zone.clone()?;
-        let ends_at = (!zone.keeper.is_claimed()).then(|| self.own.clone());
-        zone.keeper.handle(KeeperEvent::Claimed(true));
-        let claim = Claim { apex: apex.clone(), ends_at };
-        Some(ClaimedZone { version, file: zone.keeper.file().cloned(), claim })
-    }
-
-    /// Ends a claim at once.
-    fn end_claim(&mut self, mut claim: Claim) {
-        if claim.ends_at.take().is_some() {
-            self.set_claimed(&claim.apex, false);
+    /// Reports to keepers that their zones are wanted. Returns the loads that follow.
+    fn want_all(&mut self, specs: &[ZoneSpec]) -> Vec<Load> {
+        let (kept, mut loads) = (Arc::clone(&self.kept), Vec::new());
+        let mut keepers = write(&kept.keepers);
+        for spec in specs {
+            let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
+            zone.keeper.wanted_as(spec);
+            let event = KeeperEvent::Wanted(spec.text.clone(), ReadWhen::IfChanged);
+            let actions = zone.keeper.handle(event);
+            loads.extend(self.executor.carry_out(&spec.apex, actions).loads);
+            self.round.iter_mut().for_each(|round| round.expect(&spec.apex, zone));
         }
-    }
-
-    fn set_claimed(&mut self, apex: &Apex, claimed: bool) {
-        if let Some(zone) = write(&self.kept.keepers).get_mut(apex) {
-            zone.keeper.handle(KeeperEvent::Claimed(claimed));
-        }
-    }
-
-    /// Reports to a zone's keeper what updates have made of it.
-    fn changed(&mut self, apex: &Apex, zone: Arc<Zone>) {
-        let actions = match write(&self.kept.keepers).get_mut(apex) {
-            Some(kept) => kept.keeper.handle(KeeperEvent::Changed(zone, SystemTime::now())),
-            // It is no longer ours.
-            None => return,
-        };
-        self.act_on(apex, actions);
-    }
-
-    /// Does what the keeper of one zone decided.
-    fn act_on(&mut self, apex: &Apex, actions: Vec<KeeperAction>) {
-        for action in &actions {
-            match (action, &self.examiner, &self.secondaries) {
-                (KeeperAction::Examine(order), Some(examiner), _) => {
-                    examiner.order(apex.clone(), order.clone());
-                }
-                (KeeperAction::Begin(kept), _, Some(secondaries)) => {
-                    secondaries.begin(apex.clone(), kept.clone());
-                }
-                (KeeperAction::Take(zone, file), ..) => {
-                    let changes = self.changes.iter();
-                    changes.for_each(|changes| changes.take(apex.clone(), Arc::clone(zone), file.clone()));
-                }
-                (KeeperAction::KeepDifference(change, bytes), ..) => {
-                    let differences = self.differences.iter();
-                    differences.for_each(|kept| kept.keep(apex, Arc::clone(change), *bytes));
-                }
-                (KeeperAction::ContinueDifferences(change, bytes), ..) => {
-                    let differences = self.differences.iter();
-                    differences.for_each(|kept| kept.go_on(apex, Arc::clone(change), *bytes));
-                }
-                (KeeperAction::ForgetDifferences, ..) => {
-                    self.differences.iter().for_each(|kept| kept.forget(apex));
-                }
-                _ => {}
-            }
-        }
-        self.act(actions);
+        loads
     }
 
     /// What a load came to, which is nothing if the zone could not be found under the key of the catalog.
     fn fit_to_serve(&self, apex: &Apex, looked: Looked) -> Looked {
         match looked {
             Looked::Kept(Some(kept)) => {
-                let expired = self.secondaries.as_ref().is_some_and(|of| of.has_expired(apex, &kept));
+                let secondaries = self.executor.secondaries.as_ref();
+                let expired = secondaries.is_some_and(|of| of.has_expired(apex, &kept));
                 Looked::Kept(Some(KeptVersion { expired, ..kept }))
             }
             Looked::Loaded(reading) if *reading.zone.key() != self.key => Looked::Bad {
@@ -619,24 +558,6 @@ impl Keeping {
         }
     }
 
-    /// Reports to a zone's keeper what was found out about a version.
-    fn examined(&mut self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
-        let mut keepers = write(&self.kept.keepers);
-        if let Some(zone) = keepers.get_mut(apex) {
-            // Each version is looked at as the first one was.
-            zone.signatures = SignatureAge::default();
-            zone.keeper.handle(KeeperEvent::Examined(version, found));
-            zone.look_at_signatures(unix_now());
-        }
-    }
-
-    /// Reports to a zone's keeper that a version was folded.
-    fn folded(&mut self, apex: &Apex, version: Arc<Zone>, folded: Arc<Zone>) {
-        let event = KeeperEvent::Folded(version, folded);
-        let actions = write(&self.kept.keepers).get_mut(apex).map(|zone| zone.keeper.handle(event));
-        self.act(actions.unwrap_or_default());
-    }
-
     /// Looks at the age of all signatures.
     fn look_at_signatures(&mut self) {
         let now = unix_now();
@@ -645,48 +566,20 @@ impl Keeping {
         self.take_root_again();
     }
 
-    /// Does what keepers decided.
-    fn act(&mut self, actions: Vec<KeeperAction>) {
-        let mut loads = Vec::new();
-        for action in actions {
-            match action {
-                KeeperAction::Load(load) => loads.push(load),
-                KeeperAction::Publish(step) => {
-                    let step = self.fit_to_publish(step);
-                    step.into_iter().for_each(|step| self.publisher.add(step, Instant::now()));
-                }
-                KeeperAction::PublishNow(step) => {
-                    let step = self.fit_to_publish(step);
-                    step.into_iter().for_each(|step| self.publisher.add_at_once(step, Instant::now()));
-                }
-                KeeperAction::WriteImage(order) => self.orders.push(order),
-                // Done before.
-                KeeperAction::Report(_)
-                | KeeperAction::Examine(_)
-                | KeeperAction::Begin(_)
-                | KeeperAction::KeepDifference(..)
-                | KeeperAction::ContinueDifferences(..)
-                | KeeperAction::ForgetDifferences
-                | KeeperAction::Take(..) => {}
-            }
-        }
+    /// Has zones read.
+    fn load(&self, loads: Vec<Load>) {
         if !loads.is_empty() {
             self.loaders.order(loads, &self.own, Message::Loaded);
         }
     }
 
+    /// Has the steps decided so far made: they are in service when this returns.
     fn publish(&mut self) {
-        match (self.publisher.publish(), &self.secondaries) {
-            (Ok(served), Some(secondaries)) => secondaries.published(&served),
-            (Ok(_), None) => {}
-            (Err(fault), _) => {
-                error!("what was served before stays in service: {fault}");
-                self.unpublished = Some(fault.to_string().into());
-            }
-        }
-        std::mem::take(&mut self.once_published).into_iter().for_each(|done| done());
-        if let Some(images) = &self.images {
-            images.write(std::mem::take(&mut self.orders));
+        let (reply, replied) = sync_channel(1);
+        self.executor.send(Publishing::Flush(reply));
+        // Without a reply, the server is stopping.
+        if let Ok(Some(fault)) = replied.recv() {
+            self.unpublished = Some(fault);
         }
     }
 }
@@ -735,59 +628,6 @@ fn answer(replies: Vec<Asker>, result: &Reloaded) {
     for reply in replies {
         // The receiver may be gone.
         let _ = reply.send(result.clone());
-    }
-}
-
-/// Logs what an operator should know. At the start all zones are new, which is not worth a line each.
-fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
-    let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
-    for action in actions {
-        match action {
-            KeeperAction::Report(Notice::Warning(text)) => warn!("zone {name}: {text}"),
-            KeeperAction::Report(Notice::Bad(fault, Some(serial))) => {
-                error!("zone {name} is bad, serial {serial} stays in service:\n{fault}");
-            }
-            KeeperAction::Report(Notice::Bad(fault, None)) => {
-                // What is wrong in one line stays in one line.
-                let gap = if fault.text.contains('\n') { '\n' } else { ' ' };
-                error!("zone {name} is bad, no version of it is in service:{gap}{fault}");
-            }
-            KeeperAction::Report(Notice::Changed(VersionStep { from, to, records, took })) => {
-                let (records, milliseconds) = (*records, took.as_millis() as u64);
-                match from {
-                    Some(from) => info!(records, milliseconds, "zone {name}: serial {from} -> {to}"),
-                    None if starting => debug!(records, milliseconds, "zone {name}: serial {to}"),
-                    None => info!(records, milliseconds, "zone {name}: new, serial {to}"),
-                }
-            }
-            KeeperAction::Report(Notice::SerialBack(VersionStep { from, to, .. })) => {
-                let from = from.unwrap_or(*to);
-                warn!(
-                    "zone {name}: the serial went back from {from} to {to}: secondaries will not take this version"
-                );
-            }
-            KeeperAction::Report(Notice::SerialKept(VersionStep { to, .. })) => {
-                warn!(
-                    "zone {name}: the records changed, the serial is still {to}: secondaries will not take this version"
-                );
-            }
-            KeeperAction::Report(Notice::FileNotTaken(serial)) => {
-                warn!(
-                    "zone {name}: its file, with serial {serial}, is not taken, since updates have changed the zone: \
-                     `nomen ctl zone reload --force` takes what it says"
-                );
-            }
-            KeeperAction::Load(_)
-            | KeeperAction::Take(..)
-            | KeeperAction::KeepDifference(..)
-            | KeeperAction::ContinueDifferences(..)
-            | KeeperAction::ForgetDifferences
-            | KeeperAction::Publish(_)
-            | KeeperAction::PublishNow(_)
-            | KeeperAction::Begin(_)
-            | KeeperAction::WriteImage(_)
-            | KeeperAction::Examine(_) => {}
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use tracing::warn;
@@ -48,12 +48,19 @@ pub(super) trait ReadZone: Send + Sync {
 /// Reads zones from text, images and stores.
 pub(super) struct ZoneReader {
     key: HashKey,
-    images: Option<Arc<Images>>,
-    /// Where zones from primaries are kept, if they are.
-    store: OnceLock<Arc<SecondaryStore>>,
-    /// Where zones are that updates have changed.
-    changes: OnceLock<Arc<Changes>>,
+    elsewhere: KeptElsewhere,
     meter: Arc<Meter>,
+}
+
+/// Where versions of zones are, beside their text.
+#[derive(Default)]
+pub(super) struct KeptElsewhere {
+    /// Images.
+    pub(super) images: Option<Arc<Images>>,
+    /// Where zones from primaries are kept.
+    pub(super) secondaries: Option<Arc<SecondaryStore>>,
+    /// Where zones are that updates have changed.
+    pub(super) changes: Option<Arc<Changes>>,
 }
 
 /// What all loader threads need.
@@ -148,27 +155,17 @@ pub(super) struct Loaders {
 }
 
 impl Loaders {
-    /// Loaders that build zones under `key`, from images where they may.
-    pub(super) fn new(key: HashKey, images: Option<Arc<Images>>) -> Self {
-        let reader = Arc::new(ZoneReader::new(key, images));
+    /// Loaders that build zones under `key`, and count in `meter` what they have done.
+    pub(super) fn new(key: HashKey, elsewhere: KeptElsewhere, meter: Arc<Meter>) -> Self {
+        let reader = Arc::new(ZoneReader { key, elsewhere, meter });
         Loaders { shared: Shared::new(Arc::clone(&reader) as Arc<dyn ReadZone>, RELIEF), reader }
     }
 
     /// Loaders that have zones read by `by`, and start threads at once in the place of those without progress.
     #[cfg(test)]
     pub(super) fn with(by: Arc<dyn ReadZone>) -> Self {
-        let reader = Arc::new(ZoneReader::new(HashKey::new([1, 2, 3]), None));
+        let reader = Arc::new(ZoneReader::of_text(HashKey::new([1, 2, 3])));
         Loaders { shared: Shared::new(by, Duration::ZERO), reader }
-    }
-
-    /// Zones from primaries are kept here.
-    pub(super) fn read_from(&self, store: Arc<SecondaryStore>) {
-        self.reader.store.get_or_init(|| store);
-    }
-
-    /// Zones that updates have changed are kept here.
-    pub(super) fn read_changed_from(&self, changes: Arc<Changes>) {
-        self.reader.changes.get_or_init(|| changes);
     }
 
     /// What all loads together have done.
@@ -384,15 +381,16 @@ impl LoadQueue {
 }
 
 impl ZoneReader {
-    pub(super) fn new(key: HashKey, images: Option<Arc<Images>>) -> Self {
-        let (store, changes) = (OnceLock::new(), OnceLock::new());
-        ZoneReader { key, images, store, changes, meter: Arc::default() }
+    /// A reader of text only.
+    #[cfg(test)]
+    pub(super) fn of_text(key: HashKey) -> Self {
+        ZoneReader { key, elsewhere: KeptElsewhere::default(), meter: Arc::default() }
     }
 
     /// What updates have made of the zone, if they have.
     fn stored(&self, load: &Load, begun: Instant) -> Option<Looked> {
         let ZoneText::File(path) = &load.spec.text else { return None };
-        let changes = self.changes.get().filter(|_| load.stored)?;
+        let changes = self.elsewhere.changes.as_ref().filter(|_| load.stored)?;
         let stamps: Arc<[FileStamp]> = [FileStamp::of(Arc::clone(path))].into();
         let loaded = changes.load(&load.spec.apex, &self.key, path)?;
         let refusal = loaded.as_ref().ok().and_then(|zone| load.spec.refusal(zone));
@@ -419,14 +417,15 @@ impl ZoneReader {
             return Looked::Unchanged;
         }
         if load.spec.text == ZoneText::Primaries {
-            let kept = self.store.get().and_then(|store| store.load(&load.spec.apex, &self.key));
+            let store = self.elsewhere.secondaries.as_ref();
+            let kept = store.and_then(|store| store.load(&load.spec.apex, &self.key));
             return Looked::Kept(kept.filter(|kept| may_be_served(&load.spec, kept)));
         }
         let begun = Instant::now();
         if let Some(looked) = self.stored(load, begun) {
             return looked;
         }
-        let images = self.images.as_ref();
+        let images = self.elsewhere.images.as_ref();
         if let Some((zone, provenance)) =
             images.filter(|_| load.image).and_then(|images| images.read(&load.spec, threads))
         {

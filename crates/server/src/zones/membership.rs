@@ -196,6 +196,17 @@ impl Membership {
         self.catalogs.iter().any(|catalog| *catalog.plan.apex == *apex && !catalog.plan.answers)
     }
 
+    /// The catalog zones.
+    pub fn catalogs(&self) -> HashSet<Apex> {
+        self.catalogs.iter().map(|catalog| catalog.plan.apex.clone()).collect()
+    }
+
+    /// The catalog zones that answer no client.
+    pub fn hidden(&self) -> HashSet<Apex> {
+        let hidden = self.catalogs.iter().filter(|catalog| !catalog.plan.answers);
+        hidden.map(|catalog| catalog.plan.apex.clone()).collect()
+    }
+
     /// The catalog zones of which no version was read yet.
     pub fn unread(&self) -> impl Iterator<Item = &Apex> {
         self.catalogs.iter().filter(|catalog| !catalog.is_read).map(|catalog| &catalog.plan.apex)

@@ -7,7 +7,9 @@
 //! | `produce` | catalog zones that are made here |
 //! | `added` | the file of the zones that were added at run time |
 //! | `keeper` | one zone: what is known of it, and what is to be done when something happens to it |
-//! | `keeping` | all of them: the thread that reports to keepers what happens and does what they decide |
+//! | `keeping` | all of them: the thread that reports to keepers what the configuration wants and what loads came to |
+//! | `publishing` | the thread that reports new versions to keepers and puts zones into service |
+//! | `executor` | what keepers decide, carried out for both threads |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
 //! | `differences` | what changes in zone files, kept for IXFR |
@@ -22,6 +24,7 @@ pub mod added;
 pub mod differences;
 pub mod dump;
 pub mod examiner;
+mod executor;
 pub mod images;
 pub mod keeper;
 pub mod keeping;
@@ -31,6 +34,7 @@ pub mod places;
 pub mod produce;
 mod progress;
 mod publisher;
+mod publishing;
 pub mod report;
 pub mod resolve;
 pub mod shown_change;

@@ -178,13 +178,12 @@ fn shown(apex: &[u8]) -> Name<'_> {
 
 impl Producer {
     /// One that keeps what it makes in this state folder.
-    pub fn open(state: Option<PathBuf>, background: Arc<Background>) -> Producer {
-        Producer { state, background, ..Producer::default() }
-    }
-
-    /// The files, for outgoing transfers.
-    pub fn stores(&self) -> Arc<ProducedStores> {
-        Arc::clone(&self.stores)
+    pub fn open(
+        state: Option<PathBuf>,
+        stores: Arc<ProducedStores>,
+        background: Arc<Background>,
+    ) -> Producer {
+        Producer { state, stores, background, ..Producer::default() }
     }
 
     /// Whether a catalog zone is made here.

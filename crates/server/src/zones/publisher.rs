@@ -16,7 +16,7 @@ use super::Apex;
 /// Longest time that a step waits for others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Makes the catalogs. Belongs to the thread that keeps the zones.
+/// Makes the catalogs. Belongs to the thread that puts zones into service.
 pub(super) struct Publisher {
     engine: Arc<Engine<Served>>,
     steps: Vec<Change>,

@@ -94,12 +94,12 @@ pub struct LastReload {
 }
 
 /// A zone and its keeper.
-pub(super) struct KeptZone {
-    pub(super) keeper: Keeper,
+pub(in crate::zones) struct KeptZone {
+    pub(in crate::zones) keeper: Keeper,
     /// The round under way waits for its load.
     pub(super) awaited: bool,
     /// How far its signatures were from their end when last looked at.
-    pub(super) signatures: SignatureAge,
+    pub(in crate::zones) signatures: SignatureAge,
 }
 
 impl KeptZone {
@@ -110,7 +110,7 @@ impl KeptZone {
 
 impl KeptZone {
     /// Logs if the signatures of the version in service are nearer to their end than when last looked at.
-    pub(super) fn look_at_signatures(&mut self, now: i64) {
+    pub(in crate::zones) fn look_at_signatures(&mut self, now: i64) {
         let state = self.keeper.state();
         let Some(examined) = &state.examined else { return };
         let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
@@ -139,7 +139,7 @@ pub struct FolderFindings {
 /// What is known of every zone, shared with readers.
 #[derive(Default)]
 pub struct Kept {
-    pub(super) keepers: RwLock<HashMap<Apex, KeptZone>>,
+    pub(in crate::zones) keepers: RwLock<HashMap<Apex, KeptZone>>,
     pub(super) folders: Mutex<FolderFindings>,
     pub(super) last_reload: Mutex<Option<LastReload>>,
     pub(super) catalogs: Mutex<Vec<CatalogStatus>>,

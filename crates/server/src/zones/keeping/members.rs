@@ -12,16 +12,14 @@ use zone::catalog::Change;
 
 use super::{
     Asker, Keeping, KeptZone, Listing, ProducedStores, Purpose, ReloadFault, Reloaded, Removal, RoundReport,
-    Summary, answer, report,
+    Summary, answer, log,
 };
 use crate::background::Background;
 use crate::config::zones::{ConfiguredZone, Templates};
 use crate::config::{Rejected, read_zone};
 use crate::recursive::LocalRoot;
 use crate::repeated::log_repeated;
-use crate::secondaries::Secondaries;
 use crate::sync::{lock, read, write};
-use crate::transfers::Transfers;
 use crate::zones::keeper::{KeeperEvent, ReadWhen};
 use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
 use crate::zones::produce::Producer;
@@ -30,7 +28,7 @@ use crate::zones::{Apex, Origin, ZoneFault, ZoneText, added};
 use transfer::tsig::TsigKeys;
 
 /// What an operator wants of one zone.
-pub(super) enum ZoneChange {
+pub(in crate::zones) enum ZoneChange {
     /// Serve it: the text of its `[[zone]]`.
     Add(String),
     /// Serve it no longer.
@@ -57,33 +55,28 @@ pub(super) struct Joining {
     copies_root: bool,
 }
 
+impl Joining {
+    /// Which zones came at run time is read from the state folder.
+    pub(super) fn open(
+        state: Option<PathBuf>,
+        local_root: Option<Arc<LocalRoot>>,
+        (produced, background): (Arc<ProducedStores>, Arc<Background>),
+    ) -> Joining {
+        Joining {
+            membership: Membership::open(state.as_deref()),
+            producer: Producer::open(state.clone(), produced, background),
+            state,
+            local_root,
+            ..Joining::default()
+        }
+    }
+}
+
 fn name(apex: &Apex) -> Name<'_> {
     Name::from_wire(apex).unwrap_or(Name::ROOT)
 }
 
 impl Keeping {
-    /// Has zones taken from primaries, and NOTIFY sent for changes, by these; which zones came at run time is
-    /// kept in the state folder.
-    pub fn connect(
-        &mut self,
-        secondaries: Arc<Secondaries>,
-        transfers: Arc<Transfers>,
-        state: Option<PathBuf>,
-        background: Arc<Background>,
-    ) {
-        secondaries.store().into_iter().for_each(|store| self.loaders.read_from(Arc::clone(store)));
-        self.secondaries = Some(secondaries);
-        self.transfers = Some(transfers);
-        self.joining.membership = Membership::open(state.as_deref());
-        self.joining.producer = Producer::open(state.clone(), background);
-        self.joining.state = state;
-    }
-
-    /// The files of catalog zones that are made here, for outgoing transfers.
-    pub fn produced(&self) -> Arc<ProducedStores> {
-        self.joining.producer.stores()
-    }
-
     /// Catalog zones that are made here list what a configuration says, and zones that are held back where they were listed.
     pub(super) fn list_members(&mut self, wanted: &mut WantedZones, held: &[Apex]) {
         let producer = &mut self.joining.producer;
@@ -103,10 +96,12 @@ impl Keeping {
         for (apex, made) in made {
             let made = made.map_err(|fault| Arc::new(ZoneFault::without_place(fault.to_string())));
             let event = KeeperEvent::Produced(made, SystemTime::now());
-            let actions = write(&kept.keepers).get_mut(&apex).map(|zone| zone.keeper.handle(event));
-            let actions = actions.unwrap_or_default();
-            report(&apex, &actions, false);
-            self.act_on(&apex, actions);
+            let mut keepers = write(&kept.keepers);
+            let actions = keepers.get_mut(&apex).map(|zone| zone.keeper.handle(event));
+            let decided = self.executor.carry_out(&apex, actions.unwrap_or_default());
+            drop(keepers);
+            log(&apex, &decided.notices, false);
+            self.load(decided.loads);
         }
         self.publish();
     }
@@ -147,7 +142,7 @@ impl Keeping {
             wanted.specs.push(spec);
         }
         self.hide_and_show(&hidden);
-        if let Some(secondaries) = &self.secondaries {
+        if let Some(secondaries) = &self.executor.secondaries {
             // Those that were members before this process began have no keeper, but may have files.
             let before = gone.iter().filter(|apex| self.kept.get(apex).is_none());
             secondaries.forget(before.cloned().collect());
@@ -159,12 +154,15 @@ impl Keeping {
     fn hide_and_show(&mut self, hidden: &HashSet<Apex>) {
         let kept = Arc::clone(&self.kept);
         let keepers = read(&kept.keepers);
-        let now = std::time::Instant::now();
+        let membership = &self.joining.membership;
+        self.executor.change_special(|special| {
+            (special.catalogs, special.hidden) = (membership.catalogs(), membership.hidden());
+        });
         for (apex, zone) in keepers.iter() {
             let Some(version) = &zone.keeper.state().zone else { continue };
-            match (hidden.contains(apex), self.joining.membership.is_hidden(apex)) {
-                (false, true) => self.publisher.add(Change::Remove(Box::new(name(apex).to_buf())), now),
-                (true, false) => self.publisher.add(Change::Serve(Arc::clone(version)), now),
+            match (hidden.contains(apex), membership.is_hidden(apex)) {
+                (false, true) => self.executor.step(removal_of(apex), false),
+                (true, false) => self.executor.step(Change::Serve(Arc::clone(version)), false),
                 _ => {}
             }
         }
@@ -182,54 +180,37 @@ impl Keeping {
             return;
         }
         let root: Apex = Name::ROOT.as_wire().into();
-        let Some(state) = self.kept.get(&root) else { return };
-        let spec = wanted.specs.iter().find(|spec| spec.apex == root);
-        // What comes from elsewhere is read anew.
-        let version = state.zone.clone().filter(|_| spec.is_some_and(|spec| spec.text == state.spec.text));
-        let now = std::time::Instant::now();
-        match (copies, version) {
-            (true, version) => {
-                self.publisher.add(Change::Remove(Box::new(Name::ROOT.to_buf())), now);
-                version.into_iter().for_each(|version| local_root.take(Change::Serve(version)));
+        let version = {
+            let keepers = read(&self.kept.keepers);
+            self.executor.change_special(|special| special.copies_root = copies);
+            let Some(zone) = keepers.get(&root) else { return };
+            let state = zone.keeper.state();
+            let spec = wanted.specs.iter().find(|spec| spec.apex == root);
+            // What comes from elsewhere is read anew.
+            let same = spec.is_some_and(|spec| spec.text == state.spec.text);
+            let version = state.zone.clone().filter(|_| same);
+            match (copies, &version) {
+                (true, _) => self.executor.step(removal_of(&root), false),
+                (false, Some(version)) => self.executor.step(Change::Serve(Arc::clone(version)), false),
+                (false, None) => {}
             }
-            (false, Some(version)) => self.publisher.add(Change::Serve(version), now),
-            (false, None) => {}
-        }
+            version
+        };
+        version.into_iter().filter(|_| copies).for_each(|version| local_root.take(Change::Serve(version)));
     }
 
-    /// A step that a keeper wants made, unless the zone answers no client; its NOTIFY targets get a NOTIFY
-    /// all the same. New versions of catalog zones are read.
-    pub(super) fn fit_to_publish(&mut self, step: Change) -> Option<Change> {
-        if let (true, Some(local_root)) =
-            (self.joining.copies_root && is_of_root(&step), &self.joining.local_root)
-        {
-            local_root.take(step);
-            self.take_root_again();
-            return None;
-        }
-        let Joining { membership, versions, .. } = &mut self.joining;
-        if let (Change::Serve(zone), Some(secondaries)) = (&step, &self.secondaries)
-            && membership.is_hidden(zone.apex().as_wire())
-        {
-            secondaries.published(std::slice::from_ref(zone));
-        }
-        let apex = match &step {
-            Change::Serve(zone) => {
-                if membership.has(zone.apex().as_wire()) {
-                    versions.push(Arc::clone(zone));
-                }
-                zone.apex().as_wire()
-            }
-            Change::Unload(name) => name.as_name().as_wire(),
-            Change::Remove(_) => return Some(step),
-        };
-        (!membership.is_hidden(apex)).then_some(step)
+    /// Takes a step of the root zone, if it is a copy for the resolver.
+    pub(super) fn take_root(&self, change: Change) {
+        let local_root = self.joining.local_root.iter().filter(|_| self.joining.copies_root);
+        local_root.for_each(|local_root| local_root.take(change.clone()));
+        self.take_root_again();
     }
 
     /// Has the primaries asked for the root zone, whatever their serial number, if the version that there is may not be used.
     pub(super) fn take_root_again(&self) {
         let is_refused = self.joining.local_root.as_ref().is_some_and(|local_root| local_root.is_refused());
-        if let (true, true, Some(secondaries)) = (self.joining.copies_root, is_refused, &self.secondaries) {
+        let secondaries = self.executor.secondaries.as_ref();
+        if let (true, true, Some(secondaries)) = (self.joining.copies_root, is_refused, secondaries) {
             secondaries.take_again(&Name::ROOT.as_wire().into());
         }
     }
@@ -268,7 +249,7 @@ impl Keeping {
     /// These zones are served no longer, and nothing is kept of them.
     fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a Apex>) {
         let kept = Arc::clone(&self.kept);
-        let (mut gone, mut taken, mut actions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut gone, mut taken) = (Vec::new(), Vec::new());
         {
             let mut keepers = write(&kept.keepers);
             for apex in zones {
@@ -284,26 +265,26 @@ impl Keeping {
                 }
                 gone.push(apex.clone());
                 self.drop_single(apex);
-                actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
+                let actions = zone.keeper.handle(KeeperEvent::Unwanted);
+                self.executor.carry_out(apex, actions);
             }
         }
         if gone.is_empty() {
             return;
         }
-        if let Some(secondaries) = &self.secondaries {
+        if let Some(secondaries) = &self.executor.secondaries {
             secondaries.forget(taken);
             secondaries.change(gone.iter().map(|apex| (apex.clone(), None)).collect());
         }
         if let Some(transfers) = &self.transfers {
             transfers.change(gone.iter().map(|apex| (apex.clone(), None)));
         }
-        if let Some(differences) = &self.differences {
+        if let Some(differences) = &self.executor.differences {
             gone.iter().for_each(|apex| differences.forget(apex));
         }
-        if let Some(changes) = &self.changes {
+        if let Some(changes) = &self.executor.changes {
             changes.change(gone.into_iter().map(|apex| (apex, None)));
         }
-        self.act(actions);
     }
 
     /// These zones are served from now on, or in another way.
@@ -311,17 +292,17 @@ impl Keeping {
         if zones.is_empty() {
             return;
         }
-        if let Some(secondaries) = &self.secondaries {
+        if let Some(secondaries) = &self.executor.secondaries {
             secondaries
                 .change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.peers.clone())).collect());
         }
         if let Some(transfers) = &self.transfers {
             transfers.change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.grants.clone())));
         }
-        if let Some(changes) = &self.changes {
+        if let Some(changes) = &self.executor.changes {
             changes.change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.updates.clone())));
         }
-        let (kept, mut actions) = (Arc::clone(&self.kept), Vec::new());
+        let (kept, mut loads) = (Arc::clone(&self.kept), Vec::new());
         {
             let mut keepers = write(&kept.keepers);
             for PlannedZone { spec, listing, .. } in zones {
@@ -329,7 +310,8 @@ impl Keeping {
                 let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
                 zone.keeper.wanted_as(&spec);
                 let text = spec.text.clone();
-                actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
+                let actions = zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged));
+                loads.extend(self.executor.carry_out(&spec.apex, actions).loads);
                 // A zone that is added has a round of its own.
                 self.round.iter_mut().filter(|_| spec.origin != Origin::Added).for_each(|round| {
                     if zone.keeper.is_awaitable() && !std::mem::replace(&mut zone.awaited, true) {
@@ -339,7 +321,7 @@ impl Keeping {
                 });
             }
         }
-        self.act(actions);
+        self.load(loads);
     }
 
     /// Does what an operator wants of one zone.
@@ -450,12 +432,9 @@ impl Keeping {
     }
 }
 
-/// Whether a step is one of the root zone.
-fn is_of_root(step: &Change) -> bool {
-    match step {
-        Change::Serve(zone) => zone.apex().as_name().is_root(),
-        Change::Unload(name) | Change::Remove(name) => name.as_name().is_root(),
-    }
+/// The step that ends the service of a zone.
+fn removal_of(apex: &Apex) -> Change {
+    Change::Remove(Box::new(name(apex).to_buf()))
 }
 
 fn unfit(messages: impl Iterator<Item = String>) -> ReloadFault {

@@ -11,8 +11,8 @@ use tracing::info;
 
 use super::kept::{Asker, KeptZone};
 use super::{
-    Apex, KeeperAction, KeeperEvent, Keeping, Listing, Looked, Message, Notice, ReadWhen, ReloadFault,
-    Removal, RoundReport, Summary, ZoneFault, ZoneText, answer, report,
+    Apex, KeeperEvent, Keeping, Listing, Looked, Message, Notice, ReadWhen, ReloadFault, Removal,
+    RoundReport, Summary, ZoneFault, ZoneText, answer, log,
 };
 use crate::config::zones::ConfiguredZone;
 use crate::sync::{read, write};
@@ -94,7 +94,7 @@ impl Keeping {
 
     /// Reads one zone.
     pub(super) fn reload_zone(&mut self, apex: Apex, when: ReadWhen, replies: Vec<Asker>) {
-        let (actions, stalled) = {
+        let (decided, stalled) = {
             let mut keepers = write(&self.kept.keepers);
             let Some(zone) = keepers.get_mut(&apex) else {
                 return answer(replies, &Err(ReloadFault::NoSuchZone));
@@ -106,13 +106,14 @@ impl Keeping {
                 _ => {}
             }
             let actions = zone.keeper.handle(KeeperEvent::Wanted(text, when));
-            (actions, zone.keeper.is_loading() && !zone.keeper.is_awaitable())
+            let decided = self.executor.carry_out(&apex, actions);
+            (decided, zone.keeper.is_loading() && !zone.keeper.is_awaitable())
         };
         self.begin_single(&apex, Purpose::Zone(apex.clone()), replies);
         if stalled {
             self.ended.extend(self.singles.remove(&apex));
         }
-        self.act(actions);
+        self.load(decided.loads);
     }
 
     /// Reports to a zone's keeper what its load came to.
@@ -130,31 +131,32 @@ impl Keeping {
 
     /// Reports to a zone's keeper what happened to its load, and to the rounds that wait for it.
     fn load_event(&mut self, apex: &Apex, event: KeeperEvent, came_to: fn(&mut Summary)) {
-        let (actions, is_over, awaited) = {
+        let (decided, is_over, awaited) = {
             let mut keepers = write(&self.kept.keepers);
             // It may be gone by now.
             let Some(zone) = keepers.get_mut(apex) else { return };
             let actions = zone.keeper.handle(event);
+            let decided = self.executor.carry_out(apex, actions);
             let is_over = !zone.keeper.is_awaitable();
-            (actions, is_over, is_over && std::mem::take(&mut zone.awaited))
+            (decided, is_over, is_over && std::mem::take(&mut zone.awaited))
         };
         let starting = self.round.as_ref().is_some_and(|round| round.purpose == Purpose::Start);
-        report(apex, &actions, starting);
+        log(apex, &decided.notices, starting);
         if let Some(round) = &mut self.round {
-            note(&mut round.report, apex, &actions);
+            note(&mut round.report, apex, &decided.notices);
             if awaited {
                 round.waiting -= 1;
                 came_to(&mut round.report.summary);
             }
         }
         if let Some(single) = self.singles.get_mut(apex) {
-            note(&mut single.report, apex, &actions);
+            note(&mut single.report, apex, &decided.notices);
         }
         if is_over && let Some(mut single) = self.singles.remove(apex) {
             came_to(&mut single.report.summary);
             self.ended.push(single);
         }
-        self.act_on(apex, actions);
+        self.load(decided.loads);
     }
 
     /// How long until loads are to be looked at; `None` if there are none.
@@ -282,13 +284,13 @@ impl Keeping {
 }
 
 /// Notes in a report what became of a zone.
-fn note(round: &mut RoundReport, apex: &Apex, actions: &[KeeperAction]) {
-    for action in actions {
-        match action {
-            KeeperAction::Report(Notice::Bad(fault, _)) => round.bad(apex, fault),
-            KeeperAction::Report(Notice::Changed(step)) => round.changed(apex, *step),
-            KeeperAction::Report(Notice::FileNotTaken(serial)) => round.not_taken(apex, *serial),
-            _ => {}
+fn note(round: &mut RoundReport, apex: &Apex, notices: &[Notice]) {
+    for notice in notices {
+        match notice {
+            Notice::Bad(fault, _) => round.bad(apex, fault),
+            Notice::Changed(step) => round.changed(apex, *step),
+            Notice::FileNotTaken(serial) => round.not_taken(apex, *serial),
+            Notice::Warning(_) | Notice::SerialBack(_) | Notice::SerialKept(_) => {}
         }
     }
 }

@@ -65,7 +65,22 @@ impl Rig {
             let wanted = WantedZones { bounds: *lock(&of_next), ..wanted(&path) };
             accept(&wanted).map(|()| wanted)
         });
-        let (mut thread, keeping, kept) = Keeping::new(Arc::clone(&engine), None, prepare);
+        let ((keeping, requests), kept) = (ZoneKeeping::new(), Arc::<Kept>::default());
+        let parts = KeepingParts {
+            engine: Arc::clone(&engine),
+            kept: Arc::clone(&kept),
+            prepare,
+            images: None,
+            secondaries: None,
+            transfers: None,
+            changes: None,
+            differences: None,
+            local_root: None,
+            produced: Arc::default(),
+            state: None,
+            background: Arc::default(),
+        };
+        let mut thread = Keeping::start(&keeping, requests, parts).expect("a thread");
         let rig = Rig { folder, engine, keeping, kept, bounds };
         zones.iter().for_each(|(name, serial)| rig.write(name, serial));
         let summary = thread.load_first(wanted(rig.folder.path()));
@@ -144,9 +159,9 @@ fn foreign() -> Arc<Zone> {
 
 #[test]
 fn whoever_asked_heard_success_though_nothing_was_published() {
-    let (rig, _, mut thread) = Rig::idle(&[("a", "1")]);
+    let (rig, _, thread) = Rig::idle(&[("a", "1")]);
     rig.write("a", "2");
-    thread.publisher.add(zone::catalog::Change::Serve(foreign()), Instant::now());
+    thread.executor.step(Change::Serve(foreign()), false);
     let answer = rig.keeping.reload(Removal::HoldBack);
     std::thread::spawn(move || thread.work());
     let result = answer.blocking_recv().expect("an answer");
@@ -158,7 +173,7 @@ fn whoever_asked_heard_success_though_nothing_was_published() {
 #[test]
 fn a_zone_of_another_key_kept_every_other_zone_from_being_published() {
     let (rig, _, mut thread) = Rig::idle(&[("a", "1"), ("b", "1")]);
-    thread.loaders = Loaders::new(HashKey::new([4, 5, 6]), None);
+    thread.loaders = Loaders::new(HashKey::new([4, 5, 6]), KeptElsewhere::default(), Arc::default());
     std::thread::spawn(move || thread.work());
     rig.write("a", "2");
     fs::remove_file(rig.folder.path().join("b")).expect("removed");
@@ -212,7 +227,7 @@ fn stuck_rig() -> (Rig, usize, Sender<()>) {
     let zones: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
     let (rig, _, mut thread) = Rig::idle(&zones);
     let (hold, gate) = channel();
-    let reader = ZoneReader::new(HashKey::new([1, 2, 3]), None);
+    let reader = ZoneReader::of_text(HashKey::new([1, 2, 3]));
     thread.loaders = Loaders::with(Arc::new(Gated { reader, gate: Mutex::new(gate) }));
     std::thread::spawn(move || thread.work());
     zones.iter().for_each(|(name, _)| rig.write(name, "2"));
@@ -291,7 +306,7 @@ fn a_reload_with_an_empty_configuration_removed_every_zone() {
 fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
     let (rig, _) = Rig::new(&[("example", "1")]);
     let claim = || {
-        let (reply, replied) = std::sync::mpsc::sync_channel(1);
+        let (reply, replied) = sync_channel(1);
         rig.keeping.claim(apex("example"), reply);
         replied
     };
@@ -310,4 +325,40 @@ fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
     rig.write("example", "4");
     rig.reload();
     assert_eq!(rig.served(), [("example.".to_owned(), 4)]);
+}
+
+#[test]
+fn a_reload_held_up_the_answers_to_updates() {
+    let (hold, gate) = channel::<()>();
+    let (rig, _, mut thread) = Rig::idle(&[("example", "1")]);
+    let (reading, read) = channel();
+    // The configuration is read for as long as the other end of the gate is there.
+    thread.prepare = Box::new(move |_: &AcceptZones<'_>| {
+        reading.send(()).expect("the test waits for it");
+        let _ = gate.recv();
+        Err(ReloadFault::Configuration("the reading was broken off".into()))
+    });
+    std::thread::spawn(move || thread.work());
+    let mut reload = rig.keeping.reload(Removal::HoldBack);
+    read.recv().expect("the configuration is read");
+    let (reply, replied) = sync_channel(1);
+    rig.keeping.claim(apex("example"), reply);
+    let claimed = replied.recv().expect("a reply").expect("a version");
+    let (done, published) = channel();
+    let changed = vec![(apex("example"), of_serial(2))];
+    rig.keeping.changed(changed, Box::new(move || done.send(()).expect("the test waits for it")));
+    published.recv().expect("it is in service");
+    assert_eq!(rig.served(), [("example.".to_owned(), 2)]);
+    assert!(reload.try_recv().is_err(), "the configuration is still read");
+    drop((hold, claimed));
+    assert!(matches!(reload.blocking_recv(), Ok(Err(ReloadFault::Configuration(_)))));
+}
+
+/// A version of the zone `example.`.
+fn of_serial(serial: u8) -> Arc<Zone> {
+    let name = "example.".parse::<NameBuf>().expect("a name");
+    let mut builder = zone::ZoneBuilder::new(name.as_name(), &HashKey::new([1, 2, 3]));
+    let soa = [&[0, 0, 0, 0, 0, serial][..], &[0; 16]].concat();
+    builder.add(name.as_name(), wire::Type::SOA, wire::Ttl::from_secs(60), &soa).expect("a record");
+    Arc::new(builder.finish().expect("a zone"))
 }

@@ -36,7 +36,7 @@ fn plans(catalogs: &[&str]) -> Vec<ProducedPlan> {
 
 /// A producer of `cat` and `other`, started in a state folder with these zones.
 fn start(state: &Path, zones: &[(&str, &str)]) -> Producer {
-    let mut producer = Producer::open(Some(state.to_owned()), Arc::default());
+    let mut producer = Producer::open(Some(state.to_owned()), Arc::default(), Arc::default());
     configure(&mut producer, zones);
     producer
 }
@@ -168,7 +168,7 @@ fn what_cannot_be_read_is_a_fault_and_no_empty_list() {
         // Each time it is configured it is tried again, and reported.
         configure(&mut producer, &[("a.test", "cat")]);
     }
-    let mut homeless = Producer::open(None, Arc::default());
+    let mut homeless = Producer::open(None, Arc::default(), Arc::default());
     configure(&mut homeless, &[("a.test", "cat")]);
     let made = homeless.produce(Removal::HoldBack);
     assert!(matches!(made[..], [(_, Err(ProduceFault::NoState)), (_, Err(ProduceFault::NoState))]));
@@ -179,7 +179,7 @@ fn the_difference_from_any_version_leads_to_the_newest() {
     let state = folder();
     let mut producer = start(state.path(), &[("a.test", "cat"), ("b.test", "cat")]);
     produce(&mut producer, Removal::HoldBack);
-    let (stores, first) = (producer.stores(), version(&producer, "cat"));
+    let (stores, first) = (Arc::clone(&producer.stores), version(&producer, "cat"));
     for i in 0..5 {
         producer.list(&apex("c.test"), (i % 2 == 0).then(|| listing("cat gold")));
         produce(&mut producer, Removal::HoldBack);
@@ -268,7 +268,7 @@ proptest! {
                 Happening::Configure => producer.configure(plans(&["cat", "other"]), listings(&wanted), &key()),
                 Happening::Restart => {
                     stop(std::mem::take(&mut producer));
-                    producer = Producer::open(Some(state.path().to_owned()), Arc::default());
+                    producer = Producer::open(Some(state.path().to_owned()), Arc::default(), Arc::default());
                     producer.configure(plans(&["cat", "other"]), listings(&wanted), &key());
                 }
             }
@@ -302,13 +302,13 @@ proptest! {
 #[test]
 fn network_workers_waited_for_the_disk_that_a_catalog_zone_was_written_to() {
     let (state, disk) = (tempfile::tempdir().expect("a folder"), GatedDisk::new());
-    let mut producer = Producer::open(Some(state.path().to_owned()), Arc::default());
+    let mut producer = Producer::open(Some(state.path().to_owned()), Arc::default(), Arc::default());
     let gated: Arc<dyn Disk> = Arc::clone(&disk) as Arc<dyn Disk>;
     let opened = ZoneStores::open(gated, &state.path().join(FOLDER), Arc::default()).expect("stores");
     drop(producer.stores.stores.set(opened));
     configure(&mut producer, &[("a.test", "cat")]);
     produce(&mut producer, Removal::HoldBack);
-    let stores = producer.stores();
+    let stores = Arc::clone(&producer.stores);
     disk.close(Some("cat.zone"));
     producer.list(&apex("b.test"), Some(listing("cat")));
     let thread = std::thread::spawn(move || produce(&mut producer, Removal::HoldBack).len());
