@@ -185,8 +185,8 @@ fn own_record(record: &ParsedRecord<'_, &[u8]>) -> Record {
     }
 }
 
-/// Lower-cases the names of types whose canonical form keeps their case (RFC 6840, section 5.1) or that `domain`
-/// carries as plain bytes: servers may keep the zone file's letters or not.
+/// Lower-cases the names of types whose canonical form keeps their case (RFC 6840, section 5.1) or that
+/// `domain` carries as plain bytes: servers may keep the zone file's letters or not.
 fn lower_names(rtype: u16, rdata: &mut [u8]) {
     let offset = match rtype {
         rtype::NSEC | 17 => 0,

@@ -1,5 +1,5 @@
-//! Sends prepared messages to one server and collects what comes back: UDP with a bounded window and retries, TCP
-//! with pipelining. What the messages mean is not known here.
+//! Sends prepared messages to one server and collects what comes back: UDP with a bounded window and retries,
+//! TCP with pipelining. What the messages mean is not known here.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -33,7 +33,8 @@ fn connected(server: SocketAddr) -> std::io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Like [`udp`] with the messages at `indices`, each sent `tries` times at most; their answers go to `answers`.
+/// Like [`udp`] with the messages at `indices`, each sent `tries` times at most; their answers go to
+/// `answers`.
 pub(crate) fn udp_some(
     server: SocketAddr,
     messages: &[Vec<u8>],
@@ -84,8 +85,8 @@ pub(crate) fn udp_some(
     }
 }
 
-/// Sends the messages at `indices` in bursts that the server finds waiting all at once, since `pause` has it stand
-/// still meanwhile, and puts what comes back into `answers`. Nothing is sent twice.
+/// Sends the messages at `indices` in bursts that the server finds waiting all at once, since `pause` has it
+/// stand still meanwhile, and puts what comes back into `answers`. Nothing is sent twice.
 pub(crate) fn bursts(
     server: SocketAddr,
     messages: &[Vec<u8>],
@@ -123,8 +124,8 @@ pub(crate) fn bursts(
     Ok(())
 }
 
-/// Sends each message by TCP, `together` to a connection, and returns its answer, or `None` when the server closed the
-/// connection or stayed silent instead. The ID of message `i` is `i`.
+/// Sends each message by TCP, `together` to a connection, and returns its answer, or `None` when the server
+/// closed the connection or stayed silent instead. The ID of message `i` is `i`.
 pub(crate) fn tcp(
     server: SocketAddr,
     messages: &[Vec<u8>],
@@ -137,8 +138,8 @@ pub(crate) fn tcp(
         let group: Vec<usize> = (start..messages.len().min(start + together)).collect();
         let _ = pipeline(server, messages, &group, &mut answers, patience);
         for i in group {
-            // One that was lost with a shared connection gets one of its own, and silence is asked twice: a busy machine
-            // may be silent for once.
+            // One that was lost with a shared connection gets one of its own, and silence is asked twice: a
+            // busy machine may be silent for once.
             if answers[i].is_none() {
                 let _ = pipeline(server, messages, &[i], &mut answers, patience);
             }

@@ -1,5 +1,5 @@
-//! Decides where a server stands apart from the others: facet by facet, against the largest group that agrees.
-//! Why a difference may stand is decided in `explained`.
+//! Decides where a server stands apart from the others: facet by facet, against the largest group that
+//! agrees. Why a difference may stand is decided in `explained`.
 
 use crate::answer::{Answer, Record, flag};
 use crate::internet::sites::Condition;
@@ -84,7 +84,8 @@ pub(crate) const FACETS: [Facet; 12] = [
     Facet::Ttl,
 ];
 
-/// What is compared of resolvers: what they hold to be true, and that it is. What else they put into an answer is theirs.
+/// What is compared of resolvers: what they hold to be true, and that it is. What else they put into an
+/// answer is theirs.
 pub(crate) const OF_RESOLVERS: [Facet; 4] = [Facet::Reply, Facet::Rcode, Facet::Ad, Facet::Answer];
 
 /// What there is to know beside the replies where servers resolve.
@@ -240,8 +241,8 @@ fn same(facet: Facet, a: &Reply, b: &Reply, ttls: Ttls) -> bool {
     }
 }
 
-/// Where `subject` stands apart: no peer agrees with it, or fewer than agree with one another against it. Where servers
-/// forward, also where it stands apart from what it said before.
+/// Where `subject` stands apart: no peer agrees with it, or fewer than agree with one another against it.
+/// Where servers forward, also where it stands apart from what it said before.
 pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
     let Some((_, mine)) = case.replies.iter().find(|(k, _)| *k == subject) else { return Vec::new() };
     let peers: Vec<_> = case.replies.iter().filter(|(k, _)| *k != subject && *k != Kind::Nomen).collect();
@@ -270,7 +271,8 @@ pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
     out
 }
 
-/// What `subject` says otherwise than it did before: the answer is to be the same, its TTLs lower by the time since.
+/// What `subject` says otherwise than it did before: the answer is to be the same, its TTLs lower by the time
+/// since.
 fn changes(case: &Case<'_>, subject: Kind, mine: &Reply) -> Vec<Difference> {
     let earlier = case.all_earlier();
     let Some((_, before)) = earlier.iter().find(|(k, _)| *k == subject) else { return Vec::new() };

@@ -330,7 +330,8 @@ fn across_zones(view: &View<'_>) -> bool {
     from.name != to.name && (goes_on || view.mine.has(flag::TC))
 }
 
-/// One of the two shows a chain without end, if it is not cut short, and one goes as far as the other or further, by the same steps.
+/// One of the two shows a chain without end, if it is not cut short, and one goes as far as the other or
+/// further, by the same steps.
 fn chain_limit(view: &View<'_>) -> bool {
     let (mine, theirs) = (view.mine, view.theirs);
     let codes = [mine, theirs].iter().all(|a| matches!(a.rcode, 0 | 2 | 3 | 6));
@@ -375,8 +376,8 @@ fn truncated_chain(view: &View<'_>) -> bool {
     (cut(view.mine) || cut(view.theirs)) && (below_dname || chained.into_iter().any(redirects))
 }
 
-/// The subject's answer is a DNAME above the name and the CNAME made from it, signatures beside them, and the other has these as well
-/// and goes on.
+/// The subject's answer is a DNAME above the name and the CNAME made from it, signatures beside them, and the
+/// other has these as well and goes on.
 fn any_at_dname(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let mine = &view.mine.sections[0];
@@ -525,8 +526,8 @@ fn sibling_glue(view: &View<'_>) -> bool {
     room(view).is_some() && referral && !in_domain && !view.mine.has(flag::TC)
 }
 
-/// The chain of both leads to the apex of a zone, of which the subject says what a zone above it has, and the other nothing, or what
-/// the zone itself has.
+/// The chain of both leads to the apex of a zone, of which the subject says what a zone above it has, and the
+/// other nothing, or what the zone itself has.
 fn ds_after_cname(view: &View<'_>) -> bool {
     let Some((_, target)) = chain_end(view.mine) else { return false };
     let target = target.lower();
@@ -547,8 +548,8 @@ fn ds_after_cname(view: &View<'_>) -> bool {
         && view.theirs.rcode == 0
 }
 
-/// The fullest whole answer is so near to the room that compression decides, and both say the same, as far as one that is cut short
-/// says anything.
+/// The fullest whole answer is so near to the room that compression decides, and both say the same, as far as
+/// one that is cut short says anything.
 fn fits_or_not(view: &View<'_>) -> bool {
     let whole = view.case.replies.iter().filter_map(|(_, r)| r.answer()).filter(|a| !a.has(flag::TC));
     let Some(fullest) = whole.max_by_key(|a| a.len) else { return false };
@@ -564,7 +565,8 @@ const SLACK: usize = 60;
 /// Bytes of names that DNAME makes by which it differs further, at the most.
 const MADE: usize = 200;
 
-/// Bytes of the names that DNAME makes: they repeat whole labels, which some servers compress and some do not.
+/// Bytes of the names that DNAME makes: they repeat whole labels, which some servers compress and some do
+/// not.
 fn made_names(answer: &Answer) -> usize {
     let records = &answer.sections[0];
     let dnames: Vec<_> = records.iter().filter(|r| r.rtype == rtype::DNAME).map(|r| &r.owner).collect();
@@ -588,8 +590,8 @@ fn cd_cleared(view: &View<'_>) -> bool {
         && view.mine.flags | flag::CD | flag::AA | flag::TC == view.theirs.flags | flag::AA | flag::TC
 }
 
-/// What the subject has more are addresses of target names, and what the other has more is a CNAME at one, what that leads to, or, if
-/// it is Knot, NSEC3 records about these names.
+/// What the subject has more are addresses of target names, and what the other has more is a CNAME at one,
+/// what that leads to, or, if it is Knot, NSEC3 records about these names.
 fn svcb_additional(view: &View<'_>) -> bool {
     let target = |r: &Record| {
         let service = matches!(r.rtype, rtype::SVCB | rtype::HTTPS);
@@ -620,8 +622,8 @@ fn svcb_additional(view: &View<'_>) -> bool {
     !targets.is_empty() && more && less
 }
 
-/// The subject's answer has no AA, and the other refuses, has AA, or has no authority section, and of the additional section all but
-/// addresses of the servers that the subject names there.
+/// The subject's answer has no AA, and the other refuses, has AA, or has no authority section, and of the
+/// additional section all but addresses of the servers that the subject names there.
 fn class_any(view: &View<'_>) -> bool {
     let (mine, theirs) = (view.mine, view.theirs);
     let refuses = matches!(theirs.rcode, 1 | 4 | 5) && theirs.sections.iter().all(BTreeSet::is_empty);
@@ -659,8 +661,8 @@ fn wildcard_ent(view: &View<'_>) -> bool {
     nodata && nsd_too && (cut || (more && proofs(view.mine) == 2))
 }
 
-/// The wildcard at the closest encloser of the name that the chain leads to has no records, and there are names below it; the other
-/// says NXDOMAIN of it.
+/// The wildcard at the closest encloser of the name that the chain leads to has no records, and there are
+/// names below it; the other says NXDOMAIN of it.
 fn wildcard_without_data(view: &View<'_>) -> bool {
     let name =
         chain_end(view.mine).map_or_else(|| view.case.query.name.lower(), |(_, target)| target.lower());

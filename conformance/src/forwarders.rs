@@ -1,6 +1,6 @@
-//! Configurations of servers that forward everything to one upstream server and cache what it says: no validation, no
-//! names of their own, no answers made up from proofs, and as alike as they allow. How long an answer may be kept is
-//! one of those: a week, longer than any TTL of the zones, for their defaults differ.
+//! Configurations of servers that forward everything to one upstream server and cache what it says: no
+//! validation, no names of their own, no answers made up from proofs, and as alike as they allow. How long an
+//! answer may be kept is one of those: a week, longer than any TTL of the zones, for their defaults differ.
 
 use crate::servers::Kind;
 use std::net::SocketAddr;
@@ -19,7 +19,8 @@ pub(crate) fn config(kind: Kind, port: u16, upstream: SocketAddr, home: &Path) -
 }
 
 fn nomen(port: u16, upstream: SocketAddr, home: &Path) -> String {
-    // In a large cache hardly any two names share the places of one; the memory is not taken before it is written to.
+    // In a large cache hardly any two names share the places of one; the memory is not taken before it is
+    // written to.
     format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n\n\
          [resolver]\nvalidate = false\nspecial-names = false\nnxdomain-cut = false\ncache-file = \"none\"\n\

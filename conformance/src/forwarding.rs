@@ -1,5 +1,5 @@
-//! The suite for forwarders: each before the same upstream server, asked the same queries twice, the second time out of
-//! its cache.
+//! The suite for forwarders: each before the same upstream server, asked the same queries twice, the second
+//! time out of its cache.
 
 use crate::answer::{Answer, flag};
 use crate::compare::{Case, Forwarding, Reply};
@@ -97,7 +97,8 @@ struct Pass {
 }
 
 impl Round {
-    /// Asks `upstream` once and the forwarders before it twice. `born` is when those had nothing in their caches.
+    /// Asks `upstream` once and the forwarders before it twice. `born` is when those had nothing in their
+    /// caches.
     fn ask(
         upstream: &Server,
         servers: &[Server],
@@ -216,8 +217,8 @@ fn start(
     Ok(servers)
 }
 
-/// Seconds that the TTLs of a record in two caches can be apart, `born` being before either had any: all that time, and
-/// one for the parts of seconds that are not counted.
+/// Seconds that the TTLs of a record in two caches can be apart, `born` being before either had any: all that
+/// time, and one for the parts of seconds that are not counted.
 fn slack(born: Instant) -> u32 {
     born.elapsed().as_secs() as u32 + 2
 }

@@ -1,6 +1,7 @@
-//! The ways by which queries reach nomen, against one another: whatever carries a query, the answer is the same bytes.
-//! What the sockets on loopback answer is compared with the peers elsewhere; here it is the measure for replies that
-//! leave together (UDP_SEGMENT) and for AF_XDP, and counters must show that those ways were really taken.
+//! The ways by which queries reach nomen, against one another: whatever carries a query, the answer is the
+//! same bytes. What the sockets on loopback answer is compared with the peers elsewhere; here it is the
+//! measure for replies that leave together (UDP_SEGMENT) and for AF_XDP, and counters must show that those
+//! ways were really taken.
 
 use crate::answer;
 use crate::client;
@@ -25,7 +26,7 @@ const METRICS_PORT: u16 = 9153;
 /// Messages from one client socket, so that several meet every receive queue.
 const PER_CLIENT: usize = 256;
 /// How long an answer may take before the query is sent again.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const RESEND_TIMEOUT: Duration = Duration::from_millis(1500);
 /// How long to wait for answers where the sockets gave none.
 const SILENCE: Duration = Duration::from_millis(200);
 
@@ -146,8 +147,8 @@ pub(crate) struct Difference {
 }
 
 impl Fronts<'_> {
-    /// Sends `messages` by every way; `expected` is what the sockets of `loopback` answered. The ID of message `i`
-    /// is `i`.
+    /// Sends `messages` by every way; `expected` is what the sockets of `loopback` answered. The ID of
+    /// message `i` is `i`.
     pub(crate) fn compare(
         &mut self,
         loopback: &Server,
@@ -191,11 +192,11 @@ impl Fronts<'_> {
         if front.carrier == Carrier::Bursts {
             let server = self.remote.as_ref().filter(|_| front.remote).unwrap_or(loopback);
             let pause = |stop| server.signal(if stop { Signal::SIGSTOP } else { Signal::SIGCONT });
-            client::bursts(front.address, messages, &indices, &mut replies, PATIENCE, pause)?;
+            client::bursts(front.address, messages, &indices, &mut replies, RESEND_TIMEOUT, pause)?;
             indices.retain(|&i| replies[i].is_none());
         }
         for some in indices.chunks(PER_CLIENT) {
-            client::udp_some(front.address, messages, some, &mut replies, PATIENCE, client::TRIES)
+            client::udp_some(front.address, messages, some, &mut replies, RESEND_TIMEOUT, client::TRIES)
                 .map_err(failed)?;
         }
         client::udp_some(front.address, messages, &silent, &mut replies, SILENCE, 1).map_err(failed)?;
@@ -437,7 +438,7 @@ mod tests {
             for there in network::sockets(pair, 5353) {
                 let server = network.server.enter(|| {
                     let socket = std::net::UdpSocket::bind(there).map_err(|e| e.to_string())?;
-                    socket.set_read_timeout(Some(PATIENCE / 10)).map_err(|e| e.to_string())?;
+                    socket.set_read_timeout(Some(RESEND_TIMEOUT / 10)).map_err(|e| e.to_string())?;
                     Ok(socket)
                 });
                 let client = network.client.enter(|| {

@@ -1,4 +1,5 @@
-//! Which questions are asked: names in, between and beyond the zones, with every type and transport, from a seed.
+//! Which questions are asked: names in, between and beyond the zones, with every type and transport, from a
+//! seed.
 
 use crate::name::Name;
 use crate::query::{Edns, Query, Transport, rtype};

@@ -1,7 +1,8 @@
-//! Black-box comparison of servers, authoritative ones, forwarders and resolvers: the same zones, the same queries, every section
-//! of every answer. As an authoritative server nomen is asked three times: it has the zones from files, and as a secondary.
-//! This file reads the command line and runs the suites; what is asked is in `generate` and `messages`, what counts
-//! as a difference in `compare`, and what may stand in `explained`.
+//! Black-box comparison of servers, authoritative ones, forwarders and resolvers: the same zones, the same
+//! queries, every section of every answer. As an authoritative server nomen is asked three times: it has the
+//! zones from files, and as a secondary. This file reads the command line and runs the suites; what is asked
+//! is in `generate` and `messages`, what counts as a difference in `compare`, and what may stand in
+//! `explained`.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -41,7 +42,7 @@ use std::time::{Duration, Instant};
 use zones::World;
 
 /// How long an answer may take before the query is sent again.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const RESEND_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Queries sent to everybody before their answers are compared.
 const BATCH: usize = 4000;
 
@@ -58,8 +59,8 @@ struct Arguments {
     /// A short run for continuous integration: 5,000 queries, 600 with --internet.
     #[arg(long)]
     quick: bool,
-    /// Another program for a server: nomen=PATH, and so bind, nsd, knot, unbound, recursor, dnsdist; PATH `none` leaves it
-    /// out.
+    /// Another program for a server: nomen=PATH, and so bind, nsd, knot, unbound, recursor, dnsdist; PATH
+    /// `none` leaves it out.
     #[arg(long, value_name = "SERVER=PATH")]
     server: Vec<String>,
     /// Compare forwarders with caches, before BIND, NSD and Knot.
@@ -74,8 +75,8 @@ struct Arguments {
     /// With --internet: keep it running, for a person to look around.
     #[arg(long, requires = "internet")]
     hold: bool,
-    /// With --internet or --attacks: run only what serves the zones, for a program that brings resolvers of its own, until
-    /// a line or the end of the input comes. What is to be asked goes to files.
+    /// With --internet or --attacks: run only what serves the zones, for a program that brings resolvers of
+    /// its own, until a line or the end of the input comes. What is to be asked goes to files.
     #[arg(long, conflicts_with = "hold")]
     lend: bool,
     /// Compare the peers with one another, without nomen.
@@ -102,8 +103,8 @@ struct Arguments {
     /// Where zones and logs go; kept afterwards. Without it a temporary folder, removed at the end.
     #[arg(long)]
     work: Option<PathBuf>,
-    /// First of the ports on 127.0.0.1: nine for servers, five for transfers from twenty above, and nomen's figures ten
-    /// above its own.
+    /// First of the ports on 127.0.0.1: nine for servers, five for transfers from twenty above, and nomen's
+    /// figures ten above its own.
     #[arg(long, default_value_t = 25_300)]
     port: u16,
 }
@@ -400,7 +401,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Counts a case and prints it when it is new or asked for. Returns whether only TCP shows the full answers.
+    /// Counts a case and prints it when it is new or asked for. Returns whether only TCP shows the full
+    /// answers.
     fn judge(&mut self, case: &Case<'_>, wires: &[Said], servers: &[Server], origin: Origin) -> bool {
         let subjects: Vec<_> = match self.subject {
             Some(kind) => vec![kind],
@@ -433,7 +435,7 @@ fn ask<'a>(
     servers: impl IntoIterator<Item = &'a Server>,
     queries: &[Query],
 ) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
-    ask_patiently(servers, queries, PATIENCE)
+    ask_patiently(servers, queries, RESEND_TIMEOUT)
 }
 
 /// The same for those who may take so long to answer that a query is sent again after `patience`.

@@ -1,5 +1,5 @@
-//! Messages that are odd or broken as messages, whatever they ask: headers, counts, questions, OPT records. What
-//! matters here is whether a server answers, and with what header.
+//! Messages that are odd or broken as messages, whatever they ask: headers, counts, questions, OPT records.
+//! What matters here is whether a server answers, and with what header.
 
 use crate::client;
 use crate::name::Name;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Silence is an answer here, so it is waited for only this long a time.
-const PATIENCE: Duration = Duration::from_millis(400);
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// One raw message; its first two bytes are its place in the list.
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ pub(crate) fn send(
     transport: Transport,
 ) -> Result<Vec<Option<Vec<u8>>>, String> {
     match transport {
-        Transport::Udp => client::udp(server, wires, PATIENCE),
-        Transport::Tcp => client::tcp(server, wires, PATIENCE, 1),
+        Transport::Udp => client::udp(server, wires, SILENCE_TIMEOUT),
+        Transport::Tcp => client::tcp(server, wires, SILENCE_TIMEOUT, 1),
     }
     .map_err(|e| e.to_string())
 }

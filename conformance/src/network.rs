@@ -1,5 +1,6 @@
-//! Two network namespaces joined by veth pairs, for fronts that loopback does not have. They have no names: the
-//! kernel takes them away with the last process that holds them, so nothing is left behind however a run ends.
+//! Two network namespaces joined by veth pairs, for fronts that loopback does not have. They have no names:
+//! the kernel takes them away with the last process that holds them, so nothing is left behind however a run
+//! ends.
 
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;

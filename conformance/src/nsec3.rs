@@ -1,4 +1,5 @@
-//! What an NSEC3 record is about (RFC 5155). The hash is written here, as what judges the server shares no code with it.
+//! What an NSEC3 record is about (RFC 5155). The hash is written here, as what judges the server shares no
+//! code with it.
 
 use crate::answer::Record;
 use crate::name::Name;
@@ -7,8 +8,8 @@ use crate::query::rtype;
 /// The digits of Base 32 with extended hex alphabet, in lower case (RFC 4648, section 7).
 const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// Whether an NSEC3 record matches or covers `name`, a name above it in the record's zone, or the wildcard below one of these: what
-/// a proof about `name` consists of (RFC 5155, sections 7.2.1 and 7.2.3).
+/// Whether an NSEC3 record matches or covers `name`, a name above it in the record's zone, or the wildcard
+/// below one of these: what a proof about `name` consists of (RFC 5155, sections 7.2.1 and 7.2.3).
 pub(crate) fn is_about(record: &Record, name: &Name) -> bool {
     let Some((owner, parameters)) = parse(record) else { return false };
     let zone = record.owner.parent();

@@ -70,8 +70,8 @@ fn version(kind: Kind, program: &Path) -> Option<String> {
     version_in(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
 }
 
-/// A configuration as this version of a program takes it. BIND since 9.20 has no lock file and refuses the setting that keeps
-/// older versions from making one.
+/// A configuration as this version of a program takes it. BIND since 9.20 has no lock file and refuses the
+/// setting that keeps older versions from making one.
 pub(crate) fn adapted(kind: Kind, program: &Path, text: &str) -> String {
     const LOCK_FILE: &str = "lock-file none;";
     let is_older = |version: String| {
@@ -84,8 +84,8 @@ pub(crate) fn adapted(kind: Kind, program: &Path, text: &str) -> String {
     text.to_owned()
 }
 
-/// Arguments that this version of a program needs. PowerDNS Recursor since 5.2 reads the settings that older versions
-/// have only with a flag, which older versions refuse.
+/// Arguments that this version of a program needs. PowerDNS Recursor since 5.2 reads the settings that older
+/// versions have only with a flag, which older versions refuse.
 pub(crate) fn further_arguments(kind: Kind, program: &Path) -> Vec<String> {
     const OLD_SETTINGS: &str = "--enable-old-settings";
     if kind != Kind::Recursor {

@@ -1,5 +1,5 @@
-//! The seeded generator of everything random here: the same seed makes the same zones and queries on any machine.
-//! Not for secrets.
+//! The seeded generator of everything random here: the same seed makes the same zones and queries on any
+//! machine. Not for secrets.
 
 /// SplitMix64: small, fast, and good enough to spread test cases.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
-//! nomen as a secondary: of peers that have a world's zones, once with whole zones (AXFR), and once with the differences
-//! (IXFR) from versions before. Its counters must show that the zones really came that way; that they are the same zones
-//! is seen by asking.
+//! nomen as a secondary: of peers that have a world's zones, once with whole zones (AXFR), and once with the
+//! differences (IXFR) from versions before. Its counters must show that the zones really came that way; that
+//! they are the same zones is seen by asking.
 
 use crate::Arguments;
 use crate::client;
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// How far above the first port of all the first one here is.
 const PORT_OFFSET: u16 = 20;
-/// Peers that send differences. Those of NSD 4.6 have records in them that do not differ, and it makes none of zones with
-/// NSEC3: whole zones alone come from there.
+/// Peers that send differences. Those of NSD 4.6 have records in them that do not differ, and it makes none
+/// of zones with NSEC3: whole zones alone come from there.
 const WITH_DIFFERENCES: [Kind; 2] = [Kind::Bind, Kind::Knot];
 /// Most records of a zone in which a version differs from the next.
 const MOST_CHANGES: usize = 200;
@@ -75,8 +75,8 @@ pub(crate) struct Secondaries {
 }
 
 impl Secondaries {
-    /// Starts primaries with versions of the zones from before, and a secondary that takes those; has both go on to the
-    /// real versions, and starts another secondary, which takes some of them from NSD.
+    /// Starts primaries with versions of the zones from before, and a secondary that takes those; has both go
+    /// on to the real versions, and starts another secondary, which takes some of them from NSD.
     pub(crate) fn start(
         programs: &BTreeMap<Kind, PathBuf>,
         world: &World,
@@ -187,8 +187,8 @@ struct Before {
 }
 
 impl Before {
-    /// Changes some records of `text`, one a line, that are not at the apex: addresses are others, other records are gone,
-    /// and there are names that no query asks for.
+    /// Changes some records of `text`, one a line, that are not at the apex: addresses are others, other
+    /// records are gone, and there are names that no query asks for.
     fn make(text: &str, apex: &Name, rng: &mut Rng) -> Option<Self> {
         let mut before = Self { text: String::new(), serial: 0, changes: 0 };
         let mut has_soa = false;

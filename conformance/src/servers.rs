@@ -1,6 +1,6 @@
-//! Starting and stopping the servers: a minimal configuration each, made as alike as they allow, on loopback. The
-//! configurations of those that forward are in `forwarders`.
-//! A server is stopped when its handle is dropped, and by the kernel when the harness dies first.
+//! Starting and stopping the servers: a minimal configuration each, made as alike as they allow, on loopback.
+//! The configurations of those that forward are in `forwarders`. A server is stopped when its handle is
+//! dropped, and by the kernel when the harness dies first.
 
 use crate::answer::{Answer, flag};
 use crate::client;
@@ -93,7 +93,8 @@ impl Kind {
         }
     }
 
-    /// The configuration's file name, and the arguments that make the program read it and stay in the foreground.
+    /// The configuration's file name, and the arguments that make the program read it and stay in the
+    /// foreground.
     fn invocation(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Nomen => ("config", &["serve", "--config", "config"]),
@@ -144,7 +145,8 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Writes the configuration under `dir`, starts `program` on `port` and waits until every zone is answered for.
+    /// Writes the configuration under `dir`, starts `program` on `port` and waits until every zone is
+    /// answered for.
     pub(crate) fn start(
         kind: Kind,
         program: &Path,
@@ -167,8 +169,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts nomen on `port` as the secondary of the primary that stands beside each zone, and waits until every zone
-    /// is answered for.
+    /// Starts nomen on `port` as the secondary of the primary that stands beside each zone, and waits until
+    /// every zone is answered for.
     pub(crate) fn start_secondary(
         program: &Path,
         port: u16,
@@ -205,7 +207,8 @@ impl Server {
         Self::spawn(kind, program, port, &text, &home, None)
     }
 
-    /// Writes this configuration under `dir` and starts `program`, which answers at `address`. Does not wait until it does.
+    /// Writes this configuration under `dir` and starts `program`, which answers at `address`. Does not wait
+    /// until it does.
     pub(crate) fn start_as(
         kind: Kind,
         program: &Path,
@@ -246,8 +249,8 @@ impl Server {
         }
     }
 
-    /// Starts nomen in a network namespace, with these sections of its configuration before those of the zones; one
-    /// listener must be on port 53 of its loopback. Waits until every zone is answered for.
+    /// Starts nomen in a network namespace, with these sections of its configuration before those of the
+    /// zones; one listener must be on port 53 of its loopback. Waits until every zone is answered for.
     pub(crate) fn start_inside(
         namespace: &Namespace,
         program: &Path,
@@ -277,8 +280,8 @@ impl Server {
         let log = home.join("log");
         let log_file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let log_too = log_file.try_clone().map_err(|e| e.to_string())?;
-        // setpriv makes the kernel end the server when this process ends, however it ends. One that may be standing
-        // still at that moment would not receive a gentler signal.
+        // setpriv makes the kernel end the server when this process ends, however it ends. One that may be
+        // standing still at that moment would not receive a gentler signal.
         let signal = if kind == Kind::Nomen { "KILL" } else { "TERM" };
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", signal, "--"]);

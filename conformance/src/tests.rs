@@ -1,4 +1,5 @@
-//! Tests of the judge: an answer with anything changed must be noticed, and one that only looks different must not.
+//! Tests of the judge: an answer with anything changed must be noticed, and one that only looks different
+//! must not.
 
 use crate::answer::Answer;
 use crate::compare::{self, Case, Facet, Reply};

@@ -1,13 +1,13 @@
 //! The cache: whatever is put in, as a response or as a file, what comes out can be read and means the same.
 //!
-//! RFC 1035 §4.1.4 says of pointers "a prior occurance of the same name": a copy behind another header and question must have
-//! it at the same place. RFC 2181 §5.2: "the TTL in each record of the answer" counts down, so no TTL in a copy is greater
-//! than what was put in, but for the bounds configured.
+//! RFC 1035 §4.1.4 says of pointers "a prior occurance of the same name": a copy behind another header and
+//! question must have it at the same place. RFC 2181 §5.2: "the TTL in each record of the answer" counts
+//! down, so no TTL in a copy is greater than what was put in, but for the bounds configured.
 
 #![no_main]
 #![forbid(unsafe_code)]
 
-use cache::{Answer, AnswerKind, Cache, Config, Held, Key, Lookup, Now, Rank, Terms};
+use cache::{Answer, AnswerKind, Cache, Config, Held, Key, Lookup, Now, Credibility, Terms};
 use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{HEADER_LEN, MAX_MESSAGE, Parser, QUESTION_TAIL};
@@ -66,7 +66,7 @@ fn check(cache: &Cache, held: &Held) {
         name: &name,
         qtype: held.asked(),
         qclass: held.qclass(),
-        realm: held.realm(),
+        view: held.view(),
         dnssec_ok: held.dnssec_ok(),
         checking_disabled: held.checking_disabled(),
     };
@@ -109,7 +109,7 @@ fn records(message: &[u8]) -> Option<Vec<(String, Type, Ttl, Vec<u8>)>> {
 fn respond(message: &[u8]) {
     let ttl = Some(Ttl::from_secs(60));
     for ttl in [None, ttl] {
-        let terms = Terms { realm: 7, dnssec_ok: true, checking_disabled: false, rank: Rank::Answer, ttl };
+        let terms = Terms { view: 7, dnssec_ok: true, checking_disabled: false, rank: Credibility::Answer, ttl };
         let Ok(answer) = Answer::of(message, &terms) else { continue };
         let cache = cache();
         if cache.insert(answer, NOW).is_err() {

@@ -1,7 +1,7 @@
 //! The OPT record and its options.
 //!
-//! RFC 6891 §6.1.2: "Any OPTION-CODE values not understood by a responder or requestor MUST be ignored": any code
-//! and any content is read, in order, and written options read back as they were.
+//! RFC 6891 §6.1.2: "Any OPTION-CODE values not understood by a responder or requestor MUST be ignored": any
+//! code and any content is read, in order, and written options read back as they were.
 
 #![no_main]
 #![forbid(unsafe_code)]

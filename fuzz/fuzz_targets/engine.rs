@@ -1,9 +1,10 @@
-//! The query path: whatever zones there are and whatever batch of packets comes, each packet is replied to as the
-//! reference of `testkit` says, by itself as beside others.
+//! The query path: whatever zones there are and whatever batch of packets comes, each packet is replied to as
+//! the reference of `testkit` says, by itself as beside others.
 //!
-//! RFC 2181 §9: "The TC bit should be set in responses only when an RRSet is required as a part of the response, but
-//! could not be included in its entirety." RFC 1035 §4.1.1 of the ID: "This identifier is copied the corresponding reply
-//! and can be used by the requester to match up replies to outstanding queries."
+//! RFC 2181 §9: "The TC bit should be set in responses only when an RRSet is required as a part of the
+//! response, but could not be included in its entirety." RFC 1035 §4.1.1 of the ID: "This identifier is
+//! copied the corresponding reply and can be used by the requester to match up replies to outstanding
+//! queries."
 
 #![no_main]
 #![forbid(unsafe_code)]

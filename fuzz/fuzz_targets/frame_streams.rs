@@ -1,8 +1,8 @@
 //! What a dnstap collector answers, and what stands in a file that is gone on with.
 //!
-//! The specification of Frame Streams: "Control frames are variable length with a maximum of 512 bytes." A reader takes no
-//! byte beyond the frame. What it takes, written anew, is the frame; and a file that goes on where it was found to end is
-//! whole up to there and ends at the same place again.
+//! The specification of Frame Streams: "Control frames are variable length with a maximum of 512 bytes." A
+//! reader takes no byte beyond the frame. What it takes, written anew, is the frame; and a file that goes on
+//! where it was found to end is whole up to there and ends at the same place again.
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
 //! Images: whatever their bytes are, reading them returns an error or a zone in which no lookup fails.
 //!
-//! The input is read as an image, and as changes to a good one whose checksums are then not looked at: what remains
-//! is what verifying the parts has to find. RFC 1035 §4.1.4 says of pointers what the zone must hold to,
-//! however it was made: "an entire domain name or a list of labels at the end of a domain name is replaced
-//! with a pointer to a prior occurance of the same name".
+//! The input is read as an image, and as changes to a good one whose checksums are then not looked at: what
+//! remains is what verifying the parts has to find. RFC 1035 §4.1.4 says of pointers what the zone must hold
+//! to, however it was made: "an entire domain name or a list of labels at the end of a domain name is
+//! replaced with a pointer to a prior occurance of the same name".
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,8 +1,9 @@
-//! Master files: records are good whatever the text, the way the text arrives changes nothing, and what is written
-//! for the records reads back as the same records.
+//! Master files: records are good whatever the text, the way the text arrives changes nothing, and what is
+//! written for the records reads back as the same records.
 //!
-//! RFC 1035 §5.1: "Parentheses are used to group data that crosses a line boundary. In effect, line terminations are
-//! not recognized within parentheses." A record written on one line is therefore the same record.
+//! RFC 1035 §5.1: "Parentheses are used to group data that crosses a line boundary. In effect, line
+//! terminations are not recognized within parentheses." A record written on one line is therefore the same
+//! record.
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Messages: whatever is read can be written and read again as the same.
 //!
-//! RFC 1035 §4.1.4: a compressed name is "replaced with a pointer to a prior occurance of the same name", so what
-//! a pointer leads to lies before it, every name ends, and compressing or not changes no record.
+//! RFC 1035 §4.1.4: a compressed name is "replaced with a pointer to a prior occurance of the same name", so
+//! what a pointer leads to lies before it, every name ends, and compressing or not changes no record.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -26,8 +26,8 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(fold(plain), fold(again));
 });
 
-/// A pointer may lead to the same name in another letter case (RFC 1035 §2.3.3), in an owner and in the data of the
-/// types that may be compressed, which are all old.
+/// A pointer may lead to the same name in another letter case (RFC 1035 §2.3.3), in an owner and in the data
+/// of the types that may be compressed, which are all old.
 fn fold(mut plain: Plain) -> Plain {
     const NEWEST_WITH_COMPRESSION: Type = Type::DNAME;
     for (_, owner, rtype, _, _, rdata) in &mut plain.records {

@@ -1,7 +1,8 @@
 //! Configurations of other servers: any text is either moved or refused, and both with places that lie in it.
 //!
-//! docs/MIGRATION.md: "No statement is dropped in silence." And RFC 1034 §3.1 has names of at most 255 octets: whatever the
-//! text calls a zone, what is printed is read by `nomen` or refused by it, and never ends the process.
+//! docs/MIGRATION.md: "No statement is dropped in silence." And RFC 1034 §3.1 has names of at most 255
+//! octets: whatever the text calls a zone, what is printed is read by `nomen` or refused by it, and never
+//! ends the process.
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,9 +1,10 @@
 //! Domain names between wire and text.
 //!
-//! RFC 4343 §2.1: "an escape is needed for the byte value for period (0x2E, ".") and all octet values outside of the
-//! inclusive range from 0x21 ("!") to 0x7E ("~")": with it every name has a text that reads back as the same bytes.
-//! RFC 4034 §6.1: "owner names are ordered by treating individual labels as unsigned left-justified octet strings",
-//! from the right, and "uppercase US-ASCII letters are treated as if they were lowercase US-ASCII letters".
+//! RFC 4343 §2.1: "an escape is needed for the byte value for period (0x2E, ".") and all octet values outside
+//! of the inclusive range from 0x21 ("!") to 0x7E ("~")": with it every name has a text that reads back as
+//! the same bytes. RFC 4034 §6.1: "owner names are ordered by treating individual labels as unsigned
+//! left-justified octet strings", from the right, and "uppercase US-ASCII letters are treated as if they were
+//! lowercase US-ASCII letters".
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
 //! Record data of every type, wire → text → wire. The first two bytes are the type.
 //!
-//! RFC 3597 §3: "name servers and resolvers MUST handle RRs of unknown type transparently", and §5 gives a text for
-//! any data; so whatever data is good for its type has a text, and that text reads back as the same bytes.
+//! RFC 3597 §3: "name servers and resolvers MUST handle RRs of unknown type transparently", and §5 gives a
+//! text for any data; so whatever data is good for its type has a text, and that text reads back as the same
+//! bytes.
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,33 +1,34 @@
 //! What the resolver keeps of a reply.
 //!
-//! RFC 2181 §5.4.1: "Unauthenticated RRs received and cached from the least trustworthy of those groupings, that is data
-//! from the additional data section, and data from the authority section of a non-authoritative answer, should not be
-//! cached in such a way that they would ever be returned as answers to a received query." So nothing but the question's
-//! own chain comes out as an answer; and what came out once comes out again unchanged. A referral leads down, towards the
-//! name, and has no addresses from outside the zone that was asked.
+//! RFC 2181 §5.4.1: "Unauthenticated RRs received and cached from the least trustworthy of those groupings,
+//! that is data from the additional data section, and data from the authority section of a non-authoritative
+//! answer, should not be cached in such a way that they would ever be returned as answers to a received
+//! query." So nothing but the question's own chain comes out as an answer; and what came out once comes out
+//! again unchanged. A referral leads down, towards the name, and has no addresses from outside the zone that
+//! was asked.
 
 #![no_main]
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use resolver::{Answer, Inquiry, ReferralScope, Scope, referral, scrub};
+use resolver::{Answer, QueryKey, ReferralScope, Scope, referral, scrub};
 use wire::Name;
 use wire::message::{Parser, RawRecord};
 
 fuzz_target!(|message: &[u8]| {
     let Ok((header, mut parser)) = Parser::new(message) else { return };
     let Ok(question) = parser.question() else { return };
-    let inquiry = Inquiry {
+    let query_key = QueryKey {
         name: question.name.to_lower(),
         qtype: question.qtype,
         qclass: question.qclass,
         dnssec_ok: header.checking_disabled(),
         checking_disabled: header.checking_disabled(),
     };
-    let name = inquiry.name.as_name();
+    let name = query_key.name.as_name();
     for labels in [0, 1, 2] {
         let zone = name.skip(name.label_count().saturating_sub(labels));
-        check_referral(message, &inquiry, zone);
+        check_referral(message, &query_key, zone);
     }
     let scope = |sent| Scope {
         domain: Name::ROOT,
@@ -36,34 +37,34 @@ fuzz_target!(|message: &[u8]| {
         max_ttl: 86_400,
         max_negative_ttl: 10_800,
     };
-    let Ok(answer) = scrub(message, &inquiry, header.rcode(), &scope(question.name)) else { return };
+    let Ok(answer) = scrub(message, &query_key, header.rcode(), &scope(question.name)) else { return };
 
     let (header, mut parser) = Parser::new(&answer.message).expect("a header");
     let [questions, answers, authorities, additional] = header.counts();
     assert_eq!((questions, additional), (1, 0));
     let question = parser.question().expect("a question");
-    assert_eq!(question.name.as_wire(), inquiry.name.as_name().as_wire());
+    assert_eq!(question.name.as_wire(), query_key.name.as_name().as_wire());
     for _ in 0..answers + authorities {
         let record: RawRecord = parser.record().expect("a record");
         assert!(
-            record.class == inquiry.qclass && !record.rtype.is_meta() && record.ttl().as_secs() <= 86_400
+            record.class == query_key.qclass && !record.rtype.is_meta() && record.ttl().as_secs() <= 86_400
         );
         let mut data = Vec::new();
         parser.expand_rdata(&record, &mut data).expect("data");
         assert!(wire::rdata::validate(record.rtype, &data).is_ok());
     }
     assert!(parser.at_end());
-    let again = scrub(&answer.message, &inquiry, answer.rcode, &scope(inquiry.name.as_name()));
+    let again = scrub(&answer.message, &query_key, answer.rcode, &scope(query_key.name.as_name()));
     // AA is not in the message: what is kept comes out of a cache.
     assert_eq!(again, Ok(Answer { authoritative: false, ..answer }));
 });
 
 /// Reads the referral in a message, as if the servers of `zone` had sent it.
-fn check_referral(message: &[u8], inquiry: &Inquiry, zone: Name<'_>) {
+fn check_referral(message: &[u8], query_key: &QueryKey, zone: Name<'_>) {
     let scope = ReferralScope {
         zone,
-        name: inquiry.name.as_name(),
-        class: inquiry.qclass,
+        name: query_key.name.as_name(),
+        class: query_key.qclass,
         servers: 13,
         addresses: 6,
         loopback: false,

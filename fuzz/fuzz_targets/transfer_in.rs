@@ -1,8 +1,8 @@
 //! Transfers from peers who send anything.
 //!
-//! RFC 5936 §2.2: "The first message ... MUST begin with the SOA resource record of the zone, and the last message MUST
-//! conclude with the same SOA resource record." So a zone that comes out has such a beginning and end; sent on, it comes
-//! out again as it was. RFC 5936 §3: all of its records are of the zone.
+//! RFC 5936 §2.2: "The first message ... MUST begin with the SOA resource record of the zone, and the last
+//! message MUST conclude with the same SOA resource record." So a zone that comes out has such a beginning
+//! and end; sent on, it comes out again as it was. RFC 5936 §3: all of its records are of the zone.
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! Signed messages.
 //!
-//! RFC 8945 §5.2.2: "If a TSIG fails to verify, the server MUST generate an error response as specified in Section 5.3.2
-//! with RCODE 9 (NOTAUTH) and TSIG ERROR 16 (BADSIG)." Only this target knows the key, so nothing that
-//! arrives verifies; what the target signs does, until a byte of it is changed.
+//! RFC 8945 §5.2.2: "If a TSIG fails to verify, the server MUST generate an error response as specified in
+//! Section 5.3.2 with RCODE 9 (NOTAUTH) and TSIG ERROR 16 (BADSIG)." Only this target knows the key, so
+//! nothing that arrives verifies; what the target signs does, until a byte of it is changed.
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,8 +1,9 @@
 //! Updates from clients who send anything.
 //!
-//! RFC 2136 §3.7: a server does all of a request or nothing; §3.6: "the zone's SOA SERIAL" goes up if anything has changed.
-//! §3.4.2: the zone keeps its SOA and an NS, and no CNAME comes to stand beside other data. The next version, which is made
-//! once for all requests, is what the changes make one by one, as they are stored and sent.
+//! RFC 2136 §3.7: a server does all of a request or nothing; §3.6: "the zone's SOA SERIAL" goes up if
+//! anything has changed. §3.4.2: the zone keeps its SOA and an NS, and no CNAME comes to stand beside other
+//! data. The next version, which is made once for all requests, is what the changes make one by one, as they
+//! are stored and sent.
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,10 +1,11 @@
 //! Validating responses, whatever they hold.
 //!
-//! RFC 4035 §4.3: "Bogus: An RRset for which the resolver believes that it ought to be able to establish a chain of trust
-//! but for which it is unable to do so". Nothing here has a key of the root, so nothing becomes secure; and
-//! nothing costs more than the budget, which is what KeyTrap was about (CVE-2023-50387).
+//! RFC 4035 §4.3: "Bogus: An RRset for which the resolver believes that it ought to be able to establish a
+//! chain of trust but for which it is unable to do so". Nothing here has a key of the root, so nothing
+//! becomes secure; and nothing costs more than the budget, which is what KeyTrap was about (CVE-2023-50387).
 //!
-//! The input is a row of messages, each behind its length: the response, and what comes when more is asked for.
+//! The input is a row of messages, each behind its length: the response, and what comes when more is asked
+//! for.
 
 #![no_main]
 #![forbid(unsafe_code)]

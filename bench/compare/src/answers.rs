@@ -1,5 +1,5 @@
-//! Whether the servers answer alike: the same queries to each before it is timed, and a comparison of what came
-//! back. The majority is taken as right; who differs is not timed.
+//! Whether the servers answer alike: the same queries to each before it is timed, and a comparison of what
+//! came back. The majority is taken as right; who differs is not timed.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,5 +1,6 @@
-//! A whole zone taken from a server (AXFR, RFC 5936) as fast as it comes: counted, and checked as far as that costs
-//! next to nothing. What the zone holds can be summed up beside it, to be compared with what it should hold.
+//! A whole zone taken from a server (AXFR, RFC 5936) as fast as it comes: counted, and checked as far as that
+//! costs next to nothing. What the zone holds can be summed up beside it, to be compared with what it should
+//! hold.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -117,8 +118,8 @@ impl Ends {
     }
 }
 
-/// What a zone holds, in one number: the sum over its records, so that their order, how they are spread over messages
-/// and how names are compressed do not matter.
+/// What a zone holds, in one number: the sum over its records, so that their order, how they are spread over
+/// messages and how names are compressed do not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content(u64);
 

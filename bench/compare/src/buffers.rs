@@ -1,5 +1,5 @@
-//! The kernel's default sizes of socket buffers, raised while a server starts: those servers get them that have no setting of their
-//! own. It takes the rights of root.
+//! The kernel's default sizes of socket buffers, raised while a server starts: those servers get them that
+//! have no setting of their own. It takes the rights of root.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,8 +14,8 @@ pub(crate) const SOCKET_BUFFER: u64 = 4 << 20;
 /// Where the kernel has its sizes.
 pub(crate) const KERNEL: &str = "/proc/sys/net/core";
 
-/// The sizes there, and what they are raised to. A program that asks for a size gets twice as many bytes, up to the greatest; one that
-/// asks for none gets the default as it is.
+/// The sizes there, and what they are raised to. A program that asks for a size gets twice as many bytes, up
+/// to the greatest; one that asks for none gets the default as it is.
 const SIZES: [(&str, u64); 4] = [
     ("rmem_max", SOCKET_BUFFER),
     ("wmem_max", SOCKET_BUFFER),
@@ -23,7 +23,8 @@ const SIZES: [(&str, u64); 4] = [
     ("wmem_default", 2 * SOCKET_BUFFER),
 ];
 
-/// The kernel's sizes. Files that are open stay those of the namespace that they were opened in, where alone they can be changed.
+/// The kernel's sizes. Files that are open stay those of the namespace that they were opened in, where alone
+/// they can be changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers(Arc<Vec<Size>>);
 

@@ -1,5 +1,5 @@
-//! A well-behaved client: so many queries a second from an address of its own, whether or not answers come, each
-//! timed. It runs beside a load that misbehaves, or alone for comparison.
+//! A well-behaved client: so many queries a second from an address of its own, whether or not answers come,
+//! each timed. It runs beside a load that misbehaves, or alone for comparison.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::load::{Latency, Load, named};
 use crate::sys;
 
 /// An answer that takes longer than this is none: a stub resolver asks again or elsewhere.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How it asks.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Sends what `next` appends to what it is given for so many seconds, and waits for the last answers. Only NOERROR and
-    /// NXDOMAIN count as answers.
+    /// Sends what `next` appends to what it is given for so many seconds, and waits for the last answers.
+    /// Only NOERROR and NXDOMAIN count as answers.
     pub(crate) fn ask(
         self,
         server: SocketAddr,
@@ -43,7 +43,7 @@ impl Client {
             let receiver = scope.spawn(|| receive(&socket, &left, &over));
             let sent = self.send(&socket, &left, seconds, &mut next);
             let seconds = began.elapsed().as_secs_f64();
-            std::thread::sleep(PATIENCE);
+            std::thread::sleep(ANSWER_TIMEOUT);
             over.store(true, Ordering::Relaxed);
             let (mut times, codes) = receiver.join().unwrap_or_default();
             Ok(Load {
@@ -103,7 +103,7 @@ fn receive(socket: &UdpSocket, left: &[AtomicU64], over: &AtomicBool) -> (Vec<u6
         let Some(took) = (stamp.as_nanos() as u64).checked_sub(sent).filter(|_| sent != 0) else { continue };
         let code = buffer[3] & 15;
         codes[usize::from(code)] += 1;
-        if matches!(code, 0 | 3) && took <= PATIENCE.as_nanos() as u64 {
+        if matches!(code, 0 | 3) && took <= ANSWER_TIMEOUT.as_nanos() as u64 {
             times.push(took);
         }
     }

@@ -1,5 +1,5 @@
-//! What nomen is meant to reach, computed from what a run measured: every goal with its figure, met or not. Goals
-//! are ratios and differences within one run, taken round by round; the figure shown is their median.
+//! What nomen is meant to reach, computed from what a run measured: every goal with its figure, met or not.
+//! Goals are ratios and differences within one run, taken round by round; the figure shown is their median.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -271,7 +271,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The same answers with signatures, validated: they may take somewhat more in user space, since they are larger.
+    /// The same answers with signatures, validated: they may take somewhat more in user space, since they are
+    /// larger.
     fn validated(&mut self) {
         for (workload, plain, counts) in
             [("validated-100", "cached-100", &MANY[..]), ("validated-200k", "cached-200k", &["20 clients"])]
@@ -312,8 +313,8 @@ impl Judge<'_> {
         self.reflector("CPU above the reflector", (workload, USUAL), |f| f.cpu_us, 0.5 + more);
     }
 
-    /// The same from a generator that takes packets before the kernel's stack does, so that less of its work is done on the server's CPU.
-    /// Behind AF_XDP the best peer is one with it or without.
+    /// The same from a generator that takes packets before the kernel's stack does, so that less of its work
+    /// is done on the server's CPU. Behind AF_XDP the best peer is one with it or without.
     fn cached_over_veth(&mut self) {
         self.answers_over_veth("cached-veth", 0.0);
         self.answers_over_veth("validated-veth", LARGER);

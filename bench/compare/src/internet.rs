@@ -1,6 +1,6 @@
-//! The small Internet of `conformance`, lent: that program makes its zones and runs who serves them, in a network namespace
-//! of its own; resolvers are joined to it by a pair of interfaces, so that what crosses it can be counted at the far end,
-//! alike for all of them.
+//! The small Internet of `conformance`, lent: that program makes its zones and runs who serves them, in a
+//! network namespace of its own; resolvers are joined to it by a pair of interfaces, so that what crosses it
+//! can be counted at the far end, alike for all of them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

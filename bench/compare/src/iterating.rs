@@ -1,5 +1,6 @@
-//! Workloads of resolvers that find everything from the root on: names asked for with nothing in the cache, and a
-//! well-behaved client beside queries made to use up the processor. Both on the small Internet that `internet.rs` borrows.
+//! Workloads of resolvers that find everything from the root on: names asked for with nothing in the cache,
+//! and a well-behaved client beside queries made to use up the processor. Both on the small Internet that
+//! `internet.rs` borrows.
 
 use crate::client::Client;
 use crate::failure::{Failure, Result};
@@ -94,7 +95,8 @@ impl Abroad<'_> {
             loss_percent: None,
             ..Figures::new(&client, &usage)
         };
-        // What is used is for both, the greatest part of it for the malicious ones: all of it is taken for theirs.
+        // What is used is for both, the greatest part of it for the malicious ones: all of it is taken for
+        // theirs.
         let Some(load) = load else { return Ok((client, alone)) };
         let attack_ms = Some(usage.cpu * 1e3 / load.sent.max(1) as f64);
         let figures = Figures { attack_ms, cpu_us: None, user_us: None, system_us: None, ..alone };

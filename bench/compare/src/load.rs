@@ -84,7 +84,7 @@ pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds:
 }
 
 /// Seconds until a query counts as lost that is asked once.
-const PATIENCE: u32 = 5;
+const LOST_AFTER_SECONDS: u32 = 5;
 
 /// Runs dnsperf once through the queries, however long that takes.
 pub(crate) fn dnsperf_once(
@@ -93,13 +93,13 @@ pub(crate) fn dnsperf_once(
     how: Dnsperf,
     patience: Duration,
 ) -> Result<Load> {
-    let mut command = dnsperf_command(server, how, PATIENCE);
+    let mut command = dnsperf_command(server, how, LOST_AFTER_SECONDS);
     command.args(["-n", "1"]).arg("-d").arg(queries);
     figures(&run(&mut command, patience).context(|| "dnsperf".to_string())?)
 }
 
-/// Runs dnsperf for this long with queries that `next` appends to what it is given, one by one, for as long as they
-/// are wanted: they are made on the way, and none has to be repeated.
+/// Runs dnsperf for this long with queries that `next` appends to what it is given, one by one, for as long
+/// as they are wanted: they are made on the way, and none has to be repeated.
 pub(crate) fn dnsperf_fed(
     server: SocketAddr,
     how: Dnsperf,
@@ -190,8 +190,9 @@ pub(crate) fn dnsperf_probed(
     Ok(load)
 }
 
-/// Sends a query every two milliseconds and notes, in nanoseconds, how long the answer took to reach the socket.
-/// The kernel notes the arrival, so that waiting for the generator's CPU does not count as the server's time.
+/// Sends a query every two milliseconds and notes, in nanoseconds, how long the answer took to reach the
+/// socket. The kernel notes the arrival, so that waiting for the generator's CPU does not count as the
+/// server's time.
 fn probe(server: SocketAddr, queries: &[Vec<u8>], done: &AtomicBool) -> Result<Vec<u64>> {
     let socket = namespaces::socket(None, server)?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
@@ -220,8 +221,8 @@ fn probe(server: SocketAddr, queries: &[Vec<u8>], done: &AtomicBool) -> Result<V
     Ok(times)
 }
 
-/// Runs kxdpgun in the client's namespace for this long, sending `rate` queries a second whatever comes back. Parts of a second
-/// count as a whole one, which kxdpgun 3.5 needs.
+/// Runs kxdpgun in the client's namespace for this long, sending `rate` queries a second whatever comes back.
+/// Parts of a second count as a whole one, which kxdpgun 3.5 needs.
 pub(crate) fn kxdpgun(port: u16, queries: &Path, cpu: usize, rate: u64, seconds: f64) -> Result<Load> {
     let seconds = seconds.ceil().max(1.0);
     let mut command = Command::new("ip");
@@ -336,8 +337,8 @@ pub(crate) fn parse_dnsperf(text: &str) -> Option<Load> {
     })
 }
 
-/// One query outstanding over one connected socket: sends, waits, notes the time, sends the next; begins with the
-/// query numbered `first`.
+/// One query outstanding over one connected socket: sends, waits, notes the time, sends the next; begins with
+/// the query numbered `first`.
 pub(crate) fn round_trips(
     server: SocketAddr,
     queries: &[Vec<u8>],
@@ -389,7 +390,8 @@ pub(crate) fn round_trips(
 
 /// One query on each TCP connection, one connection after the other in each of `clients` threads.
 ///
-/// Connections are reset, not closed, at the end, so that no port is kept waiting and the run can be of any length.
+/// Connections are reset, not closed, at the end, so that no port is kept waiting and the run can be of any
+/// length.
 pub(crate) fn connections(
     server: SocketAddr,
     queries: &[Vec<u8>],

@@ -104,7 +104,8 @@ struct Arguments {
     /// Delegations in the zone of the workload update, four records each.
     #[arg(long, default_value_t = 10_000)]
     updated_names: u64,
-    /// Delegations in canonical order, as registries write their zones: peers then find neighbours in memory together.
+    /// Delegations in canonical order, as registries write their zones: peers then find neighbours in memory
+    /// together.
     #[arg(long)]
     sorted: bool,
     /// Zones of the workload secondaries [default: 100000, short: 10000].
@@ -218,8 +219,8 @@ enum Part {
         #[arg(long)]
         xdp: Option<String>,
     },
-    /// Only redirect datagrams for this address from an interface to a program's AF_XDP socket, and become that program (started by
-    /// the benchmark itself).
+    /// Only redirect datagrams for this address from an interface to a program's AF_XDP socket, and become
+    /// that program (started by the benchmark itself).
     #[command(hide = true)]
     Redirect {
         /// Interface.
@@ -232,7 +233,8 @@ enum Part {
         #[arg(last = true)]
         command: Vec<String>,
     },
-    /// Only pass every query on from a port of its own, and its answer back (started by the benchmark itself).
+    /// Only pass every query on from a port of its own, and its answer back (started by the benchmark
+    /// itself).
     #[command(hide = true)]
     Relay {
         /// Address and port.

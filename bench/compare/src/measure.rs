@@ -328,8 +328,8 @@ impl Watch {
 /// Longest wait for what a server goes on with after it answers.
 pub(crate) const WORKING: Duration = Duration::from_secs(30);
 
-/// Waits until a server has no work of its own left from loading (Knot goes on for a while after it answers), so that none of
-/// it is counted against what comes next; no longer than `most`.
+/// Waits until a server has no work of its own left from loading (Knot goes on for a while after it answers),
+/// so that none of it is counted against what comes next; no longer than `most`.
 pub(crate) fn until_idle(group: u32, most: Duration) -> Result<()> {
     let window = Duration::from_millis(100);
     let end = Instant::now() + most;
@@ -348,8 +348,8 @@ pub(crate) fn until_idle(group: u32, most: Duration) -> Result<()> {
     Ok(())
 }
 
-/// CPU time and memory of a process group whose processes come and go, from looks at it now and then: what a process
-/// did after the last look at it is lost.
+/// CPU time and memory of a process group whose processes come and go, from looks at it now and then: what a
+/// process did after the last look at it is lost.
 pub(crate) struct Ledger {
     group: u32,
     first: BTreeMap<u32, CpuTime>,

@@ -56,7 +56,8 @@ pub(crate) enum Edns {
     Do,
 }
 
-/// Appends a query with ID 0 and no flags. `name` is plain text without escapes, with or without the last dot.
+/// Appends a query with ID 0 and no flags. `name` is plain text without escapes, with or without the last
+/// dot.
 pub(crate) fn write_query(out: &mut Vec<u8>, name: &str, qtype: u16, edns: Edns) {
     let additional = u8::from(edns != Edns::None);
     out.extend_from_slice(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, additional]);
@@ -85,8 +86,8 @@ pub(crate) struct Count {
 
 /// What has to be equal between servers that answer the same query rightly.
 ///
-/// Left out is what RFC 1034 and RFC 2181 leave to the server: the NS set (and its signature) in the authority
-/// section of a positive answer, and additional records other than glue for the delegation itself.
+/// Left out is what RFC 1034 and RFC 2181 leave to the server: the NS set (and its signature) in the
+/// authority section of a positive answer, and additional records other than glue for the delegation itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Summary {
     /// Response code without its EDNS extension.
@@ -197,7 +198,8 @@ pub(crate) struct Place {
     pub(crate) rdata: Range<usize>,
 }
 
-/// Passes every record of the answer section to `each`, without a look at the names; or returns what is wrong.
+/// Passes every record of the answer section to `each`, without a look at the names; or returns what is
+/// wrong.
 pub(crate) fn each_answer(message: &[u8], mut each: impl FnMut(&Place)) -> Result<(), &'static str> {
     let header = message.get(..12).ok_or("shorter than a header")?;
     let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);

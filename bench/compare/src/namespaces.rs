@@ -1,6 +1,6 @@
-//! Two network namespaces with a veth pair between them: the generator's and the server's. They are made for one
-//! round and deleted after it. Everything stays on 198.18.0.0/30 (RFC 2544, benchmarking) inside them. Resolvers on the small
-//! Internet have another pair to it.
+//! Two network namespaces with a veth pair between them: the generator's and the server's. They are made for
+//! one round and deleted after it. Everything stays on 198.18.0.0/30 (RFC 2544, benchmarking) inside them.
+//! Resolvers on the small Internet have another pair to it.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,8 +21,9 @@ pub(crate) const SERVER_INTERFACE: &str = "compare-s";
 /// Address of the server.
 pub(crate) const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
-/// The pair of namespaces, and the calling thread in the server's: what it starts from then on lives there too, so
-/// that loopback traffic meets no firewall rule of the host. Deleted, and the thread back home, when dropped.
+/// The pair of namespaces, and the calling thread in the server's: what it starts from then on lives there
+/// too, so that loopback traffic meets no firewall rule of the host. Deleted, and the thread back home, when
+/// dropped.
 pub(crate) struct Pair {
     home: File,
 }
@@ -55,13 +56,15 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // Cannot fail for a namespace we came from; if it did, the next pair would be made from within this one.
+        // Cannot fail for a namespace we came from; if it did, the next pair would be made from within this
+        // one.
         let _ = sys::enter_network(&self.home);
         remove();
     }
 }
 
-/// A pair of interfaces between the calling thread's namespace and that of the small Internet. Both are gone when it is dropped.
+/// A pair of interfaces between the calling thread's namespace and that of the small Internet. Both are gone
+/// when it is dropped.
 pub(crate) struct Link(());
 
 /// The near end of a [`Link`].
@@ -108,7 +111,8 @@ pub(crate) fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Result<T>
     done.unwrap_or_else(|_| Err(Failure::new("a thread in a namespace failed")))
 }
 
-/// Fails unless a program takes packets at the server's end of the pair: a server that could not give it one may go on with sockets.
+/// Fails unless a program takes packets at the server's end of the pair: a server that could not give it one
+/// may go on with sockets.
 pub(crate) fn check_xdp() -> Result<()> {
     let mut command = Command::new("ip");
     command.args(["-n", SERVER, "-details", "link", "show", "dev", SERVER_INTERFACE]).stdin(Stdio::null());

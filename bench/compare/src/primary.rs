@@ -1,5 +1,5 @@
-//! The primary that servers take a zone from in `axfr-in`: it has an old version of next to nothing and a new one,
-//! answers questions for the serial and sends the whole zone to any client that asks for it or for what
+//! The primary that servers take a zone from in `axfr-in`: it has an old version of next to nothing and a new
+//! one, answers questions for the serial and sends the whole zone to any client that asks for it or for what
 //! changed (RFC 1995 §4 allows that). It lives in threads of the benchmark, so that what it uses is in no
 //! server's figures.
 

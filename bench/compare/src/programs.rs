@@ -70,8 +70,8 @@ impl Programs {
         }
     }
 
-    /// Arguments that this version of a server needs. PowerDNS Recursor since 5.2 reads the settings that older versions have
-    /// only with a flag, which older versions refuse.
+    /// Arguments that this version of a server needs. PowerDNS Recursor since 5.2 reads the settings that
+    /// older versions have only with a flag, which older versions refuse.
     pub(crate) fn further_arguments(&self, kind: Kind) -> Vec<String> {
         const OLD_SETTINGS: &str = "--enable-old-settings";
         if kind.program() != Kind::Recursor {
@@ -82,9 +82,9 @@ impl Programs {
         knows.then(|| OLD_SETTINGS.to_string()).into_iter().collect()
     }
 
-    /// Changes the configuration in this folder where a server's version needs that: BIND since 9.20 has no lock file and refuses
-    /// the setting that keeps older versions from making one; PowerDNS outside its package's folders does not find its backend, and NSD
-    /// not the program that it gives to an interface.
+    /// Changes the configuration in this folder where a server's version needs that: BIND since 9.20 has no
+    /// lock file and refuses the setting that keeps older versions from making one; PowerDNS outside its
+    /// package's folders does not find its backend, and NSD not the program that it gives to an interface.
     pub(crate) fn adapt(&self, kind: Kind, folder: &Path) -> Result<()> {
         let kind = kind.program();
         if kind == Kind::Nsd

@@ -1,6 +1,7 @@
-//! The primary of very many small zones that servers take in `secondaries`: it answers questions for the serial, sends zones
-//! and announces new versions, and notes of each zone when it was asked for. It is one thread of the benchmark, makes what it
-//! sends on the spot from little more than the zone's name, and is in no server's figures.
+//! The primary of very many small zones that servers take in `secondaries`: it answers questions for the
+//! serial, sends zones and announces new versions, and notes of each zone when it was asked for. It is one
+//! thread of the benchmark, makes what it sends on the spot from little more than the zone's name, and is in
+//! no server's figures.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -28,7 +29,8 @@ const ANNOUNCED: usize = 64;
 const AGAIN: Duration = Duration::from_secs(1);
 /// REFRESH while zones are not to be due, in seconds.
 const RARELY: u32 = 86_400;
-/// How much later than REFRESH seconds after the last question a zone may be asked for: timers count whole seconds.
+/// How much later than REFRESH seconds after the last question a zone may be asked for: timers count whole
+/// seconds.
 const GRACE: Duration = Duration::from_secs(1);
 /// Records of a zone.
 pub(crate) const RECORDS: u64 = 9;
@@ -142,8 +144,8 @@ impl Asked {
         self.gap.fetch_max(now.saturating_sub(before), SeqCst);
     }
 
-    /// Seconds by which some question came later than `refresh` seconds after the one before, the one that is still to come among
-    /// them.
+    /// Seconds by which some question came later than `refresh` seconds after the one before, the one that is
+    /// still to come among them.
     fn behind(&self, now: u64, refresh: u32) -> f64 {
         let open = now.saturating_sub(self.last.load(SeqCst));
         self.gap.load(SeqCst).max(open) as f64 / 1e6 - f64::from(refresh)

@@ -1,5 +1,5 @@
-//! What is asked: one function per mix, written once to a pair of files (length-prefixed messages for dnsperf and
-//! our own client, text for kxdpgun) and kept beside the zones.
+//! What is asked: one function per mix, written once to a pair of files (length-prefixed messages for dnsperf
+//! and our own client, text for kxdpgun) and kept beside the zones.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
@@ -87,7 +87,8 @@ pub(crate) enum Mix {
         /// Which.
         known: Known,
     },
-    /// The same questions as resolvers get them: the nth most popular one n times as rarely as the first (Zipf).
+    /// The same questions as resolvers get them: the nth most popular one n times as rarely as the first
+    /// (Zipf).
     Popular(Zipf, Known),
     /// Names below the wildcard, each once.
     Unique,

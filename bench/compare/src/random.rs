@@ -1,5 +1,5 @@
-//! A small seeded generator and the pronounceable names made from it, so that zones and queries are the same on
-//! every machine. Not for anything that must be unpredictable.
+//! A small seeded generator and the pronounceable names made from it, so that zones and queries are the same
+//! on every machine. Not for anything that must be unpredictable.
 
 /// SplitMix64: one multiply-xor chain per number, full period, any seed.
 #[derive(Clone, Debug)]
@@ -48,7 +48,8 @@ pub(crate) fn mix(mut z: u64) -> u64 {
 /// How many different indexes `label` keeps apart.
 pub(crate) const LABELS: u64 = 100_000_000;
 
-/// The label with this index: 8 to 14 letters, different for every index below `LABELS`, in no particular order.
+/// The label with this index: 8 to 14 letters, different for every index below `LABELS`, in no particular
+/// order.
 ///
 /// The first four syllables spell a permutation of the index, so labels never collide and no table is needed;
 /// up to three more come from the hash of seed and index.

@@ -1,5 +1,6 @@
-//! What dnsdist's AF_XDP front needs beside it: a program at the interface that redirects queries to its socket, and maps at the places
-//! where it looks for them. Its manual has a script for that, which takes a compiler of BPF; this takes bpf(2) alone.
+//! What dnsdist's AF_XDP front needs beside it: a program at the interface that redirects queries to its
+//! socket, and maps at the places where it looks for them. Its manual has a script for that, which takes a
+//! compiler of BPF; this takes bpf(2) alone.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,7 +12,8 @@ use std::process::{Command, Stdio};
 use crate::failure::{Context, Failure, Result};
 use crate::sys;
 
-/// Where dnsdist looks for its maps; the first has the sockets, the others the addresses that are taken from the interface.
+/// Where dnsdist looks for its maps; the first has the sockets, the others the addresses that are taken from
+/// the interface.
 const FOLDER: &str = "/sys/fs/bpf/dnsdist";
 /// The map of sockets.
 pub(crate) const SOCKETS: &str = "/sys/fs/bpf/dnsdist/xskmap";
@@ -49,8 +51,8 @@ pub(crate) fn run(interface: &str, listen: SocketAddr, command: &[String]) -> Re
     Err(Failure::new(format!("{program}: {}", Command::new(program).args(arguments).exec())))
 }
 
-/// The program, as instructions: an IPv4 packet without options that holds a datagram to this port goes to the socket of the queue that it
-/// came by, and anything else passes.
+/// The program, as instructions: an IPv4 packet without options that holds a datagram to this port goes to
+/// the socket of the queue that it came by, and anything else passes.
 fn program(sockets: &OwnedFd, port: u16) -> Vec<u64> {
     /// Instructions from one that does not fit to the last two, which pass the packet.
     const PASS: [i16; 5] = [16, 14, 12, 10, 8];

@@ -1,9 +1,9 @@
-//! The floor: a server that receives a batch, turns each query into its own response and sends the batch back.
-//! It parses nothing; what it costs is what the kernel costs. Not a DNS server in any other sense.
+//! The floor: a server that receives a batch, turns each query into its own response and sends the batch
+//! back. It parses nothing; what it costs is what the kernel costs. Not a DNS server in any other sense.
 
 use std::net::{SocketAddr, UdpSocket};
 
-use exchange::{Batch as Queries, Handler, LateReplies, Outcome, Seat, Transport};
+use exchange::{Batch as Queries, Handler, LateReplies, Outcome, Transport, WorkerContext};
 use net::{Context as Faults, Listener, ListenerConfig, XdpConfig};
 
 use crate::failure::{Context, Failure, Result};
@@ -12,8 +12,8 @@ use crate::sys::{self, Batch, SLOT};
 /// Bytes of socket buffer, each way: what the servers ask for, so that bursts are not lost here alone.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// Answers on `address` until killed; responses shorter than `size` bytes are padded with zeros to that length.
-/// With the name of an interface, queries that come in there are taken by AF_XDP.
+/// Answers on `address` until killed; responses shorter than `size` bytes are padded with zeros to that
+/// length. With the name of an interface, queries that come in there are taken by AF_XDP.
 pub(crate) fn run(address: SocketAddr, size: usize, xdp: Option<&str>) -> Result<()> {
     match xdp {
         None => sockets(address, size),
@@ -45,7 +45,7 @@ fn front(address: SocketAddr, size: usize, interface: &str) -> Result<()> {
         .context(|| "reflector: no AF_XDP".to_string())?;
     let faults = Faults::default().on_fault(|fault| eprintln!("{fault}"));
     let serve = |bound: net::Bound| {
-        bound.serve(move |_: &Seat| Reflector { size }, &faults).context(|| "reflector".to_string())
+        bound.serve(move |_: &WorkerContext| Reflector { size }, &faults).context(|| "reflector".to_string())
     };
     let running = [serve(front)?, serve(bound)?];
     for listener in running {

@@ -1,7 +1,7 @@
-//! The floor of a miss: a forwarder that opens a socket for each query, with a random port of its own, sends the query on as it
-//! is, and passes the answer back. It parses nothing, keeps nothing and repeats nothing; what it costs is
-//! what the kernel costs a resolver that takes a fresh port for each question (RFC 5452 §9.2). Not a DNS
-//! server in any other sense.
+//! The floor of a miss: a forwarder that opens a socket for each query, with a random port of its own, sends
+//! the query on as it is, and passes the answer back. It parses nothing, keeps nothing and repeats nothing;
+//! what it costs is what the kernel costs a resolver that takes a fresh port for each question (RFC 5452
+//! §9.2). Not a DNS server in any other sense.
 
 use std::collections::HashMap;
 use std::io;

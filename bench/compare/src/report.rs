@@ -90,8 +90,8 @@ pub(crate) struct Figures {
 /// A zone sent to another server, or taken from one.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq)]
 pub(crate) struct Moved {
-    /// Seconds: of one that is sent, from the request to the last byte; of one that is taken, from the NOTIFY to the first
-    /// answer with the new serial.
+    /// Seconds: of one that is sent, from the request to the last byte; of one that is taken, from the NOTIFY
+    /// to the first answer with the new serial.
     pub(crate) seconds: Option<f64>,
     /// CPU seconds of the server.
     pub(crate) cpu: Option<f64>,
@@ -109,12 +109,13 @@ pub(crate) struct Moved {
     pub(crate) sending: Option<f64>,
     /// Of a zone that is taken: seconds from the last byte to the first answer with the new serial.
     pub(crate) after: Option<f64>,
-    /// Of very many: how many. Seconds are then those until all are answered for in their newest version, or those that they
-    /// were watched for.
+    /// Of very many: how many. Seconds are then those until all are answered for in their newest version, or
+    /// those that they were watched for.
     pub(crate) zones: Option<f64>,
     /// Of those: how many were transferred.
     pub(crate) transfers: Option<f64>,
-    /// Bytes resident once the server had nothing left to do, pages shared between its processes counted once.
+    /// Bytes resident once the server had nothing left to do, pages shared between its processes counted
+    /// once.
     pub(crate) resident: Option<f64>,
     /// Questions that the primary was asked while zones were watched.
     pub(crate) questions: Option<f64>,
@@ -302,7 +303,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// The server of a row about a start from an image, which nomen may read with every CPU: all others are started on one.
+/// The server of a row about a start from an image, which nomen may read with every CPU: all others are
+/// started on one.
 pub(crate) const FROM_IMAGE: &str = "nomen, from image (all CPUs)";
 
 /// Start-up of a server with a workload's zones, medians over the rounds.

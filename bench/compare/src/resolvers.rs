@@ -1,6 +1,7 @@
-//! How each server is configured as a resolver with a cache: it forwards everything to one upstream, or starts from the root
-//! server of the small Internet; it validates where there is an anchor, and else nothing. No zones of its own, one
-//! worker. Every choice is explained in README.md; what servers are otherwise is in `servers.rs`.
+//! How each server is configured as a resolver with a cache: it forwards everything to one upstream, or
+//! starts from the root server of the small Internet; it validates where there is an anchor, and else
+//! nothing. No zones of its own, one worker. Every choice is explained in README.md; what servers are
+//! otherwise is in `servers.rs`.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,7 +13,8 @@ use crate::namespaces;
 use crate::redirect;
 use crate::servers::{self, Kind, Settings, Tuning};
 
-/// Whom resolvers answer beside their own machine: the namespaces on both ends of a pair (RFC 2544, benchmarking).
+/// Whom resolvers answer beside their own machine: the namespaces on both ends of a pair (RFC 2544,
+/// benchmarking).
 const CLIENTS: &str = "198.18.0.0/30";
 
 /// How a server resolves.
@@ -153,8 +155,9 @@ fn bind(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
 fn unbound(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
-    // Its manual: the RRset cache twice as large as that of messages. Slabs part locks between threads: one thread,
-    // one slab. Ports and queries a thread as its manual raises them for large servers built with libevent.
+    // Its manual: the RRset cache twice as large as that of messages. Slabs part locks between threads: one
+    // thread, one slab. Ports and queries a thread as its manual raises them for large servers built with
+    // libevent.
     let (messages, rrsets) = (cache / 3, cache - cache / 3);
     let trust = settings.anchor.as_ref().map_or_else(
         || "module-config: \"iterator\"".to_string(),
@@ -229,8 +232,8 @@ fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
         ),
         false => (String::new(), ""),
     };
-    // Health checks off: the upstream is up. Shards at the default of 20: where a thread finds one locked, it passes
-    // the cache by.
+    // Health checks off: the upstream is up. Shards at the default of 20: where a thread finds one locked, it
+    // passes the cache by.
     format!(
         "{front}{batches}setUDPSocketBufferSizes({SOCKET_BUFFER}, {SOCKET_BUFFER})\nsetLocal('{}', {{reusePort=true{queue}}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\nsetSecurityPollSuffix('')\n\
          newServer({{address='{upstream}', sockets=4}}):setUp()\n\
@@ -249,8 +252,9 @@ fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
     };
     let cache_folder = scratch(Kind::Kresd, settings).unwrap_or_else(|| settings.folder.join("cache"));
     let cache_folder = cache_folder.display();
-    // Without trust anchors nothing is validated; the modules do work of their own in the background. NXDOMAIN that
-    // was not validated is kept for the least TTL only, five seconds by default; everything here has 3600.
+    // Without trust anchors nothing is validated; the modules do work of their own in the background.
+    // NXDOMAIN that was not validated is kept for the least TTL only, five seconds by default; everything
+    // here has 3600.
     format!(
         "net.listen('{ip}', {port}, {{ kind = 'dns' }})\n{front}cache.open({cache}, 'lmdb://{cache_folder}')\n\
          cache.min_ttl(3600)\n\

@@ -1,6 +1,6 @@
-//! Resolver workloads where names are asked for that the server does not know: misses, floods and overload, with a
-//! well-behaved client beside them. What is known beforehand is made known here as well. Cached answers alone are
-//! measured as those from zones are, by `session.rs`.
+//! Resolver workloads where names are asked for that the server does not know: misses, floods and overload,
+//! with a well-behaved client beside them. What is known beforehand is made known here as well. Cached
+//! answers alone are measured as those from zones are, by `session.rs`.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ use crate::session::Plan;
 use crate::upstream::Upstream;
 use crate::workloads::{Cell, Workload};
 
-/// Where the well-behaved client asks from: another network than the loads, for servers that tell networks apart.
+/// Where the well-behaved client asks from: another network than the loads, for servers that tell networks
+/// apart.
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
 /// Where loads come from.
 pub(crate) const LOAD: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -28,7 +29,7 @@ const PROBE_RATE: u64 = 500;
 /// Queries in flight of a flood; a server that holds fewer has to decide whom it leaves waiting.
 const FLOOD: usize = 1000;
 /// Queries that dnsperf can have in flight.
-const MOST: usize = 60_000;
+const MAX_IN_FLIGHT: usize = 60_000;
 /// Passes over the names until all are known.
 const PASSES: usize = 6;
 /// Time between two looks at the memory.
@@ -112,7 +113,7 @@ impl Ground<'_> {
         let held = plan.delay.as_millis() as usize * 100;
         let loaded = |clients: usize, outstanding: usize, rate: Option<u64>| Dnsperf {
             clients,
-            outstanding: (outstanding.max(clients) + held).min(MOST),
+            outstanding: (outstanding.max(clients) + held).min(MAX_IN_FLIGHT),
             rate,
             tcp: false,
         };
@@ -135,7 +136,8 @@ impl Ground<'_> {
         Ok(self.told(seen, cell, offered))
     }
 
-    /// Puts a load on the reflector in the server's place: what client, flood and their CPU make of an answer that costs nothing.
+    /// Puts a load on the reflector in the server's place: what client, flood and their CPU make of an answer
+    /// that costs nothing.
     pub(crate) fn floor(&self, cell: Cell) -> Result<(Load, Figures)> {
         let (load, figures) = self.measure(cell)?;
         // It neither keeps anything nor asks anybody.

@@ -1,5 +1,5 @@
-//! A server as secondary of very many small zones (`secondaries`): it starts with none of them, all change at once, it starts
-//! again with what it kept, and all are due again and again.
+//! A server as secondary of very many small zones (`secondaries`): it starts with none of them, all change at
+//! once, it starts again with what it kept, and all are due again and again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub(crate) fn zones(plan: &Plan, set: &ZoneSet) -> Arc<SmallZones> {
 }
 
 impl Secondaries<'_> {
-    /// Starts the server: with nothing, or with what it kept. Returns it with what was measured until it had served all zones and
-    /// had nothing left to do.
+    /// Starts the server: with nothing, or with what it kept. Returns it with what was measured until it had
+    /// served all zones and had nothing left to do.
     pub(crate) fn start(&self, phase: Phase) -> Result<(Server, (Load, Figures))> {
         let (is_new, version) = match phase {
             Phase::Start => (true, 0),
@@ -109,7 +109,8 @@ impl Secondaries<'_> {
         Ok((load, figures))
     }
 
-    /// Gives the primary a version, announces it, and waits until the server serves it. Returns how many seconds that took.
+    /// Gives the primary a version, announces it, and waits until the server serves it. Returns how many
+    /// seconds that took.
     fn renew(&self, server: &Server, version: u32) -> Result<f64> {
         let over = AtomicBool::new(false);
         let address: SocketAddr = server.address;
@@ -125,7 +126,8 @@ impl Secondaries<'_> {
         })
     }
 
-    /// Waits until the server serves a version of all zones. Returns how many seconds that took since `began`.
+    /// Waits until the server serves a version of all zones. Returns how many seconds that took since
+    /// `began`.
     fn served(
         &self,
         server: &Server,
@@ -162,8 +164,8 @@ impl Secondaries<'_> {
         Ok((sweep.last() - began).as_secs_f64())
     }
 
-    /// Does something with the server, which returns the seconds it took, while it is looked at. With `ends`, what it goes on with
-    /// afterwards is part of what it used.
+    /// Does something with the server, which returns the seconds it took, while it is looked at. With `ends`,
+    /// what it goes on with afterwards is part of what it used.
     fn measured(
         &self,
         server: &Server,

@@ -140,7 +140,8 @@ impl Kind {
         )
     }
 
-    /// Whether it takes a fresh port for each question that it forwards (RFC 5452 §9.2): dnsdist keeps its ports.
+    /// Whether it takes a fresh port for each question that it forwards (RFC 5452 §9.2): dnsdist keeps its
+    /// ports.
     pub(crate) fn takes_fresh_ports(self) -> bool {
         self.forwards() && self.program() != Kind::Dnsdist
     }
@@ -173,8 +174,8 @@ pub(crate) struct Settings {
     pub(crate) address: SocketAddr,
     /// CPU it may use.
     pub(crate) cpu: usize,
-    /// Whether it answers with AF_XDP on the interface of [`namespaces`], beside its sockets, and is asked from the
-    /// other end.
+    /// Whether it answers with AF_XDP on the interface of [`namespaces`], beside its sockets, and is asked
+    /// from the other end.
     pub(crate) xdp: bool,
     /// Folder for its configuration and logs; emptied first, unless it `keeps` what it has there.
     pub(crate) folder: PathBuf,
@@ -182,8 +183,8 @@ pub(crate) struct Settings {
     pub(crate) keeps: bool,
     /// Least size of a response of the reflector.
     pub(crate) response_size: usize,
-    /// Folder where nomen keeps images of zones. It may then use every CPU until it answers, since that is what
-    /// an image is read with; nothing but its start is measured.
+    /// Folder where nomen keeps images of zones. It may then use every CPU until it answers, since that is
+    /// what an image is read with; nothing but its start is measured.
     pub(crate) state: Option<PathBuf>,
     /// What it is there for.
     pub(crate) role: Role,
@@ -273,7 +274,8 @@ impl Server {
         self.log().lines().find(|line| says_no_front(line)).map(String::from)
     }
 
-    /// Binds all its threads to a CPU. Knot's workers bind themselves to CPUs of their own choice, which may be the generator's.
+    /// Binds all its threads to a CPU. Knot's workers bind themselves to CPUs of their own choice, which may
+    /// be the generator's.
     pub(crate) fn pin(&self, cpu: usize) {
         for thread in measure::threads(&measure::processes(self.group)) {
             // A thread that has ended meanwhile needs no CPU.
@@ -385,8 +387,8 @@ pub(crate) fn write_out(kind: Kind, programs: &Programs, settings: &Settings) ->
     Err(Failure::new(format!("nsd-control: {}", String::from_utf8_lossy(&output.stderr).trim_end())))
 }
 
-/// Whether nomen has finished an image of a zone in its state folder: a file among the images whose name is not one of those under
-/// which files are written before they are whole.
+/// Whether nomen has finished an image of a zone in its state folder: a file among the images whose name is
+/// not one of those under which files are written before they are whole.
 pub(crate) fn image_is_kept(state: &Path) -> bool {
     let Ok(entries) = fs::read_dir(state.join("images")) else { return false };
     entries.filter_map(|entry| Some(entry.ok()?.path())).any(|path| {
@@ -395,7 +397,8 @@ pub(crate) fn image_is_kept(state: &Path) -> bool {
     })
 }
 
-/// The command line up to the server's own arguments: die with us, in the namespace, on one CPU, behind what its AF_XDP front needs.
+/// The command line up to the server's own arguments: die with us, in the namespace, on one CPU, behind what
+/// its AF_XDP front needs.
 fn wrapped(kind: Kind, settings: &Settings, program: &Path) -> Command {
     let mut words: Vec<String> = Vec::new();
     if find(Path::new("setpriv")).is_some() {
@@ -742,8 +745,8 @@ fn pdns(settings: &Settings, zones: &ZoneSet) -> String {
     text
 }
 
-/// Tells PowerDNS that the signatures are in the zone, which its bind backend keeps in a database. `pdnsutil` could not write it in
-/// all versions: that of 5.1 does not load this backend.
+/// Tells PowerDNS that the signatures are in the zone, which its bind backend keeps in a database. `pdnsutil`
+/// could not write it in all versions: that of 5.1 does not load this backend.
 fn mark_presigned(folder: &Path, zones: &ZoneSet) -> Result<()> {
     let mut text = PDNS_DATABASE.to_string();
     for zone in &zones.zones {

@@ -1,6 +1,6 @@
-//! One run: stage by stage, round by round and server by server, start, check the answers, load, measure, stop.
-//! Servers take turns (A B C, A B C) so that a machine that drifts drifts for all; the reflector lives beside
-//! nomen and is measured right before or after it, since what is wanted is their difference.
+//! One run: stage by stage, round by round and server by server, start, check the answers, load, measure,
+//! stop. Servers take turns (A B C, A B C) so that a machine that drifts drifts for all; the reflector lives
+//! beside nomen and is measured right before or after it, since what is wanted is their difference.
 
 mod gather;
 
@@ -284,7 +284,8 @@ impl<'a> Scene<'a> {
             let timed = queries::read(&queries.wire, timed, 1)?;
             Ok(Task { workload: *workload, queries: Some(queries), sample, timed, cells })
         };
-        // Starting from an image is a start, not a workload with answers of its own, unless it is all that is wanted.
+        // Starting from an image is a start, not a workload with answers of its own, unless it is all that is
+        // wanted.
         let own = |workload: &&Workload| **workload != Workload::Restart || stage.workloads.len() == 1;
         let tasks = stage.workloads.iter().filter(own).map(task).collect::<Result<Vec<_>>>()?;
         let has_floor = |floor| plan.servers.contains(&floor);
@@ -637,8 +638,8 @@ fn turn_abroad(scene: &Scene, internet: &Internet, kind: Kind, records: &mut Rec
     Ok(())
 }
 
-/// Asks a server the sample, once, and notes it as trouble if it answers otherwise than the others do, or does not do
-/// what is about to be timed.
+/// Asks a server the sample, once, and notes it as trouble if it answers otherwise than the others do, or
+/// does not do what is about to be timed.
 fn look(scene: &Scene, task: &Task, kind: Kind, server: &Server, records: &mut Records) -> Result<()> {
     if !kind.answers() || part(records, kind, task.workload).answers.is_some() {
         return Ok(());
@@ -675,7 +676,8 @@ fn validates(scene: &Scene, server: &Server) -> Result<()> {
     let sample = scene.tasks.first().map_or(&[][..], |task| &task.sample);
     let given = answers::ask(None, server.address, sample)?.summaries;
     let authentic = given.iter().flatten().filter(|summary| summary.authentic).count();
-    // Half of the names on the small Internet are in zones without signatures, and half of the rest come without DO.
+    // Half of the names on the small Internet are in zones without signatures, and half of the rest come
+    // without DO.
     let least = if scene.internet.is_some() { sample.len() / 8 } else { sample.len() };
     if authentic < least {
         return Err(Failure::new(format!("{authentic} of {} answers have AD", sample.len())));
@@ -683,8 +685,8 @@ fn validates(scene: &Scene, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Whether a server is flooded over veth in its own turn. Each flood costs two seconds more than it lasts, which a
-/// smoke run spares the servers that have nothing but sockets.
+/// Whether a server is flooded over veth in its own turn. Each flood costs two seconds more than it lasts,
+/// which a smoke run spares the servers that have nothing but sockets.
 fn floods(plan: &Plan, kind: Kind, cell: Cell) -> bool {
     cell == Cell::Veth { xdp: false } && (plan.is_timed() || plan.programs.has_front(kind))
 }
@@ -843,8 +845,8 @@ fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Loa
 }
 
 /// Puts one kind of load on the server. `turn` is 0 for the warm-up and 1 for what is measured: they ask for
-/// different names, and so do the numbers of clients, or short measurements would be of a few names that every
-/// cache knows by then.
+/// different names, and so do the numbers of clients, or short measurements would be of a few names that
+/// every cache knows by then.
 fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, seconds: f64) -> Result<Load> {
     let queries = &task.timed[..];
     let number = task.cells.iter().position(|candidate| *candidate == cell).unwrap_or(0);

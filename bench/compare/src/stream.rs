@@ -1,5 +1,5 @@
-//! A zone as the messages of its transfer (RFC 5936), made once from one of our own zone files and kept in memory, so
-//! that sending it costs next to nothing and is the same for every server that takes it.
+//! A zone as the messages of its transfer (RFC 5936), made once from one of our own zone files and kept in
+//! memory, so that sending it costs next to nothing and is the same for every server that takes it.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -128,7 +128,8 @@ impl<'a> Writer<'a> {
         (self.records, self.zone_at, self.owner_at) = (0, None, None);
     }
 
-    /// Adds the question, which only the first message has (RFC 5936 §2.2.1), and returns where its type stands.
+    /// Adds the question, which only the first message has (RFC 5936 §2.2.1), and returns where its type
+    /// stands.
     fn question(&mut self) -> usize {
         self.bytes[self.start + 5] = 1;
         self.name(self.zone);

@@ -1,5 +1,5 @@
-//! When a server serves the newest version of very many zones, seen by a client that asks each for its serial: over UDP, a batch
-//! of questions in flight, so that it costs every server the same and little.
+//! When a server serves the newest version of very many zones, seen by a client that asks each for its
+//! serial: over UDP, a batch of questions in flight, so that it costs every server the same and little.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,5 +1,6 @@
 //! System calls the standard library has no safe door to: batched datagrams, CPU clocks and counters of other
-//! threads, signals, pinning. All `unsafe` of this crate is here; what the calls are for is explained elsewhere.
+//! threads, signals, pinning. All `unsafe` of this crate is here; what the calls are for is explained
+//! elsewhere.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,7 +20,8 @@ extern "C" fn note_interrupt(_signal: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP only set a flag, so that servers and namespaces are taken down first.
+/// From now on SIGINT, SIGTERM and SIGHUP only set a flag, so that servers and namespaces are taken down
+/// first.
 pub(crate) fn catch_interrupts() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe; the pointer has the type
@@ -92,8 +94,8 @@ pub(crate) fn unacknowledged(stream: &TcpStream) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Asks for socket buffers of this many bytes, past the system's limit where we may. The kernel's answer is what
-/// it is: smaller buffers are no error.
+/// Asks for socket buffers of this many bytes, past the system's limit where we may. The kernel's answer is
+/// what it is: smaller buffers are no error.
 pub(crate) fn widen_buffers(socket: &impl AsRawFd, bytes: usize) {
     let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let set = |option: libc::c_int| {
@@ -130,8 +132,8 @@ pub(crate) fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// Receives one datagram, with the time at which it reached the socket (CLOCK_REALTIME since the epoch) however
-/// late this thread got to run. Honours the socket's read time-out.
+/// Receives one datagram, with the time at which it reached the socket (CLOCK_REALTIME since the epoch)
+/// however late this thread got to run. Honours the socket's read time-out.
 pub(crate) fn receive_stamped(
     socket: &UdpSocket,
     buffer: &mut [u8],
@@ -226,7 +228,8 @@ impl Batch {
     pub(crate) fn send(&mut self, socket: &impl AsRawFd, count: usize) -> io::Result<usize> {
         let count = count.min(BATCH);
         self.with_headers(count, 0, |headers| {
-            // SAFETY: every header points at a live buffer and address of this batch; lengths are within them.
+            // SAFETY: every header points at a live buffer and address of this batch; lengths are within
+            // them.
             unsafe {
                 libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), headers.len() as libc::c_uint, 0)
             }
@@ -248,15 +251,16 @@ impl Batch {
         (&mut self.buffers[index], &mut self.lengths[index])
     }
 
-    /// Builds headers for the first `count` slots, runs the call and takes lengths back. `capacity` 0 means that
-    /// the slots are to be sent with the lengths they have.
+    /// Builds headers for the first `count` slots, runs the call and takes lengths back. `capacity` 0 means
+    /// that the slots are to be sent with the lengths they have.
     fn with_headers(
         &mut self,
         count: usize,
         capacity: usize,
         call: impl FnOnce(&mut [libc::mmsghdr]) -> libc::c_int,
     ) -> io::Result<usize> {
-        // SAFETY: iovec and mmsghdr are plain data for which all zeros (null pointers, zero lengths) is valid.
+        // SAFETY: iovec and mmsghdr are plain data for which all zeros (null pointers, zero lengths) is
+        // valid.
         let mut vectors: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
         // SAFETY: as above.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
@@ -287,7 +291,8 @@ impl Batch {
 /// Calls `bpf` for a new descriptor.
 ///
 /// # Safety
-/// `T` is the attribute of `command`, every pointer in it is valid for what the command reads there, and the command writes nowhere.
+/// `T` is the attribute of `command`, every pointer in it is valid for what the command reads there, and the
+/// command writes nowhere.
 unsafe fn bpf<T>(command: libc::c_int, attribute: &T) -> io::Result<libc::c_long> {
     // SAFETY: the attribute lives and its size is given; the rest is the caller's promise.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_ref(attribute), size_of::<T>()) };
@@ -347,12 +352,13 @@ pub(crate) fn bpf_program(instructions: &[u64]) -> io::Result<OwnedFd> {
         interface: 0,
         attach: ATTACH_XDP,
     };
-    // SAFETY: the attribute of `BPF_PROG_LOAD`; an instruction is eight bytes, there are as many as said, the licence ends with a zero, and
-    // there is no log to write.
+    // SAFETY: the attribute of `BPF_PROG_LOAD`; an instruction is eight bytes, there are as many as said, the
+    // licence ends with a zero, and there is no log to write.
     unsafe { bpf_open(5, &attribute) }
 }
 
-/// Has a program take the packets of an interface, in the driver or else behind it, while the descriptor or a place has it.
+/// Has a program take the packets of an interface, in the driver or else behind it, while the descriptor or a
+/// place has it.
 pub(crate) fn bpf_attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
     // `BPF_LINK_CREATE`, with `XDP_FLAGS_DRV_MODE` and then with `XDP_FLAGS_SKB_MODE`.
     let attach = |flags: u32| {
@@ -512,8 +518,8 @@ impl UserClock {
 
     /// User-space nanoseconds since the start, or `None` once the ring is full and samples may be missing.
     pub(crate) fn nanoseconds(&self) -> Option<u64> {
-        // SAFETY: the mapping covers the first page, `DATA_HEAD` is 8-aligned inside it, and the kernel writes
-        // the field as one aligned 64-bit store.
+        // SAFETY: the mapping covers the first page, `DATA_HEAD` is 8-aligned inside it, and the kernel
+        // writes the field as one aligned 64-bit store.
         let head = unsafe { &*self.ring.add(DATA_HEAD).cast::<AtomicU64>() }.load(Ordering::Acquire);
         let full = head + SAMPLE_BYTES * 2 >= (RING_PAGES * PAGE) as u64;
         (!full).then_some(head / SAMPLE_BYTES * SAMPLE_PERIOD)

@@ -160,7 +160,8 @@ impl Asking {
         Ok(Asking { socket, query, wanted: versions.serial() })
     }
 
-    /// Asks once; when the answer with the new serial came, if it did. Answers to earlier questions count too.
+    /// Asks once; when the answer with the new serial came, if it did. Answers to earlier questions count
+    /// too.
     fn answered_new(&self) -> Result<Option<Instant>> {
         self.socket.send(&self.query)?;
         let mut buffer = [0; 4096];

@@ -1,6 +1,6 @@
-//! Dynamic updates (RFC 2136): clients that each add a record and delete it again, and wait for every reply before
-//! they go on. A reply says that the change is made and will outlast the server (§3.5), so the rate is that of
-//! durable changes.
+//! Dynamic updates (RFC 2136): clients that each add a record and delete it again, and wait for every reply
+//! before they go on. A reply says that the change is made and will outlast the server (§3.5), so the rate is
+//! that of durable changes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use crate::namespaces;
 use crate::sys;
 
 /// How long a client waits for a reply before it sends its update again.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RESEND_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it sends the same update.
 const TRIES: u32 = 5;
-/// How often clients are looked at that may have waited for too long. Each look costs the more the more clients there are, and
-/// on a machine with few CPUs what the clients use can be what limits.
+/// How often clients are looked at that may have waited for too long. Each look costs the more the more
+/// clients there are, and on a machine with few CPUs what the clients use can be what limits.
 const LOOKS: Duration = Duration::from_millis(100);
 
 /// How updates are sent.
@@ -64,8 +64,9 @@ fn write_update(out: &mut Vec<u8>, zone: &str, name: &str, change: Change) {
 }
 
 impl Updating<'_> {
-    /// Updates for so many seconds; each client ends with what it has added deleted. One thread serves all the clients:
-    /// with a thread each, switching between them took as much of the machine as the server under test.
+    /// Updates for so many seconds; each client ends with what it has added deleted. One thread serves all
+    /// the clients: with a thread each, switching between them took as much of the machine as the server
+    /// under test.
     pub(crate) fn run(self, seconds: f64, turn: usize) -> Result<Load> {
         let began = Instant::now();
         let end = began + Duration::from_secs_f64(seconds);
@@ -113,7 +114,7 @@ impl Updating<'_> {
     pub(crate) fn check(self) -> Result<()> {
         let mut lines = Lines::open(Updating { clients: 1, ..self })?;
         let socket = namespaces::socket(None, self.server)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(RESEND_TIMEOUT))?;
         let mut query = Vec::new();
         write_query(&mut query, &format!("u-check.{}", self.zone), kind::A, Edns::None);
         for (change, rcode, records) in [(Change::Add, 0, 1), (Change::Delete, 3, 0)] {
@@ -185,10 +186,11 @@ impl Lines {
         line.send()
     }
 
-    /// Waits for replies; returns the client, the response code and the time since its update was sent for each.
-    /// What is not answered in time is sent again over UDP: an update that is made twice changes nothing the second time.
+    /// Waits for replies; returns the client, the response code and the time since its update was sent for
+    /// each. What is not answered in time is sent again over UDP: an update that is made twice changes
+    /// nothing the second time.
     fn replies(&mut self) -> Result<Vec<(usize, u8, Duration)>> {
-        self.poll.poll(&mut self.events, Some(PATIENCE))?;
+        self.poll.poll(&mut self.events, Some(RESEND_TIMEOUT))?;
         let mut replies = Vec::new();
         for event in self.events.iter() {
             let number = event.token().0;
@@ -209,7 +211,7 @@ impl Lines {
     /// Sends again what was not answered in time.
     fn send_again(&mut self) -> Result<()> {
         for line in &mut self.lines {
-            if line.sent.is_some_and(|sent| self.looked - sent > PATIENCE * line.tries) {
+            if line.sent.is_some_and(|sent| self.looked - sent > RESEND_TIMEOUT * line.tries) {
                 if line.tries == TRIES {
                     return Err(Failure::new("no reply to an update"));
                 }
@@ -268,8 +270,8 @@ impl Line {
         Ok(())
     }
 
-    /// Reads until the reply is whole, and returns its response code; `None` if no more has come yet. What comes after a
-    /// reply makes the system say so again, so that nothing has to be asked for in vain.
+    /// Reads until the reply is whole, and returns its response code; `None` if no more has come yet. What
+    /// comes after a reply makes the system say so again, so that nothing has to be asked for in vain.
     fn receive(&mut self) -> Result<Option<u8>> {
         let mut buffer = [0; 1024];
         loop {

@@ -1,8 +1,8 @@
-//! The server that the resolvers forward to: it makes every answer from the question alone, so it holds nothing and
-//! is never what limits them, can take its time over answers, and counts what it was asked. It answers as a
-//! recursive server does (RA, no AA), over UDP only. Where answers are to be signed it passes the questions on to a server
-//! that has the zone, and counts them. It lives in a thread of the benchmark, so that what it uses is in no
-//! server's figures.
+//! The server that the resolvers forward to: it makes every answer from the question alone, so it holds
+//! nothing and is never what limits them, can take its time over answers, and counts what it was asked. It
+//! answers as a recursive server does (RA, no AA), over UDP only. Where answers are to be signed it passes
+//! the questions on to a server that has the zone, and counts them. It lives in a thread of the benchmark, so
+//! that what it uses is in no server's figures.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -196,7 +196,8 @@ fn question(bytes: &[u8; SLOT], length: usize) -> Option<Question> {
     Some(Question { labels, qtype: u16::from_be_bytes([qtype[0], qtype[1]]), end: at + 5 })
 }
 
-/// Turns a query into its answer and returns the new length; 0, which makes an empty datagram, for what is no query.
+/// Turns a query into its answer and returns the new length; 0, which makes an empty datagram, for what is no
+/// query.
 fn answer(bytes: &mut [u8; SLOT], length: usize, counts: &Counts) -> usize {
     let Some(question) = question(bytes, length) else { return 0 };
     let has_label = |at: Option<&usize>, text: &str, whole: bool| {

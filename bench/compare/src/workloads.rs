@@ -1,5 +1,5 @@
-//! The plan: which zones, which queries and which kinds of load make up each workload, and which workloads share
-//! zones and so a start. Running them is `session.rs`'s business.
+//! The plan: which zones, which queries and which kinds of load make up each workload, and which workloads
+//! share zones and so a start. Running them is `session.rs`'s business.
 
 use std::path::{Path, PathBuf};
 
@@ -351,9 +351,10 @@ impl Base {
         !matches!(self, Base::Taken | Base::TakenMany | Base::Updated)
     }
 
-    /// Whether a second column shows something here that the first does not: defaults do where answers are positive and a socket can be
-    /// full; caches of PowerDNS where names are few or many; kresd's where it writes them; batches of dnsdist where it answers. Where
-    /// nothing is timed each takes part once, to be known to start.
+    /// Whether a second column shows something here that the first does not: defaults do where answers are
+    /// positive and a socket can be full; caches of PowerDNS where names are few or many; kresd's where it
+    /// writes them; batches of dnsdist where it answers. Where nothing is timed each takes part once, to be
+    /// known to start.
     fn has_second(self, kind: Kind, timed: bool) -> bool {
         use Workload::{Cached100, Cached200k, CachedVeth, Misses};
         let once = matches!(self, Base::OneName | Base::Forwarding(Cached100));
@@ -371,7 +372,8 @@ impl Base {
         shows && (timed || once)
     }
 
-    /// Whether a server can take part at all, and shows something if it does. `timed` is false where figures are not looked at.
+    /// Whether a server can take part at all, and shows something if it does. `timed` is false where figures
+    /// are not looked at.
     pub(crate) fn suits(self, kind: Kind, timed: bool) -> bool {
         if !kind.is_first() && !self.has_second(kind, timed) {
             return false;
@@ -385,8 +387,8 @@ impl Base {
         }
     }
 
-    /// What nomen's reference of its configuration has in it if this nomen can take part, and what it does not do
-    /// otherwise; `None` where every nomen can.
+    /// What nomen's reference of its configuration has in it if this nomen can take part, and what it does
+    /// not do otherwise; `None` where every nomen can.
     pub(crate) fn needs(self) -> Option<(&'static str, &'static str)> {
         match self {
             Base::Forwarding(_) => Some(("### `validate`", "this one cannot forward without validating")),
@@ -401,8 +403,8 @@ impl Base {
         }
     }
 
-    /// Whether servers are also watched with nothing to do: once with next to no zones, once with a big one, once
-    /// with many.
+    /// Whether servers are also watched with nothing to do: once with next to no zones, once with a big one,
+    /// once with many.
     pub(crate) fn idles(self) -> bool {
         matches!(self, Base::OneName | Base::Delegations | Base::Large | Base::Zones100k)
     }
@@ -596,8 +598,8 @@ impl Workload {
         self.asked(&plan.clients, &plan.miss_rates)
     }
 
-    /// How it is asked. `clients` are the counts wanted everywhere; without them unsigned workloads are asked with
-    /// 1, 20, 100 and 500, the others with 20.
+    /// How it is asked. `clients` are the counts wanted everywhere; without them unsigned workloads are asked
+    /// with 1, 20, 100 and 500, the others with 20.
     fn asked(self, clients: &[usize], miss_rates: &[u64]) -> Vec<Cell> {
         let counts: &[usize] = match clients {
             [] if matches!(self, Workload::Cached100 | Workload::Validated100) => &[1, 10, 50, 100, 200, 500],
@@ -650,8 +652,8 @@ impl Workload {
         }
     }
 
-    /// Whether the reflector shows here what a client waits for beside a flood that costs no server anything. In an overload it
-    /// shows nothing: that is as much as it can take.
+    /// Whether the reflector shows here what a client waits for beside a flood that costs no server anything.
+    /// In an overload it shows nothing: that is as much as it can take.
     pub(crate) fn is_beside(self) -> bool {
         self == Workload::Flood
     }

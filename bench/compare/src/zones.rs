@@ -1,5 +1,5 @@
-//! The zones that are served: generated from a seed, written as text in one pass whatever their size, and kept in
-//! the work folder under their parameters. What is asked of them is in `queries.rs`.
+//! The zones that are served: generated from a seed, written as text in one pass whatever their size, and
+//! kept in the work folder under their parameters. What is asked of them is in `queries.rs`.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -106,10 +106,10 @@ impl Maker {
         })
     }
 
-    /// One zone `test` with `count` delegations, four records each: two NS; for two in five both servers below
-    /// the cut with an A record each, for one in five one server below it with A and AAAA, and for two in five
-    /// servers elsewhere and two DS records. `sorted`, they stand in canonical order (RFC 4034 §6.1), as registries write
-    /// their zones.
+    /// One zone `test` with `count` delegations, four records each: two NS; for two in five both servers
+    /// below the cut with an A record each, for one in five one server below it with A and AAAA, and for two
+    /// in five servers elsewhere and two DS records. `sorted`, they stand in canonical order (RFC 4034 §6.1),
+    /// as registries write their zones.
     pub(crate) fn delegations(&self, count: u64, sorted: bool) -> Result<ZoneSet> {
         let seed = self.seed;
         let key = format!("delegations-{count}{}", if sorted { "-sorted" } else { "" });
@@ -173,7 +173,8 @@ impl Maker {
         })
     }
 
-    /// The signed zone that has the answers to this many of the questions that resolvers are asked again and again.
+    /// The signed zone that has the answers to this many of the questions that resolvers are asked again and
+    /// again.
     pub(crate) fn validated(&self, count: u64) -> Result<ZoneSet> {
         let seed = self.seed;
         self.single(format!("validated-{count}"), SIGNED, Some(Denial::Nsec), |folder| {
@@ -187,8 +188,8 @@ impl Maker {
         })
     }
 
-    /// The root zone from a file (plain or gzip), or a zone made in its likeness: 1,400 delegations with DS and
-    /// glue, signed with RSA and NSEC.
+    /// The root zone from a file (plain or gzip), or a zone made in its likeness: 1,400 delegations with DS
+    /// and glue, signed with RSA and NSEC.
     pub(crate) fn root(&self, file: Option<&Path>) -> Result<ZoneSet> {
         let Some(file) = file else {
             return self.single("root-like".to_string(), "", Some(Denial::Nsec), |folder| {

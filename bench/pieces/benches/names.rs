@@ -1,5 +1,5 @@
-//! Names in messages, compressed and decompressed by `wire` and a label at a time: `cargo bench -p nomen-pieces --bench
-//! names`. Both write the same bytes and read the same names.
+//! Names in messages, compressed and decompressed by `wire` and a label at a time:
+//! `cargo bench -p nomen-pieces --bench names`. Both write the same bytes and read the same names.
 
 use std::hint::black_box;
 

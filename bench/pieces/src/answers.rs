@@ -1,10 +1,11 @@
-//! Whole answers without the kernel: batches of 64 queries through a worker of the engine, as the server does it.
+//! Whole answers without the kernel: batches of 64 queries through a worker of the engine, as the server does
+//! it.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Account, BATCH, Config, Engine, Sources, Worker, Zones};
+use engine::{BATCH, Config, Engine, Sources, Worker, WorkerState, Zones};
 use exchange::{Packets, Transport};
 use testkit::Chain;
 use testkit::tld::Tld;
@@ -18,9 +19,11 @@ use crate::{Piece, name};
 
 /// Room for one reply.
 const ROOM: usize = 4096;
-/// The same where misses are counted: replies begin at every place of a cache, and at every eighth byte of a line.
+/// The same where misses are counted: replies begin at every place of a cache, and at every eighth byte of a
+/// line.
 const COLD_ROOM: usize = 1480;
-/// Bytes of the last cache where misses are counted: a small one, to which a zone of a megabyte is a large one.
+/// Bytes of the last cache where misses are counted: a small one, to which a zone of a megabyte is a large
+/// one.
 pub const COLD_CACHE: usize = 128 << 10;
 
 /// What is asked and what the answer must be: rcode, and records in its answer and authority sections.
@@ -105,8 +108,9 @@ pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
     kinds.chain(CHANGED.iter().map(|kind| (kind, &changed))).map(one).collect()
 }
 
-/// Pieces that answer a batch whose names and their data no cache of [`COLD_CACHE`] bytes holds: for counting its misses.
-/// When one is done for the first time, it answers so many other batches that nothing of its own is left in the cache.
+/// Pieces that answer a batch whose names and their data no cache of [`COLD_CACHE`] bytes holds: for counting
+/// its misses. When one is done for the first time, it answers so many other batches that nothing of its own
+/// is left in the cache.
 pub fn cold() -> Vec<Piece> {
     let engine = serving_all(&crate::key());
     let one = |kind: &Kind| {
@@ -170,7 +174,7 @@ struct Batches {
 
 impl Batches {
     fn new(engine: &Arc<Engine<Zones>>, room: usize, queries: &[Vec<u8>]) -> Self {
-        let account = Arc::new(Account::new(Waker::noop().clone()));
+        let account = Arc::new(WorkerState::new(Waker::noop().clone()));
         let batch = |queries: &[Vec<u8>]| {
             let mut packets = Packets::new(Transport::Udp, room);
             queries.iter().for_each(|query| packets.push(query));
@@ -198,8 +202,8 @@ impl Batches {
     }
 }
 
-/// Pieces that ask a zone of `names` delegations for names it has, in no order, and for names it has not: not for
-/// counting instructions, which the size hardly changes, but for counting misses of the cache.
+/// Pieces that ask a zone of `names` delegations for names it has, in no order, and for names it has not: not
+/// for counting instructions, which the size hardly changes, but for counting misses of the cache.
 pub fn large(names: u64) -> Vec<Piece> {
     let key = crate::key();
     let apex = name("com.");

@@ -1,12 +1,13 @@
-//! Names in messages handled a label at a time, the plain way: what stands beside the code of `wire` in the benchmark
-//! `names`, and says what it should write and read. A message being written keeps every suffix with its place in a map.
+//! Names in messages handled a label at a time, the plain way: what stands beside the code of `wire` in the
+//! benchmark `names`, and says what it should write and read. A message being written keeps every suffix with
+//! its place in a map.
 
 use std::collections::HashMap;
 
 use wire::Name;
 
-/// Reads the name at `at` of `message`: a label at a time, each pointer to somewhere further in front. `None` if no name
-/// stands there.
+/// Reads the name at `at` of `message`: a label at a time, each pointer to somewhere further in front. `None`
+/// if no name stands there.
 pub fn read(message: &[u8], mut at: usize) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(255);
     let mut from = at;
@@ -47,7 +48,8 @@ impl Suffixes {
         self.places.clear();
     }
 
-    /// Appends a name to `message`: the labels in front of the longest suffix that is there, and a pointer to it.
+    /// Appends a name to `message`: the labels in front of the longest suffix that is there, and a pointer to
+    /// it.
     pub fn write(&mut self, message: &mut Vec<u8>, name: Name<'_>) {
         let mut rest = name.as_wire();
         while rest.len() > 1 {

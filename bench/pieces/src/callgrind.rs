@@ -1,8 +1,9 @@
-//! Running this program inside callgrind and reading what it counted. What does not live here: what the counts may be.
+//! Running this program inside callgrind and reading what it counted. What does not live here: what the
+//! counts may be.
 //!
-//! The program inside does each piece once before it counts, so that what happens once (symbols looked up by the
-//! dynamic linker, tables made on first use) is left out, and once in [`counted_piece`], which callgrind is
-//! set to count and to write a dump after. Dumps are numbered as the pieces are.
+//! The program inside does each piece once before it counts, so that what happens once (symbols looked up by
+//! the dynamic linker, tables made on first use) is left out, and once in [`counted_piece`], which callgrind
+//! is set to count and to write a dump after. Dumps are numbered as the pieces are.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,20 +18,22 @@ use crate::counts::{Counts, Made};
 
 /// The argument that says: this is the program inside.
 pub(crate) const INSIDE: &str = "--inside-callgrind";
-/// The argument after it that says: the pieces whose misses are counted, their memory moved by the number that follows.
+/// The argument after it that says: the pieces whose misses are counted, their memory moved by the number
+/// that follows.
 pub(crate) const COLD: &str = "--cold";
 /// The function counted, as callgrind writes it.
 const COUNTED: &str = "*::counted_piece";
 
-/// The caches simulated: those of one core, the same whatever machine this is, and the last one of so many bytes.
+/// The caches simulated: those of one core, the same whatever machine this is, and the last one of so many
+/// bytes.
 fn cache(last: usize) -> [String; 4] {
     let first = |name: &str| format!("--{name}=32768,8,64");
     ["--cache-sim=yes".to_owned(), first("I1"), first("D1"), format!("--LL={last},16,64")]
 }
 
-/// Where within a cache line the allocator's memory begins: at each of its steps. The length of a path among the
-/// program's arguments is enough to move it, and some misses hang on it by 8 percent, so each place is tried and the
-/// fewest misses count.
+/// Where within a cache line the allocator's memory begins: at each of its steps. The length of a path among
+/// the program's arguments is enough to move it, and some misses hang on it by 8 percent, so each place is
+/// tried and the fewest misses count.
 const SHIFTS: [&str; 4] = ["0", "16", "32", "48"];
 
 /// Does one piece once. Callgrind knows it by its name, so it must stay a function.
@@ -50,8 +53,8 @@ pub(crate) fn inside(pieces: impl IntoIterator<Item = Piece>) -> Result<(), Stri
     Ok(())
 }
 
-/// The instruction sets, of those that the library of C and our dependencies choose by, that callgrind lets the
-/// program see.
+/// The instruction sets, of those that the library of C and our dependencies choose by, that callgrind lets
+/// the program see.
 fn features() -> String {
     #[cfg(target_arch = "x86_64")]
     {

@@ -13,8 +13,8 @@ const MAY_GROW: f64 = 5.0;
 const MAY_GROW_ELSEWHERE: f64 = 15.0;
 /// Instructions or misses that no comparison looks at: in a small piece one is several percent.
 const SLACK: u64 = 4;
-/// Percent by which misses may grow: twice what they differed by in five layouts of memory. Runs of one program are the
-/// same to the last miss, and the layout that misses least is taken.
+/// Percent by which misses may grow: twice what they differed by in five layouts of memory. Runs of one
+/// program are the same to the last miss, and the layout that misses least is taken.
 const MISSES_MAY_GROW: f64 = 6.0;
 
 const HEAD: &str = "\
@@ -119,8 +119,8 @@ pub(crate) fn compare(old: &Counts, new: &Counts) -> Report {
 }
 
 impl Report {
-    /// Compares what was counted in `unit`: what differs by less than the slack is the same, and so many percent more
-    /// are allowed.
+    /// Compares what was counted in `unit`: what differs by less than the slack is the same, and so many
+    /// percent more are allowed.
     fn table(
         &mut self,
         old: &BTreeMap<String, u64>,

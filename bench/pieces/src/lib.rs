@@ -1,6 +1,7 @@
-//! The pieces that every query passes through, each by itself and with inputs that never change: criterion times
-//! them, the program of this crate counts their instructions. What lives here: the pieces. What does not: large
-//! zones, where memory decides (`crates/zone/benches`, `crates/engine/benches`), and the kernel (`bench/compare`).
+//! The pieces that every query passes through, each by itself and with inputs that never change: criterion
+//! times them, the program of this crate counts their instructions. What lives here: the pieces. What does
+//! not: large zones, where memory decides (`crates/zone/benches`, `crates/engine/benches`), and the kernel
+//! (`bench/compare`).
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Lookups by themselves: a name's node in a zone, what a name is, and the zone it belongs to. 64 names each time.
+//! Lookups by themselves: a name's node in a zone, what a name is, and the zone it belongs to. 64 names each
+//! time.
 
 use std::hint::black_box;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Instructions of every piece and misses of the cache, counted by callgrind and held against `bench/pieces/counts.toml`: the command line.
+//! Instructions of every piece and misses of the cache, counted by callgrind and held against
+//! `bench/pieces/counts.toml`: the command line.
 //!
 //! ```text
 //! cargo run --release -p nomen-pieces                  compares; ends with 1 if a piece needs more than it may

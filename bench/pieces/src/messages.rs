@@ -24,7 +24,8 @@ pub(crate) fn pieces() -> Vec<Piece> {
     pieces
 }
 
-/// A message with a name of ten labels in so many pieces, each but the last with a pointer to the next; and where it begins.
+/// A message with a name of ten labels in so many pieces, each but the last with a pointer to the next; and
+/// where it begins.
 pub fn chained(pointers: usize) -> (Vec<u8>, Offset) {
     let mut message = vec![0; HEADER_LEN];
     let labels: Vec<&[u8]> = vec![b"label-of-15-oct"; 10];

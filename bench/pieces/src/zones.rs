@@ -17,8 +17,8 @@ const CHANGES: usize = 10_000;
 /// The TTL of what is in the zone.
 const HOUR: Ttl = Ttl::from_secs(3600);
 
-/// The zone `apex`: `hN`, each with two addresses; `cN`, aliases of those; `dN`, delegated to two hosts below it,
-/// half of them with DS; the wildcard `*.w`; and names of six labels below `deep`.
+/// The zone `apex`: `hN`, each with two addresses; `cN`, aliases of those; `dN`, delegated to two hosts below
+/// it, half of them with DS; the wildcard `*.w`; and names of six labels below `deep`.
 pub(crate) fn zone(key: &HashKey, apex: &str, chain: Option<Chain>) -> Zone {
     let apex = name(apex);
     let mut records = plain(apex);
@@ -31,8 +31,8 @@ pub(crate) fn zone(key: &HashKey, apex: &str, chain: Option<Chain>) -> Zone {
     testkit::build(apex.as_name(), key, &records)
 }
 
-/// The same zone with ten hosts `fN` for each change, and a version of it with so many changes pending, each of one of
-/// those hosts: nearly as many as there may be before a new base is made. Nothing else changes.
+/// The same zone with ten hosts `fN` for each change, and a version of it with so many changes pending, each
+/// of one of those hosts: nearly as many as there may be before a new base is made. Nothing else changes.
 pub(crate) fn changed(key: &HashKey, apex: &str) -> Zone {
     let apex = name(apex);
     let host =

@@ -1,5 +1,6 @@
-//! Attacks on resolvers that have names, each on nomen, Unbound, BIND and PowerDNS Recursor alike: what one query of a client
-//! costs other servers, and what it costs the resolver itself. The table goes to standard output, for `docs/ATTACKS.md`.
+//! Attacks on resolvers that have names, each on nomen, Unbound, BIND and PowerDNS Recursor alike: what one
+//! query of a client costs other servers, and what it costs the resolver itself. The table goes to standard
+//! output, for `docs/ATTACKS.md`.
 
 mod relay;
 mod zones;
@@ -21,15 +22,15 @@ use std::time::Duration;
 /// Client queries of each attack.
 const QUERIES: usize = 10;
 /// How long an answer may take before the query is sent again: no resolver takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An attack.
 struct Attack {
     name: &'static str,
     /// The name that the query with a number asks for.
     asks: fn(usize) -> String,
-    /// What nomen may cost others by one client query: its default `budget-queries`, or less where another of its budgets is
-    /// spent first.
+    /// What nomen may cost others by one client query: its default `budget-queries`, or less where another of
+    /// its budgets is spent first.
     limit: f64,
 }
 
@@ -117,8 +118,8 @@ pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, seed: u64, dir: &Path) -> 
     })
 }
 
-/// The zones and their server for another program, with so many questions of each attack that goes for a resolver's own
-/// processor, and as many for names that are there.
+/// The zones and their server for another program, with so many questions of each attack that goes for a
+/// resolver's own processor, and as many for names that are there.
 pub(crate) fn lent(
     programs: &BTreeMap<Kind, PathBuf>,
     count: usize,
@@ -141,7 +142,7 @@ fn measure(attack: &Attack, resolvers: &[Server], counted: &Counted) -> Result<C
     let count = || [&counted.all, &counted.victim].map(|n| n.load(Ordering::Relaxed));
     let (before, cpu, signatures) = (count(), cpu(resolver)?, signatures(resolver)?);
     let queries: Vec<Query> = (0..QUERIES).map(|n| attack.query(n)).collect::<Result<_, _>>()?;
-    ask_patiently(resolvers, &queries, PATIENCE)?;
+    ask_patiently(resolvers, &queries, RESEND_TIMEOUT)?;
     // What goes on behind the answers counts as well.
     std::thread::sleep(Duration::from_millis(1500));
     let per_query = |n: f64| n / QUERIES as f64;

@@ -1,5 +1,5 @@
-//! What stands between resolvers and the server of all zones: it passes everything on and counts queries. Beside it listens
-//! one that never answers.
+//! What stands between resolvers and the server of all zones: it passes everything on and counts queries.
+//! Beside it listens one that never answers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,4 +1,5 @@
-//! Zones made to have resolvers do harm or work: to others by queries, to themselves by signatures and hashes.
+//! Zones made to have resolvers do harm or work: to others by queries, to themselves by signatures and
+//! hashes.
 
 use super::relay::{RELAY, SILENT};
 use crate::internet::sites::{self, Sites};
@@ -129,7 +130,8 @@ fn tag(rdata: &[u8]) -> u16 {
     ((sum + (sum >> 16)) & 0xffff) as u16
 }
 
-/// KeyTrap (CVE-2023-50387): instead of its signature the wildcard has many that any of the keys might have made.
+/// KeyTrap (CVE-2023-50387): instead of its signature the wildcard has many that any of the keys might have
+/// made.
 fn spring(zone: &Zone, rng: &mut Rng) -> Result<(), String> {
     let text = fs::read_to_string(&zone.full).map_err(|e| e.to_string())?;
     let honest = |line: &&str| {

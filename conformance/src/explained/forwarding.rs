@@ -1,4 +1,5 @@
-//! The rules for forwarders. Each looks at what the upstream server said, too: that is what there was to pass on.
+//! The rules for forwarders. Each looks at what the upstream server said, too: that is what there was to pass
+//! on.
 
 use super::{Rule, View, chain_end, endless_chain, extended_error_only};
 use crate::answer::{Answer, Record, flag};
@@ -159,7 +160,8 @@ pub(crate) const AGAIN: &[Rule] = &[
     },
 ];
 
-/// The upstream server's last word is a delegation: NS records and no SOA, where the name asked for is not answered.
+/// The upstream server's last word is a delegation: NS records and no SOA, where the name asked for is not
+/// answered.
 fn referral(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let answered = upstream.sections[0].iter().any(|r| r.is_or_covers(view.case.query.qtype));
@@ -251,7 +253,8 @@ fn any(view: &View<'_>) -> bool {
         && passes_on(view, upstream)
 }
 
-/// QTYPE DNAME, and the upstream server's answer has a DNAME above a name of the chain, all of which the subject passes on.
+/// QTYPE DNAME, and the upstream server's answer has a DNAME above a name of the chain, all of which the
+/// subject passes on.
 fn dname_type(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let name = view.case.query.name.lower();
@@ -283,8 +286,8 @@ fn ds_after_cname(view: &View<'_>) -> bool {
         && view.mine.sections.iter().zip(&unbound.sections).take(2).all(same)
 }
 
-/// The subject's authority section has the upstream server's proofs and nothing else than that server, and another's differs from it in
-/// proofs alone.
+/// The subject's authority section has the upstream server's proofs and nothing else than that server, and
+/// another's differs from it in proofs alone.
 fn proofs(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     // PowerDNS Recursor resolves no signatures by themselves.
@@ -309,7 +312,8 @@ fn additional(view: &View<'_>) -> bool {
     view.mine.sections[2].is_empty() && view.mine.rcode == view.theirs.rcode
 }
 
-/// The subject passes on all that the upstream server has of the type, or that there is nothing, and another one shows a CNAME at the name, or the zone has one.
+/// The subject passes on all that the upstream server has of the type, or that there is nothing, and another
+/// one shows a CNAME at the name, or the zone has one.
 fn cname_and_old_types(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
@@ -323,7 +327,8 @@ fn cname_and_old_types(view: &View<'_>) -> bool {
         && (in_zone || all.any(|a| a.sections[0].iter().any(|r| r.rtype == rtype::CNAME && r.owner == name)))
 }
 
-/// The fullest message, that from upstream by TCP included, is within of the room by no more than compression makes.
+/// The fullest message, that from upstream by TCP included, is within of the room by no more than compression
+/// makes.
 fn fits_or_not(view: &View<'_>) -> bool {
     let replies = view.case.replies.iter().filter_map(|(_, r)| r.answer()).chain(view.case.upstream());
     let fullest = replies.filter(|a| !a.has(flag::TC)).map(|a| a.len).max().unwrap_or(0);
@@ -334,7 +339,8 @@ fn fits_or_not(view: &View<'_>) -> bool {
     view.mine.rcode == view.theirs.rcode && super::room(view).is_some_and(near)
 }
 
-/// The subject passes on the upstream server's NXDOMAIN and chain, and the other has a record at the end of that chain.
+/// The subject passes on the upstream server's NXDOMAIN and chain, and the other has a record at the end of
+/// that chain.
 fn broken_chain(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let goes_on = |end: &Name| view.theirs.sections[0].iter().any(|r| r.owner == *end);
@@ -344,8 +350,8 @@ fn broken_chain(view: &View<'_>) -> bool {
         && chain_end(upstream).is_some_and(|(_, end)| goes_on(&end.lower()))
 }
 
-/// The subject passes on the upstream server's denial below a DNAME at a wildcard to a query without DO, and the other has its RCODE
-/// alone.
+/// The subject passes on the upstream server's denial below a DNAME at a wildcard to a query without DO, and
+/// the other has its RCODE alone.
 fn bare_denial(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let with_do = view.case.query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);

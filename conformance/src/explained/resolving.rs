@@ -1,5 +1,5 @@
-//! The rules for resolvers on the small Internet. What is true there is known: how it is with each zone stands beside the
-//! replies.
+//! The rules for resolvers on the small Internet. What is true there is known: how it is with each zone
+//! stands beside the replies.
 
 use super::{Rule, View};
 use crate::answer::{Answer, Record, flag};
@@ -122,7 +122,8 @@ const BROKEN: [Condition; 7] = [
 
 /// With CD the subject has an answer, where the zone, or one above, is broken and the other fails.
 fn cd_bogus(view: &View<'_>) -> bool {
-    // A server may have the zone below one that it refuses, of which no DS can be had; of one that is dead there is nothing.
+    // A server may have the zone below one that it refuses, of which no DS can be had; of one that is dead
+    // there is nothing.
     let is_broken = |condition: &Condition| BROKEN.contains(condition) && *condition != Condition::Dead;
     let found = names(view).into_iter().flat_map(|name| zones_of(view, &name)).any(|c| is_broken(&c));
     view.case.query.cd && matches!(view.mine.rcode, 0 | 3) && view.theirs.rcode == 2 && found
@@ -139,8 +140,8 @@ fn failure_is_bare(view: &View<'_>) -> bool {
     view.mine.rcode == 2 && view.mine.sections[0].is_empty() && failed
 }
 
-/// QTYPE CNAME, and the subject answers with the CNAME at the name and the DNAME above that it follows from, and nothing else; the
-/// other fails, or has these and goes on, to where it may have no AD to give.
+/// QTYPE CNAME, and the subject answers with the CNAME at the name and the DNAME above that it follows from,
+/// and nothing else; the other fails, or has these and goes on, to where it may have no AD to give.
 fn cname_of_dname(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let mine = &view.mine.sections[0];
@@ -168,8 +169,9 @@ fn shows(answer: &Answer, wanted: &Record) -> bool {
     answer.sections[0].iter().any(|r| data(r) == data(wanted))
 }
 
-/// QTYPE DNAME, and a reply shows a DNAME above the name. The subject has followed it, and the other shows it, too, or fails; or the
-/// subject fails, since it leads to a zone that is broken. Only where they say different things may AD differ.
+/// QTYPE DNAME, and a reply shows a DNAME above the name. The subject has followed it, and the other shows
+/// it, too, or fails; or the subject fails, since it leads to a zone that is broken. Only where they say
+/// different things may AD differ.
 fn dname_type(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let is_above = |r: &&Record| r.rtype == rtype::DNAME && redirects(r, &name);
@@ -211,8 +213,9 @@ fn end(view: &View<'_>) -> Name {
     name
 }
 
-/// The subject has an answer, where the other fails below a zone without proofs: in a zone below it, or at a name with others in
-/// between. That there is nothing at the end of its aliases cannot be said of such a zone.
+/// The subject has an answer, where the other fails below a zone without proofs: in a zone below it, or at a
+/// name with others in between. That there is nothing at the end of its aliases cannot be said of such a
+/// zone.
 fn unproven_between(view: &View<'_>) -> bool {
     let below = |name: &Name| zones_of(view, name).iter().skip(1).any(|c| *c == Condition::Unproven);
     // Of a DS query, QNAME is one label below the name that is looked at here.

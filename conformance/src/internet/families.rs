@@ -1,5 +1,5 @@
-//! Resolvers that have IPv4 alone, or IPv6 alone: in a network namespace of its own beside the small Internet nomen finds what
-//! servers lead to that it can reach, and finds it as it does where it has both.
+//! Resolvers that have IPv4 alone, or IPv6 alone: in a network namespace of its own beside the small Internet
+//! nomen finds what servers lead to that it can reach, and finds it as it does where it has both.
 
 use super::servers;
 use super::sites::{Alone, SILENT, Sites};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long an answer may take before the query is sent again: longer than a resolver looks for one.
-const PATIENCE: Duration = Duration::from_secs(12);
+const RESEND_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// One family of addresses between the small Internet and a resolver beside it.
 struct Family {
@@ -48,7 +48,8 @@ pub(super) fn silence() -> Result<Vec<UdpSocket>, String> {
     SILENT.iter().map(|at| UdpSocket::bind((*at, 53)).map_err(|e| format!("{at}: {e}"))).collect()
 }
 
-/// Asks nomen for a name in each zone: where it has both families, and where it has one. Called inside `internet`.
+/// Asks nomen for a name in each zone: where it has both families, and where it has one. Called inside
+/// `internet`.
 pub(super) fn compare(
     programs: &BTreeMap<Kind, PathBuf>,
     sites: &Sites,
@@ -102,7 +103,7 @@ pub(super) fn compare(
 const SERVFAIL: u16 = 2;
 
 fn ask(resolvers: &[Server], queries: &[Query]) -> Result<Vec<Reply>, String> {
-    let replies = ask_patiently(resolvers, queries, PATIENCE)?;
+    let replies = ask_patiently(resolvers, queries, RESEND_TIMEOUT)?;
     let of_first = replies.into_iter().next().ok_or("no resolver")?;
     Ok(of_first.iter().map(|reply| Reply::from_wire(reply.as_deref())).collect())
 }

@@ -1,5 +1,5 @@
-//! The small Internet, or that of the attacks, for another program that brings resolvers of its own: only the servers run,
-//! and what is to be asked lies in files. `bench/compare` measures there.
+//! The small Internet, or that of the attacks, for another program that brings resolvers of its own: only the
+//! servers run, and what is to be asked lies in files. `bench/compare` measures there.
 //!
 //! Standard output has a line for each of these words, and then `ready`:
 //!

@@ -1,6 +1,7 @@
-//! The small Internet: a root, top-level domains and some dozens of zones below them, signed and not, sound and broken,
-//! served by NSD, Knot, BIND and nomen in a network namespace of its own, by IPv4, by IPv6 or by both, some of them silent by
-//! one; and resolvers that are asked the same questions there, with empty caches and again with what they know by then.
+//! The small Internet: a root, top-level domains and some dozens of zones below them, signed and not, sound
+//! and broken, served by NSD, Knot, BIND and nomen in a network namespace of its own, by IPv4, by IPv6 or by
+//! both, some of them silent by one; and resolvers that are asked the same questions there, with empty caches
+//! and again with what they know by then.
 
 mod families;
 pub(crate) mod lend;
@@ -24,9 +25,9 @@ use std::time::Duration;
 
 /// Queries to resolvers before they are started anew.
 const ROUND: usize = 4000;
-/// How long an answer may take before the query is sent again: several times that is longer than a resolver tries to
-/// reach servers that are not there.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer may take before the query is sent again: several times that is longer than a resolver
+/// tries to reach servers that are not there.
+const RESEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A network namespace in which every server has addresses of its own, with port 53.
 pub(crate) fn namespace() -> Result<Namespace, String> {
@@ -140,13 +141,13 @@ fn said(resolvers: &[Server], replies: &[Replies], i: usize, when: &str) -> Vec<
 /// Asks all resolvers. A question whose answer did not fit into one resolver's datagram is asked again by
 /// TCP, of all of them.
 fn whole(resolvers: &[Server], queries: &mut [Query]) -> Result<Vec<Replies>, String> {
-    let mut replies = ask_patiently(resolvers, queries, PATIENCE)?;
+    let mut replies = ask_patiently(resolvers, queries, RESEND_TIMEOUT)?;
     let truncated = |wire: &[u8]| Answer::parse(wire).is_ok_and(|a| a.has(flag::TC));
     let cut_short = |i: &usize| replies.iter().any(|r| r[*i].as_deref().is_some_and(truncated));
     let again: Vec<usize> = (0..queries.len()).filter(cut_short).collect();
     again.iter().for_each(|&i| queries[i].transport = Transport::Tcp);
     let repeated: Vec<Query> = again.iter().map(|&i| queries[i].clone()).collect();
-    for (all, more) in replies.iter_mut().zip(ask_patiently(resolvers, &repeated, PATIENCE)?) {
+    for (all, more) in replies.iter_mut().zip(ask_patiently(resolvers, &repeated, RESEND_TIMEOUT)?) {
         for (&i, reply) in again.iter().zip(more) {
             all[i] = reply;
         }

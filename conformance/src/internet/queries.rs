@@ -1,5 +1,5 @@
-//! What is asked of resolvers: names that are there and names that are not, wildcards, aliases from zone to zone, cuts and
-//! what is between names, in every zone of the small Internet alike.
+//! What is asked of resolvers: names that are there and names that are not, wildcards, aliases from zone to
+//! zone, cuts and what is between names, in every zone of the small Internet alike.
 
 use super::sites::{HOST, Sites};
 use crate::name::Name;
@@ -70,9 +70,9 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// So many questions, each for another name in these zones: most for hosts that are there, one in ten of those for
-/// addresses that they do not have, some for names that are not there and lie between the hosts, some for
-/// what a wildcard matches. Half of them want signatures.
+/// So many questions, each for another name in these zones: most for hosts that are there, one in ten of
+/// those for addresses that they do not have, some for names that are not there and lie between the hosts,
+/// some for what a wildcard matches. Half of them want signatures.
 pub(crate) fn different(zones: &[&Zone], count: usize, seed: u64) -> Vec<Query> {
     let mut rng = Rng::new(seed ^ 0xd1f_0000);
     let is_host = |name: &&Name| name.0.first().is_some_and(|label| label.starts_with(HOST.as_bytes()));

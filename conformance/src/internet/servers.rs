@@ -1,5 +1,6 @@
-//! Who is on the small Internet: programs that serve zones, at several addresses each of IPv4 and IPv6, and resolvers, all at
-//! port 53. The resolvers are as they come, but for where trust begins, how long an answer may be, and names that are special elsewhere.
+//! Who is on the small Internet: programs that serve zones, at several addresses each of IPv4 and IPv6, and
+//! resolvers, all at port 53. The resolvers are as they come, but for where trust begins, how long an answer
+//! may be, and names that are special elsewhere.
 
 use super::sites::{Sites, addresses};
 use crate::query::{Query, rtype};

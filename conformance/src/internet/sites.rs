@@ -1,5 +1,6 @@
-//! The zones of the small Internet, from a seed: which there are, how each is signed, what is wrong with it, who serves it,
-//! and by which of IPv4 and IPv6. Their keys are new each time; nothing that is compared depends on them.
+//! The zones of the small Internet, from a seed: which there are, how each is signed, what is wrong with it,
+//! who serves it, and by which of IPv4 and IPv6. Their keys are new each time; nothing that is compared
+//! depends on them.
 
 use crate::name::Name;
 use crate::rng::Rng;
@@ -30,7 +31,8 @@ pub(crate) const SILENT: [IpAddr; 2] = of_both(9, 8);
 pub(crate) struct Extent {
     /// Zones below each top-level domain.
     pub per_tld: usize,
-    /// Hosts beyond those of every zone: so many in all sound zones with signatures together, and in those without.
+    /// Hosts beyond those of every zone: so many in all sound zones with signatures together, and in those
+    /// without.
     pub hosts: usize,
     /// Servers have IPv4 alone.
     pub only4: bool,
@@ -107,9 +109,9 @@ impl Reach {
 pub(crate) enum Alone {
     /// Servers that answer lead all the way.
     Reached,
-    /// Not by the delegations; but a server of a zone above has the zone, too, and may be the one that is asked. Or by the
-    /// delegations, but one of them leads to where no server answers, which may take all the time that there
-    /// is.
+    /// Not by the delegations; but a server of a zone above has the zone, too, and may be the one that is
+    /// asked. Or by the delegations, but one of them leads to where no server answers, which may take all the
+    /// time that there is.
     ByChance,
     /// There is no way.
     Cut,
@@ -271,8 +273,8 @@ impl Sites {
         })
     }
 
-    /// Zones below top-level domains in this condition, [`Condition::Secure`] or [`Condition::Unsigned`], where nothing
-    /// above is worse.
+    /// Zones below top-level domains in this condition, [`Condition::Secure`] or [`Condition::Unsigned`],
+    /// where nothing above is worse.
     pub(crate) fn sound(&self, own: Condition) -> Vec<&Zone> {
         self.zones.iter().filter(|zone| is_sound(&self.conditions, &zone.name, own)).collect()
     }
@@ -292,7 +294,8 @@ fn is_sound(conditions: &BTreeMap<Name, Condition>, name: &Name, own: Condition)
     name.0.len() > 1 && conditions.get(name) == Some(&own) && above.all(|(_, condition)| no_worse(*condition))
 }
 
-/// Adds so many hosts to the sound zones of a condition, to each the same number. Their names begin with [`HOST`].
+/// Adds so many hosts to the sound zones of a condition, to each the same number. Their names begin with
+/// [`HOST`].
 fn more_hosts(
     texts: &mut [String],
     plans: &[Plan],
@@ -343,8 +346,8 @@ fn without_detours(plans: &[Plan], reached: &[bool]) -> Vec<bool> {
     all
 }
 
-/// The zones that delegations lead to by servers that answer at addresses of one family; with `near`, by servers of a zone
-/// above that have the zone themselves as well.
+/// The zones that delegations lead to by servers that answer at addresses of one family; with `near`, by
+/// servers of a zone above that have the zone themselves as well.
 fn reached(plans: &[Plan], is_mine: fn(&IpAddr) -> bool, near: bool) -> Vec<bool> {
     let mut all = vec![true; plans.len()];
     // What needs another that is out of reach is out of reach itself, until there is no more of that.

@@ -1,5 +1,5 @@
-//! Tests of the judge of forwarders: what it must notice, and for each rule a case that it excuses and one close by
-//! that it must not.
+//! Tests of the judge of forwarders: what it must notice, and for each rule a case that it excuses and one
+//! close by that it must not.
 
 use super::{name, record, world};
 use crate::compare::{self, Case, Facet, Forwarding, Reply};

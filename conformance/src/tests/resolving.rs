@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// AD, in the byte of the flags that has the RCODE.
 const AD: u8 = 0x20;
 
-/// The differences between what nomen says and what all peers say, each with the rule that excuses it. Of the zones `sound.` and
-/// `broken.` the second is expired.
+/// The differences between what nomen says and what all peers say, each with the rule that excuses it. Of the
+/// zones `sound.` and `broken.` the second is expired.
 fn judged(query: &Query, mine: &Says, theirs: &Says) -> BTreeMap<Facet, Option<&'static str>> {
     let condition = |zone: &str, condition: Condition| (name(zone), condition);
     let conditions: BTreeMap<Name, Condition> =

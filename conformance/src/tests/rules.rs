@@ -1,4 +1,5 @@
-//! Tests of the rules for servers of zones: for each a case that it excuses and one close by that it must not.
+//! Tests of the rules for servers of zones: for each a case that it excuses and one close by that it must
+//! not.
 
 use super::forwarding::{Says, pointing};
 use super::{name, record, world};
@@ -198,7 +199,8 @@ fn names_that_a_dname_makes_fill_a_datagram_by_their_own_length_and_no_more() {
     let chain =
         [pointing("d.test.", rtype::DNAME, "e.test."), pointing("www.d.test.", rtype::CNAME, "www.e.test.")];
     let cut = flagged(Says::answer(&chain), TC);
-    // Header and question take 28 bytes, the chain 60, the rest of the last record 22: 84 of 512 may be missing.
+    // Header and question take 28 bytes, the chain 60, the rest of the last record 22: 84 of 512 may be
+    // missing.
     let tc = |len: usize| {
         let text = record("www.e.test.", rtype::TXT, 300, &vec![7; len - 110]);
         let whole = Says::answer(&[&chain[..], &[text]].concat());

@@ -1,5 +1,5 @@
-//! The zones every server is given: written to a folder, expanded, some signed. Their files are in `zones/` beside
-//! `src/`; the random ones come from `random`. A `World` is a set of zones that are served together.
+//! The zones every server is given: written to a folder, expanded, some signed. Their files are in `zones/`
+//! beside `src/`; the random ones come from `random`. A `World` is a set of zones that are served together.
 
 pub(crate) mod random;
 
@@ -18,8 +18,8 @@ pub(crate) struct Zone {
     pub name: Name,
     /// The file as an operator would write it; the subject reads this one.
     pub source: PathBuf,
-    /// The same zone, one record a line with everything written out; the peers read this one, as not all of them
-    /// know `$GENERATE`.
+    /// The same zone, one record a line with everything written out; the peers read this one, as not all of
+    /// them know `$GENERATE`.
     pub full: PathBuf,
     /// Peers that refuse to load it.
     pub refused_by: Vec<Kind>,
@@ -137,8 +137,8 @@ fn signed_world(dir: &Path, seed: u64) -> Result<World, String> {
     }
     zones.push(signed(&dir, "odd.nsec.", zone_text!("odd"), Chain::Nsec)?);
     zones.push(signed(&dir, "odd.nsec3.", zone_text!("odd"), plain3)?);
-    // A DNSKEY below the apex or a DS at no cut is data like any other to a server, but the signer refuses it; and
-    // the signer writes mnemonics that NSD and Knot do not know.
+    // A DNSKEY below the apex or a DS at no cut is data like any other to a server, but the signer refuses
+    // it; and the signer writes mnemonics that NSD and Knot do not know.
     let keep = |line: &&str| {
         let by_number = line.contains("\tTYPE") && !["TYPE65", "TYPE1234"].iter().any(|t| line.contains(t));
         !by_number && !line.contains("\tDNSKEY\t") && !line.contains("\tDS\t")
@@ -211,7 +211,8 @@ pub(crate) fn expand(name: &str, source: &Path, full: &Path) -> Result<(), Strin
     fs::write(full, lines.join("\n") + "\n").map_err(|e| e.to_string())
 }
 
-/// Owner and NSEC's next name with every unusual byte as `\DDD`: BIND's tool leaves some bare that Knot refuses.
+/// Owner and NSEC's next name with every unusual byte as `\DDD`: BIND's tool leaves some bare that Knot
+/// refuses.
 fn escape_names(line: &str) -> String {
     let mut words: Vec<String> = line.split_ascii_whitespace().take(5).map(str::to_owned).collect();
     let is_nsec = words.get(3).is_some_and(|t| t == "NSEC");

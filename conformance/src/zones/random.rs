@@ -1,5 +1,5 @@
-//! Seeded random zones: few label values, so that names meet; wildcards, DNAMEs, cuts, ENTs and mixed case by the
-//! dozen, and CNAMEs that lead anywhere.
+//! Seeded random zones: few label values, so that names meet; wildcards, DNAMEs, cuts, ENTs and mixed case by
+//! the dozen, and CNAMEs that lead anywhere.
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Where an answer will be looked for, and what it will be made of, prefetched pass by pass: a dependent read of a large
-//! zone costs a hundred nanoseconds and more, but those of a batch can be under way together.
+//! Where an answer will be looked for, and what it will be made of, prefetched pass by pass: a dependent read
+//! of a large zone costs a hundred nanoseconds and more, but those of a batch can be under way together.
 //!
 //! | pass | reads | prefetches |
 //! |---|---|---|
@@ -19,7 +19,8 @@ use crate::search::DenialSearch;
 /// Passes over a batch.
 pub const PASSES: usize = 2 + Search::STEPS;
 
-/// Names whose nodes are prefetched for one question: the name itself and its parent, the usual cut or encloser.
+/// Names whose nodes are prefetched for one question: the name itself and its parent, the usual cut or
+/// encloser.
 const NAMES: usize = 2;
 
 /// Where in which zone a question's answer will be looked for, and what the passes have found out about it.
@@ -51,8 +52,8 @@ impl Aim {
         self.located
     }
 
-    /// Does one pass, from 0 to [`PASSES`], for the question that this aim was found for in this catalog. Returns whether
-    /// the pass after it has anything to do.
+    /// Does one pass, from 0 to [`PASSES`], for the question that this aim was found for in this catalog.
+    /// Returns whether the pass after it has anything to do.
     #[inline]
     pub fn prefetch(&mut self, catalog: &Catalog, pass: usize, qname: &HashedName) -> bool {
         let Some(zone) = catalog.zone(self.located) else { return false };
@@ -89,7 +90,8 @@ impl Aim {
         (0..self.located.below().min(NAMES)).map(|skip| qname.hash(skip))
     }
 
-    /// How many labels less than the name asked for the name has that a denial record will most likely be about.
+    /// How many labels less than the name asked for the name has that a denial record will most likely be
+    /// about.
     #[inline]
     fn denied(&self, zone: &Zone, [own, parent]: [Option<Seen>; NAMES]) -> Option<usize> {
         // With NSEC a name that has records has one for itself.

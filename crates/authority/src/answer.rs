@@ -54,16 +54,17 @@ pub enum Unanswered {
     NotLoaded,
     /// A zone delegates the name, and [`Ask::resolves`](crate::Ask::resolves).
     Delegated,
-    /// The denial needs more hashing than [`HashingLimit`](crate::HashingLimit) allows at present. What stands in the sections is no answer.
+    /// The denial needs more hashing than [`HashingLimit`](crate::HashingLimit) allows at present. What
+    /// stands in the sections is no answer.
     Hashing,
 }
 
-/// Answers into `b`, where the question already stands, from the zone that `aim` was found in; `aim` is of the same
-/// question and catalog. If something that must be there does not fit, TC is set and what the sections hold does not
-/// count.
+/// Answers into `b`, where the question already stands, from the zone that `aim` was found in; `aim` is of
+/// the same question and catalog. If something that must be there does not fit, TC is set and what the
+/// sections hold does not count.
 ///
-/// Returns the name that a chain leads to, if it ends because no zone of the catalog holds that, or because the one that does
-/// delegates it and [`Ask::resolves`].
+/// Returns the name that a chain leads to, if it ends because no zone of the catalog holds that, or because
+/// the one that does delegates it and [`Ask::resolves`].
 #[inline]
 pub fn answer<'a, 's>(
     ask: &Ask<'a>,

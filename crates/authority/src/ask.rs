@@ -8,7 +8,8 @@ use crate::memo::HashingLimit;
 
 /// What is asked, and of whom.
 pub struct Ask<'a> {
-    /// QNAME as the client wrote it; it stands in the message at [`Offset::QNAME`](wire::message::Offset::QNAME).
+    /// QNAME as the client wrote it; it stands in the message at
+    /// [`Offset::QNAME`](wire::message::Offset::QNAME).
     pub name: Name<'a>,
     /// QNAME, hashed under `key`.
     pub qname: &'a HashedName,
@@ -20,7 +21,8 @@ pub struct Ask<'a> {
     pub catalog: &'a Catalog,
     /// The key under which zones were built.
     pub key: &'a HashKey,
-    /// Says whether names that a zone delegates are resolved for the client, who then gets no referral. Asked at a cut only.
+    /// Says whether names that a zone delegates are resolved for the client, who then gets no referral. Asked
+    /// at a cut only.
     pub resolves: &'a dyn Fn() -> bool,
     /// CNAME and DNAME links followed, at the most.
     pub max_chain: u8,

@@ -21,8 +21,8 @@ pub struct Finding {
     pub owner: NameBuf,
     /// Their type.
     pub rtype: Type,
-    /// For [`FindingKind::BadSignature`], the time at which that signature expires or has expired, in seconds since
-    /// 1970 (RFC 4034 §3.1.5).
+    /// For [`FindingKind::BadSignature`], the time at which that signature expires or has expired, in seconds
+    /// since 1970 (RFC 4034 §3.1.5).
     pub expires: Option<Serial>,
 }
 
@@ -87,7 +87,8 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// Whether anything in a zone says that it is signed, well or badly: a key, a signature at its name, a chain of denial.
+/// Whether anything in a zone says that it is signed, well or badly: a key, a signature at its name, a chain
+/// of denial.
 pub fn is_meant_to_be_signed(zone: &Zone) -> bool {
     let apex = zone.apex_node();
     let keys = [Type::DNSKEY, Type::NSEC, Type::NSEC3PARAM];
@@ -97,8 +98,8 @@ pub fn is_meant_to_be_signed(zone: &Zone) -> bool {
         || zone.nsec3().is_some()
 }
 
-/// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of owners. A zone
-/// that is not [meant to be signed](is_meant_to_be_signed) has none.
+/// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of
+/// owners. A zone that is not [meant to be signed](is_meant_to_be_signed) has none.
 pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
     if !is_meant_to_be_signed(zone) {
         return;
@@ -173,7 +174,8 @@ impl Signatures<'_> {
         }
     }
 
-    /// Whether one of the set's signatures is good; if not, what is wrong with the last one, and when it expires.
+    /// Whether one of the set's signatures is good; if not, what is wrong with the last one, and when it
+    /// expires.
     fn verify(&self, set: RrSet<'_>) -> Result<(), (SigFault, Option<Serial>)> {
         let mut rdatas = copies(set);
         for rdata in &mut rdatas {

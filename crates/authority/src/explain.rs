@@ -1,4 +1,5 @@
-//! Why an answer is what it is: the zone, the node, the rule and the proofs, step by step, for people and programs.
+//! Why an answer is what it is: the zone, the node, the rule and the proofs, step by step, for people and
+//! programs.
 //!
 //! Follows the same lookup as answering does; the steps are the only thing of its own.
 
@@ -208,8 +209,8 @@ fn words(types: &[Type]) -> String {
     types.iter().map(Type::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Explains what a question for `qname` and `qtype` is answered with. Proofs stand behind the step that needs them;
-/// otherwise the last step is the answer.
+/// Explains what a question for `qname` and `qtype` is answered with. Proofs stand behind the step that needs
+/// them; otherwise the last step is the answer.
 pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, max_chain: u8) -> Vec<Step> {
     let mut steps = Vec::new();
     if matches!(qtype, Type::AXFR | Type::IXFR) {

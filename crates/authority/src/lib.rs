@@ -1,8 +1,8 @@
 //! Authoritative answers: a zone snapshot and a question make an answer (RFC 1034 §4.3.2 with RFC 2308,
 //! 4035, 4592, 5155, 6672, 8482 and 9471).
 //!
-//! What lives here: what the sections of an answer hold. What does not: how the message is framed (`engine`), how
-//! records are kept (`zone`).
+//! What lives here: what the sections of an answer hold. What does not: how the message is framed (`engine`),
+//! how records are kept (`zone`).
 //!
 //! | module | does |
 //! |---|---|

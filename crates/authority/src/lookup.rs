@@ -1,5 +1,5 @@
-//! Finding which zone answers a question, and what a name is in a zone (RFC 1034 §4.3.2 steps 2 and 3, RFC 4592 §3.3,
-//! RFC 6672 §3.2).
+//! Finding which zone answers a question, and what a name is in a zone (RFC 1034 §4.3.2 steps 2 and 3, RFC
+//! 4592 §3.3, RFC 6672 §3.2).
 //!
 //! Every ancestor of a name in the zone is itself there, if only as an empty non-terminal, so existence is
 //! monotonic: the closest encloser is found by bisection over the labels, and one probe answers the usual

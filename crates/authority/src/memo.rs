@@ -1,9 +1,10 @@
-//! NSEC3 hashes of names that one answer after the other needs: closest enclosers and the wildcards below them. A flood
-//! of names that do not exist shares them, and each costs a round of SHA-1 and as many more as the zone has iterations
-//! (RFC 5155 §5), each of as many blocks as name or hash and salt take. What a query alone is about, its next closer name, is not
-//! kept: it would push out the others.
+//! NSEC3 hashes of names that one answer after the other needs: closest enclosers and the wildcards below
+//! them. A flood of names that do not exist shares them, and each costs a round of SHA-1 and as many more as
+//! the zone has iterations (RFC 5155 §5), each of as many blocks as name or hash and salt take. What a query
+//! alone is about, its next closer name, is not kept: it would push out the others.
 //!
-//! Blocks for zones whose hashes take many are limited: without a limit, queries for one such zone would take the worker's whole time.
+//! Blocks for zones whose hashes take many are limited: without a limit, queries for one such zone would take
+//! the worker's whole time.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,9 @@ use wire::LowerName;
 use wire::rdata::view::Nsec3Param;
 use zone::store::Nsec3Chain;
 
-/// Blocks of SHA-1 for a short name above which hashing counts against [`HashingLimit`]: those of 100 iterations where a block
-/// takes hash and salt. Validators treat zones with more iterations as insecure (RFC 9276 §3.2).
+/// Blocks of SHA-1 for a short name above which hashing counts against [`HashingLimit`]: those of 100
+/// iterations where a block takes hash and salt. Validators treat zones with more iterations as insecure (RFC
+/// 9276 §3.2).
 const COSTLY_BLOCKS: u32 = 101;
 /// Up to so many iterations hashing is not costly with any salt: five blocks take a hash and the longest one.
 const NEVER_COSTLY: u16 = 19;
@@ -30,7 +32,8 @@ const MAX_SALT: usize = 8;
 /// Longer salts that are known at a time.
 const LONG_SALTS: usize = 16;
 
-/// Whether hashing names for a chain counts against [`HashingLimit`]: more than 100 iterations, or fewer with a long salt.
+/// Whether hashing names for a chain counts against [`HashingLimit`]: more than 100 iterations, or fewer with
+/// a long salt.
 #[inline]
 pub fn is_costly(chain: Nsec3Chain<'_>) -> bool {
     // The salt of the usual zone, which has no iterations, is not looked at.
@@ -47,7 +50,8 @@ fn takes_many_blocks(chain: Nsec3Chain<'_>) -> bool {
 pub struct HashingLimit {
     /// The time of the query.
     pub now: Instant,
-    /// Blocks per second. A round takes one, with a salt of more than 35 bytes up to five. A block takes about 0.1 µs.
+    /// Blocks per second. A round takes one, with a salt of more than 35 bytes up to five. A block takes
+    /// about 0.1 µs.
     pub rounds_per_second: u32,
 }
 
@@ -152,8 +156,8 @@ impl LongSalts {
         LongSalts { known: [LongSalt { salt: Short::EMPTY, number: 0 }; LONG_SALTS].into(), last: 0 }
     }
 
-    /// What is kept in place of a salt. One that is not known takes the place of the one that came first of all: no number
-    /// has two meanings.
+    /// What is kept in place of a salt. One that is not known takes the place of the one that came first of
+    /// all: no number has two meanings.
     #[cold]
     fn kept(&mut self, salt: &[u8]) -> Short<MAX_SALT> {
         let is_it = |known: &&LongSalt| known.number != 0 && known.salt.as_bytes() == salt;
@@ -266,7 +270,8 @@ pub(crate) mod tests {
         salts.extend((0..LONG_SALTS as u8).map(|n| vec![n; MAX_SALT + 1]));
         let zones: Vec<Zone> = salts.iter().flat_map(|salt| [zone(salt, 0), zone(salt, 5)]).collect();
         let mut memo = Memo::new();
-        // More names than kept, some of them too long to be kept, each asked for under all parameters and again.
+        // More names than kept, some of them too long to be kept, each asked for under all parameters and
+        // again.
         let names: Vec<NameBuf> = (0..600)
             .map(|i| format!("{}{i}.example.", "x".repeat(i % 60)).parse().expect("a name"))
             .collect();
@@ -291,7 +296,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Hashes of the costly zone, of which each takes some 500 blocks, have their share of the time; others take what they like.
+    /// Hashes of the costly zone, of which each takes some 500 blocks, have their share of the time; others
+    /// take what they like.
     fn hashes_are_limited(costly: &Zone) {
         let usual = [zone(&[], 100), zone(&[7; 255], NEVER_COSTLY)];
         let mut memo = Memo::new();
@@ -318,7 +324,8 @@ pub(crate) mod tests {
                 assert!(!memo.ran_short());
             }
         }
-        // 50,000 blocks a second are a hundred such hashes; what was saved up, and one that goes below zero, come on top.
+        // 50,000 blocks a second are a hundred such hashes; what was saved up, and one that goes below zero,
+        // come on top.
         assert!((45..=65).contains(&hashed), "{hashed}");
     }
 

@@ -84,8 +84,8 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Where in the message the name stands that is `name_at` bytes into the compiled RRset, if that is what was
-    /// placed.
+    /// Where in the message the name stands that is `name_at` bytes into the compiled RRset, if that is what
+    /// was placed.
     #[inline]
     fn name_at(&self, name_at: usize) -> Option<Offset> {
         self.start.plus(name_at).filter(|_| self.compiled)
@@ -120,7 +120,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         self.memo.hash(chain, name, self.hashing)
     }
 
-    /// The node that NSEC3 has for the name that is answered without its `skip` leftmost labels, and whether it is that name's own.
+    /// The node that NSEC3 has for the name that is answered without its `skip` leftmost labels, and whether
+    /// it is that name's own.
     #[inline]
     pub(crate) fn search_nsec3(
         &mut self,
@@ -156,8 +157,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         self.b.flags(|h: &mut Header| h.set_truncated(true));
     }
 
-    /// Places an RRset, with its signatures if they are wanted, under the owner it has in the zone. `at` is where
-    /// that stands in the message, if it is known to.
+    /// Places an RRset, with its signatures if they are wanted, under the owner it has in the zone. `at` is
+    /// where that stands in the message, if it is known to.
     #[inline]
     pub(crate) fn put(
         &mut self,
@@ -173,8 +174,9 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
 
     /// Places an RRset under the name that stands at `at`: its owner, or the name that a wildcard matches.
     ///
-    /// An owner in lower case is shown in the letter case that stands there, mostly the question's: so no pointer is lost to
-    /// a client who mixes letters. One with upper-case letters is shown as the zone's source has it.
+    /// An owner in lower case is shown in the letter case that stands there, mostly the question's: so no
+    /// pointer is lost to a client who mixes letters. One with upper-case letters is shown as the zone's
+    /// source has it.
     #[inline]
     pub(crate) fn put_at(&mut self, section: Section, set: RrSet<'z>, at: Offset) -> Result<Placed, Full> {
         if self.is_to_compare(set.node()) && !self.is_written_at(at, set.node()) {
@@ -215,8 +217,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         there.is_ok_and(|name| name.as_name().as_wire() == node.written_owner().as_name().as_wire())
     }
 
-    /// From here on owners point at the targets of `set`. Where those are written with upper-case letters, the zone need
-    /// not have them in the owners.
+    /// From here on owners point at the targets of `set`. Where those are written with upper-case letters,
+    /// the zone need not have them in the owners.
     #[inline]
     pub(crate) fn compare_case(&mut self, set: RrSet<'z>) {
         self.any_case |= set.has_cased_targets();
@@ -231,8 +233,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         placed
     }
 
-    /// Copies the compiled RRset, whose owner stands at `at`, and makes `pointer`, which leads there, the owner of
-    /// its records.
+    /// Copies the compiled RRset, whose owner stands at `at`, and makes `pointer`, which leads there, the
+    /// owner of its records.
     #[inline]
     fn copy(
         &mut self,
@@ -256,8 +258,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(start)
     }
 
-    /// Moves the pointers of a copy that starts at `start`: those into the question by `question` bytes, the others
-    /// by `own`. Within reach of pointers the sum never changes the bits that make them pointers.
+    /// Moves the pointers of a copy that starts at `start`: those into the question by `question` bytes, the
+    /// others by `own`. Within reach of pointers the sum never changes the bits that make them pointers.
     fn move_pointers(&mut self, set: RrSet<'z>, start: Offset, question: isize, own: isize) {
         let written = &mut self.b.written_mut()[start.index()..];
         for fixup in set.fixups() {
@@ -413,8 +415,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(())
     }
 
-    /// Writes an RRset whose owner is spelled out at the message's end, and pointed at by the records after the
-    /// first.
+    /// Writes an RRset whose owner is spelled out at the message's end, and pointed at by the records after
+    /// the first.
     fn put_denial(&mut self, set: RrSet<'z>) -> Result<Placed, Full> {
         let owner_at = self.b.end();
         let Some(owner_pointer) = owner_at.pointer() else {
@@ -458,7 +460,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         self.b.append(written).map(|_| ())
     }
 
-    /// Whether the end of the question at `at` can stand for `end`: its letter case agrees, or `end` is in lower case.
+    /// Whether the end of the question at `at` can stand for `end`: its letter case agrees, or `end` is in
+    /// lower case.
     fn ends_alike(&self, at: Offset, end: &[u8]) -> bool {
         !end.iter().any(u8::is_ascii_uppercase) || self.b.written()[at.index()..].starts_with(end)
     }
@@ -581,7 +584,8 @@ fn compiled_len(records: &[u8]) -> usize {
     COMPILED_HEAD + rdlength(&records[POINTER_LEN..])
 }
 
-/// Makes `pointer` the owner of each record in `records`, which are compiled: their owners are pointers already.
+/// Makes `pointer` the owner of each record in `records`, which are compiled: their owners are pointers
+/// already.
 #[inline]
 fn point_owners(mut records: &mut [u8], pointer: [u8; POINTER_LEN]) {
     while records.len() >= COMPILED_HEAD {

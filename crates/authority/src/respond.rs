@@ -15,8 +15,8 @@ pub(crate) struct Chase {
     pub(crate) target: NameBuf,
     /// Where the target stands in the message.
     pub(crate) at: Offset,
-    /// The owner of the DNAME that led here, if one did: the record is in the message by now. Two zones never both answer
-    /// below one name, so this is enough to know it by.
+    /// The owner of the DNAME that led here, if one did: the record is in the message by now. Two zones never
+    /// both answer below one name, so this is enough to know it by.
     pub(crate) dname: Option<NameHash>,
 }
 

@@ -1,8 +1,9 @@
 //! The search for a denial record, begun before the answer that will most likely need it.
 //!
-//! An answer that something is not there carries the record that says so, which a search through the whole chain finds:
-//! half a dozen reads, each of which waits for the one before. Begun while a batch is prefetched, the searches of all its
-//! questions wait together; and the hash that NSEC3 looks for is computed once.
+//! An answer that something is not there carries the record that says so, which a search through the whole
+//! chain finds: half a dozen reads, each of which waits for the one before. Begun while a batch is
+//! prefetched, the searches of all its questions wait together; and the hash that NSEC3 looks for is computed
+//! once.
 
 use crate::memo::is_costly;
 use dnssec::nsec3::{self, HASH_LEN};
@@ -49,7 +50,8 @@ impl DenialSearch {
     }
 }
 
-/// The node that NSEC has for `qname`: its own, or that of the name before it. `begun` may have begun to search for it.
+/// The node that NSEC has for `qname`: its own, or that of the name before it. `begun` may have begun to
+/// search for it.
 #[inline]
 pub(crate) fn nsec<'z>(
     chain: NsecChain<'z>,
@@ -63,8 +65,8 @@ pub(crate) fn nsec<'z>(
     }
 }
 
-/// The node that NSEC3 has for `qname` without its `skip` leftmost labels, and whether it is that name's own and does
-/// not just cover it. `begun` may have begun to search for it; `hash` is used if it has not.
+/// The node that NSEC3 has for `qname` without its `skip` leftmost labels, and whether it is that name's own
+/// and does not just cover it. `begun` may have begun to search for it; `hash` is used if it has not.
 #[inline]
 pub(crate) fn nsec3<'z>(
     chain: Nsec3Chain<'z>,

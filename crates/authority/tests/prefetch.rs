@@ -1,5 +1,6 @@
-//! What an answer reads was prefetched in an earlier pass, line by line; of what was not, there is a table below. A
-//! prefetch that gets lost changes no answer, only the time that a large zone takes: here it fails a test.
+//! What an answer reads was prefetched in an earlier pass, line by line; of what was not, there is a table
+//! below. A prefetch that gets lost changes no answer, only the time that a large zone takes: here it fails a
+//! test.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -12,8 +13,8 @@ use zone::prefetch::Part;
 use zone::prefetch::record::{Access, take};
 use zone::{Catalog, Change};
 
-/// Hosts and delegations of a zone: so many that nodes and index lie in memory of huge pages each, and where a node begins
-/// within a cache line is the same in every run.
+/// Hosts and delegations of a zone: so many that nodes and index lie in memory of huge pages each, and where
+/// a node begins within a cache line is the same in every run.
 const EACH: usize = 12_000;
 /// Questions of a row, where one zone is asked.
 const ASKED: usize = 300;
@@ -26,11 +27,12 @@ const PARTS: [Part; 4] = [Part::Index, Part::Node, Part::RrSet, Part::Chain];
 /// The columns of what is expected.
 const HEAD: &str = "zone  qname       qtype code          passes  index   node  rrset  chain";
 
-/// Cache lines that a hundred questions wait for: in the passes, and in the answer for each part. Where a number has
-/// got smaller, something more is prefetched: write it down, so that it stays.
+/// Cache lines that a hundred questions wait for: in the passes, and in the answer for each part. Where a
+/// number has got smaller, something more is prefetched: write it down, so that it stays.
 ///
 /// - index: a bucket that is full has the search go on in the next one.
-/// - node, rrset: the first lines of a node are prefetched, the first alone of a host; signatures lie behind them.
+/// - node, rrset: the first lines of a node are prefetched, the first alone of a host; signatures lie behind
+///   them.
 /// - chain: of the proofs that an answer has, one is searched for in the passes.
 /// - Nothing is prefetched for what an alias leads to.
 const EXPECTED: &str = "\
@@ -76,7 +78,8 @@ fn to(owner: &str, rtype: Type, target: &str) -> Record {
     record(owner, rtype, name(target).as_name().as_wire())
 }
 
-/// `hN`, hosts; `cN`, aliases of those; `dN`, delegated to two hosts below it, half of them with DS; a wildcard.
+/// `hN`, hosts; `cN`, aliases of those; `dN`, delegated to two hosts below it, half of them with DS; a
+/// wildcard.
 fn records(apex: &str) -> Vec<Record> {
     let mut all = vec![
         record(apex, Type::SOA, &random::soa(name(apex).as_name(), 1)),

@@ -1,12 +1,13 @@
-//! What lookups and inserts cost. `cargo bench -p cache`; the time of one iteration is that of one batch of 64 lookups, or of one
-//! insert.
+//! What lookups and inserts cost. `cargo bench -p cache`; the time of one iteration is that of one batch of
+//! 64 lookups, or of one insert.
 //!
-//! `warm` asks for 100 names, which the processor's caches hold; `cold` for 200,000 with frequencies like 1 / rank^0.9, most
-//! of which they do not. Each both through the passes and one after the other. How many bytes an entry takes is printed.
+//! `warm` asks for 100 names, which the processor's caches hold; `cold` for 200,000 with frequencies like 1 /
+//! rank^0.9, most of which they do not. Each both through the passes and one after the other. How many bytes
+//! an entry takes is printed.
 
 use std::hint::black_box;
 
-use cache::{Answer, Cache, Config, Key, Lookup, Now, Rank, Terms};
+use cache::{Answer, Cache, Config, Credibility, Key, Lookup, Now, Terms};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Owner, Section};
@@ -47,7 +48,8 @@ fn message(n: u32) -> Vec<u8> {
 }
 
 fn answer(message: &[u8]) -> Answer {
-    let terms = Terms { realm: 0, dnssec_ok: false, checking_disabled: false, rank: Rank::Answer, ttl: None };
+    let terms =
+        Terms { view: 0, dnssec_ok: false, checking_disabled: false, rank: Credibility::Answer, ttl: None };
     Answer::of(message, &terms).expect("an answer")
 }
 
@@ -60,7 +62,7 @@ fn filled(names: u32) -> Cache {
 }
 
 fn key(name: &HashedName) -> Key<'_> {
-    Key { name, qtype: Type::A, qclass: Class::IN, realm: 0, dnssec_ok: false, checking_disabled: false }
+    Key { name, qtype: Type::A, qclass: Class::IN, view: 0, dnssec_ok: false, checking_disabled: false }
 }
 
 /// Numbers without a pattern (splitmix64).

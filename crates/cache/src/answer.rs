@@ -13,22 +13,23 @@ use crate::config::Config;
 use crate::entry::Flags;
 use crate::key::Reach;
 use crate::pointers;
-use crate::rank::Rank;
+use crate::rank::Credibility;
 
 /// What is known of a response beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Whose answer it is: the number of a view or a forward zone.
-    pub realm: u32,
+    pub view: u32,
     /// DO of the query that it answers.
     pub dnssec_ok: bool,
     /// CD of that query.
     pub checking_disabled: bool,
     /// How far it is to be trusted.
-    pub rank: Rank,
-    /// How long to keep it. For a negative answer what its SOA says: the lower one of MINIMUM and the record's TTL (RFC 2308
-    /// §5); without it such an answer is not kept. For a failure as the caller likes, [`Config::failure`] if `None`. With
-    /// other answers it says that they are negative in spite of their records: a CNAME that leads to NODATA.
+    pub rank: Credibility,
+    /// How long to keep it. For a negative answer what its SOA says: the lower one of MINIMUM and the
+    /// record's TTL (RFC 2308 §5); without it such an answer is not kept. For a failure as the caller likes,
+    /// [`Config::failure`] if `None`. With other answers it says that they are negative in spite of their
+    /// records: a CNAME that leads to NODATA.
     pub ttl: Option<Ttl>,
 }
 
@@ -106,8 +107,9 @@ impl From<Malformed> for Unfit {
 impl Answer {
     /// Takes a complete response, from which the resolver has taken what does not belong (RFC 2181 §5.4.1).
     ///
-    /// Every record is read, down to the names in its data. OPT is left out. Compression pointers stay as they are where they
-    /// lead to the name of the question or to one in a record, and OPT was the last one; otherwise the message is written again.
+    /// Every record is read, down to the names in its data. OPT is left out. Compression pointers stay as
+    /// they are where they lead to the name of the question or to one in a record, and OPT was the last one;
+    /// otherwise the message is written again.
     pub fn of(message: &[u8], terms: &Terms) -> Result<Answer, Unfit> {
         Self::with_extended(message, terms, 0)
     }
@@ -132,8 +134,9 @@ impl Answer {
     pub(crate) fn reach(&self) -> Reach {
         match self.kind {
             AnswerKind::Failure => Reach::Failure,
-            // Behind a CNAME it is another name that does not exist (RFC 2308 §2.1, RFC 6604 §3). About DS it is the zone above
-            // that was asked (RFC 4035 §3.1.4.1), and the zone at the name may be served all the same.
+            // Behind a CNAME it is another name that does not exist (RFC 2308 §2.1, RFC 6604 §3). About DS it
+            // is the zone above that was asked (RFC 4035 §3.1.4.1), and the zone at the name may be served
+            // all the same.
             AnswerKind::Negative if self.rcode == Rcode::NXDOMAIN => match (self.qtype, self.counts[0]) {
                 (Type::DS, _) | (_, 1..) => Reach::Type,
                 (_, 0) => Reach::Name,
@@ -147,8 +150,8 @@ impl Answer {
         Flags::answer(self.authoritative, self.authentic, self.kind == AnswerKind::Negative)
     }
 
-    /// Seconds to keep it, 0 for not at all, and its TTLs brought within the same bounds: no record outlives the bound, and none
-    /// ends before the answer as a whole does.
+    /// Seconds to keep it, 0 for not at all, and its TTLs brought within the same bounds: no record outlives
+    /// the bound, and none ends before the answer as a whole does.
     pub(crate) fn settle(&mut self, config: &Config) -> u32 {
         let lowest = self.lowest.unwrap_or(Ttl::MAX).min(self.terms.ttl.unwrap_or(Ttl::MAX)).as_secs();
         let (bounds, seconds) = match self.kind {
@@ -172,7 +175,8 @@ impl Answer {
                 continue;
             };
             let own = Ttl::from_be_bytes(*field).as_secs();
-            // Aliases that lead to a denial are not denied themselves; its SOA is kept as long as it says (RFC 2308 §5).
+            // Aliases that lead to a denial are not denied themselves; its SOA is kept as long as it says
+            // (RFC 2308 §5).
             let ttl = match number < links {
                 true => config.positive.clamp(own),
                 false => bounds.clamp(own.min(denied)),
@@ -296,8 +300,8 @@ struct Reader<'m> {
 }
 
 impl Reader<'_> {
-    /// Reads owner and data, and says whether all pointers in them lead to where the same bytes will stand in every message
-    /// that this one is copied into.
+    /// Reads owner and data, and says whether all pointers in them lead to where the same bytes will stand in
+    /// every message that this one is copied into.
     fn read(&mut self, record: &RawRecord) -> Result<bool, Unfit> {
         if record.rtype.is_meta() {
             return Err(Unfit::Meta);
@@ -327,7 +331,8 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a response again behind a question for `name`, which is that of its question or one below it, without OPT.
+/// Writes a response again behind a question for `name`, which is that of its question or one below it,
+/// without OPT.
 pub(crate) fn rewrite(message: &[u8], name: Name<'_>) -> Result<Vec<u8>, Unfit> {
     let (header, mut parser) = Parser::new(message)?;
     let question = parser.question()?;

@@ -41,8 +41,8 @@ pub struct Flush<'n> {
     pub tree: bool,
     /// of this type, NXDOMAIN included since it denies them all; `None` for every type,
     pub qtype: Option<Type>,
-    /// and of this realm; `None` for every one.
-    pub realm: Option<u32>,
+    /// and of this view; `None` for every one.
+    pub view: Option<u32>,
 }
 
 impl Cache {
@@ -68,9 +68,9 @@ impl Cache {
         self.shards.iter().map(Shard::bytes).sum()
     }
 
-    /// Has the system give the cache's memory now, all but that of what remembers dropped entries, a hundredth. Else it is given as the
-    /// cache fills, and a thread that stores an answer waits until a page is cleared, which takes long if it
-    /// is a huge one. Others may use the cache meanwhile.
+    /// Has the system give the cache's memory now, all but that of what remembers dropped entries, a
+    /// hundredth. Else it is given as the cache fills, and a thread that stores an answer waits until a page
+    /// is cleared, which takes long if it is a huge one. Others may use the cache meanwhile.
     pub fn preallocate(&self) {
         self.shards.iter().for_each(Shard::touch);
     }
@@ -99,7 +99,8 @@ impl Cache {
         shard.index.prefetch(&shard.lines, hash);
     }
 
-    /// Where the answer to a question probably lies, an NXDOMAIN of the name included. `None` if there is none.
+    /// Where the answer to a question probably lies, an NXDOMAIN of the name included. `None` if there is
+    /// none.
     #[inline]
     pub fn find(&self, key: &Key<'_>) -> Option<Lead> {
         self.shard(key.subject(Reach::Type).hash).find(key)
@@ -111,8 +112,8 @@ impl Cache {
         self.shard(lead.hash).prefetch(lead);
     }
 
-    /// Copies the answer that a lead for the same key leads to into `room`, which is what a reply has behind its question, and
-    /// ages its TTLs. Unless the result is a hit, the content of `room` is unspecified.
+    /// Copies the answer that a lead for the same key leads to into `room`, which is what a reply has behind
+    /// its question, and ages its TTLs. Unless the result is a hit, the content of `room` is unspecified.
     #[inline]
     pub fn copy(&self, lead: &Lead, key: &Key<'_>, now: Now, room: &mut [u8]) -> Lookup {
         self.shard(lead.hash).copy(lead, key, now, self.staleness(), room)
@@ -124,16 +125,18 @@ impl Cache {
         self.find(key).map_or(Lookup::Miss, |lead| self.copy(&lead, key, now, room))
     }
 
-    /// The failure to answer a question, if one is remembered (RFC 9520). Asked for where there is no fresh answer: failures
-    /// are kept beside answers, so that these can still be served when they are stale (RFC 8767 §5).
+    /// The failure to answer a question, if one is remembered (RFC 9520). Asked for where there is no fresh
+    /// answer: failures are kept beside answers, so that these can still be served when they are stale (RFC
+    /// 8767 §5).
     pub fn failure(&self, key: &Key<'_>, now: Now, room: &mut [u8]) -> Lookup {
         let shard = self.shard(key.subject(Reach::Failure).hash);
         let staleness = Staleness { max: 0, ..self.staleness() };
         shard.search(key, &[Reach::Failure], 0, now, staleness, room)
     }
 
-    /// An NXDOMAIN of an ancestor of the name, which denies the name as well (RFC 8020 §2), written for a question with the
-    /// name itself. Only fresh ones count. Allocates: for questions that would else go to another server.
+    /// An NXDOMAIN of an ancestor of the name, which denies the name as well (RFC 8020 §2), written for a
+    /// question with the name itself. Only fresh ones count. Allocates: for questions that would else go to
+    /// another server.
     pub fn nxdomain_above(&self, key: &Key<'_>, now: Now, room: &mut [u8]) -> Lookup {
         let staleness = Staleness { max: 0, ..self.staleness() };
         let mut body = Vec::new();
@@ -166,8 +169,8 @@ impl Cache {
 
     /// Keeps an answer that has just come, in place of what was kept under the same key.
     ///
-    /// An NXDOMAIN takes the place of the data of the type that was asked for, and data that of an NXDOMAIN. A failure takes
-    /// no other entry's place.
+    /// An NXDOMAIN takes the place of the data of the type that was asked for, and data that of an NXDOMAIN.
+    /// A failure takes no other entry's place.
     pub fn insert(&self, answer: Answer, now: Now) -> Result<(), Refused> {
         self.insert_aged(answer, 0, now)
     }
@@ -189,7 +192,7 @@ impl Cache {
             name: &name,
             qtype: answer.qtype,
             qclass: answer.qclass,
-            realm: answer.terms.realm,
+            view: answer.terms.view,
             dnssec_ok: answer.terms.dnssec_ok,
             checking_disabled: answer.terms.checking_disabled,
         };
@@ -198,10 +201,11 @@ impl Cache {
         self.shard(subject.hash).insert(&draft, now, self.config.max_stale)
     }
 
-    /// Drops entries and returns their number. Looks at every entry; writers of a shard wait meanwhile, readers do not.
+    /// Drops entries and returns their number. Looks at every entry; writers of a shard wait meanwhile,
+    /// readers do not.
     pub fn flush(&self, what: &Flush<'_>) -> usize {
         let goes = |head: &entry::Head, words: &[crate::atomic::AtomicU64]| {
-            if what.realm.is_some_and(|realm| realm != head.subject.realm) {
+            if what.view.is_some_and(|view| view != head.subject.view) {
                 return false;
             }
             let every = head.subject.qtype == EVERY_TYPE;
@@ -216,8 +220,8 @@ impl Cache {
         self.shards.iter().map(|shard| shard.drop_where(goes)).sum()
     }
 
-    /// Drops the entries of names that `goes` picks, and returns their number; as [`flush`](Self::flush), for many names at
-    /// once.
+    /// Drops the entries of names that `goes` picks, and returns their number; as [`flush`](Self::flush), for
+    /// many names at once.
     pub fn flush_names(&self, goes: impl Fn(LowerName<'_>) -> bool) -> usize {
         let goes = |head: &entry::Head, words: &[crate::atomic::AtomicU64]| {
             name_of(head, words).is_some_and(|name| goes(name.as_lower()))
@@ -225,8 +229,8 @@ impl Cache {
         self.shards.iter().map(|shard| shard.drop_where(goes)).sum()
     }
 
-    /// Shows every entry that may be served, fresh or stale, in no order. Takes no lock: what comes in or goes meanwhile may be
-    /// seen or not.
+    /// Shows every entry that may be served, fresh or stale, in no order. Takes no lock: what comes in or
+    /// goes meanwhile may be seen or not.
     pub fn for_each(&self, now: Now, mut show: impl FnMut(&Held)) {
         for shard in &self.shards {
             for slot in 0..shard.index.slots() {
@@ -246,8 +250,8 @@ fn name_of(head: &entry::Head, words: &[crate::atomic::AtomicU64]) -> Option<Low
     Some(LowerName::of_checked(bytes).to_buf())
 }
 
-/// A response made of its parts: ID 0, the question in front of what a lookup has copied. Of the response code it has the lower
-/// four bits.
+/// A response made of its parts: ID 0, the question in front of what a lookup has copied. Of the response
+/// code it has the lower four bits.
 pub fn message(
     rcode: Rcode,
     name: LowerName<'_>,

@@ -7,21 +7,23 @@ use crate::sizes::Sizes;
 /// How large a cache is and how long it keeps what. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes that the cache may take, all in all. Default 268,435,456 (256 MiB). They are reserved at the start; memory is
-    /// taken as they fill.
+    /// Bytes that the cache may take, all in all. Default 268,435,456 (256 MiB). They are reserved at the
+    /// start; memory is taken as they fill.
     pub bytes: usize,
-    /// Parts of the cache that are written independently: a power of two up to 256, or 0 to choose by size, which is one for
-    /// each 32 MiB and 64 at most. Default 0.
+    /// Parts of the cache that are written independently: a power of two up to 256, or 0 to choose by size,
+    /// which is one for each 32 MiB and 64 at most. Default 0.
     pub shards: usize,
-    /// How long answers with data are kept, whatever their TTLs (RFC 8767 §4, RFC 1035 §7.3). Default 0 to 86,400.
+    /// How long answers with data are kept, whatever their TTLs (RFC 8767 §4, RFC 1035 §7.3). Default 0 to
+    /// 86,400.
     pub positive: Lifetime,
-    /// How long NXDOMAIN and NODATA are kept (RFC 2308 §5). Default 0 to 10,800, the most that the RFC recommends.
+    /// How long NXDOMAIN and NODATA are kept (RFC 2308 §5). Default 0 to 10,800, the most that the RFC
+    /// recommends.
     pub negative: Lifetime,
     /// How long failures are kept: `min` if the caller that stores one gives no time (RFC 9520 §3.2: at least
     /// 1 second, at most 300). Default 2 to 300: an outage is over when it is over.
     pub failure: Lifetime,
-    /// How long entries are kept behind their end, to be served if no server answers (RFC 8767 §5). 0 for not at all. Default
-    /// 86,400.
+    /// How long entries are kept behind their end, to be served if no server answers (RFC 8767 §5). 0 for not
+    /// at all. Default 86,400.
     pub max_stale: u32,
     /// The TTL of records in such answers (RFC 8767 §4 recommends 30). Default 30.
     pub stale_ttl: u32,
@@ -29,7 +31,8 @@ pub struct Config {
 
 /// Bounds of the time that something is kept, in seconds.
 ///
-/// A TTL of 0 is not raised to `min`: it says that the answer is good for the one question that brought it (RFC 1035 §3.2.1).
+/// A TTL of 0 is not raised to `min`: it says that the answer is good for the one question that brought it
+/// (RFC 1035 §3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// Shorter times become this.
@@ -73,7 +76,8 @@ pub enum ConfigFault {
     Shards,
     /// A `min` is greater than its `max`.
     Bounds,
-    /// A time is longer than [`Config::LONGEST`], or failures would be kept for less than 1 or more than 300 seconds.
+    /// A time is longer than [`Config::LONGEST`], or failures would be kept for less than 1 or more than 300
+    /// seconds.
     Time,
 }
 

@@ -1,9 +1,9 @@
 //! How an entry lies in a log: words, so that threads can share them.
 //!
 //! ```text
-//! word 0   hash of name and realm
+//! word 0   hash of name and view
 //!      1   stored at (low half), good until (high half)
-//!      2   qtype, qclass, realm
+//!      2   qtype, qclass, view
 //!      3   length of the body, number of TTLs, length of the name, response code, rank, flags
 //!      4   records in the answer, authority and additional section; the type that was asked for
 //!      5.. name in lower case, wire form
@@ -11,9 +11,9 @@
 //!          where the TTLs stand in the body, four 16-bit numbers in a word
 //! ```
 //!
-//! Name, body and TTLs each begin with a word; what is left of the last word is zero. Numbers and bytes stand in a word from
-//! its low end. Everything that is read without the mutex may be words of several entries, until [`Log::holds`] says that it
-//! was not: nothing here fails on such words, it only returns nonsense.
+//! Name, body and TTLs each begin with a word; what is left of the last word is zero. Numbers and bytes stand
+//! in a word from its low end. Everything that is read without the mutex may be words of several entries,
+//! until [`Log::holds`] says that it was not: nothing here fails on such words, it only returns nonsense.
 //!
 //! [`Log::holds`]: crate::log::Log::holds
 
@@ -25,7 +25,7 @@ use crate::atomic::{AtomicU64, Ordering};
 use crate::clock::Now;
 use crate::key::Subject;
 use crate::lines::WORDS;
-use crate::rank::Rank;
+use crate::rank::Credibility;
 
 /// Words in front of the name.
 pub(crate) const HEAD: usize = 5;
@@ -117,7 +117,7 @@ pub(crate) struct Head {
     pub(crate) stored: Now,
     /// The first moment at which the entry is no longer fresh.
     pub(crate) until: Now,
-    pub(crate) rank: Rank,
+    pub(crate) rank: Credibility,
     pub(crate) rcode: Rcode,
     /// Records in the three sections behind the question.
     pub(crate) counts: [u16; 3],
@@ -136,7 +136,7 @@ impl Head {
         [
             subject.hash,
             self.stored.bits() as u64 | (self.until.bits() as u64) << 32,
-            subject.qtype.0 as u64 | (subject.qclass.0 as u64) << 16 | (subject.realm as u64) << 32,
+            subject.qtype.0 as u64 | (subject.qclass.0 as u64) << 16 | (subject.view as u64) << 32,
             self.body_len as u64
                 | (self.ttls as u64) << 16
                 | (self.name_len as u64) << 32
@@ -158,7 +158,7 @@ impl Head {
             hash: word(0),
             qtype: Type(about as u16),
             qclass: Class((about >> 16) as u16),
-            realm: (about >> 32) as u32,
+            view: (about >> 32) as u32,
             flags: flags.of_key(),
         };
         Some(Head {
@@ -166,7 +166,7 @@ impl Head {
             flags,
             stored: Now::of_bits(times as u32),
             until: Now::of_bits((times >> 32) as u32),
-            rank: Rank::of((lengths >> 52) as u8 & 0xf),
+            rank: Credibility::of((lengths >> 52) as u8 & 0xf),
             rcode: Rcode((lengths >> 40) as u16 & 0xfff),
             counts: [counts as u16, (counts >> 16) as u16, (counts >> 32) as u16],
             asked: Type((counts >> 48) as u16),
@@ -233,7 +233,8 @@ pub(crate) fn is_named(words: &[AtomicU64], name: &[u8]) -> bool {
         && (rest.is_empty() || words.last().is_some_and(|word| is(word, word_of(rest))))
 }
 
-/// Copies the bytes of an entry from `word` on; how many, `to` says. Bytes beyond the log's end are left as they are.
+/// Copies the bytes of an entry from `word` on; how many, `to` says. Bytes beyond the log's end are left as
+/// they are.
 #[inline]
 pub(crate) fn copy(words: &[AtomicU64], word: usize, to: &mut [u8]) {
     let words = words.get(word..).unwrap_or_default();
@@ -269,13 +270,13 @@ mod tests {
             flags in 0u8..64, counts: [u16; 3], asked: u16, lengths: (u8, u16, u16),
         ) -> Head {
             let flags = Flags(flags);
-            let (qtype, qclass, realm) = (Type(about.0), Class(about.1), about.2);
+            let (qtype, qclass, view) = (Type(about.0), Class(about.1), about.2);
             Head {
-                subject: Subject { hash, qtype, qclass, realm, flags: flags.of_key() },
+                subject: Subject { hash, qtype, qclass, view, flags: flags.of_key() },
                 flags,
                 stored: Now::of_bits(times.0),
                 until: Now::of_bits(times.1),
-                rank: Rank::ALL[rank],
+                rank: Credibility::ALL[rank],
                 rcode: Rcode(rcode),
                 counts,
                 asked: Type(asked),

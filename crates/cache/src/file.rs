@@ -4,17 +4,18 @@
 //! "nomencac"   version (u32)   seconds since 1970 (u64)   checksum
 //! for each entry:
 //!   length of the message (u32), never 0
-//!   realm (u32)   age (u32)   lifetime (u32)   response code (u16)   rank (u8)   flags (u8)
+//!   view (u32)   age (u32)   lifetime (u32)   response code (u16)   rank (u8)   flags (u8)
 //!   the message: header, question, sections, TTLs as they were stored
 //!   checksum
 //! length 0 (u32)   number of entries (u64)   checksum
 //! ```
 //!
-//! Numbers are little-endian, times in seconds, checksums (u64) over what stands in front of them up to the one before. There are
-//! no hashes in it: the key that they are made with may be another one next time.
+//! Numbers are little-endian, times in seconds, checksums (u64) over what stands in front of them up to the
+//! one before. There are no hashes in it: the key that they are made with may be another one next time.
 //!
-//! Nothing in a file is believed. An entry whose checksum is right is read as a response from outside is, and kept or refused
-//! as one. So a damaged file can lose entries, but can neither break the cache nor make it take more than one message of memory.
+//! Nothing in a file is believed. An entry whose checksum is right is read as a response from outside is, and
+//! kept or refused as one. So a damaged file can lose entries, but can neither break the cache nor make it
+//! take more than one message of memory.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -27,7 +28,7 @@ use crate::cache::Cache;
 use crate::clock::Now;
 use crate::entry::Flags;
 use crate::held::Held;
-use crate::rank::Rank;
+use crate::rank::Credibility;
 
 const MAGIC: &[u8; 8] = b"nomencac";
 
@@ -105,7 +106,8 @@ fn write_summed(write: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 impl Cache {
-    /// Writes every entry that may be served, fresh or stale, and returns their number. `wall` is the time in seconds since
+    /// Writes every entry that may be served, fresh or stale, and returns their number. `wall` is the time in
+    /// seconds since
     /// 1970. Takes no lock. Many small writes: `write` should have a buffer.
     pub fn save(&self, write: &mut impl Write, now: Now, wall: u64) -> io::Result<u64> {
         let mut bytes = Vec::with_capacity(ENTRY + MAX_MESSAGE);
@@ -128,8 +130,9 @@ impl Cache {
         Ok(count)
     }
 
-    /// Reads what [`save`](Self::save) has written, TTLs aged by the time since. `wall` is the time in seconds since 1970; if
-    /// that has gone back, no time has passed. Many small reads: `read` should have a buffer.
+    /// Reads what [`save`](Self::save) has written, TTLs aged by the time since. `wall` is the time in
+    /// seconds since 1970; if that has gone back, no time has passed. Many small reads: `read` should have a
+    /// buffer.
     pub fn load(&self, read: &mut impl Read, now: Now, wall: u64) -> Result<Restored, LoadFault> {
         let mut bytes = vec![0; ENTRY + MAX_MESSAGE + SUM];
         let magic = bytes.get_mut(..MAGIC.len()).ok_or(LoadFault::Damaged)?;
@@ -175,16 +178,16 @@ impl Cache {
     fn restore(&self, entry: &[u8], passed: u32, now: Now) -> Option<()> {
         let mut fields = Fields(entry);
         fields.u32().ok()?;
-        let (realm, age, lifetime) = (fields.u32().ok()?, fields.u32().ok()?, fields.u32().ok()?);
+        let (view, age, lifetime) = (fields.u32().ok()?, fields.u32().ok()?, fields.u32().ok()?);
         let rcode = u16::from_le_bytes(fields.bytes().ok()?);
         let [rank, flags] = fields.bytes().ok()?;
         let flags = Flags(flags);
         let positive = !flags.is_negative() && !flags.is_failure();
         let terms = Terms {
-            realm,
+            view,
             dnssec_ok: flags.dnssec_ok(),
             checking_disabled: flags.checking_disabled(),
-            rank: Rank::ALL.get(rank as usize).copied()?,
+            rank: Credibility::ALL.get(rank as usize).copied()?,
             ttl: if positive { None } else { Some(Ttl::from_secs(lifetime)) },
         };
         let answer = Answer::with_extended(fields.0, &terms, (rcode >> 4) as u8).ok()?;
@@ -195,14 +198,15 @@ impl Cache {
     }
 }
 
-/// Writes an entry to `bytes`, in place of what is in it. Returns whether it can be in a file: one message, and no more.
+/// Writes an entry to `bytes`, in place of what is in it. Returns whether it can be in a file: one message,
+/// and no more.
 fn put(bytes: &mut Vec<u8>, held: &Held) -> bool {
     let message = held.message();
     let Some(len) = u32::try_from(message.len()).ok().filter(|len| *len as usize <= MAX_MESSAGE) else {
         return false;
     };
     bytes.clear();
-    for number in [len, held.realm(), held.age, held.lifetime()] {
+    for number in [len, held.view(), held.age, held.lifetime()] {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(held.rcode().0.to_le_bytes());

@@ -9,7 +9,7 @@ use crate::entry::{self, Flags, Head};
 use crate::key::EVERY_TYPE;
 use crate::lines::LINE;
 use crate::lookup::Freshness;
-use crate::rank::Rank;
+use crate::rank::Credibility;
 use crate::shard::Shard;
 
 /// A copy of an entry.
@@ -46,8 +46,8 @@ impl Held {
     }
 
     /// Whose answer it is.
-    pub fn realm(&self) -> u32 {
-        self.head.subject.realm
+    pub fn view(&self) -> u32 {
+        self.head.subject.view
     }
 
     /// DO of the query that it answers.
@@ -61,7 +61,7 @@ impl Held {
     }
 
     /// How far it is to be trusted.
-    pub fn rank(&self) -> Rank {
+    pub fn rank(&self) -> Credibility {
         self.head.rank
     }
 
@@ -89,8 +89,8 @@ impl Held {
         self.head.lifetime()
     }
 
-    /// The response as it was stored, its TTLs not aged, behind a question for its name in lower case. Of the response code
-    /// it has the lower four bits.
+    /// The response as it was stored, its TTLs not aged, behind a question for its name in lower case. Of the
+    /// response code it has the lower four bits.
     pub fn message(&self) -> Vec<u8> {
         let Head { rcode, asked, counts, subject, flags, .. } = self.head;
         let mut message = message(rcode, self.name.as_lower(), asked, subject.qclass, counts, &self.body);

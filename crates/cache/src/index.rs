@@ -1,8 +1,8 @@
 //! The index of a shard: where entries lie.
 //!
-//! A bucket is a cache line of eight slots. A hash has two buckets, neighbours, which are fetched together. All entries of a
-//! name in a realm have the same two, so that one look finds the answer for the type, the NXDOMAIN for all types, and the
-//! failure.
+//! A bucket is a cache line of eight slots. A hash has two buckets, neighbours, which are fetched together.
+//! All entries of a name in a view have the same two, so that one look finds the answer for the type, the
+//! NXDOMAIN for all types, and the failure.
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::lines::{LINE, Lines, Start, WORDS};
@@ -121,8 +121,9 @@ impl Index {
         self.pairs * PAIR_SLOTS
     }
 
-    /// The first slot of the pair where entries of this hash lie, and by how much to turn the order of its slots, so that
-    /// the bucket to begin with comes first. The upper bits of the hash have chosen the shard and say nothing here.
+    /// The first slot of the pair where entries of this hash lie, and by how much to turn the order of its
+    /// slots, so that the bucket to begin with comes first. The upper bits of the hash have chosen the shard
+    /// and say nothing here.
     #[inline]
     fn pair(&self, hash: u64) -> (usize, usize) {
         let pair = ((hash & 0xffff_ffff) * self.pairs as u64) >> 32;

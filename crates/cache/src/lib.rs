@@ -1,9 +1,9 @@
 //! Answers of other servers, kept for a while: the cache of a resolver or forwarder.
 //!
-//! What lives here: responses in wire form with the places of their TTLs, so that a hit is find, copy, age; what may replace
-//! what (RFC 2181 §5.4.1), how long anything is kept (RFC 2308, RFC 8767, RFC 9520), and what goes when the bytes run out.
-//! What does not: where answers come from and what in them belongs (`resolver`), ID, question, flags and OPT of a reply
-//! (`engine`), the time (the caller's).
+//! What lives here: responses in wire form with the places of their TTLs, so that a hit is find, copy, age;
+//! what may replace what (RFC 2181 §5.4.1), how long anything is kept (RFC 2308, RFC 8767, RFC 9520), and
+//! what goes when the bytes run out. What does not: where answers come from and what in them belongs
+//! (`resolver`), ID, question, flags and OPT of a reply (`engine`), the time (the caller's).
 //!
 //! | module | does |
 //! |---|---|
@@ -52,6 +52,6 @@ pub use file::{LoadFault, Restored};
 pub use held::Held;
 pub use key::Key;
 pub use lookup::{Freshness, Hit, Lead, Lookup};
-pub use rank::Rank;
+pub use rank::Credibility;
 pub use shard::Refused;
 pub use stats::Stats;

@@ -14,8 +14,8 @@ const PAGE: usize = 4096;
 /// Bytes in a huge page of most processors.
 const HUGE: usize = 2 << 20;
 
-/// A block of lines. Where it fills a huge page it begins at one and requests huge pages: entries and slots are read at random, and
-/// with small pages each of these reads would miss the translation buffer as well.
+/// A block of lines. Where it fills a huge page it begins at one and requests huge pages: entries and slots
+/// are read at random, and with small pages each of these reads would miss the translation buffer as well.
 pub(crate) struct Lines {
     words: Box<[AtomicU64]>,
     first: Start,
@@ -38,8 +38,8 @@ impl Lines {
     pub(crate) fn new(lines: usize) -> Self {
         let bytes = lines * LINE;
         let (align, huge) = (if bytes < HUGE { LINE } else { HUGE }, in_huge_pages(bytes));
-        // An allocation begins where it likes; with so much more there is a place in it that is aligned. What lies before that place
-        // and behind the lines is never written, and takes no memory.
+        // An allocation begins where it likes; with so much more there is a place in it that is aligned. What
+        // lies before that place and behind the lines is never written, and takes no memory.
         let room = bytes.max(huge) + align;
         let words = zeroed(room / size_of::<u64>());
         let start = words.as_ptr().align_offset(align).min(align / size_of::<u64>());
@@ -64,7 +64,8 @@ impl Lines {
         Self::bytes_for(self.lines)
     }
 
-    /// The words from line `line` of a part on, at least to the end of the last line; none if there is no such line.
+    /// The words from line `line` of a part on, at least to the end of the last line; none if there is no
+    /// such line.
     #[inline]
     pub(crate) fn from(&self, part: Start, line: usize) -> &[AtomicU64] {
         self.words.get(part.0 + line * WORDS..).unwrap_or_default()
@@ -76,7 +77,8 @@ impl Lines {
     pub(crate) fn touch(&self) {
         let words = self.from(self.first, 0).iter().take(self.lines * WORDS);
         for word in words.step_by(PAGE / size_of::<AtomicU64>()) {
-            // Of an operation that can be seen to change nothing the compiler would leave the load, and that needs no memory.
+            // Of an operation that can be seen to change nothing the compiler would leave the load, and that
+            // needs no memory.
             let _ = word.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -90,8 +92,8 @@ impl Lines {
     }
 }
 
-/// Of so many bytes, those that huge pages are requested for: whole ones, of which the last may reach past the end by an eighth of the
-/// bytes.
+/// Of so many bytes, those that huge pages are requested for: whole ones, of which the last may reach past
+/// the end by an eighth of the bytes.
 const fn in_huge_pages(bytes: usize) -> usize {
     let (down, up) = (bytes / HUGE * HUGE, bytes.next_multiple_of(HUGE));
     if down > 0 && up - bytes <= bytes / 8 { up } else { down }

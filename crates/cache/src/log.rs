@@ -2,9 +2,10 @@
 //!
 //! # Positions
 //!
-//! An entry is a run of lines that does not go past the end of the ring: where it would, the rest of the ring is left
-//! out. Its [`Position`] is the lap it was written in and its first line, as one number that only grows; so a position is
-//! never used for two entries, and comparing it with the tail says whether the entry is still there.
+//! An entry is a run of lines that does not go past the end of the ring: where it would, the rest of the ring
+//! is left out. Its [`Position`] is the lap it was written in and its first line, as one number that only
+//! grows; so a position is never used for two entries, and comparing it with the tail says whether the entry
+//! is still there.
 //!
 //! # Why a reader that holds no lock never takes wrong bytes
 //!
@@ -26,21 +27,22 @@
 //! R4  tail.load(); the entry is good if position >= tail
 //! ```
 //!
-//! *What is read is not older than the entry.* R1 reads from W4, or from an exchange of the slot that followed it (readers
-//! count uses in the slot) and so belongs to the same release sequence. Either way W4 synchronises with R1, so W3 happens
-//! before R2, and by coherence R2 reads the words of W3 or later ones.
+//! *What is read is not older than the entry.* R1 reads from W4, or from an exchange of the slot that
+//! followed it (readers count uses in the slot) and so belongs to the same release sequence. Either way W4
+//! synchronises with R1, so W3 happens before R2, and by coherence R2 reads the words of W3 or later ones.
 //!
-//! *It is not newer, or it is noticed.* Let a word of R2 be from the W3 of a later entry that took these lines. That writer
-//! had moved the tail past our entry before: W1, earlier in its own program order or, if another thread had done that, earlier
-//! by way of the mutex. Its fence W2 stands between W1 and W3, since every [`Log::write`] begins with it. R2 reads what was
-//! written behind the release fence W2, and the acquire fence R3 stands behind R2; so W2 synchronises with R3, W1 happens
-//! before R4, and R4 reads a tail beyond the position. The reader then throws away what it has read.
+//! *It is not newer, or it is noticed.* Let a word of R2 be from the W3 of a later entry that took these
+//! lines. That writer had moved the tail past our entry before: W1, earlier in its own program order or, if
+//! another thread had done that, earlier by way of the mutex. Its fence W2 stands between W1 and W3, since
+//! every [`Log::write`] begins with it. R2 reads what was written behind the release fence W2, and the
+//! acquire fence R3 stands behind R2; so W2 synchronises with R3, W1 happens before R4, and R4 reads a tail
+//! beyond the position. The reader then throws away what it has read.
 //!
-//! Until R4 a reader may see any mixture of words. It must not trust a length that it has read, nor loop by one; it checks
-//! once when it has the head and name of the entry, and once more when it has everything.
+//! Until R4 a reader may see any mixture of words. It must not trust a length that it has read, nor loop by
+//! one; it checks once when it has the head and name of the entry, and once more when it has everything.
 //!
-//! Numbers of laps begin again after many years of writing. Positions are compared as serial numbers are (RFC 1982), so that
-//! would only be seen by a reader that sleeps between R1 and R4 while half of them pass.
+//! Numbers of laps begin again after many years of writing. Positions are compared as serial numbers are
+//! (RFC 1982), so that would only be seen by a reader that sleeps between R1 and R4 while half of them pass.
 //!
 //! The test `orders` runs writer and readers through every order that the memory model allows.
 
@@ -51,8 +53,8 @@ use crate::lines::{Lines, Start, WORDS};
 pub(crate) const POSITION_BITS: u32 = 46;
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
-/// Where in a log an entry begins: the lap in the upper bits, the line in the lower ones, as many as the log's length
-/// needs. Never 0.
+/// Where in a log an entry begins: the lap in the upper bits, the line in the lower ones, as many as the
+/// log's length needs. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position(pub(crate) u64);
 
@@ -79,7 +81,8 @@ pub(crate) struct Ends {
 }
 
 impl Log {
-    /// An empty log of so many lines from `start` on, fewer than 2^32, whose first position is in `lap`, which is not 0.
+    /// An empty log of so many lines from `start` on, fewer than 2^32, whose first position is in `lap`,
+    /// which is not 0.
     pub(crate) fn new(start: Start, capacity: usize, lap: u64) -> (Self, Ends) {
         // The head may stand behind the last line, so that number must fit, too.
         let line_bits = usize::BITS - capacity.leading_zeros();
@@ -192,8 +195,9 @@ impl Log {
         }
     }
 
-    /// Writes an entry of `size` lines that lies in a log of the same block, which may be this one: there it has just been freed, and
-    /// so `at` is not behind it in memory, and words are read before they are written over.
+    /// Writes an entry of `size` lines that lies in a log of the same block, which may be this one: there it
+    /// has just been freed, and so `at` is not behind it in memory, and words are read before they are
+    /// written over.
     pub(crate) fn write_from(&self, lines: &Lines, at: Position, from: &Log, source: Position, size: usize) {
         let words = from.words(lines, source).iter().map(|word| word.load(Ordering::Relaxed));
         self.write(lines, at, words.take(size * WORDS));

@@ -6,7 +6,7 @@ use crate::clock::Now;
 use crate::entry::{self, Head};
 use crate::index::Slot;
 use crate::key::{Key, Reach, Subject};
-use crate::rank::Rank;
+use crate::rank::Credibility;
 use crate::shard::Shard;
 
 /// Where an answer probably lies; found by [`Cache::find`](crate::Cache::find), taken by
@@ -27,7 +27,8 @@ pub enum Lookup {
     Miss,
     /// An answer, copied.
     Hit(Hit),
-    /// An answer that is longer than the room for it. Nothing was copied; the reply has to be truncated (RFC 2181 §9).
+    /// An answer that is longer than the room for it. Nothing was copied; the reply has to be truncated (RFC
+    /// 2181 §9).
     TooLong(Hit),
 }
 
@@ -59,7 +60,7 @@ pub struct Hit {
     /// Records in the answer, authority and additional section.
     pub counts: [u16; 3],
     /// How far it is to be trusted.
-    pub rank: Rank,
+    pub rank: Credibility,
     /// The answer is popular and in the last tenth of its time: the caller should prefetch it. Set for one
     /// lookup only.
     pub prefetch: bool,
@@ -157,8 +158,8 @@ impl Shard {
         self.search(key, &[Reach::Type, Reach::Name], 0, now, staleness, room)
     }
 
-    /// Looks at all entries that there may be for a question or, with `skip`, for an ancestor of its name; a fresh one is better than
-    /// a stale one, and then the one that is named first in `reaches`.
+    /// Looks at all entries that there may be for a question or, with `skip`, for an ancestor of its name; a
+    /// fresh one is better than a stale one, and then the one that is named first in `reaches`.
     pub(crate) fn search(
         &self,
         key: &Key<'_>,
@@ -259,7 +260,8 @@ impl Shard {
         Some(if fits { Lookup::Hit(hit) } else { Lookup::TooLong(hit) })
     }
 
-    /// Counts the use of an entry, and says whether it is to be fetched anew. An entry that is much in use is not written to.
+    /// Counts the use of an entry, and says whether it is to be fetched anew. An entry that is much in use is
+    /// not written to.
     #[inline]
     fn note_use(&self, found: &Match) -> bool {
         let Match { slot, held, head, freshness } = *found;

@@ -7,8 +7,9 @@ use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, Que
 /// Bytes of a TTL.
 const TTL_LEN: usize = 4;
 
-/// Where pointers may lead: to a label of the question's name, or behind the question to what is no TTL. The header is another
-/// one in each reply, and so may be the question's type; from the middle of a label one could get there; and TTLs count down.
+/// Where pointers may lead: to a label of the question's name, or behind the question to what is no TTL. The
+/// header is another one in each reply, and so may be the question's type; from the middle of a label one
+/// could get there; and TTLs count down.
 pub(crate) struct Bounds {
     /// The first byte behind the question.
     question_end: usize,

@@ -1,9 +1,9 @@
 //! A part of the cache that has its own index, logs and mutex; what its writers do.
 //!
-//! An entry comes into the log for newcomers, `small`. If it has been read by the time it is the oldest there, it goes on to
-//! `main`, and if not, it is dropped and remembered in the ghost table; who is remembered goes to `main` at once when he
-//! comes again. The oldest of `main` is appended again, one use less, or dropped if it has none. That is S3-FIFO (Yang and
-//! others, SOSP 2023).
+//! An entry comes into the log for newcomers, `small`. If it has been read by the time it is the oldest
+//! there, it goes on to `main`, and if not, it is dropped and remembered in the ghost table; who is
+//! remembered goes to `main` at once when he comes again. The oldest of `main` is appended again, one use
+//! less, or dropped if it has none. That is S3-FIFO (Yang and others, SOSP 2023).
 //!
 //! Until `main` is full for the first time it takes whatever `small` has to give up.
 
@@ -22,18 +22,20 @@ use crate::log::{Ends, Log, Position};
 use crate::sizes::Sizes;
 use crate::stats::Stats;
 
-/// The most entries that one insert appends again, so that no writer has to go through the whole log: some 0.1 ms. Behind so
-/// many the next one goes although it is in use. Entries in use lie together, as one pass of the tail leaves them; with a
-/// much lower bound it would be hit each time, and drop one of them.
+/// The most entries that one insert appends again, so that no writer has to go through the whole log:
+/// some 0.1 ms. Behind so many the next one goes although it is in use. Entries in use lie together, as one
+/// pass of the tail leaves them; with a much lower bound it would be hit each time, and drop one of them.
 const MOST_APPENDED_AGAIN: usize = 1024;
 
-/// Slots that are looked through at once for entries to be dropped. Then other writers get their turn: a shard has some 200,000 slots, each of
-/// which leads somewhere else in memory. An entry stays in its slot as long as it is kept, so none is passed by.
+/// Slots that are looked through at once for entries to be dropped. Then other writers get their turn: a
+/// shard has some 200,000 slots, each of which leads somewhere else in memory. An entry stays in its slot as
+/// long as it is kept, so none is passed by.
 const AT_ONCE: usize = 4096;
 
 /// One of the parts.
 pub(crate) struct Shard {
-    /// The memory of the index and the logs, one after the other: an empty shard takes one huge page and not three.
+    /// The memory of the index and the logs, one after the other: an empty shard takes one huge page and not
+    /// three.
     pub(crate) lines: Lines,
     pub(crate) index: Index,
     small: Log,
@@ -73,7 +75,7 @@ pub(crate) struct Draft<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// What is there is fresh and of higher rank (RFC 2181 §5.4.1).
-    Rank,
+    Credibility,
     /// A TTL is 0: the answer is good for the one question that brought it (RFC 1035 §3.2.1).
     ZeroTtl,
     /// It is larger than a quarter of the room for newcomers.
@@ -116,7 +118,8 @@ impl Shard {
         self.writers().stats
     }
 
-    /// The mutex. A writer that has panicked has left at worst an entry that no slot leads to, or lines that are free.
+    /// The mutex. A writer that has panicked has left at worst an entry that no slot leads to, or lines that
+    /// are free.
     fn writers(&self) -> MutexGuard<'_, Writers> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +167,7 @@ impl Shard {
         let outranks = |held: &(usize, Slot, Head)| held.2.until > now && held.2.rank > head.rank;
         if before.iter().chain(&denied).any(outranks) {
             writers.stats.refused_rank += 1;
-            return Err(Refused::Rank);
+            return Err(Refused::Credibility);
         }
         if let Some((slot, _, old)) = denied {
             self.drop_entry(&mut writers, slot, &old);
@@ -203,8 +206,9 @@ impl Shard {
         writers.discount(head);
     }
 
-    /// An empty slot for entries of this hash. If there is none, the entry that is worth least makes room: the one with the
-    /// fewest uses, to have come to `main` counting for one, and of those the one stored first.
+    /// An empty slot for entries of this hash. If there is none, the entry that is worth least makes room:
+    /// the one with the fewest uses, to have come to `main` counting for one, and of those the one stored
+    /// first.
     fn free_slot(&self, writers: &mut Writers, hash: u64) -> usize {
         let mut least: Option<((u64, Now), usize, Head)> = None;
         for slot in self.index.candidates(hash) {
@@ -341,9 +345,9 @@ impl Writers {
     }
 }
 
-/// The entry that an answer contradicts, beside the one of the same key: data of any type denies an NXDOMAIN, and that denies
-/// the data of the type which was asked for. `None` for failures, which say nothing, and for an NXDOMAIN of one type, which
-/// says the same.
+/// The entry that an answer contradicts, beside the one of the same key: data of any type denies an NXDOMAIN,
+/// and that denies the data of the type which was asked for. `None` for failures, which say nothing, and for
+/// an NXDOMAIN of one type, which says the same.
 fn rival(head: &Head) -> Option<Subject> {
     let denies_one_type =
         head.rcode == Rcode::NXDOMAIN && head.subject.qtype != EVERY_TYPE && head.counts[0] == 0;

@@ -6,16 +6,16 @@ use crate::index::{Index, PAIR_SLOTS};
 use crate::lines::{LINE, Lines};
 use crate::shard::Shard;
 
-/// Bytes of answers for each slot of the index. Small answers take two lines, those with a few records three or four, signed
-/// ones more; a slot for each two lines is enough for a cache of small ones.
+/// Bytes of answers for each slot of the index. Small answers take two lines, those with a few records three
+/// or four, signed ones more; a slot for each two lines is enough for a cache of small ones.
 const BYTES_PER_SLOT: usize = 2 * LINE;
 
 /// The smallest shard.
 const LEAST: usize = 64 << 10;
 
-/// One shard for each so many bytes, if the configuration does not set their number. Each begins at a huge page of its own where the
-/// system has such, so that many shards take much memory before there is anything in them; and few are enough for the writers, none of
-/// which takes long.
+/// One shard for each so many bytes, if the configuration does not set their number. Each begins at a huge
+/// page of its own where the system has such, so that many shards take much memory before there is anything
+/// in them; and few are enough for the writers, none of which takes long.
 const BYTES_PER_SHARD: usize = 32 << 20;
 
 /// The most shards chosen by size, and by hand.

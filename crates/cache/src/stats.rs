@@ -1,6 +1,7 @@
 //! What a cache counts of itself.
 
-/// What is in a cache and what became of what came. Hits are not here: those who look up count them, each for himself.
+/// What is in a cache and what became of what came. Hits are not here: those who look up count them, each for
+/// himself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Entries that lookups can find, those that have expired included until they are dropped.

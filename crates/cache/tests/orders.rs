@@ -1,5 +1,5 @@
-//! Every order in which a reader may see what a writer does, as far as the memory model allows it: the protocol of
-//! `src/log.rs`, compiled against atomics that try all orders.
+//! Every order in which a reader may see what a writer does, as far as the memory model allows it: the
+//! protocol of `src/log.rs`, compiled against atomics that try all orders.
 
 /// The atomics of the model.
 mod atomic {
@@ -28,7 +28,8 @@ use loom::thread;
 /// Words of an entry that are written and read: enough for one to be old and one new.
 const WORDS: usize = 2;
 
-/// A log of one line, so that each entry is written over the one before, and a slot that leads to the last one.
+/// A log of one line, so that each entry is written over the one before, and a slot that leads to the last
+/// one.
 struct Model {
     lines: Lines,
     log: Log,
@@ -82,8 +83,8 @@ impl Model {
     }
 }
 
-/// Tries every order in which the threads take turns at most so often in the middle of what they do; without that bound it
-/// takes minutes. Two such turns are enough to break what lacks a fence.
+/// Tries every order in which the threads take turns at most so often in the middle of what they do; without
+/// that bound it takes minutes. Two such turns are enough to break what lacks a fence.
 fn every_order(run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

@@ -32,8 +32,9 @@ pub fn uses_sha1(algorithm: SigAlgorithm) -> bool {
     matches!(algorithm, SigAlgorithm::RSASHA1 | SigAlgorithm::RSASHA1_NSEC3_SHA1)
 }
 
-/// Whether `signature` is one over `bytes` by `key`. Keys that are not of the form of their algorithm, and RSA keys
-/// of less than 1024 or more than 4096 bits or with an exponent of more than 64, have made no signature.
+/// Whether `signature` is one over `bytes` by `key`. Keys that are not of the form of their algorithm, and
+/// RSA keys of less than 1024 or more than 4096 bits or with an exponent of more than 64, have made no
+/// signature.
 pub fn verify(key: &Dnskey<'_>, bytes: &[u8], signature: &[u8]) -> bool {
     let public = key.public_key;
     let ecdsa = |algorithm, len: usize| {
@@ -57,8 +58,8 @@ pub fn verify(key: &Dnskey<'_>, bytes: &[u8], signature: &[u8]) -> bool {
     }
 }
 
-/// The exponent and the modulus of a key in the form of RFC 3110 §2: exponent length, exponent, modulus. `None` if
-/// there is no such key, or its size is not one that is used.
+/// The exponent and the modulus of a key in the form of RFC 3110 §2: exponent length, exponent, modulus.
+/// `None` if there is no such key, or its size is not one that is used.
 fn rsa_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let (e, n) = match key {
         [0, high, low, rest @ ..] => rest.split_at_checked(u16::from_be_bytes([*high, *low]) as usize),

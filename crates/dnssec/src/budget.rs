@@ -125,8 +125,8 @@ impl ValidationBudget {
         self.fetches
     }
 
-    /// Digests of keys made so far, to compare with DS. They need no limit of their own: of each DNSKEY that came, and is
-    /// counted among the bytes of replies, there is at most one of each type.
+    /// Digests of keys made so far, to compare with DS. They need no limit of their own: of each DNSKEY that
+    /// came, and is counted among the bytes of replies, there is at most one of each type.
     pub fn digests(&self) -> u32 {
         self.digests
     }

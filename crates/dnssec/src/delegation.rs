@@ -12,8 +12,8 @@ use crate::settings::ValidationSettings;
 use crate::signatures::{Checked, Checker};
 use crate::trust::{SharedData, Trust};
 
-/// What a proven DS RRset says of the zone: delegated by those that can be followed, or insecure if none can. One that is
-/// not supported takes nothing from the others (RFC 6840 §5.2, §5.11).
+/// What a proven DS RRset says of the zone: delegated by those that can be followed, or insecure if none can.
+/// One that is not supported takes nothing from the others (RFC 6840 §5.2, §5.11).
 pub(crate) fn delegated(rdatas: &[Vec<u8>], settings: &ValidationSettings) -> Trust {
     let all = || rdatas.iter().filter_map(|rdata| Ds::read(rdata).ok().map(|ds| (ds, rdata)));
     let takes = |ds: &Ds<'_>| settings.takes_algorithm(ds.algorithm) && settings.takes_digest(ds.digest_type);

@@ -1,13 +1,13 @@
-//! Denials that were proven once and are used again (RFC 8198): NSEC and NSEC3 records of secure answers say of whole ranges
-//! of names that they are not there, so no server need be asked for those.
+//! Denials that were proven once and are used again (RFC 8198): NSEC and NSEC3 records of secure answers say
+//! of whole ranges of names that they are not there, so no server need be asked for those.
 //!
 //! Where they say so of a name that a wildcard matches, and the wildcard's records are known, too, the answer
 //! is made of these (RFC 8198 §5.3). DNAME records of secure answers redirect all names below their owners
 //! (RFC 6672 §3.4).
 //!
-//! What is used is proven anew for each name, by the same rules as any response: what is kept here are records, not verdicts.
-//! NSEC3 with opt-out is not kept, since it does not say that nothing is there. Names in data are in lower case, as those that
-//! were signed.
+//! What is used is proven anew for each name, by the same rules as any response: what is kept here are
+//! records, not verdicts. NSEC3 with opt-out is not kept, since it does not say that nothing is there. Names
+//! in data are in lower case, as those that were signed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -30,13 +30,15 @@ type Hash = [u8; HASH_LEN];
 
 /// Parts that are locked by themselves. A zone is in one of them.
 const SHARDS: usize = 16;
-/// Zones whose names have more labels are left out, so that a long name costs no more than a short one to look for.
+/// Zones whose names have more labels are left out, so that a long name costs no more than a short one to
+/// look for.
 const LABELS: usize = 10;
 /// Bytes that an RRset takes beside its data: keys, lists, and its part of a tree.
 const OVERHEAD: usize = 640;
 /// Bytes that each of its records takes beside its data.
 const RECORD_OVERHEAD: usize = 48;
-/// RRsets of a wildcard with more bytes of data are asked for each time, so that few of them do not push out all else.
+/// RRsets of a wildcard with more bytes of data are asked for each time, so that few of them do not push out
+/// all else.
 const LARGEST: usize = 2048;
 
 /// What is proven not to be there, with the records that prove it.
@@ -76,8 +78,8 @@ pub struct ProvenRedirect {
     pub leads_to: Option<NameBuf>,
 }
 
-/// Records that deny, and those of wildcards and of DNAME, each up to its time, on whatever threads. They are bounded: what came first goes
-/// first.
+/// Records that deny, and those of wildcards and of DNAME, each up to its time, on whatever threads. They are
+/// bounded: what came first goes first.
 #[derive(Debug)]
 pub struct ProvenDenials {
     shards: [RwLock<Shard>; SHARDS],
@@ -163,8 +165,9 @@ impl ProvenDenials {
         self.configure(bytes, &ValidationSettings::default(), &ValidationLimits::default());
     }
 
-    /// Drops all. From now on there is room for so many bytes. NSEC3 with more iterations than validation takes are not kept, and the use
-    /// of those that are takes no more hashes for one question than the validation of an answer.
+    /// Drops all. From now on there is room for so many bytes. NSEC3 with more iterations than validation
+    /// takes are not kept, and the use of those that are takes no more hashes for one question than the
+    /// validation of an answer.
     pub fn configure(&self, bytes: usize, settings: &ValidationSettings, limits: &ValidationLimits) {
         for shard in &self.shards {
             let (most, settings, limits) = (bytes / SHARDS, *settings, *limits);
@@ -192,8 +195,8 @@ impl ProvenDenials {
         (hash, self.shards.get(hash as usize % SHARDS))
     }
 
-    /// Takes what a denial that was found secure at `now` proves by, for `ttl`. Names of one `view` are denied by what was
-    /// learned under the same.
+    /// Takes what a denial that was found secure at `now` proves by, for `ttl`. Names of one `view` are
+    /// denied by what was learned under the same.
     pub fn learn(&self, view: u32, response: &Response, validated: &Validated, ttl: Ttl, now: u64) {
         let Some(soa) = proof_of(response, validated).find(|set| set.rtype == Type::SOA) else { return };
         let zone = soa.owner.as_name();
@@ -203,8 +206,8 @@ impl ProvenDenials {
         }
     }
 
-    /// Takes the DNAME of an answer found secure at `now`, and the records of wildcards that it was made of, with what proves that
-    /// they were rightly, for as long as the answer may be kept.
+    /// Takes the DNAME of an answer found secure at `now`, and the records of wildcards that it was made of,
+    /// with what proves that they were rightly, for as long as the answer may be kept.
     pub fn learn_wildcards(&self, view: u32, response: &Response, validated: &Validated, now: u64) {
         let answers = || covered(response, validated).filter(|set| set.section == Section::Answer);
         for dname in answers().filter(|set| set.rtype == Type::DNAME && set.rdatas.len() == 1) {
@@ -252,7 +255,8 @@ impl ProvenDenials {
         shard.make_room();
     }
 
-    /// What is known not to be there at `now`, if a name or its type is not. Hashes are made within what `work` has left.
+    /// What is known not to be there at `now`, if a name or its type is not. Hashes are made within what
+    /// `work` has left.
     pub fn deny(
         &self,
         view: u32,
@@ -266,8 +270,8 @@ impl ProvenDenials {
         self.in_zones(view, from, work, |zone, hasher| zone.deny(name, qtype, now, hasher))
     }
 
-    /// What a wildcard is known to make of a name at `now`, if one does and has records of the type or a CNAME. Hashes are made within
-    /// what `work` has left.
+    /// What a wildcard is known to make of a name at `now`, if one does and has records of the type or a
+    /// CNAME. Hashes are made within what `work` has left.
     pub fn expand(
         &self,
         view: u32,
@@ -333,7 +337,8 @@ impl ProvenDenials {
     }
 }
 
-/// Hashes made for one question: of its name and of those above it. All zones that the name may be in share them and their bound.
+/// Hashes made for one question: of its name and of those above it. All zones that the name may be in share
+/// them and their bound.
 #[derive(Debug, Default)]
 pub struct DenialWork {
     known: KnownHashes,
@@ -424,7 +429,8 @@ fn is_of(set: &ReceivedSet, zone: Name<'_>) -> bool {
     signed_by(set).is_some_and(|(signer, signed)| signer == zone && signed == labels)
 }
 
-/// The zone of an RRset that came of a wildcard and may do so again, and the name that the wildcard is right below.
+/// The zone of an RRset that came of a wildcard and may do so again, and the name that the wildcard is right
+/// below.
 fn wildcard_of(set: &ReceivedSet) -> Option<(Name<'_>, NameBuf)> {
     let owner = set.owner.as_name();
     let (zone, labels) = signed_by(set)?;
@@ -650,7 +656,8 @@ impl Zone {
         Some(ProvenRedirect { ttl, dname: Arc::clone(&kept.set), cname, leads_to })
     }
 
-    /// The NSEC in front of a name, or the NSEC3 in front of its ancestor that has one label more than `labels`.
+    /// The NSEC in front of a name, or the NSEC3 in front of its ancestor that has one label more than
+    /// `labels`.
     fn covering(&self, name: Name<'_>, labels: usize, hasher: &mut Hasher<'_>) -> Option<&Kept> {
         if self.hashes.is_empty() {
             return self.names.range(..name.to_buf()).next_back().map(|(_, kept)| kept);

@@ -4,8 +4,8 @@ use aws_lc_rs::digest::{self, Digest, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384};
 use wire::Name;
 use wire::rdata::view::{Dnskey, Ds};
 
-/// The tag of a key (RFC 4034 appendix B; algorithm 1, which has a rule of its own, is obsolete): the RDATA as a row of
-/// 16-bit numbers, summed up, and what the sum carries over 16 bits added once more.
+/// The tag of a key (RFC 4034 appendix B; algorithm 1, which has a rule of its own, is obsolete): the RDATA
+/// as a row of 16-bit numbers, summed up, and what the sum carries over 16 bits added once more.
 pub fn tag(key: &Dnskey<'_>) -> u16 {
     let (pairs, last) = key.rdata.as_chunks::<2>();
     let sum: u32 = pairs.iter().map(|pair| u16::from_be_bytes(*pair) as u32).sum();

@@ -27,8 +27,8 @@ pub fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; HASH_LEN]
     hashed
 }
 
-/// Hashes `data` and the salt behind it. They are laid end to end, as hashing them one after the other takes memory from
-/// the heap, and this is part of answering.
+/// Hashes `data` and the salt behind it. They are laid end to end, as hashing them one after the other takes
+/// memory from the heap, and this is part of answering.
 fn round(data: &[u8], salt: &[u8]) -> [u8; HASH_LEN] {
     let mut both = [0; MAX_NAME + Nsec3Param::MAX_SALT];
     let all = match salt {

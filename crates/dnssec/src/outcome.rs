@@ -113,7 +113,8 @@ impl BogusReason {
         }
     }
 
-    /// Of two reasons the one that says more: with several signatures or proofs, that of the one that came closest.
+    /// Of two reasons the one that says more: with several signatures or proofs, that of the one that came
+    /// closest.
     pub(crate) fn or_closer(self, other: BogusReason) -> BogusReason {
         if other.closeness() > self.closeness() { other } else { self }
     }

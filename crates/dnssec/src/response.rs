@@ -6,8 +6,8 @@ use wire::message::{Parser, Section};
 use wire::rdata::{self, view::Rrsig};
 use wire::{Class, LowerNameBuf, Malformed, Name, NameBuf, Rcode, Ttl, Type};
 
-/// A response read whole: the answer and authority sections in class IN, grouped. The additional section is not looked
-/// at: nothing in it is ever validated.
+/// A response read whole: the answer and authority sections in class IN, grouped. The additional section is
+/// not looked at: nothing in it is ever validated.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// QNAME.
@@ -59,11 +59,12 @@ impl ReceivedSignature {
 type Place = (u16, NameBuf, Type);
 
 impl Response {
-    /// Reads a message, whose response code with the bits of OPT is `rcode`. Records of other classes and of types that no
-    /// zone can hold are left out.
+    /// Reads a message, whose response code with the bits of OPT is `rcode`. Records of other classes and of
+    /// types that no zone can hold are left out.
     ///
     /// # Errors
-    /// [`Malformed`] if it has not exactly one question, breaks off, or has data that is not of the form of its type.
+    /// [`Malformed`] if it has not exactly one question, breaks off, or has data that is not of the form of
+    /// its type.
     pub fn read(message: &[u8], rcode: Rcode) -> Result<Response, Malformed> {
         let (header, mut parser) = Parser::new(message)?;
         let [questions, answers, authorities, _] = header.counts();

@@ -9,12 +9,14 @@ use crate::key::digest_len;
 /// How responses are validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidationSettings {
-    /// So many seconds clocks may differ: a signature is good so long before its inception and after its expiration.
+    /// So many seconds clocks may differ: a signature is good so long before its inception and after its
+    /// expiration.
     pub skew: u32,
-    /// Whether RSA with SHA-1 counts as a supported algorithm. RFC 9905 §2 has operators take zones with nothing better
-    /// for insecure, which is the default.
+    /// Whether RSA with SHA-1 counts as a supported algorithm. RFC 9905 §2 has operators take zones with
+    /// nothing better for insecure, which is the default.
     pub sha1_signatures: bool,
-    /// Whether SHA-1 counts as a supported digest type of DS. It never does beside a better one (RFC 4509 §3).
+    /// Whether SHA-1 counts as a supported digest type of DS. It never does beside a better one (RFC 4509
+    /// §3).
     pub sha1_digests: bool,
     /// More iterations than this make what NSEC3 has to prove insecure (RFC 9276 §3.2).
     pub max_nsec3_iterations: u16,

@@ -90,7 +90,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Verifies one signature with the keys that fit its tag. The outer error ends everything: the budget is spent.
+    /// Verifies one signature with the keys that fit its tag. The outer error ends everything: the budget is
+    /// spent.
     fn verify(
         &self,
         signed: &SignedSet<'_>,

@@ -76,8 +76,8 @@ impl Known {
 
 /// What has been found out of names, each up to its time. It is bounded; what ends first goes first.
 ///
-/// One table serves all lookups, on whatever threads: it is locked for as long as it takes to find or note one name, never
-/// while something is verified. It must not outlive a change of trust anchors or settings.
+/// One table serves all lookups, on whatever threads: it is locked for as long as it takes to find or note
+/// one name, never while something is verified. It must not outlive a change of trust anchors or settings.
 #[derive(Debug)]
 pub struct TrustTable {
     entries: RwLock<Entries>,
@@ -106,7 +106,8 @@ impl Clone for TrustTable {
 }
 
 impl TrustTable {
-    /// The least time in seconds that anything is kept, so that what has a TTL of 0 lasts for the lookup that asked for it.
+    /// The least time in seconds that anything is kept, so that what has a TTL of 0 lasts for the lookup that
+    /// asked for it.
     const LEAST: u64 = 10;
 
     /// An empty one, for so many names; 64 at least, as one lookup needs several at a time.
@@ -137,15 +138,15 @@ impl TrustTable {
         self.known(name, now).map(|known| known.trust.clone())
     }
 
-    /// Whether the chain of trust is known to be broken at `name` or above it, so that nothing there can be secure whatever
-    /// its servers answer.
+    /// Whether the chain of trust is known to be broken at `name` or above it, so that nothing there can be
+    /// secure whatever its servers answer.
     pub fn is_broken(&self, name: Name<'_>, now: u64) -> bool {
         let bogus = |name| self.known(name, now).is_some_and(|known| matches!(known.trust, Trust::Bogus(_)));
         name.ancestors().any(bogus)
     }
 
-    /// Forgets all that is known of a name and of those below it: its servers gave bad answers, or the operator asks for
-    /// it.
+    /// Forgets all that is known of a name and of those below it: its servers gave bad answers, or the
+    /// operator asks for it.
     pub fn forget(&self, name: Name<'_>) {
         let mut entries = self.write();
         let below = |n: &&NameBuf| n.as_name().is_at_or_below(name);
@@ -204,8 +205,8 @@ impl Ways<'_> {
         self.table.known(name, self.now)
     }
 
-    /// Where a zone stands that a signature names. Its DS are asked for at once, whatever zones lie above: the answer has a
-    /// signature of its own, which names the next one.
+    /// Where a zone stands that a signature names. Its DS are asked for at once, whatever zones lie above:
+    /// the answer has a signature of its own, which names the next one.
     pub(crate) fn zone(&self, name: Name<'_>) -> Result<Standing, Box<Need>> {
         match self.anchors.nearest(name) {
             None => Ok(Standing::NoAnchor),
@@ -236,8 +237,8 @@ impl Ways<'_> {
         }
     }
 
-    /// Where the zone stands that a name is in, found by going down from the anchor from cut to cut. This is how data
-    /// without a good signature is found to be insecure (RFC 4035 §5.2).
+    /// Where the zone stands that a name is in, found by going down from the anchor from cut to cut. This is
+    /// how data without a good signature is found to be insecure (RFC 4035 §5.2).
     pub(crate) fn zone_of(&self, name: Name<'_>) -> Result<Standing, Box<Need>> {
         let at = match self.anchors.nearest(name) {
             None => return Ok(Standing::NoAnchor),
@@ -291,8 +292,8 @@ impl Ways<'_> {
         }
     }
 
-    /// Whether it is known that a name at or above `name`, and below `zone`, is the name of another zone to which `zone`
-    /// delegates.
+    /// Whether it is known that a name at or above `name`, and below `zone`, is the name of another zone to
+    /// which `zone` delegates.
     pub(crate) fn is_delegated(&self, zone: Name<'_>, name: Name<'_>) -> bool {
         let cut = |name: Name<'_>| {
             let known = self.known(name).filter(|known| known.is_cut());

@@ -61,8 +61,8 @@ impl From<Malformed> for SigFault {
     }
 }
 
-/// Whether `now`, in seconds since 1970, lies in the signature's period of validity (RFC 4034 §3.1.5), or no more than
-/// `skew` seconds outside it.
+/// Whether `now`, in seconds since 1970, lies in the signature's period of validity (RFC 4034 §3.1.5), or no
+/// more than `skew` seconds outside it.
 fn check_time(sig: &Rrsig<'_>, now: Serial, skew: u32) -> Result<(), SigFault> {
     let after = |a: Serial, b: Serial| a.compare(b) == Some(Ordering::Greater);
     let (latest, earliest) = (Serial(now.0.wrapping_add(skew)), Serial(now.0.wrapping_sub(skew)));
@@ -82,14 +82,14 @@ pub struct SignedSet<'a> {
     pub owner: Name<'a>,
     /// The type.
     pub rtype: Type,
-    /// Every RDATA once, in canonical form (names lower-case where RFC 4034 §6.2 says so) and ascending, which is the order
-    /// of RFC 4034 §6.3.
+    /// Every RDATA once, in canonical form (names lower-case where RFC 4034 §6.2 says so) and ascending,
+    /// which is the order of RFC 4034 §6.3.
     pub rdatas: &'a [Vec<u8>],
 }
 
 impl SignedSet<'_> {
-    /// Whether `sig` may be a signature over this set by `zone` (RFC 4035 §5.3.1), at time `now` give or take `skew`
-    /// seconds: all that can be said without a key. The data itself is not looked at.
+    /// Whether `sig` may be a signature over this set by `zone` (RFC 4035 §5.3.1), at time `now` give or take
+    /// `skew` seconds: all that can be said without a key. The data itself is not looked at.
     ///
     /// # Errors
     /// What speaks against it.

@@ -5,9 +5,9 @@
 //! control frame   0 (4)   length (4)   kind (4)   fields: kind (4)   length (4)   content type
 //! ```
 //!
-//! All numbers are big-endian. Into a file goes START, the data, STOP. With a collector at the other end of a socket a
-//! sender says READY, and which content types it has; the collector answers ACCEPT with those it takes; START, data and
-//! STOP follow, and the collector answers FINISH once it has all of it.
+//! All numbers are big-endian. Into a file goes START, the data, STOP. With a collector at the other end of a
+//! socket a sender says READY, and which content types it has; the collector answers ACCEPT with those it
+//! takes; START, data and STOP follow, and the collector answers FINISH once it has all of it.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -198,15 +198,16 @@ pub fn append_frame(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());
 }
 
-/// Length of the first data frame of `frames`, its length field included; none if there is none, or not all of it.
+/// Length of the first data frame of `frames`, its length field included; none if there is none, or not all
+/// of it.
 pub fn first_frame(frames: &[u8]) -> Option<usize> {
     let (length, rest) = frames.split_first_chunk()?;
     let len = usize::try_from(u32::from_be_bytes(*length)).ok()?;
     (len > 0 && len <= rest.len()).then_some(4 + len)
 }
 
-/// Where in a file of dnstap data further frames go: behind the last one that is whole, where STOP stands if the file was
-/// ended in order. The file is read from its start; 0 if it is empty.
+/// Where in a file of dnstap data further frames go: behind the last one that is whole, where STOP stands if
+/// the file was ended in order. The file is read from its start; 0 if it is empty.
 ///
 /// # Errors
 /// If the file cannot be read, or does not begin as one of dnstap data does.

@@ -1,5 +1,5 @@
-//! The Protocol Buffers of `dnstap.proto`, with the numbers that it has there. Everything optional may be missing: a
-//! collector makes do with what it receives.
+//! The Protocol Buffers of `dnstap.proto`, with the numbers that it has there. Everything optional may be
+//! missing: a collector makes do with what it receives.
 
 /// One frame: who saw a message, and the message.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -132,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// The bytes that the rules of Protocol Buffers make of `dnstap.proto`, written by hand: the tag of a field is its
-    /// number times eight plus its wire type.
+    /// The bytes that the rules of Protocol Buffers make of `dnstap.proto`, written by hand: the tag of a
+    /// field is its number times eight plus its wire type.
     #[test]
     fn fields_have_the_numbers_of_dnstap_proto() {
         let message = DnstapMessage {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use engine::{Account, BATCH, Config, Engine, Sources, Worker, Zones};
+use engine::{BATCH, Config, Engine, Sources, Worker, WorkerState, Zones};
 use exchange::{Packets, Transport};
 use wire::hash::HashKey;
 use wire::message::Header;
@@ -87,7 +87,7 @@ fn query(qname: &str, qtype: Type) -> Vec<u8> {
 
 /// Answers `queries` batch by batch, over and over.
 fn run(c: &mut Criterion, label: &str, engine: &Arc<Engine<Zones>>, queries: &[Vec<u8>]) {
-    let account = Arc::new(Account::new(Waker::noop().clone()));
+    let account = Arc::new(WorkerState::new(Waker::noop().clone()));
     let mut worker = Worker::new(Arc::clone(engine), account);
     let batch = |queries: &[Vec<u8>]| {
         let mut packets = Packets::new(Transport::Udp, 4096);

@@ -36,7 +36,8 @@ pub(crate) fn answer(
     Ok(None)
 }
 
-/// A TXT record for the question's name with `text`, in strings of at most 255 bytes. Returns whether it fits.
+/// A TXT record for the question's name with `text`, in strings of at most 255 bytes. Returns whether it
+/// fits.
 fn txt(b: &mut Builder<'_>, text: &[u8]) -> bool {
     let mut rdata = Vec::with_capacity(text.len() + 2);
     for part in text.chunks(255) {

@@ -1,5 +1,5 @@
-//! Whether a query may be asked at all, before any data is looked at. One step after the other, each a function; the
-//! first that objects decides.
+//! Whether a query may be asked at all, before any data is looked at. One step after the other, each a
+//! function; the first that objects decides.
 //!
 //! | step | objects to |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `class` | classes without data |
 //! | `access` | operations that this client may not have done |
 //!
-//! Cookies and rate limits belong between `form` and `operation`, since a forged source is to cost nothing more; policy
-//! that looks at the name comes last.
+//! Cookies and rate limits belong between `form` and `operation`, since a forged source is to cost nothing
+//! more; policy that looks at the name comes last.
 
 use wire::{Class, Opcode, Type};
 

@@ -1,8 +1,10 @@
-//! Queries that wait: what is kept of one whose answer comes later, and its way back to the worker that received it.
+//! Queries that wait: what is kept of one whose answer comes later, and its way back to the worker that
+//! received it.
 //!
-//! A source takes a [`Ticket`] and settles it from any thread. Settling puts it into the worker's [`Account`] and wakes
-//! the worker, which answers it as it answers anything else: same tail, same counters, same log. A ticket that is dropped
-//! settles itself with SERVFAIL, so that no client is left in silence.
+//! A source takes a [`Responder`] and settles it from any thread. Settling puts it into the worker's
+//! [`WorkerState`] and wakes the worker, which answers it as it answers anything else: same tail, same
+//! counters, same log. A responder that is dropped settles itself with SERVFAIL, so that no client is left in
+//! silence.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,33 +23,33 @@ use crate::signature::Signature;
 use crate::stats::Stats;
 use crate::zone_facts::ZoneFacts;
 
-/// What a worker has done and still has to do. It belongs to a worker thread for good, also when its handler is made
-/// anew after a panic.
-pub struct Account {
+/// What a worker has done and still has to do. It belongs to a worker thread for good, also when its handler
+/// is rebuilt after a panic.
+pub struct WorkerState {
     /// The worker's counters.
     pub stats: Stats,
     pub(crate) ready: LateQueue<Ready>,
-    put_off: Mutex<VecDeque<PutOff>>,
+    put_off: Mutex<VecDeque<Deferred>>,
 }
 
 /// So many queries are put off at the most.
 const MOST_PUT_OFF: usize = 1024;
 
 /// A query that memory does not answer, as it came: others of its batch are answered first.
-pub(crate) struct PutOff {
+pub(crate) struct Deferred {
     pub(crate) packet: Box<[u8]>,
     pub(crate) to: ReturnAddress,
     pub(crate) received: Instant,
 }
 
-impl Account {
+impl WorkerState {
     /// A new worker's account. `waker` wakes it when late answers are ready.
     pub fn new(waker: Waker) -> Self {
-        Account { stats: Stats::default(), ready: LateQueue::new(waker), put_off: Mutex::default() }
+        WorkerState { stats: Stats::default(), ready: LateQueue::new(waker), put_off: Mutex::default() }
     }
 
     /// Puts a query off, unless too many are by now. Returns whether it is.
-    pub(crate) fn put_off(&self, query: impl FnOnce() -> PutOff) -> bool {
+    pub(crate) fn put_off(&self, query: impl FnOnce() -> Deferred) -> bool {
         self.with_put_off(|all| {
             let fits = all.len() < MOST_PUT_OFF;
             if fits {
@@ -58,7 +60,7 @@ impl Account {
     }
 
     /// The query that was put off first.
-    pub(crate) fn take_put_off(&self) -> Option<PutOff> {
+    pub(crate) fn take_put_off(&self) -> Option<Deferred> {
         self.with_put_off(VecDeque::pop_front)
     }
 
@@ -68,7 +70,7 @@ impl Account {
     }
 
     /// Only its worker takes the lock, and no statement leaves the queue half changed.
-    fn with_put_off<R>(&self, change: impl FnOnce(&mut VecDeque<PutOff>) -> R) -> R {
+    fn with_put_off<R>(&self, change: impl FnOnce(&mut VecDeque<Deferred>) -> R) -> R {
         change(&mut self.put_off.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -105,17 +107,17 @@ pub(crate) enum Settled {
     Message(Vec<u8>),
 }
 
-/// A query whose source returned [`Pending`](crate::Sourced::Pending): all that is needed to answer it later, from any
-/// thread.
+/// A query whose source returned [`Pending`](crate::SourceReply::Pending): all that is needed to answer it
+/// later, from any thread.
 #[must_use = "dropping a ticket answers SERVFAIL"]
-pub struct Ticket {
+pub struct Responder {
     waiting: Option<Box<Waiting>>,
-    account: Arc<Account>,
+    account: Arc<WorkerState>,
 }
 
-impl Ticket {
-    pub(crate) fn new(waiting: Waiting, account: &Arc<Account>) -> Self {
-        Ticket { waiting: Some(Box::new(waiting)), account: Arc::clone(account) }
+impl Responder {
+    pub(crate) fn new(waiting: Waiting, account: &Arc<WorkerState>) -> Self {
+        Responder { waiting: Some(Box::new(waiting)), account: Arc::clone(account) }
     }
 
     /// The name asked for, as the client wrote it.
@@ -136,8 +138,8 @@ impl Ticket {
         }
     }
 
-    /// Answers: `fill`, called by the worker, writes the sections and sets the flags, as a source that answers at once
-    /// does.
+    /// Answers: `fill`, called by the worker, writes the sections and sets the flags, as a source that
+    /// answers at once does.
     pub fn resume(mut self, fill: impl FnOnce(&mut Builder<'_>) -> Answered + Send + 'static) {
         self.settle(Settled::Sections(Box::new(fill)));
     }
@@ -164,7 +166,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Responder {
     fn drop(&mut self) {
         self.settle(Settled::Sections(Box::new(|_| Err(Refusal::ABANDONED))));
     }

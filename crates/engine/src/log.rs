@@ -14,7 +14,8 @@ use crate::request::Request;
 /// As what the server answers a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// For its zones, and for itself. A name in a zone here stays such a query where its CNAME leads on to other servers.
+    /// For its zones, and for itself. A name in a zone here stays such a query where its CNAME leads on to
+    /// other servers.
     Authority,
     /// For names of other servers.
     Recursion,
@@ -32,7 +33,8 @@ pub struct LoggedQuery<'a> {
     pub received: Instant,
     /// As what it is answered.
     pub role: Role,
-    /// The zone here that QNAME is in, in lower case. None of NOTIFY, UPDATE and transfers, whose question is the zone's name.
+    /// The zone here that QNAME is in, in lower case. None of NOTIFY, UPDATE and transfers, whose question is
+    /// the zone's name.
     pub zone: Option<Name<'a>>,
     /// The TSIG key that signed it, if it is signed and the signature is good.
     pub key: Option<&'a TsigKey>,
@@ -59,14 +61,14 @@ pub struct LoggedReply<'a> {
     pub upstream: Option<SocketAddr>,
 }
 
-/// Takes note of queries that get SERVFAIL, of signatures that are not good, and of requests that nothing here takes; must neither
-/// block nor fail.
+/// Takes note of queries that get SERVFAIL, of signatures that are not good, and of requests that nothing
+/// here takes; must neither block nor fail.
 pub trait FailureLog: Send + Sync {
     /// Takes a query that is refused since its signature is not good.
     fn bad_signature(&self, query: &LoggedQuery<'_>, error: &TsigError);
 
-    /// Takes a transfer, NOTIFY or update that is refused for what the message alone shows: its form, its class, or an opcode that
-    /// nothing here takes.
+    /// Takes a transfer, NOTIFY or update that is refused for what the message alone shows: its form, its
+    /// class, or an opcode that nothing here takes.
     fn stopped(&self, query: &LoggedQuery<'_>, refusal: Refusal);
 
     /// Takes a query that gets SERVFAIL for this reason.

@@ -1,9 +1,9 @@
-//! Data in memory that is answered from at once: zones, and whatever else is found by a question's name. A worker knows
-//! its type, so that nothing lies between the line and the data.
+//! Data in memory that is answered from at once: zones, and whatever else is found by a question's name. A
+//! worker knows its type, so that nothing lies between the line and the data.
 //!
-//! A batch goes through the data in passes, so that its waits for memory overlap: each pass prefetches what the next
-//! one reads, for all questions, before any of them is answered. What that is, only the data's own crate can know; the
-//! line sees to the order.
+//! A batch goes through the data in passes, so that its waits for memory overlap: each pass prefetches what
+//! the next one reads, for all questions, before any of them is answered. What that is, only the data's own
+//! crate can know; the line sees to the order.
 //!
 //! ```text
 //! for each question   prefetch_find   what `find` will read
@@ -26,7 +26,7 @@ use crate::zone_facts::ZoneFacts;
 
 /// What is looked for: a question before it is answered.
 #[derive(Clone, Copy)]
-pub struct Sought<'a> {
+pub struct LookupKey<'a> {
     /// The query as it was read.
     pub request: &'a Request,
     /// Its question.
@@ -41,7 +41,8 @@ pub struct Sought<'a> {
 pub enum Found<'s> {
     /// The sections are written and the flags set; an extended error may go with them.
     Answer(Option<ErrorInfo>),
-    /// The same, but the sections are the links of a chain that leads to this name, which is not in these data.
+    /// The same, but the sections are the links of a chain that leads to this name, which is not in these
+    /// data.
     LeadsTo(&'s HashedName),
     /// There is no answer after all: it is left to other servers. What was written does not count.
     Nothing,
@@ -49,8 +50,8 @@ pub enum Found<'s> {
 
 /// Data in memory. Cloned when any of it is replaced, so it is made of references.
 pub trait Memory: Clone + Send + Sync + 'static {
-    /// Where the answer to a question will be looked for, and what the passes find out about it. Borrows nothing; good
-    /// for this version of the data only. Small: the aims of a batch lie closely packed.
+    /// Where the answer to a question will be looked for, and what the passes find out about it. Borrows
+    /// nothing; good for this version of the data only. Small: the aims of a batch lie closely packed.
     type Aim: Send;
     /// What answering reuses from one question to the next.
     type Scratch: Default + Send;
@@ -61,18 +62,18 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// The key under which names are looked up. The same for the life of an engine.
     fn key(&self) -> &HashKey;
 
-    /// Whether questions of this client may go beyond data that are served to everybody: RA of its replies (RFC 1035
-    /// §4.1.1). `client` says who that is.
+    /// Whether questions of this client may go beyond data that are served to everybody: RA of its replies
+    /// (RFC 1035 §4.1.1). `client` says who that is.
     #[inline]
     fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
         let _ = client;
         false
     }
 
-    /// Whether questions for this name and type, that zones delegate to other servers, are resolved for clients that may have
-    /// others asked. If not, they get the referral.
-    fn resolves(&self, sought: &Sought<'_>) -> bool {
-        let _ = sought;
+    /// Whether questions for this name and type, that zones delegate to other servers, are resolved for
+    /// clients that may have others asked. If not, they get the referral.
+    fn resolves(&self, lookup_key: &LookupKey<'_>) -> bool {
+        let _ = lookup_key;
         false
     }
 
@@ -80,10 +81,10 @@ pub trait Memory: Clone + Send + Sync + 'static {
     fn prefetch_find(&self, qname: &HashedName);
 
     /// Where the answer to this question will be looked for; `None` if these data say nothing about it.
-    fn find(&self, sought: &Sought<'_>) -> Option<Self::Aim>;
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Self::Aim>;
 
-    /// Prefetches what pass `pass + 1`, or else answering, will read for the question that `aim` was found for. Passes are
-    /// numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
+    /// Prefetches what pass `pass + 1`, or else answering, will read for the question that `aim` was found
+    /// for. Passes are numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
     fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool;
 
     /// The name of the zone that an aim leads into; none if that is no zone. For the query log.
@@ -97,7 +98,8 @@ pub trait Memory: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Answers into `b`: sections, flags and response code. If it is refused, what was written does not count.
+    /// Answers into `b`: sections, flags and response code. If it is refused, what was written does not
+    /// count.
     ///
     /// # Errors
     /// The refusal.
@@ -144,8 +146,8 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
         self.then.offers_recursion(client)
     }
 
-    fn resolves(&self, sought: &Sought<'_>) -> bool {
-        self.then.resolves(sought)
+    fn resolves(&self, lookup_key: &LookupKey<'_>) -> bool {
+        self.then.resolves(lookup_key)
     }
 
     #[inline]
@@ -155,9 +157,9 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     }
 
     #[inline]
-    fn find(&self, sought: &Sought<'_>) -> Option<Self::Aim> {
-        let first = self.first.find(sought).map(Either::First);
-        first.or_else(|| self.then.find(sought).map(Either::Then))
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Self::Aim> {
+        let first = self.first.find(lookup_key).map(Either::First);
+        first.or_else(|| self.then.find(lookup_key).map(Either::Then))
     }
 
     #[inline]

@@ -13,15 +13,15 @@ use wire::{Name, NameBuf, Opcode, Rcode, Type};
 use crate::asked::Asked;
 use crate::chaos;
 use crate::gate::Stopped;
-use crate::late::{Account, PutOff, Ready, Settled, Ticket, Waiting};
+use crate::late::{Deferred, Ready, Responder, Settled, Waiting, WorkerState};
 use crate::log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role};
-use crate::memory::{Found, Memory, Sought};
+use crate::memory::{Found, LookupKey, Memory};
 use crate::refusal::{Answered, Refusal};
 use crate::request::Request;
 use crate::route::Route;
 use crate::settings::{Engine, Shared};
 use crate::signature::Signature;
-use crate::source::{Operation, Sourced, TicketOffice};
+use crate::source::{Operation, Responders, SourceReply};
 use crate::stats::Stats;
 use crate::tail::{FinishedReply, ReplyFrame};
 use crate::zone_facts::ZoneFacts;
@@ -58,7 +58,7 @@ struct Aimed<A> {
 /// One thread's way through the engine, with everything it reuses.
 pub struct Worker<M: Memory> {
     engine: Arc<Engine<M>>,
-    account: Arc<Account>,
+    account: Arc<WorkerState>,
     /// Held for the length of a batch.
     shared: Arc<Shared<M>>,
     cases: Box<[Case]>,
@@ -98,7 +98,7 @@ impl<M: Memory> Handler for Worker<M> {
         self.pin();
         for _ in 0..most {
             let Some(out) = replies.buffer() else { return true };
-            let Some(PutOff { packet, to, received }) = self.account.take_put_off() else { return false };
+            let Some(Deferred { packet, to, received }) = self.account.take_put_off() else { return false };
             let query = Query { packet: &packet, client: to.client };
             self.read_one(0, &packet, || to.client);
             // The query of another client may have brought the answer since.
@@ -119,7 +119,7 @@ impl<M: Memory> Handler for Worker<M> {
 
 impl<M: Memory> Worker<M> {
     /// A worker that counts and waits in `account`.
-    pub fn new(engine: Arc<Engine<M>>, account: Arc<Account>) -> Self {
+    pub fn new(engine: Arc<Engine<M>>, account: Arc<WorkerState>) -> Self {
         let route = || Route::Stopped(Stopped::Silence);
         let case = |_| Case {
             request: Request::read(&[]),
@@ -157,7 +157,8 @@ impl<M: Memory> Worker<M> {
         }
     }
 
-    /// First pass: reads `count` queries from `from` on, and sends each as far on its way as the query alone shows.
+    /// First pass: reads `count` queries from `from` on, and sends each as far on its way as the query alone
+    /// shows.
     #[inline]
     fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize) {
         for i in 0..count {
@@ -188,7 +189,8 @@ impl<M: Memory> Worker<M> {
         }
     }
 
-    /// The passes between: finds where each answer will be looked for, and prefetches what it will be made of.
+    /// The passes between: finds where each answer will be looked for, and prefetches what it will be made
+    /// of.
     #[inline]
     fn find(&mut self, count: usize) {
         let Worker { shared, cases, aims, .. } = self;
@@ -197,8 +199,8 @@ impl<M: Memory> Worker<M> {
         // There are few cases, and not more aims: their numbers fit.
         for (case, Case { request, qname, route, may_recurse, .. }) in cases[..count].iter_mut().enumerate() {
             let Some(question) = route.question() else { continue };
-            let sought = Sought { request, question, qname, may_recurse: *may_recurse };
-            let Some(aim) = memory.find(&sought) else { continue };
+            let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
+            let Some(aim) = memory.find(&lookup_key) else { continue };
             *route = Route::Memory(aims.len() as u8, question);
             aims.push(Aimed { case: case as u8, aim });
         }
@@ -243,7 +245,7 @@ impl<M: Memory> Worker<M> {
         let Worker { account, shared, cases, aims, names, scratch, .. } = self;
         let signed = cases[case].signed();
         let Case { request, qname, route, may_recurse, .. } = &cases[case];
-        if let Route::Stopped(Stopped::Silence) = route {
+        if matches!(route, Route::Stopped(Stopped::Silence)) {
             return count(Outcome::Drop, &account.stats);
         }
         let (may_recurse, stats, elsewhere) = (*may_recurse, &account.stats, Cell::new(false));
@@ -267,21 +269,21 @@ impl<M: Memory> Worker<M> {
         let known = || zone_facts(&shared.memory, *route, aims, request, qname);
         let facts = || if request.asks_of_zone() && !elsewhere.get() { known() } else { None };
         let waits = || may_put_off && put_off(&frame, to, received, account);
-        let mut issue = || ticket(&frame, to(), received, (served(), facts()), account);
-        let tickets = TicketOffice { issue: &mut issue };
+        let mut issue = || responder(&frame, to(), received, (served(), facts()), account);
+        let responders = Responders { issue: &mut issue };
         let answered = match *route {
             Route::Memory(aim, question) => {
                 let (asked, aim) = (asked(question), &aims[usize::from(aim)].aim);
                 match shared.memory.answer(aim, &asked, &mut b, scratch) {
                     Ok(Found::Answer(info)) => Ok(Ok(info)),
                     Ok(Found::LeadsTo(to)) => {
-                        follow(shared, &frame, question_only, to, &asked, &mut b, tickets)
+                        follow(shared, &frame, question_only, to, &asked, &mut b, responders)
                     }
                     Ok(Found::Nothing) if waits() => return Outcome::Pending,
                     Ok(Found::Nothing) => {
                         elsewhere.set(true);
                         frame.clear(&mut b, question_only);
-                        beyond(shared, Operation::Query, &asked, &mut b, tickets)
+                        beyond(shared, Operation::Query, &asked, &mut b, responders)
                     }
                     Err(refusal) => Ok(Err(refusal)),
                 }
@@ -289,8 +291,8 @@ impl<M: Memory> Worker<M> {
             Route::Stopped(stopped) => stop(stopped, signed, shared, || logged(&frame, received, served())),
             Route::Chaos(asks) => Ok(chaos::answer(&config.identity, qname.as_lower(), asks.qtype, &mut b)),
             Route::Source(Operation::Query, _) if waits() => return Outcome::Pending,
-            Route::Source(of, question) => beyond(shared, of, &asked(question), &mut b, tickets),
-            Route::Unverified(refusal, question) => unverified(shared, refusal, &asked(question), tickets),
+            Route::Source(of, question) => beyond(shared, of, &asked(question), &mut b, responders),
+            Route::Unverified(refusal, question) => unverified(shared, refusal, &asked(question), responders),
         };
         let answered = match answered {
             Ok(answered) => noted(answered, signed, (stats, shared), || logged(&frame, received, served())),
@@ -337,7 +339,8 @@ impl<M: Memory> Worker<M> {
     }
 }
 
-/// What the zone says of itself that a question went to: for an answer, or as the one that may be transferred.
+/// What the zone says of itself that a question went to: for an answer, or as the one that may be
+/// transferred.
 #[cold]
 fn zone_facts<M: Memory>(
     memory: &M,
@@ -349,8 +352,8 @@ fn zone_facts<M: Memory>(
     match route {
         Route::Memory(aim, _) => memory.zone_facts(&aims.get(usize::from(aim))?.aim),
         Route::Source(Operation::Transfer, question) => {
-            let sought = Sought { request, question, qname, may_recurse: false };
-            memory.zone_facts(&memory.find(&sought)?)
+            let lookup_key = LookupKey { request, question, qname, may_recurse: false };
+            memory.zone_facts(&memory.find(&lookup_key)?)
         }
         _ => None,
     }
@@ -376,8 +379,8 @@ fn resolves<M: Memory>(
     may_recurse: bool,
 ) -> bool {
     let Route::Memory(_, question) = *route else { return false };
-    let sought = Sought { request, question, qname, may_recurse };
-    may_recurse && request.header.recursion_desired() && memory.resolves(&sought)
+    let lookup_key = LookupKey { request, question, qname, may_recurse };
+    may_recurse && request.header.recursion_desired() && memory.resolves(&lookup_key)
 }
 
 /// Asks the source beyond memory that does this. Returns as an error what is no answer at once.
@@ -387,10 +390,10 @@ fn beyond<M>(
     operation: Operation,
     asked: &Asked<'_>,
     b: &mut Builder<'_>,
-    tickets: TicketOffice<'_>,
+    responders: Responders<'_>,
 ) -> Result<Answered, Outcome> {
     let Some(source) = shared.sources.of(operation) else { return Ok(Err(Refusal::NOT_AUTHORITATIVE)) };
-    answered(source.answer(asked, b, tickets))
+    answered(source.answer(asked, b, responders))
 }
 
 /// Asks the source of updates about one whose signature is not good here.
@@ -399,10 +402,10 @@ fn unverified<M>(
     shared: &Shared<M>,
     refusal: Refusal,
     asked: &Asked<'_>,
-    tickets: TicketOffice<'_>,
+    responders: Responders<'_>,
 ) -> Result<Answered, Outcome> {
     let Some(source) = shared.sources.of(Operation::Update) else { return Ok(Err(refusal)) };
-    answered(source.unverified(refusal, asked, tickets))
+    answered(source.unverified(refusal, asked, responders))
 }
 
 /// Asks for the rest of a chain that leads out of memory, for a client that wants it and may.
@@ -414,7 +417,7 @@ fn follow<M>(
     target: &HashedName,
     asked: &Asked<'_>,
     b: &mut Builder<'_>,
-    tickets: TicketOffice<'_>,
+    responders: Responders<'_>,
 ) -> Result<Answered, Outcome> {
     let Some(source) = shared.sources.of(Operation::Query) else { return Ok(Ok(None)) };
     if !asked.may_recurse || !asked.request.header.recursion_desired() {
@@ -422,16 +425,16 @@ fn follow<M>(
     }
     let links = b.message();
     frame.clear(b, question_only);
-    answered(source.follow(target, links, asked, b, tickets))
+    answered(source.follow(target, links, asked, b, responders))
 }
 
 /// What a source has done; as an error what is no answer at once.
-fn answered(sourced: Sourced) -> Result<Answered, Outcome> {
+fn answered(sourced: SourceReply) -> Result<Answered, Outcome> {
     match sourced {
-        Sourced::Ready(info) => Ok(Ok(info)),
-        Sourced::Refused(refusal) => Ok(Err(refusal)),
-        Sourced::Pending(_) => Err(Outcome::Pending),
-        Sourced::Stream(messages) => Err(Outcome::Stream(messages)),
+        SourceReply::Ready(info) => Ok(Ok(info)),
+        SourceReply::Refused(refusal) => Ok(Err(refusal)),
+        SourceReply::Pending(_) => Err(Outcome::Pending),
+        SourceReply::Stream(messages) => Err(Outcome::Stream(messages)),
     }
 }
 
@@ -537,8 +540,8 @@ fn note_failure<'q, M>(
     }
 }
 
-/// The answer to a query that the gate has stopped. A transfer, NOTIFY or update is noted, unless its signature is the reason,
-/// which is noted elsewhere.
+/// The answer to a query that the gate has stopped. A transfer, NOTIFY or update is noted, unless its
+/// signature is the reason, which is noted elsewhere.
 #[cold]
 fn stop<'q, M>(
     stopped: Stopped,
@@ -585,29 +588,29 @@ fn log_both<'q, M>(
     }
 }
 
-/// Puts a query off that others have to be asked about, so that what memory answers does not wait for that. Returns whether it
-/// is put off.
+/// Puts a query off that others have to be asked about, so that what memory answers does not wait for that.
+/// Returns whether it is put off.
 #[cold]
 fn put_off(
     frame: &ReplyFrame<'_>,
     to: &dyn Fn() -> ReturnAddress,
     received: Instant,
-    account: &Account,
+    account: &WorkerState,
 ) -> bool {
     // Anything else is refused at once.
     let is_asked = frame.may_recurse && frame.request.header.recursion_desired() && frame.signed.is_none();
-    is_asked && account.put_off(|| PutOff { packet: frame.packet.into(), to: to(), received })
+    is_asked && account.put_off(|| Deferred { packet: frame.packet.into(), to: to(), received })
 }
 
 /// What a source needs to answer later.
 #[cold]
-fn ticket(
+fn responder(
     frame: &ReplyFrame<'_>,
     to: ReturnAddress,
     received: Instant,
     (Served { role, zone }, facts): (Served<'_>, Option<ZoneFacts>),
-    account: &Arc<Account>,
-) -> Ticket {
+    account: &Arc<WorkerState>,
+) -> Responder {
     let ReplyFrame { packet, may_recurse, .. } = *frame;
     let request = frame.request.clone();
     let head = HEADER_LEN + request.question.map_or(0, |question| question.len_in_message());
@@ -616,5 +619,5 @@ fn ticket(
     let zone = zone.map(|zone| Box::new(zone.to_buf()));
     let waiting =
         Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, upstream: None };
-    Ticket::new(waiting, account)
+    Responder::new(waiting, account)
 }

@@ -19,7 +19,8 @@ impl Refusal {
     pub const EDNS_VERSION: Refusal = Refusal::plain(Rcode::BADVERS);
     /// The operation of this opcode is not implemented.
     pub const OPCODE: Refusal = Refusal::plain(Rcode::NOTIMP);
-    /// The server is not authoritative for the zone that is to be transferred or changed (RFC 5936 §2.2.1, RFC 2136 §3.1.1).
+    /// The server is not authoritative for the zone that is to be transferred or changed (RFC 5936 §2.2.1,
+    /// RFC 2136 §3.1.1).
     pub const NOT_AUTH: Refusal = Refusal::because(Rcode::NOTAUTH, ErrorInfo::NOT_AUTHORITATIVE);
     /// There are no data of this class.
     pub const CLASS: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_SUPPORTED);
@@ -27,13 +28,14 @@ impl Refusal {
     pub const NOT_AUTHORITATIVE: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_AUTHORITATIVE);
     /// This client may not do this.
     pub const PROHIBITED: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::PROHIBITED);
-    /// The zone is ours, but there is nothing to answer from: it was never loaded, or has expired. RFC 8914 §4.25: "The
-    /// authoritative server cannot answer with data for a zone it is otherwise configured to support."
+    /// The zone is ours, but there is nothing to answer from: it was never loaded, or has expired. RFC 8914
+    /// §4.25: "The authoritative server cannot answer with data for a zone it is otherwise configured to
+    /// support."
     pub const NOT_LOADED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::INVALID_DATA);
     /// The zone has so many NSEC3 iterations that its denials are limited, and the limit is reached.
     pub const TOO_MANY_ITERATIONS: Refusal =
         Refusal::because(Rcode::SERVFAIL, ErrorInfo::UNSUPPORTED_NSEC3_ITERATIONS);
-    /// The holder of the ticket has dropped it without an answer.
+    /// The holder of the responder has dropped it without an answer.
     pub const ABANDONED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 
     /// A response code that says enough.
@@ -47,5 +49,6 @@ impl Refusal {
     }
 }
 
-/// What becomes of a question that is answered at once: an extended error may go with the sections, or there are none.
+/// What becomes of a question that is answered at once: an extended error may go with the sections, or there
+/// are none.
 pub type Answered = Result<Option<ErrorInfo>, Refusal>;

@@ -1,5 +1,5 @@
-//! Reading a query: header, the one question, OPT and TSIG. Nothing is copied and nothing allocated: a request holds
-//! lengths and flags only.
+//! Reading a query: header, the one question, OPT and TSIG. Nothing is copied and nothing allocated: a
+//! request holds lengths and flags only.
 
 use wire::edns::{Edns, OptionCode};
 use wire::message::{HEADER_LEN, Header, Malformed, Offset, Parser, QUESTION_TAIL, RawRecord};

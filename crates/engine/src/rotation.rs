@@ -1,4 +1,5 @@
-//! Addresses of one name in another order for each query, so that clients that take the first one spread over all of them.
+//! Addresses of one name in another order for each query, so that clients that take the first one spread over
+//! all of them.
 
 use wire::Type;
 use wire::message::HEADER_LEN;
@@ -6,9 +7,9 @@ use wire::message::HEADER_LEN;
 /// Bytes of a record before its data, where its owner is a pointer.
 const RECORD_HEAD: usize = 12;
 
-/// Rotates the addresses in the answer section of a message by a number that depends on the query's ID. The question, of type A or
-/// AAAA, ends at `question_end`; the section has `records` records. Only records in a row with one and the same pointer as owner are
-/// moved: nothing points into them, so no offset changes.
+/// Rotates the addresses in the answer section of a message by a number that depends on the query's ID. The
+/// question, of type A or AAAA, ends at `question_end`; the section has `records` records. Only records in a
+/// row with one and the same pointer as owner are moved: nothing points into them, so no offset changes.
 pub(crate) fn rotate(message: &mut [u8], question_end: usize, records: u16, qtype: Type) {
     let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let Some(section) = message.get_mut(question_end.max(HEADER_LEN)..) else { return };

@@ -1,4 +1,5 @@
-//! Where a query goes that may be asked: to data in memory, to a source beyond it, or to what the server says of itself.
+//! Where a query goes that may be asked: to data in memory, to a source beyond it, or to what the server says
+//! of itself.
 
 use wire::{Class, Opcode};
 
@@ -24,8 +25,8 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The way as far as the query alone shows it: a question that memory may answer is on its way to the source that
-    /// is asked if memory does not.
+    /// The way as far as the query alone shows it: a question that memory may answer is on its way to the
+    /// source that is asked if memory does not.
     #[inline]
     pub(crate) fn of(request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
         match gate::admit(request, signed, sources) {
@@ -35,7 +36,8 @@ impl Route {
         }
     }
 
-    /// The way of what the gate has stopped: an update that it stops for its signature only may be for another server.
+    /// The way of what the gate has stopped: an update that it stops for its signature only may be for
+    /// another server.
     #[cold]
     fn stopped(stopped: Stopped, request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
         match (request.question, stopped) {

@@ -43,8 +43,8 @@ impl Default for Config {
     }
 }
 
-/// What all workers share: data that is in memory, sources to ask beyond it, and settings. All of it can be replaced
-/// while queries are answered; a batch sees one version of everything.
+/// What all workers share: data that is in memory, sources to ask beyond it, and settings. All of it can be
+/// replaced while queries are answered; a batch sees one version of everything.
 pub struct Engine<M: Memory> {
     shared: ArcSwap<Shared<M>>,
 }
@@ -92,8 +92,8 @@ impl<M: Memory> Engine<M> {
         });
     }
 
-    /// Answers from changed data from the next batch on. `change` may be called several times, if others change
-    /// something at the same time.
+    /// Answers from changed data from the next batch on. `change` may be called several times, if others
+    /// change something at the same time.
     pub fn change_memory(&self, change: impl Fn(&mut M)) {
         self.change(|shared| change(&mut shared.memory));
     }
@@ -109,13 +109,14 @@ impl<M: Memory> Engine<M> {
         self.change(|shared| shared.config = Arc::clone(&config));
     }
 
-    /// Asks other sources from the next batch on. `change` may be called several times, if others change something at the
-    /// same time.
+    /// Asks other sources from the next batch on. `change` may be called several times, if others change
+    /// something at the same time.
     pub fn change_sources(&self, change: impl Fn(&mut Sources)) {
         self.change(|shared| change(&mut shared.sources));
     }
 
-    /// Knows other keys from the next batch on: those that sign queries and replies (RFC 8945). At first there are none.
+    /// Knows other keys from the next batch on: those that sign queries and replies (RFC 8945). At first
+    /// there are none.
     pub fn set_keys(&self, keys: &Arc<TsigKeys>) {
         self.change(|shared| shared.keys = Arc::clone(keys));
     }

@@ -1,5 +1,5 @@
-//! Signed queries (RFC 8945): whether a signature is good, and what signs the reply. Whatever the reply says, it is signed if
-//! the query was, and by a key that is known here.
+//! Signed queries (RFC 8945): whether a signature is good, and what signs the reply. Whatever the reply says,
+//! it is signed if the query was, and by a key that is known here.
 
 use exchange::unix_seconds;
 use transfer::tsig::{TsigError, TsigKeys, Verified, verify};
@@ -52,8 +52,8 @@ impl Signature {
         }
     }
 
-    /// Adds the TSIG record to a reply with this response code, the `len` bytes at the start of `out`. Returns its new length,
-    /// which is the old one if there is no room.
+    /// Adds the TSIG record to a reply with this response code, the `len` bytes at the start of `out`.
+    /// Returns its new length, which is the old one if there is no room.
     #[cold]
     pub(crate) fn append(&self, rcode: Rcode, out: &mut [u8], len: usize) -> usize {
         let now = unix_seconds();

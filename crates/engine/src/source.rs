@@ -8,7 +8,7 @@ use wire::hash::HashedName;
 use wire::message::Builder;
 
 use crate::asked::Asked;
-use crate::late::Ticket;
+use crate::late::Responder;
 use crate::refusal::Refusal;
 
 /// What a query wants done, by its opcode and type.
@@ -25,47 +25,48 @@ pub enum Operation {
 }
 
 /// How a source answered.
-pub enum Sourced {
+pub enum SourceReply {
     /// The sections are written and the flags set; an extended error may go with them.
     Ready(Option<ErrorInfo>),
     /// There is no ordinary answer; what was written does not count.
     Refused(Refusal),
-    /// The source has taken a [`Ticket`] and settles it later. Nothing is sent now.
+    /// The source has taken a [`Responder`] and settles it later. Nothing is sent now.
     Pending(Promise),
     /// Many messages follow: only streams can carry them.
     Stream(Box<dyn MessageStream>),
 }
 
-/// Proof that a ticket was taken: the source that returns [`Sourced::Pending`] has one to settle.
+/// Proof that a responder was taken: the source that returns [`SourceReply::Pending`] has one to settle.
 #[derive(Debug)]
 #[must_use = "a question whose ticket was taken is pending"]
 pub struct Promise(pub(crate) ());
 
-/// Where a source gets the one ticket for the question that it is asked.
-pub struct TicketOffice<'t> {
-    pub(crate) issue: &'t mut dyn FnMut() -> Ticket,
+/// Where a source gets the one responder for the question that it is asked.
+pub struct Responders<'t> {
+    pub(crate) issue: &'t mut dyn FnMut() -> Responder,
 }
 
-impl TicketOffice<'_> {
-    /// The ticket, to be settled later from any thread, and the proof that it was taken.
-    pub fn take(self) -> (Ticket, Promise) {
+impl Responders<'_> {
+    /// The responder, to be settled later from any thread, and the proof that it was taken.
+    pub fn take(self) -> (Responder, Promise) {
         ((self.issue)(), Promise(()))
     }
 }
 
 /// Something to ask that is not data in memory. Shared by all workers, which it must not block.
 pub trait Source: Send + Sync {
-    /// Answers into `b`, or takes a ticket and answers later.
-    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced;
+    /// Answers into `b`, or takes a responder and answers later.
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply;
 
-    /// Answers a request whose signature is not good here, for which `refusal` is the answer unless another server is to judge
-    /// it. Only the source of updates is asked this, which may pass them on (RFC 2136 §6).
-    fn unverified(&self, refusal: Refusal, _asked: &Asked<'_>, _tickets: TicketOffice<'_>) -> Sourced {
-        Sourced::Refused(refusal)
+    /// Answers a request whose signature is not good here, for which `refusal` is the answer unless another
+    /// server is to judge it. Only the source of updates is asked this, which may pass them on (RFC 2136 §6).
+    fn unverified(&self, refusal: Refusal, _asked: &Asked<'_>, _responders: Responders<'_>) -> SourceReply {
+        SourceReply::Refused(refusal)
     }
 
-    /// Goes on where memory has come to an end: the message `links` is a chain that leads to `target`. The answer is that
-    /// and what is found there; it is an answer by itself, too (RFC 1034 §3.6.2). In `b` stands nothing of it.
+    /// Goes on where memory has come to an end: the message `links` is a chain that leads to `target`. The
+    /// answer is that and what is found there; it is an answer by itself, too (RFC 1034 §3.6.2). In `b`
+    /// stands nothing of it.
     ///
     /// Only the source of other names is asked this: no chain leads to what the others do.
     fn follow(
@@ -74,9 +75,9 @@ pub trait Source: Send + Sync {
         _links: Vec<u8>,
         _asked: &Asked<'_>,
         _b: &mut Builder<'_>,
-        _tickets: TicketOffice<'_>,
-    ) -> Sourced {
-        Sourced::Refused(Refusal::ABANDONED)
+        _responders: Responders<'_>,
+    ) -> SourceReply {
+        SourceReply::Refused(Refusal::ABANDONED)
     }
 }
 

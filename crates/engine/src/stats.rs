@@ -10,7 +10,8 @@ use wire::edns::ErrorInfo;
 pub const RCODES: usize = 24;
 /// Places for types: 0 to 127 by number, then URI, CAA, everything else.
 pub const TYPES: usize = 131;
-/// INFO-CODEs of extended errors counted apart (RFC 8914); one place more has higher ones, and the last one none at all.
+/// INFO-CODEs of extended errors counted apart (RFC 8914); one place more has higher ones, and the last one
+/// none at all.
 pub const INFO_CODES: usize = 32;
 /// Upper bounds of the response size histogram, in bytes; one place more holds what is larger.
 pub const SIZE_BOUNDS: [usize; 9] = [64, 128, 256, 512, 1_024, 1_232, 4_096, 16_384, 65_535];

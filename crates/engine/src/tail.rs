@@ -1,5 +1,5 @@
-//! What happens to every answer, whether it comes at once or late: header and question in front; behind it truncation,
-//! extended error, OPT (RFC 6891 §6.1.1) and signature; counters.
+//! What happens to every answer, whether it comes at once or late: header and question in front; behind it
+//! truncation, extended error, OPT (RFC 6891 §6.1.1) and signature; counters.
 
 use exchange::Client;
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
@@ -80,8 +80,8 @@ impl ReplyFrame<'_> {
         header
     }
 
-    /// Starts the reply: header, the question echoed byte by byte, room kept free for OPT. Returns also the state to
-    /// come back to if what follows does not count.
+    /// Starts the reply: header, the question echoed byte by byte, room kept free for OPT. Returns also the
+    /// state to come back to if what follows does not count.
     #[inline]
     pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> (Builder<'b>, Mark) {
         let limit = self.unsigned_limit().min(out.len());
@@ -140,8 +140,8 @@ impl ReplyFrame<'_> {
         FinishedReply { rcode, truncated, info, len: b.finish() }
     }
 
-    /// Puts addresses of a reply that has ended into another order, and signs it, if the query was signed and there is room. It lies
-    /// at the start of `out`.
+    /// Puts addresses of a reply that has ended into another order, and signs it, if the query was signed and
+    /// there is room. It lies at the start of `out`.
     #[inline]
     pub(crate) fn seal(&self, reply: FinishedReply, out: &mut [u8]) -> FinishedReply {
         if let (Some(question), [_, _, _, _, _, _, high, low, ..]) = (self.request.question, &*out)

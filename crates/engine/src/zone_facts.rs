@@ -1,5 +1,5 @@
-//! What a zone says of itself in OPT, to clients who ask for it there: how much longer it may be served (RFC 7314), and which
-//! version it is (RFC 9660). Ordinary queries do not come here.
+//! What a zone says of itself in OPT, to clients who ask for it there: how much longer it may be served
+//! (RFC 7314), and which version it is (RFC 9660). Ordinary queries do not come here.
 
 use exchange::unix_seconds;
 use wire::edns::OptionCode;
@@ -23,8 +23,8 @@ pub struct ZoneFacts {
     pub labels: u8,
     /// Its version.
     pub serial: Serial,
-    /// Seconds for which it may still be served without hearing of a primary: of a zone that has none, EXPIRE of its SOA (RFC
-    /// 7314 §3.1, §3.2).
+    /// Seconds for which it may still be served without hearing of a primary: of a zone that has none, EXPIRE
+    /// of its SOA (RFC 7314 §3.1, §3.2).
     pub expire: u32,
     /// Whether the name asked for is the zone's.
     pub at_apex: bool,
@@ -41,7 +41,8 @@ impl ZoneFacts {
         ZoneFacts { labels, serial: zone.serial(), expire, at_apex }
     }
 
-    /// The data of EXPIRE, if this client asks for it with a question of this type: for a zone's SOA, or the zone.
+    /// The data of EXPIRE, if this client asks for it with a question of this type: for a zone's SOA, or the
+    /// zone.
     pub fn expire_option(&self, client: ClientEdns, qtype: Type) -> Option<[u8; EXPIRE]> {
         let takes = matches!(qtype, Type::SOA | Type::AXFR | Type::IXFR);
         (client.expire && takes && self.at_apex).then(|| self.expire.to_be_bytes())

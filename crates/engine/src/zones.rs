@@ -1,4 +1,5 @@
-//! The zones served, as data in memory. What an answer holds, and which memory it is made of, `authority` knows.
+//! The zones served, as data in memory. What an answer holds, and which memory it is made of, `authority`
+//! knows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use wire::{Class, Name};
 use zone::catalog::Catalog;
 
 use crate::asked::Asked;
-use crate::memory::{Both, Found, Memory, Sought};
+use crate::memory::{Both, Found, LookupKey, Memory};
 use crate::refusal::Refusal;
 use crate::request::Question;
 use crate::settings::Engine;
@@ -23,8 +24,8 @@ pub struct ZonesConfig {
     pub max_chain: u8,
     /// Whether queries are counted for each zone. Default: no.
     pub count_per_zone: bool,
-    /// Rounds of SHA-1 that a worker spends in a second on names of zones with more than a hundred NSEC3 iterations. Default:
-    /// [`HashingLimit::DEFAULT_ROUNDS`].
+    /// Rounds of SHA-1 that a worker spends in a second on names of zones with more than a hundred NSEC3
+    /// iterations. Default: [`HashingLimit::DEFAULT_ROUNDS`].
     pub nsec3_rounds: u32,
 }
 
@@ -128,8 +129,8 @@ impl Memory for Zones {
     }
 
     #[inline]
-    fn find(&self, sought: &Sought<'_>) -> Option<Aim> {
-        Aim::find(&self.catalog, sought.qname, sought.question.qtype, sought.request.dnssec_ok())
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Aim> {
+        Aim::find(&self.catalog, lookup_key.qname, lookup_key.question.qtype, lookup_key.request.dnssec_ok())
     }
 
     #[inline]

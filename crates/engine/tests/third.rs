@@ -1,11 +1,14 @@
-//! A further transport is one line in `exchange`, a further source of data in memory one type here: neither touches
-//! anything else. The transport is `Pigeon`, which is compiled in for this test alone; the source is [`Attic`].
+//! A further transport is one line in `exchange`, a further source of data in memory one type here: neither
+//! touches anything else. The transport is `Pigeon`, which is compiled in for this test alone; the source is
+//! [`Attic`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Waker;
 
-use engine::{Account, Asked, Both, Config, Engine, Found, Memory, Refusal, Sought, Sources, Worker, Zones};
+use engine::{
+    Asked, Both, Config, Engine, Found, LookupKey, Memory, Refusal, Sources, Worker, WorkerState, Zones,
+};
 use exchange::{Packets, Transport};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Header, Offset, Owner, Section};
@@ -36,8 +39,8 @@ impl Memory for Attic {
         self.prefetched[0].fetch_add(1, Relaxed);
     }
 
-    fn find(&self, sought: &Sought<'_>) -> Option<()> {
-        (sought.qname.as_lower().as_name() == self.name.as_name()).then_some(())
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<()> {
+        (lookup_key.qname.as_lower().as_name() == self.name.as_name()).then_some(())
     }
 
     fn prefetch(&self, pass: usize, (): &mut (), _: &HashedName) -> bool {
@@ -84,7 +87,7 @@ fn a_third_source_and_a_third_transport_work_with_everything_there_is() {
     let attic = Attic { key, name: name("old.attic."), prefetched: Arc::default() };
     let memory = Both { first: zones(&key), then: attic.clone() };
     let engine = Engine::new(memory, Sources::default(), Config::default());
-    let account = Arc::new(Account::new(Waker::noop().clone()));
+    let account = Arc::new(WorkerState::new(Waker::noop().clone()));
     let mut worker = Worker::new(Arc::new(engine), account);
     let asks = [("www.zone.", Type::A), ("old.attic.", Type::TXT), ("elsewhere.", Type::A)];
     for &transport in Transport::ALL {

@@ -1,4 +1,5 @@
-//! A batch of queries and the buffers for their replies. A transport fills it, a handler answers it; no I/O here.
+//! A batch of queries and the buffers for their replies. A transport fills it, a handler answers it; no I/O
+//! here.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,8 @@ pub struct Query<'a> {
     pub client: Client,
 }
 
-/// The queries of a batch: cheap to copy, so that parsed forms which borrow from the packets can live while replies
-/// are written (see [`Batch::split`]). All came by one transport, those of streams on one connection.
+/// The queries of a batch: cheap to copy, so that parsed forms which borrow from the packets can live while
+/// replies are written (see [`Batch::split`]). All came by one transport, those of streams on one connection.
 #[derive(Clone, Copy)]
 pub struct Queries<'a> {
     /// What the envelopes are parts of.
@@ -214,8 +215,8 @@ impl<'a> Batch<'a> {
         self.queries.envelopes.iter().map(|envelope| envelope.len as u64).sum()
     }
 
-    /// Query `i` alone as a batch, if it was not decided yet: how the rest of a batch is served after the handler
-    /// panicked on one of its queries.
+    /// Query `i` alone as a batch, if it was not decided yet: how the rest of a batch is served after the
+    /// handler panicked on one of its queries.
     ///
     /// # Panics
     /// If `i` is not below [`Batch::len`].

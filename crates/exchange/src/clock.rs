@@ -23,8 +23,8 @@ impl Clock {
     }
 }
 
-/// Seconds since 1970, for what is compared with other machines' clocks: signatures. Few messages need it, so it is not read
-/// with the clock of a batch.
+/// Seconds since 1970, for what is compared with other machines' clocks: signatures. Few messages need it, so
+/// it is not read with the clock of a batch.
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,5 +1,5 @@
-//! Answers that come later: a queue back to the worker that received their queries, which writes them a batch at a
-//! time.
+//! Answers that come later: a queue back to the worker that received their queries, which writes them a batch
+//! at a time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,8 +21,8 @@ pub struct LateReplies<'a> {
 }
 
 impl<'a> LateReplies<'a> {
-    /// Room for `most` answers: answer `i` is written to the first `room` bytes from `i * stride` of `output`, and
-    /// `replies` receives who gets what.
+    /// Room for `most` answers: answer `i` is written to the first `room` bytes from `i * stride` of
+    /// `output`, and `replies` receives who gets what.
     ///
     /// # Panics
     /// If `output` is too short for that.
@@ -44,8 +44,8 @@ impl<'a> LateReplies<'a> {
         self.output.get_mut(start..start + self.room)
     }
 
-    /// Settles one query: `outcome` is about the buffer last taken. [`Outcome::Pending`] is not an answer and treated
-    /// as [`Outcome::Drop`].
+    /// Settles one query: `outcome` is about the buffer last taken. [`Outcome::Pending`] is not an answer and
+    /// treated as [`Outcome::Drop`].
     #[inline]
     pub fn push(&mut self, to: ReturnAddress, outcome: Outcome) {
         self.replies.push((to, outcome));
@@ -62,8 +62,8 @@ thread_local! {
     static HELD_BACK: RefCell<Option<Vec<Waker>>> = const { RefCell::new(None) };
 }
 
-/// Does some work; the workers whose queries it answers are woken when it is over, each once. A worker that is woken for every
-/// answer sends every answer by itself.
+/// Does some work; the workers whose queries it answers are woken when it is over, each once. A worker that
+/// is woken for every answer sends every answer by itself.
 pub fn wake_together<R>(work: impl FnOnce() -> R) -> R {
     /// Wakes them, also if the work panics.
     struct Hold;

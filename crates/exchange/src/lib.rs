@@ -1,7 +1,8 @@
-//! What a transport and the query path pass to each other: queries in batches, replies at once, later, or as streams.
+//! What a transport and the query path pass to each other: queries in batches, replies at once, later, or as
+//! streams.
 //!
-//! `net` fills a [`Batch`] and calls a [`Handler`]; `engine` has one. Neither knows the other. What lives here: the
-//! types of that exchange. What does not: sockets and framing (`net`), reading a query (`engine`).
+//! `net` fills a [`Batch`] and calls a [`Handler`]; `engine` has one. Neither knows the other. What lives
+//! here: the types of that exchange. What does not: sockets and framing (`net`), reading a query (`engine`).
 //!
 //! # The life of a query
 //!
@@ -13,10 +14,11 @@
 //!                                 the worker calls Handler::late, which writes answers for any number of addresses
 //! ```
 //!
-//! Each `Pending` is settled once through [`Handler::late`], by a reply, a stream or `Drop`. Workers count those that are
-//! due, and at the end wait for them as long as their drain time lasts.
+//! Each `Pending` is settled once through [`Handler::late`], by a reply, a stream or `Drop`. Workers count
+//! those that are due, and at the end wait for them as long as their drain time lasts.
 //!
-//! Messages that this server sends of its own accord, to other servers, go another way: a [`Core`] decides about them.
+//! Messages that this server sends of its own accord, to other servers, go another way: a [`Core`] decides
+//! about them.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -35,7 +37,7 @@ pub use batch::{Batch, Envelope, Queries, Query, Replies};
 pub use client::{Client, ReturnAddress};
 pub use clock::{Clock, unix_seconds};
 pub use counter::Counter;
-pub use handler::{Handler, HandlerFactory, Seat};
+pub use handler::{Handler, HandlerFactory, WorkerContext};
 pub use late::{LateQueue, LateReplies, wake_together};
 pub use outcome::Outcome;
 pub use outgoing::{Action, Core, Event, Link, NumberHasher, NumberMap};

@@ -10,10 +10,11 @@ pub enum Outcome {
     /// No reply. Counted.
     #[default]
     Drop,
-    /// The reply is this many bytes at the start of the query's buffer. Zero, or more than the buffer holds, is
-    /// treated as [`Outcome::Drop`].
+    /// The reply is this many bytes at the start of the query's buffer. Zero, or more than the buffer holds,
+    /// is treated as [`Outcome::Drop`].
     Reply(usize),
-    /// The handler has kept the query's return address, and answers through [`Handler::late`](crate::Handler::late).
+    /// The handler has kept the query's return address, and answers through
+    /// [`Handler::late`](crate::Handler::late).
     Pending,
     /// Many messages answer this query. Streams only: as the outcome of a datagram it is dropped and counted.
     Stream(Box<dyn MessageStream>),

@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use crate::Transport;
 
-/// The number of one datagram exchange or one connection, which the core chooses. It is free again after the event that
-/// ends it, or after [`Action::Close`].
+/// The number of one datagram exchange or one connection, which the core chooses. It is free again after the
+/// event that ends it, or after [`Action::Close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link(pub u64);
 
@@ -37,8 +37,9 @@ impl Hasher for NumberHasher {
     }
 
     fn write_u64(&mut self, n: u64) {
-        // 2^64 divided by the golden ratio: numbers in a row get far apart. The map takes the upper bits as well as the
-        // lower ones, and the lower ones of an odd multiple are as different as those of the number.
+        // 2^64 divided by the golden ratio: numbers in a row get far apart. The map takes the upper bits as
+        // well as the lower ones, and the lower ones of an odd multiple are as different as those of the
+        // number.
         self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
@@ -91,8 +92,8 @@ pub enum Event<'e> {
         /// The message, of any length.
         message: &'e [u8],
     },
-    /// The link is over: refused, unreachable, reset; or, with [`io::ErrorKind::UnexpectedEof`], closed by the other
-    /// end in order.
+    /// The link is over: refused, unreachable, reset; or, with [`io::ErrorKind::UnexpectedEof`], closed by
+    /// the other end in order.
     Ended {
         /// The link.
         link: Link,
@@ -106,8 +107,8 @@ pub trait Core: Send + 'static {
     /// What other threads ask it for.
     type Request: Send + 'static;
 
-    /// Who a request comes from, as a number. Where requests wait, those of one origin do not hold up another's, and keep
-    /// their order among themselves.
+    /// Who a request comes from, as a number. Where requests wait, those of one origin do not hold up
+    /// another's, and keep their order among themselves.
     fn origin(_request: &Self::Request) -> u64 {
         0
     }
@@ -118,12 +119,14 @@ pub trait Core: Send + 'static {
     /// Takes news of a link.
     fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>);
 
-    /// Whether [`bound`](Self::bound) is to be called for each link that is opened. To find out an address is a system call.
+    /// Whether [`bound`](Self::bound) is to be called for each link that is opened. To find out an address is
+    /// a system call.
     fn wants_bound(&self) -> bool {
         false
     }
 
-    /// Takes the address and port from which a link that was opened sends: before any message that comes on it.
+    /// Takes the address and port from which a link that was opened sends: before any message that comes on
+    /// it.
     fn bound(&mut self, _link: Link, _local: SocketAddr) {}
 
     /// When [`timeout`](Self::timeout) is to be called, if nothing happens before.

@@ -126,13 +126,14 @@ impl Packets {
         self.outcomes.get_mut(i)?.take()
     }
 
-    /// Takes the late answers that `handler` has ready, in their order: who gets each, what it is, and the message of
-    /// a reply.
+    /// Takes the late answers that `handler` has ready, in their order: who gets each, what it is, and the
+    /// message of a reply.
     pub fn late<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
         self.collect(|replies| handler.late(replies))
     }
 
-    /// Has `handler` go on with all that it has put off. Returns what it answers by that, as [`late`](Self::late) does.
+    /// Has `handler` go on with all that it has put off. Returns what it answers by that, as
+    /// [`late`](Self::late) does.
     pub fn resume<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
         self.collect(|replies| handler.resume(replies, 8))
     }

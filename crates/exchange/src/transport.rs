@@ -1,5 +1,5 @@
-//! The transports, each in one line. What the rest of the program needs to know of one is a property here, so that a
-//! further transport is a further line.
+//! The transports, each in one line. What the rest of the program needs to know of one is a property here, so
+//! that a further transport is a further line.
 
 use std::fmt;
 
@@ -18,8 +18,8 @@ macro_rules! transports {
                 match self { $($(#[cfg($cfg)])? Transport::$name => $label,)* }
             }
 
-            /// Whether it is a stream: messages of up to 65,535 bytes, many to an answer, from a client whose address
-            /// cannot be forged. Otherwise a query is a datagram.
+            /// Whether it is a stream: messages of up to 65,535 bytes, many to an answer, from a client whose
+            /// address cannot be forged. Otherwise a query is a datagram.
             pub const fn is_stream(self) -> bool {
                 match self { $($(#[cfg($cfg)])? Transport::$name => $stream,)* }
             }

@@ -1,5 +1,6 @@
-//! Measures a store on this machine's disk: `store FOLDER RECORDS` writes and loads a zone of so many records, like that of a
-//! top-level domain, and counts changes a second that are acknowledged one by one, and 64 at a time.
+//! Measures a store on this machine's disk: `store FOLDER RECORDS` writes and loads a zone of so many
+//! records, like that of a top-level domain, and counts changes a second that are acknowledged one by one,
+//! and 64 at a time.
 
 use std::error::Error;
 use std::path::Path;

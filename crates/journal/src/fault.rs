@@ -52,7 +52,8 @@ pub enum StoreFault {
         /// The version that was acknowledged last.
         acknowledged: Serial,
     },
-    /// The file had a mark of how far it was acknowledged, and there is none: whether it holds all that was is not known.
+    /// The file had a mark of how far it was acknowledged, and there is none: whether it holds all that was
+    /// is not known.
     MarkLost {
         /// The file.
         path: PathBuf,

@@ -20,8 +20,8 @@ use crate::stored::Stored;
 /// The file that is locked.
 const LOCK: &str = "lock";
 
-/// A folder of stores, one for each zone. One process has it at a time. A clone is the same folder, which stays locked until
-/// the last clone and the last of its stores are dropped.
+/// A folder of stores, one for each zone. One process has it at a time. A clone is the same folder, which
+/// stays locked until the last clone and the last of its stores are dropped.
 #[derive(Clone)]
 pub struct ZoneFolder(Arc<Shared>);
 
@@ -65,8 +65,8 @@ impl Shared {
         self.marks.as_ref().map_or(Noted::Nothing, |marks| marks.get(apex))
     }
 
-    /// Whether a new file of a zone may say that the zone has a mark: then there is a slot for it, whatever happens. `is_marked`:
-    /// the file in use says so already.
+    /// Whether a new file of a zone may say that the zone has a mark: then there is a slot for it, whatever
+    /// happens. `is_marked`: the file in use says so already.
     pub(crate) fn reserve_mark(&self, apex: LowerName<'_>, is_marked: bool) -> bool {
         let Some(marks) = &self.marks else { return false };
         is_marked && marks.get(apex) != Noted::Nothing || marks.reserve(apex)
@@ -157,8 +157,8 @@ impl ZoneFolder {
         ZoneFolder::open_with(disk, root, None)
     }
 
-    /// The same, with a file beside the folder that has how far each zone was acknowledged: a store that is gone or holds less
-    /// than that is noticed.
+    /// The same, with a file beside the folder that has how far each zone was acknowledged: a store that is
+    /// gone or holds less than that is noticed.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -192,9 +192,10 @@ impl ZoneFolder {
     /// Opens the store of a zone, and returns what it holds, if it holds anything. The base is not read yet.
     ///
     /// # Errors
-    /// [`StoreFault::AlreadyOpen`] while another [`ZoneStore`] of the zone is there, [`StoreFault::OtherFormat`],
-    /// [`StoreFault::OtherZone`], [`StoreFault::Damaged`], [`StoreFault::Missing`], [`StoreFault::Older`],
-    /// [`StoreFault::MarkLost`] and [`StoreFault::Io`]. Nothing of the file is used then; [`set_aside`](Self::set_aside) makes room for another, and
+    /// [`StoreFault::AlreadyOpen`] while another [`ZoneStore`] of the zone is there,
+    /// [`StoreFault::OtherFormat`], [`StoreFault::OtherZone`], [`StoreFault::Damaged`],
+    /// [`StoreFault::Missing`], [`StoreFault::Older`], [`StoreFault::MarkLost`] and [`StoreFault::Io`].
+    /// Nothing of the file is used then; [`set_aside`](Self::set_aside) makes room for another, and
     /// [`start_over`](Self::start_over) puts one in its place.
     pub fn zone(&self, apex: Name<'_>) -> Result<(ZoneStore, Option<Stored>), StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
@@ -235,10 +236,12 @@ impl ZoneFolder {
         Ok(Some((file.into(), front)))
     }
 
-    /// Returns what can be read of a zone up to the first change that is not whole, though more may have been acknowledged.
+    /// Returns what can be read of a zone up to the first change that is not whole, though more may have been
+    /// acknowledged.
     ///
     /// # Errors
-    /// As for [`zone`](Self::zone), but for [`StoreFault::Older`], [`StoreFault::MarkLost`] and damage behind the base.
+    /// As for [`zone`](Self::zone), but for [`StoreFault::Older`], [`StoreFault::MarkLost`] and damage behind
+    /// the base.
     pub fn salvage(&self, apex: Name<'_>) -> Result<Stored, StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
@@ -248,12 +251,12 @@ impl ZoneFolder {
         }
     }
 
-    /// Stores a zone in place of what is stored of it, whatever that is: a file that is there gets another name, which is
-    /// returned. All that was acknowledged before counts no more.
+    /// Stores a zone in place of what is stored of it, whatever that is: a file that is there gets another
+    /// name, which is returned. All that was acknowledged before counts no more.
     ///
     /// # Errors
-    /// [`StoreFault::AlreadyOpen`] and [`StoreFault::Io`]; the file that is there keeps its name or gets it back, if the disk
-    /// lets it.
+    /// [`StoreFault::AlreadyOpen`] and [`StoreFault::Io`]; the file that is there keeps its name or gets it
+    /// back, if the disk lets it.
     pub fn start_over(&self, zone: &Zone) -> Result<Option<PathBuf>, StoreFault> {
         let open = OpenZone::new(&self.0, zone.apex())?;
         let paths = open.paths();
@@ -269,7 +272,8 @@ impl ZoneFolder {
         finished.map(|()| aside)
     }
 
-    /// Forgets a zone: a file that is there gets another name, which is returned, and nothing counts as acknowledged.
+    /// Forgets a zone: a file that is there gets another name, which is returned, and nothing counts as
+    /// acknowledged.
     ///
     /// # Errors
     /// [`StoreFault::AlreadyOpen`] and [`StoreFault::Io`].
@@ -290,8 +294,8 @@ impl ZoneFolder {
         self.0.paths(apex.to_lower().as_lower()).store
     }
 
-    /// The zones that have a file, whatever is in it, or had one by their marks; and the files that do not say of which zone they
-    /// are.
+    /// The zones that have a file, whatever is in it, or had one by their marks; and the files that do not
+    /// say of which zone they are.
     ///
     /// # Errors
     /// [`StoreFault::Io`] if a folder cannot be read.
@@ -328,8 +332,8 @@ impl ZoneFolder {
         self.0.marks.as_ref().is_some_and(Marks::is_dirty)
     }
 
-    /// Returns once all marks are on the disk. Until then a crash of the system may leave older ones, so that damage of the
-    /// newest changes beside may go unnoticed; the changes themselves do not depend on it.
+    /// Returns once all marks are on the disk. Until then a crash of the system may leave older ones, so that
+    /// damage of the newest changes beside may go unnoticed; the changes themselves do not depend on it.
     ///
     /// # Errors
     /// [`StoreFault::Io`], also for a mark that could not be written before.
@@ -339,8 +343,8 @@ impl ZoneFolder {
         marks.fault().map_or(Ok(()), Err)
     }
 
-    /// Gives the file of a zone another name, so that the zone can be stored anew, and returns that name. A file that had
-    /// been set aside before is gone then.
+    /// Gives the file of a zone another name, so that the zone can be stored anew, and returns that name. A
+    /// file that had been set aside before is gone then.
     ///
     /// # Errors
     /// [`StoreFault::AlreadyOpen`] while a [`ZoneStore`] of the zone is there, and [`StoreFault::Io`].
@@ -353,8 +357,8 @@ impl ZoneFolder {
         Ok(paths.aside)
     }
 
-    /// The zones that are stored, in any order: of each the name, or why its file cannot be read. Reads the front of every
-    /// file.
+    /// The zones that are stored, in any order: of each the name, or why its file cannot be read. Reads the
+    /// front of every file.
     ///
     /// # Errors
     /// [`StoreFault::Io`] if a folder cannot be read.

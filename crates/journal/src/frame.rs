@@ -55,8 +55,8 @@ fn seed(nonce: u64, at: u64) -> u64 {
     nonce.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Fills in the head of a frame that will stand at `at`: `frame` is room for the head, and the bytes that follow.
-/// `None` if these are 4 GiB or more.
+/// Fills in the head of a frame that will stand at `at`: `frame` is room for the head, and the bytes that
+/// follow. `None` if these are 4 GiB or more.
 pub(crate) fn seal(
     frame: &mut [u8],
     kind: FrameKind,
@@ -120,7 +120,8 @@ impl FrameReader {
         &self.path
     }
 
-    /// Bytes of the file from `at` on: `len`, which is at most [`WINDOW`], or those there are in front of `end`.
+    /// Bytes of the file from `at` on: `len`, which is at most [`WINDOW`], or those there are in front of
+    /// `end`.
     fn bytes(&mut self, at: u64, len: usize, end: u64) -> Result<&[u8], StoreFault> {
         let len = len.min(usize::try_from(end.saturating_sub(at)).unwrap_or(WINDOW));
         let within = |window: &[u8], from: u64| {
@@ -224,7 +225,8 @@ impl FrameReader {
         Ok(false)
     }
 
-    /// Goes through changes that follow each other, from `range.start` on, up to one that does not or is not whole.
+    /// Goes through changes that follow each other, from `range.start` on, up to one that does not or is not
+    /// whole.
     pub(crate) fn walk_whole(&mut self, range: Range<u64>, from: Serial) -> Result<Walk, StoreFault> {
         let mut walk = Walk { steps: Vec::new(), end: range.start, serial: from, acknowledged: 0 };
         while let Some(head) = self.checked_head(walk.end, range.end)? {

@@ -53,7 +53,8 @@ pub(crate) struct Confirmed {
     pub(crate) serial: Serial,
 }
 
-/// The front of a file: its header, whose zone it holds, when that was last confirmed, and the length of the file.
+/// The front of a file: its header, whose zone it holds, when that was last confirmed, and the length of the
+/// file.
 pub(crate) struct Front {
     pub(crate) header: Header,
     pub(crate) apex: LowerNameBuf,

@@ -9,8 +9,8 @@ use crate::fault::{StoreFault, damaged};
 use crate::frame::{FrameKind, FrameReader, HEAD, next};
 use crate::records::read_change;
 
-/// Changes that follow each other, each read from the disk when it is asked for, so that one is in memory at a time. After a
-/// fault there are no more. What is appended or replaced meanwhile does not show.
+/// Changes that follow each other, each read from the disk when it is asked for, so that one is in memory at
+/// a time. After a fault there are no more. What is appended or replaced meanwhile does not show.
 pub struct History {
     reader: FrameReader,
     rest: Range<u64>,

@@ -1,15 +1,17 @@
-//! Zones on disk: for each zone the records of a version, the base, and what changed since, so that nothing acknowledged is
-//! lost. What changed is the history of the zone, too, from which IXFR (RFC 1995) is answered.
+//! Zones on disk: for each zone the records of a version, the base, and what changed since, so that nothing
+//! acknowledged is lost. What changed is the history of the zone, too, from which IXFR (RFC 1995) is
+//! answered.
 //!
-//! A zone has one file. It is written beside the one in use, synced and renamed, so that it is there as a whole or not at
-//! all; changes are then put at its end, where what a crash tears is cut off again. docs/JOURNAL.md has its bytes.
+//! A zone has one file. It is written beside the one in use, synced and renamed, so that it is there as a
+//! whole or not at all; changes are then put at its end, where what a crash tears is cut off again.
+//! docs/JOURNAL.md has its bytes.
 //!
 //! ```text
 //! header │ history: changes up to the base │ base: all records │ changes since ──▶
 //! ```
 //!
-//! What is not here: when a zone is stored and by which thread, and what is done about a fault (`server`). Nothing is kept
-//! open for a zone that does not change.
+//! What is not here: when a zone is stored and by which thread, and what is done about a fault (`server`).
+//! Nothing is kept open for a zone that does not change.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,13 +1,16 @@
 //! [`Marks`]: how far each zone was acknowledged, in a file beside the stores.
 //!
-//! A store alone cannot show that its end is missing: a file that was cut between two changes, an older copy of it, and a file
-//! that is gone look like zones that changed less. So each acknowledgment is noted here, too. docs/JOURNAL.md has the bytes.
+//! A store alone cannot show that its end is missing: a file that was cut between two changes, an older copy
+//! of it, and a file that is gone look like zones that changed less. So each acknowledgment is noted here,
+//! too. docs/JOURNAL.md has the bytes.
 //!
-//! A mark is written once the changes that it covers are synced, and synced later, by [`Marks::sync`]: after a crash of the system it may
-//! be an older one, and never one of changes that are not on the disk. Of its two copies the older is overwritten.
+//! A mark is written once the changes that it covers are synced, and synced later, by [`Marks::sync`]: after
+//! a crash of the system it may be an older one, and never one of changes that are not on the disk. Of its
+//! two copies the older is overwritten.
 //!
-//! Before a zone gets a file that says that there is a mark, a slot for it is on the disk: see [`Marks::reserve`]. So a crash never
-//! leaves such a file without a slot, and where there is none, it was lost.
+//! Before a zone gets a file that says that there is a mark, a slot for it is on the disk: see
+//! [`Marks::reserve`]. So a crash never leaves such a file without a slot, and where there is none, it was
+//! lost.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -228,9 +231,9 @@ impl Marks {
         &self.path
     }
 
-    /// Sees to it that a zone has a slot, and returns whether that is on the disk, so that it outlasts a crash. A slot that is
-    /// there is written once more as it is: a sync that failed before may have lost it. [`fault`](Self::fault) returns why there is
-    /// none.
+    /// Sees to it that a zone has a slot, and returns whether that is on the disk, so that it outlasts a
+    /// crash. A slot that is there is written once more as it is: a sync that failed before may have lost it.
+    /// [`fault`](Self::fault) returns why there is none.
     pub(crate) fn reserve(&self, apex: LowerName<'_>) -> bool {
         let mut table = self.table();
         let reserved = table.reserve(&self.path, apex.as_wire());
@@ -242,8 +245,8 @@ impl Marks {
         self.table().damaged
     }
 
-    /// Notes how far a zone is acknowledged. A mark that cannot be written stays as it was, which is no less true:
-    /// [`fault`](Self::fault) returns why.
+    /// Notes how far a zone is acknowledged. A mark that cannot be written stays as it was, which is no less
+    /// true: [`fault`](Self::fault) returns why.
     pub(crate) fn set(&self, apex: LowerName<'_>, mark: Mark) {
         let mut table = self.table();
         if table.zones.get(apex.as_wire()).is_some_and(|slot| slot.noted == Noted::Mark(mark)) {
@@ -319,7 +322,8 @@ impl Table {
         Ok(())
     }
 
-    /// Notes the slot of a zone. Of two, which only a failing disk can leave, the one that was written less often is free.
+    /// Notes the slot of a zone. Of two, which only a failing disk can leave, the one that was written less
+    /// often is free.
     fn found(&mut self, apex: Box<[u8]>, slot: Slot) {
         let before = self.zones.get(&apex).copied();
         let (kept, other) = match before {

@@ -1,9 +1,10 @@
 //! What the file of a zone is called.
 //!
-//! `SHARD/NAME.zone`, in lower case. SHARD is two hexadecimal digits of a hash of the name, so that no folder has too many
-//! files. In NAME letters, digits, `-` and `_` stand for themselves and dots between labels; any other byte is `%` and two
-//! hexadecimal digits. The root is `@`. A NAME of more than [`LONGEST`] bytes is cut to that many, and `~` and 32
-//! hexadecimal digits of a hash follow: the file itself says which zone it holds.
+//! `SHARD/NAME.zone`, in lower case. SHARD is two hexadecimal digits of a hash of the name, so that no folder
+//! has too many files. In NAME letters, digits, `-` and `_` stand for themselves and dots between labels; any
+//! other byte is `%` and two hexadecimal digits. The root is `@`. A NAME of more than [`LONGEST`] bytes is
+//! cut to that many, and `~` and 32 hexadecimal digits of a hash follow: the file itself says which zone it
+//! holds.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use wire::{LowerName, LowerNameBuf, Name};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// The longest name of a file before its hash, in bytes: with hash and ending it stays within the 255 of file systems.
+/// The longest name of a file before its hash, in bytes: with hash and ending it stays within the 255 of file
+/// systems.
 const LONGEST: usize = 200;
 /// The ending of a store.
 pub(crate) const STORE: &str = ".zone";

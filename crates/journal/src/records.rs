@@ -1,8 +1,8 @@
 //! Records in the form in which they are stored, and changes made of them.
 //!
-//! A record is the length of its owner and the owner, type, TTL, length of its RDATA and the RDATA, numbers as on the wire.
-//! A length of 0 means the owner of the record in front. Names are uncompressed, in the letter case of the
-//! zone.
+//! A record is the length of its owner and the owner, type, TTL, length of its RDATA and the RDATA, numbers
+//! as on the wire. A length of 0 means the owner of the record in front. Names are uncompressed, in the
+//! letter case of the zone.
 
 use wire::{Name, Serial, Ttl, Type};
 use zone::store::{ChangeSet, ChangedRecord, ChangedRecords};

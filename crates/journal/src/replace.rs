@@ -1,8 +1,9 @@
 //! [`Replacement`]: a new file for a zone, written beside the one in use.
 //!
-//! The steps, and what a crash after each leaves: the new file is written under another name and synced; it gets the name
-//! of the store; the folder is synced. Up to the second, the old file is the store. From then on either is, and both hold
-//! all that was acknowledged; what is left of the other is removed when the store is opened.
+//! The steps, and what a crash after each leaves: the new file is written under another name and synced; it
+//! gets the name of the store; the folder is synced. Up to the second, the old file is the store. From then
+//! on either is, and both hold all that was acknowledged; what is left of the other is removed when the store
+//! is opened.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -24,8 +25,8 @@ use crate::store::{Acknowledged, Contents, ZoneStore};
 /// Records of a base are put into frames of this many bytes, give or take a record.
 const BASE_FRAME: usize = 60 << 10;
 
-/// A new file for a zone on its way. Another thread may [`write`](Self::write) it while the store takes changes.
-/// [`ZoneStore::finish`] puts it in place; dropped before, it leaves the store as it is.
+/// A new file for a zone on its way. Another thread may [`write`](Self::write) it while the store takes
+/// changes. [`ZoneStore::finish`] puts it in place; dropped before, it leaves the store as it is.
 pub struct Replacement {
     shared: Arc<Shared>,
     paths: Paths,
@@ -57,8 +58,8 @@ struct Written {
     header: Header,
 }
 
-/// Writes frames one behind the other, many together: most are changes of some hundred bytes, and there may be as many of
-/// them as the history has room for.
+/// Writes frames one behind the other, many together: most are changes of some hundred bytes, and there may
+/// be as many of them as the history has room for.
 struct FrameWriter {
     file: Arc<dyn DiskFile>,
     nonce: u64,
@@ -152,8 +153,9 @@ impl FrameWriter {
 }
 
 impl Replacement {
-    /// Writes the zone, with all of its records, and returns once they are on the disk. For a compaction it is the version
-    /// that the store had when that began. Takes as long as the disk does; keeps some hundred KiB in memory.
+    /// Writes the zone, with all of its records, and returns once they are on the disk. For a compaction it
+    /// is the version that the store had when that began. Takes as long as the disk does; keeps some hundred
+    /// KiB in memory.
     ///
     /// # Errors
     /// [`StoreFault::NotTheZone`], [`StoreFault::OtherVersion`], [`StoreFault::Io`]; the store is as it was.
@@ -164,7 +166,8 @@ impl Replacement {
         self.write_as(zone.serial(), Some(zone))
     }
 
-    /// The same for a version of which no records are kept, but only what changes from it on: the zone itself is elsewhere.
+    /// The same for a version of which no records are kept, but only what changes from it on: the zone itself
+    /// is elsewhere.
     ///
     /// # Errors
     /// [`StoreFault::OtherVersion`], [`StoreFault::Io`]; the store is as it was.
@@ -285,12 +288,13 @@ impl ZoneStore {
         })
     }
 
-    /// Begins to make the newest version, be it acknowledged or not, the base; some of the history stays. Meanwhile changes
-    /// can be appended and acknowledged; [`finish`](Self::finish) takes them along.
+    /// Begins to make the newest version, be it acknowledged or not, the base; some of the history stays.
+    /// Meanwhile changes can be appended and acknowledged; [`finish`](Self::finish) takes them along.
     ///
     /// # Errors
-    /// [`StoreFault::NoBase`], [`StoreFault::AlreadyReplacing`], and [`StoreFault::Io`] if the file cannot be opened, or if what
-    /// was appended cannot be written: then all of that is lost, as for [`append`](Self::append).
+    /// [`StoreFault::NoBase`], [`StoreFault::AlreadyReplacing`], and [`StoreFault::Io`] if the file cannot be
+    /// opened, or if what was appended cannot be written: then all of that is lost, as for
+    /// [`append`](Self::append).
     pub fn begin_compaction(&mut self) -> Result<Replacement, StoreFault> {
         self.write()?;
         let contents = self.contents.as_ref().ok_or(StoreFault::NoBase)?;
@@ -311,11 +315,11 @@ impl ZoneStore {
     /// [was broken](Self::is_broken) no longer is.
     ///
     /// # Errors
-    /// [`StoreFault::NotWritten`]; [`StoreFault::Overtaken`] if the store has lost changes since, or has got some that the
-    /// zone does not have; [`StoreFault::Io`]. The store goes on as it was, but for this: what was appended is lost if it cannot
-    /// be written, as for [`append`](Self::append); where the new file may have got
-    /// its name and it is unknown whether that is on the disk, the store [is broken](Self::is_broken), and
-    /// what was not acknowledged may be there after a crash or not.
+    /// [`StoreFault::NotWritten`]; [`StoreFault::Overtaken`] if the store has lost changes since, or has got
+    /// some that the zone does not have; [`StoreFault::Io`]. The store goes on as it was, but for this: what
+    /// was appended is lost if it cannot be written, as for [`append`](Self::append); where the new file may
+    /// have got its name and it is unknown whether that is on the disk, the store [is
+    /// broken](Self::is_broken), and what was not acknowledged may be there after a crash or not.
     pub fn finish(&mut self, mut replacement: Replacement) -> Result<(), StoreFault> {
         self.write()?;
         let is_ours = Weak::ptr_eq(&self.replacing, &Arc::downgrade(&replacement._token));
@@ -363,7 +367,8 @@ impl ZoneStore {
                 *now = Some(contents);
             }
             (Err(_), Some(now)) => {
-                // Either file may be the one there is after a crash. The old one is known here, whatever its name.
+                // Either file may be the one there is after a crash. The old one is known here, whatever its
+                // name.
                 now.go_back();
                 now.file = old;
             }

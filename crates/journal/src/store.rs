@@ -27,9 +27,9 @@ const LEAST_WORTH: u64 = 64 << 10;
 
 /// The store of one zone. It holds a base and the changes since.
 ///
-/// [`append`](Self::append) writes a change, [`sync`](Self::sync) acknowledges all that were written: of what it has
-/// acknowledged nothing is lost, whatever happens to the process or the power. What was appended and not acknowledged may be
-/// there after a crash, or not: in order, and up to some change.
+/// [`append`](Self::append) writes a change, [`sync`](Self::sync) acknowledges all that were written: of what
+/// it has acknowledged nothing is lost, whatever happens to the process or the power. What was appended and
+/// not acknowledged may be there after a crash, or not: in order, and up to some change.
 ///
 /// A change takes its bytes in the file, which grows until a compaction: see
 /// [`is_worth_compacting`](Self::is_worth_compacting).
@@ -60,7 +60,8 @@ pub(crate) struct Contents {
     pub(crate) unwritten: Vec<u8>,
     /// There may be bytes behind those that were written, to be cut off first.
     pub(crate) has_tail: bool,
-    /// The file, open from the first change that is written until it is acknowledged, or while it has no other name.
+    /// The file, open from the first change that is written until it is acknowledged, or while it has no
+    /// other name.
     pub(crate) file: Option<Arc<dyn DiskFile>>,
     pub(crate) confirmed: Option<Confirmed>,
 }
@@ -116,8 +117,8 @@ impl Contents {
         }
     }
 
-    /// Writes more than the changes where the file has to grow for them: a disk that only has to write bytes does so in a
-    /// fraction of the time that it takes for the length as well.
+    /// Writes more than the changes where the file has to grow for them: a disk that only has to write bytes
+    /// does so in a fraction of the time that it takes for the length as well.
     fn make_room(&mut self) {
         if self.end <= self.room {
             return;
@@ -160,7 +161,8 @@ impl ZoneStore {
         self.contents.as_ref().map(|contents| contents.acknowledged.serial)
     }
 
-    /// Whether the disk has failed in such a way that nothing is taken until the zone is replaced or compacted.
+    /// Whether the disk has failed in such a way that nothing is taken until the zone is replaced or
+    /// compacted.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
@@ -170,13 +172,14 @@ impl ZoneStore {
         self.most_history = bytes;
     }
 
-    /// Puts a change behind those that are stored. It is not acknowledged before [`sync`](Self::sync) has returned, and mostly
-    /// written by that as well, together with others.
+    /// Puts a change behind those that are stored. It is not acknowledged before [`sync`](Self::sync) has
+    /// returned, and mostly written by that as well, together with others.
     ///
     /// # Errors
     /// The change is not stored then. What was appended before is as it was after [`StoreFault::NoBase`],
-    /// [`StoreFault::OtherVersion`], [`StoreFault::NotLater`], [`StoreFault::NoSequence`] and [`StoreFault::TooLarge`]; all
-    /// of it that was not acknowledged is lost after [`StoreFault::Io`] and [`StoreFault::Refused`].
+    /// [`StoreFault::OtherVersion`], [`StoreFault::NotLater`], [`StoreFault::NoSequence`] and
+    /// [`StoreFault::TooLarge`]; all of it that was not acknowledged is lost after [`StoreFault::Io`] and
+    /// [`StoreFault::Refused`].
     pub fn append(&mut self, change: &ChangeSet) -> Result<(), StoreFault> {
         let contents = self.contents.as_mut().ok_or(StoreFault::NoBase)?;
         if self.broken {
@@ -250,13 +253,13 @@ impl ZoneStore {
         self.turns += 1;
     }
 
-    /// Acknowledges all that was appended: returns once it is on the disk, and the version that is the newest then. Many
-    /// changes can share one call.
+    /// Acknowledges all that was appended: returns once it is on the disk, and the version that is the newest
+    /// then. Many changes can share one call.
     ///
     /// # Errors
     /// [`StoreFault::Io`]: all that was not acknowledged is lost, and the store is at the version that
-    /// [`acknowledged`](Self::acknowledged) returns. Changes can be appended to that, unless the store
-    /// [is broken](Self::is_broken) now. [`StoreFault::Refused`] if it was before, and [`StoreFault::NoBase`].
+    /// [`acknowledged`](Self::acknowledged) returns. Changes can be appended to that, unless the store [is
+    /// broken](Self::is_broken) now. [`StoreFault::Refused`] if it was before, and [`StoreFault::NoBase`].
     pub fn sync(&mut self) -> Result<Serial, StoreFault> {
         if self.contents.is_some() && self.broken {
             return Err(StoreFault::Refused);
@@ -283,8 +286,8 @@ impl ZoneStore {
         Ok(serial)
     }
 
-    /// Notes that a primary has confirmed the newest acknowledged version, at a time in seconds since 1970. That is not
-    /// synced: after a crash it may be the time before, or not known.
+    /// Notes that a primary has confirmed the newest acknowledged version, at a time in seconds since 1970.
+    /// That is not synced: after a crash it may be the time before, or not known.
     ///
     /// # Errors
     /// [`StoreFault::NoBase`] and [`StoreFault::Io`]; neither harms what is stored.
@@ -298,8 +301,8 @@ impl ZoneStore {
         Ok(())
     }
 
-    /// The changes that lead from the version `from` to the newest acknowledged one, in order; `None` if the store does not
-    /// reach back to it.
+    /// The changes that lead from the version `from` to the newest acknowledged one, in order; `None` if the
+    /// store does not reach back to it.
     ///
     /// # Errors
     /// [`StoreFault::Io`] if the file cannot be opened.
@@ -319,8 +322,8 @@ impl ZoneStore {
         Ok(Some(History::new(reader, start..end, header.base_range(), from)))
     }
 
-    /// The bytes that the store takes on the disk, 512 for its header and what it keeps free for more changes aside: a quarter
-    /// of the changes at most, and 1 MiB.
+    /// The bytes that the store takes on the disk, 512 for its header and what it keeps free for more changes
+    /// aside: a quarter of the changes at most, and 1 MiB.
     pub fn size(&self) -> StoreSize {
         let Some(Contents { header, end, .. }) = &self.contents else { return StoreSize::default() };
         StoreSize {
@@ -330,10 +333,11 @@ impl ZoneStore {
         }
     }
 
-    /// Whether a new base pays: there are more bytes of changes than of the base, and than a quarter of the history, so that a
-    /// small zone that changes all the time is not written again and again. If it is made then, the file has at most
-    /// twice the bytes of a base or those of the base and a quarter of the history, and those of the history, and what comes
-    /// while it is made. A store without a zone has at most twice the bytes of the history.
+    /// Whether a new base pays: there are more bytes of changes than of the base, and than a quarter of the
+    /// history, so that a small zone that changes all the time is not written again and again. If it is made
+    /// then, the file has at most twice the bytes of a base or those of the base and a quarter of the
+    /// history, and those of the history, and what comes while it is made. A store without a zone has at most
+    /// twice the bytes of the history.
     pub fn is_worth_compacting(&self) -> bool {
         let size = self.size();
         let worth = if self.has_zone() { size.base.max(self.most_history / 4) } else { self.most_history };
@@ -345,9 +349,9 @@ impl ZoneStore {
         self.contents.as_ref().is_some_and(|contents| contents.header.records > 0)
     }
 
-    /// Stores a zone in place of what is stored, with all its records; there is no history then. Acknowledged when this
-    /// returns. The same as [`begin_replacement`](Self::begin_replacement), [`Replacement::write`](crate::Replacement::write) and
-    /// [`finish`](Self::finish).
+    /// Stores a zone in place of what is stored, with all its records; there is no history then. Acknowledged
+    /// when this returns. The same as [`begin_replacement`](Self::begin_replacement),
+    /// [`Replacement::write`](crate::Replacement::write) and [`finish`](Self::finish).
     ///
     /// # Errors
     /// As for these.
@@ -357,9 +361,9 @@ impl ZoneStore {
         self.finish(replacement)
     }
 
-    /// Makes `zone`, which is the newest version in the store, its base, and keeps some of the history. Acknowledges all
-    /// that was appended. The same as [`begin_compaction`](Self::begin_compaction), [`Replacement::write`](crate::Replacement::write) and
-    /// [`finish`](Self::finish).
+    /// Makes `zone`, which is the newest version in the store, its base, and keeps some of the history.
+    /// Acknowledges all that was appended. The same as [`begin_compaction`](Self::begin_compaction),
+    /// [`Replacement::write`](crate::Replacement::write) and [`finish`](Self::finish).
     ///
     /// # Errors
     /// As for these.
@@ -369,8 +373,9 @@ impl ZoneStore {
         self.finish(replacement)
     }
 
-    /// Stores, in place of what is stored, no more than that a zone has this version. What changes from it on can be
-    /// [appended](Self::append) then and is [history](Self::history), for a zone whose records are elsewhere.
+    /// Stores, in place of what is stored, no more than that a zone has this version. What changes from it on
+    /// can be [appended](Self::append) then and is [history](Self::history), for a zone whose records are
+    /// elsewhere.
     ///
     /// # Errors
     /// As for [`replace`](Self::replace).
@@ -380,7 +385,8 @@ impl ZoneStore {
         self.finish(replacement)
     }
 
-    /// Keeps some of the history of a store without a zone, and lets go of what is older. Acknowledges all that was appended.
+    /// Keeps some of the history of a store without a zone, and lets go of what is older. Acknowledges all
+    /// that was appended.
     ///
     /// # Errors
     /// As for [`compact`](Self::compact).

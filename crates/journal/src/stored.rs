@@ -84,8 +84,8 @@ impl Stored {
         }
         steps.extend(walk.steps);
         if walk.end > header.sealed {
-            // A process before this one may have ended before the last of them were on the disk, or after a sync that failed,
-            // for which a later one does not make up: they are written again.
+            // A process before this one may have ended before the last of them were on the disk, or after a
+            // sync that failed, for which a later one does not make up: they are written again.
             reader.write_again(walk.acknowledged.max(header.sealed)..walk.end)?;
             file.sync_data().map_err(failed("sync", &path))?;
         }
@@ -111,7 +111,8 @@ impl Stored {
         })
     }
 
-    /// Finds the changes in a file that begins like this up to the first one that is not whole, whatever was acknowledged.
+    /// Finds the changes in a file that begins like this up to the first one that is not whole, whatever was
+    /// acknowledged.
     pub(crate) fn salvage(
         file: Arc<dyn DiskFile>,
         path: Arc<Path>,
@@ -139,8 +140,8 @@ impl Stored {
         })
     }
 
-    /// Whether neither copy of the mark can be read that says how far the zone was acknowledged, as a crash of the system may leave
-    /// it: what is missing at the end of the file cannot be noticed then.
+    /// Whether neither copy of the mark can be read that says how far the zone was acknowledged, as a crash
+    /// of the system may leave it: what is missing at the end of the file cannot be noticed then.
     pub fn is_mark_torn(&self) -> bool {
         self.mark_torn
     }
@@ -173,7 +174,8 @@ impl Stored {
     /// Adds the records of the base to a builder. Keeps a few hundred KiB of them at a time.
     ///
     /// # Errors
-    /// [`StoreFault::Damaged`] and [`StoreFault::Io`]; then the builder has some of the records and is of no use.
+    /// [`StoreFault::Damaged`] and [`StoreFault::Io`]; then the builder has some of the records and is of no
+    /// use.
     pub fn read_base(&self, builder: &mut ZoneBuilder) -> Result<(), StoreFault> {
         let mut reader = FrameReader::new(&self.file, &self.path, self.header.nonce);
         let (mut at, mut count, mut frame) = (self.header.base_at, 0, Vec::new());
@@ -205,8 +207,8 @@ impl Stored {
         History::new(reader, self.header.base_end..self.end, self.header.base_range(), self.header.base)
     }
 
-    /// Makes the newest version of the zone: builds the base, and changes it. `key` is the one under which names will be
-    /// looked up.
+    /// Makes the newest version of the zone: builds the base, and changes it. `key` is the one under which
+    /// names will be looked up.
     ///
     /// # Errors
     /// [`StoreFault::Damaged`] and [`StoreFault::Io`]; [`StoreFault::NoZone`], [`StoreFault::BadZone`] and

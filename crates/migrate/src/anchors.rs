@@ -1,5 +1,5 @@
-//! Trust anchors of resolvers, from statements and from files. Those of the public root are not written: nomen has them, and
-//! would follow no others where they stand in its configuration.
+//! Trust anchors of resolvers, from statements and from files. Those of the public root are not written:
+//! nomen has them, and would follow no others where they stand in its configuration.
 
 use std::path::Path;
 
@@ -146,8 +146,8 @@ pub(crate) fn of_bind(work: &mut Work, list: &Statement) {
     }
 }
 
-/// `NAME static-ds TAG ALGORITHM TYPE DIGEST`, `NAME static-key FLAGS PROTOCOL ALGORITHM KEY`, the same with `initial-`, and
-/// the latter without a word for it.
+/// `NAME static-ds TAG ALGORITHM TYPE DIGEST`, `NAME static-key FLAGS PROTOCOL ALGORITHM KEY`, the same with
+/// `initial-`, and the latter without a word for it.
 fn bind_entry(work: &mut Work, entry: &Statement) -> Result<bool, &'static str> {
     let words: Vec<&str> = entry.words().map(|word| word.text.as_str()).collect();
     match words[..] {
@@ -185,7 +185,8 @@ pub(crate) fn of_file(work: &mut Work, texts: &Texts<'_>, statement: &Statement,
     let (mut words, mut open) = (Vec::new(), false);
     for line in text.lines() {
         let (data, comment) = line.split_once(';').unwrap_or((line, ""));
-        // Keys that Unbound follows (RFC 5011) have their state behind them; 2 and 3 are good, if perhaps missing.
+        // Keys that Unbound follows (RFC 5011) have their state behind them; 2 and 3 are good, if perhaps
+        // missing.
         let state = comment.split_once("state=").and_then(|(_, state)| state.chars().next());
         open = data.chars().fold(open, |open, c| c == '(' || open && c != ')');
         words.extend(

@@ -1,4 +1,5 @@
-//! The syntax of unbound.conf and nsd.conf: `section:`, and `key: value` in it, as many on a line as there is room for.
+//! The syntax of unbound.conf and nsd.conf: `section:`, and `key: value` in it, as many on a line as there is
+//! room for.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,9 @@
 //! Configurations of BIND, NSD, Knot DNS, Unbound and PowerDNS, and what nomen's would say instead.
 //!
-//! A syntax is read into statements (`tree`), whose words and blocks know their places. A file for each program knows what
-//! its statements mean and fills one `model`; `write` prints that. The `ledger` has an account of each statement: where
-//! it went, why nomen needs none, what is otherwise here, or what is missing. None is without one.
+//! A syntax is read into statements (`tree`), whose words and blocks know their places. A file for each
+//! program knows what its statements mean and fills one `model`; `write` prints that. The `ledger` has an
+//! account of each statement: where it went, why nomen needs none, what is otherwise here, or what is
+//! missing. None is without one.
 //!
 //! | module | does |
 //! |---|---|
@@ -110,8 +111,8 @@ pub struct Unreadable {
     pub fault: SyntaxFault,
 }
 
-/// Reads the configuration at `path` with all it includes, and says it in nomen's words. Without `program`, its text shows
-/// whose it is.
+/// Reads the configuration at `path` with all it includes, and says it in nomen's words. Without `program`,
+/// its text shows whose it is.
 ///
 /// # Errors
 /// [`Unreadable`], if a file cannot be read or is no such configuration.

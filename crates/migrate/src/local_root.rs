@@ -1,5 +1,5 @@
-//! A copy of the root zone that resolvers ask in place of the root servers (RFC 8806): `auth-zone` of Unbound, and what it cannot
-//! be true together with. Mirror zones are in `bind::zones`.
+//! A copy of the root zone that resolvers ask in place of the root servers (RFC 8806): `auth-zone` of
+//! Unbound, and what it cannot be true together with. Mirror zones are in `bind::zones`.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use crate::units;
 use crate::work::{Work, path_text};
 
 /// Why files of zones from servers are not read.
-const KEPT: &str = "nomen takes the copy from its servers at the start, and keeps it in `state-dir`";
+const WHY_FILES_ARE_NOT_READ: &str =
+    "nomen takes the copy from its servers at the start, and keeps it in `state-dir`";
 /// What nomen does anyway.
 const ANYWAY: &str = "nomen does so anyway";
 
@@ -49,7 +50,7 @@ pub(crate) fn of_unbound(work: &mut Work, section: &Statement, name: &str, direc
             work.recurse().text("local-root-file", path_text(&path));
             work.in_key(found, Section::Resolver, "local-root-file");
         }
-        found => found.into_iter().for_each(|found| work.ledger.unneeded(found, KEPT)),
+        found => found.into_iter().for_each(|found| work.ledger.unneeded(found, WHY_FILES_ARE_NOT_READ)),
     }
     if work.recurse().get("local-root-primaries").is_none() && work.recurse().get("local-root-file").is_none()
     {

@@ -119,8 +119,8 @@ fn rules(nomen: &mut Nomen, words: &mut Vec<String>) {
     nomen.stubs.retain(&mut first);
 }
 
-/// The time to the next try at a server that was never measured lies between the least and the most; nomen's own values count
-/// where none is written.
+/// The time to the next try at a server that was never measured lies between the least and the most; nomen's
+/// own values count where none is written.
 fn timeouts(resolver: &mut Keys, words: &mut Vec<String>) {
     let time = |key, usual| match resolver.get(key) {
         Some(Setting::Text(text)) => ms(text),

@@ -264,7 +264,8 @@ pub const BOUNDS: &[Bound] = &[
     ("[dnstap]", "sample", Measure::Count, 1, 1_000_000),
 ];
 
-/// A number for a key, within its bounds, and whether it had to be changed for that. `value` is in the key's measure.
+/// A number for a key, within its bounds, and whether it had to be changed for that. `value` is in the key's
+/// measure.
 pub(crate) fn bounded(header: &str, key: &str, value: u64) -> Option<(Setting, bool)> {
     let (_, _, measure, least, most) =
         BOUNDS.iter().find(|(section, name, ..)| *section == header && *name == key)?;

@@ -1,4 +1,5 @@
-//! What cannot be said exactly becomes less: names that are refused, and recursion that is refused altogether.
+//! What cannot be said exactly becomes less: names that are refused, and recursion that is refused
+//! altogether.
 
 use crate::ledger::Outcome;
 use crate::model::{Keys, Setting};
@@ -37,7 +38,8 @@ impl Work {
         self.narrow.whole.push(domain.to_owned());
     }
 
-    /// Has the names of a domain found from the root servers down, or refused where a rule above it asks other servers.
+    /// Has the names of a domain found from the root servers down, or refused where a rule above it asks
+    /// other servers.
     pub(crate) fn iterate_domain(&mut self, domain: &str) {
         self.narrow.iterated.push(domain.to_owned());
     }

@@ -1,4 +1,5 @@
-//! Networks: what is left of one if others are taken out of it, and lists of which the first member that fits decides.
+//! Networks: what is left of one if others are taken out of it, and lists of which the first member that fits
+//! decides.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -61,7 +62,8 @@ impl Network {
         (self.len == self.width()).then(|| self.address())
     }
 
-    /// Whether it is of IPv4 addresses mapped into IPv6, which nomen takes for the IPv4 addresses themselves. The peers do not.
+    /// Whether it is of IPv4 addresses mapped into IPv6, which nomen takes for the IPv4 addresses themselves.
+    /// The peers do not.
     pub(crate) fn is_mapped(self) -> bool {
         self.v6 && self.len >= 96 && self.bits >> 32 == 0xffff
     }
@@ -272,8 +274,8 @@ pub(crate) fn is_for_all(members: &[Member]) -> bool {
     open.contains(&None) || Network::all().iter().all(|all| open.contains(&Some(*all)))
 }
 
-/// The networks of a set in which the longest network that a client is in decides, and of one length the last: those that
-/// pass. `None` is a refusal whose network cannot be read: no client passes.
+/// The networks of a set in which the longest network that a client is in decides, and of one length the
+/// last: those that pass. `None` is a refusal whose network cannot be read: no client passes.
 pub(crate) fn of_longest_match(members: &[(bool, Option<Network>)]) -> Vec<Network> {
     let mut set: Vec<(bool, Network)> = Vec::new();
     for (deny, network) in members {

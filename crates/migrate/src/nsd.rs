@@ -276,8 +276,8 @@ fn user(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// The addresses that clients ask, here and in unbound.conf: those that are named, or else these. Ports that are not `plain` are for
-/// TLS.
+/// The addresses that clients ask, here and in unbound.conf: those that are named, or else these. Ports that
+/// are not `plain` are for TLS.
 pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], plain: impl Fn(u16) -> bool) {
     let port = last(all, "port");
     let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
@@ -491,8 +491,8 @@ fn source(work: &mut Work, all: &[&Statement], keys: &mut Keys) {
     keys.texts("source", taken.iter().map(ToString::to_string).collect());
 }
 
-/// What a zone is to catalog zones: one whose members are served, one that nomen makes, or a member. Returns whether nomen makes
-/// it.
+/// What a zone is to catalog zones: one whose members are served, one that nomen makes, or a member. Returns
+/// whether nomen makes it.
 fn catalog(
     work: &mut Work,
     all: &[&Statement],
@@ -743,7 +743,8 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
     out
 }
 
-/// A zone's file by its pattern: `%s` is the name, `%1` to `%3` its first characters, `%z`, `%y` and `%x` its last labels.
+/// A zone's file by its pattern: `%s` is the name, `%1` to `%3` its first characters, `%z`, `%y` and `%x` its
+/// last labels.
 fn file_name(pattern: &str, zone: &str) -> String {
     let labels: Vec<&str> = zone.split('.').filter(|label| !label.is_empty()).collect();
     let label = |n: usize| labels.iter().rev().nth(n).map_or(".", |label| *label).to_owned();

@@ -615,7 +615,8 @@ fn the_recursor_of_powerdns_keeps_its_rules() {
     );
 }
 
-/// Files that come with the peers, where they are installed. In those full of examples that are commented out, all of these hold.
+/// Files that come with the peers, where they are installed. In those full of examples that are commented
+/// out, all of these hold.
 #[test]
 fn the_peers_own_examples_are_read() {
     for (path, program, examples) in [
@@ -809,8 +810,8 @@ const WORDS: &[&str] = &[
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever stands in a configuration, each statement has an account (`convert` asserts it in tests), each place lies in
-    /// its text.
+    /// Whatever stands in a configuration, each statement has an account (`convert` asserts it in tests),
+    /// each place lies in its text.
     #[test]
     fn every_statement_has_an_account(
         words in prop::collection::vec((0..WORDS.len(), 0usize..9), 0..40),

@@ -1,5 +1,5 @@
-//! A configuration being moved: what was read, what is made of it, and what became of each statement. And the rules for
-//! statements that have a key to themselves.
+//! A configuration being moved: what was read, what is made of it, and what became of each statement. And the
+//! rules for statements that have a key to themselves.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,8 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    /// What becomes of a statement for which there is no key, and why; `None` where the rule has a key for it.
+    /// What becomes of a statement for which there is no key, and why; `None` where the rule has a key for
+    /// it.
     pub(crate) fn without_key(self, statement: &Statement) -> Option<(Outcome, String)> {
         let text = statement.value();
         let same = |value: &&str| {
@@ -151,7 +152,8 @@ pub(crate) struct Work {
     pub(crate) anchors: Anchors,
     /// What is refused, because what the source does with it cannot be said.
     pub(crate) narrow: Narrow,
-    /// Whether the source answers every client from its zones, where it has one list for these and for recursion.
+    /// Whether the source answers every client from its zones, where it has one list for these and for
+    /// recursion.
     pub(crate) answers_all: bool,
     /// Whether the source sends zones over TLS alone.
     pub(crate) encrypted_transfers: bool,
@@ -232,7 +234,8 @@ impl Work {
         }
     }
 
-    /// Sets the addresses that other servers are asked from, one of each family. Returns whether all of them are set.
+    /// Sets the addresses that other servers are asked from, one of each family. Returns whether all of them
+    /// are set.
     pub(crate) fn ask_from(&mut self, addresses: &[IpAddr]) -> bool {
         let mut set = self.recurse().members("source").to_vec();
         for address in addresses {

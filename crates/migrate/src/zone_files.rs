@@ -1,4 +1,5 @@
-//! What zone files and files of hints mean for the move: `$INCLUDE` starts from another folder, and roots of one's own.
+//! What zone files and files of hints mean for the move: `$INCLUDE` starts from another folder, and roots of
+//! one's own.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use crate::work::{Work, path_text};
 /// Most files that are looked at for one zone.
 const MAX_FILES: usize = 1000;
 
-/// Reports every `$INCLUDE` that leads elsewhere here: nomen starts from the folder of the file that it stands in.
+/// Reports every `$INCLUDE` that leads elsewhere here: nomen starts from the folder of the file that it
+/// stands in.
 pub(crate) fn includes(texts: &mut Texts<'_>, work: &mut Work) {
     let mut unreadable: Vec<PathBuf> = Vec::new();
     for (file, folder) in std::mem::take(&mut work.zone_files) {
@@ -68,7 +70,8 @@ pub(crate) fn includes(texts: &mut Texts<'_>, work: &mut Work) {
     }
 }
 
-/// Every `$INCLUDE` with the place of its file name. A directive begins a line that no string and no parenthesis holds open.
+/// Every `$INCLUDE` with the place of its file name. A directive begins a line that no string and no
+/// parenthesis holds open.
 fn directives(text: &[u8]) -> Vec<(std::ops::Range<usize>, String)> {
     const WORD: &[u8] = b"$include";
     let mut out = Vec::new();

@@ -1,4 +1,5 @@
-//! What wakes a datagram worker that waits for its socket: an event the kernel can wait for beside the socket.
+//! What wakes a datagram worker that waits for its socket: an event the kernel can wait for beside the
+//! socket.
 //!
 //! Workers with no late answer due wait in `recvmmsg` alone and never look here, so it costs them nothing.
 
@@ -15,7 +16,8 @@ use crate::ready::Ready;
 /// What a worker waits for besides its socket.
 pub(crate) struct Wait<'a> {
     pub(crate) alarm: &'a Alarm,
-    /// What can be read from when links to other servers have something, [`Ready::MOST`] descriptors at most.
+    /// What can be read from when links to other servers have something, [`Ready::MAX_DESCRIPTORS`]
+    /// descriptors at most.
     pub(crate) links: &'a [RawFd],
     /// A shorter time than the worker would wait by itself.
     pub(crate) at_most: Option<Duration>,
@@ -76,13 +78,14 @@ impl Alarm {
         self.ringing.swap(false, Ordering::AcqRel)
     }
 
-    /// Has it ring without the event: the worker is awake and looks for answers before it waits. Returns whether it rang
-    /// already.
+    /// Has it ring without the event: the worker is awake and looks for answers before it waits. Returns
+    /// whether it rang already.
     pub(crate) fn hold(&self) -> bool {
         self.ringing.swap(true, Ordering::AcqRel)
     }
 
-    /// Ends that, with what [`hold`](Self::hold) has returned. What was made ready before can be seen from here on.
+    /// Ends that, with what [`hold`](Self::hold) has returned. What was made ready before can be seen from
+    /// here on.
     pub(crate) fn release(&self, rang: bool) {
         match rang {
             true => drop(self.silence()),
@@ -100,7 +103,7 @@ impl Wait<'_> {
     pub(crate) fn beside(&self, socket: RawFd, time: Duration) -> Woken {
         let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // `poll` passes over what is below 0.
-        let mut all = [watch(NOTHING); 2 + Ready::MOST];
+        let mut all = [watch(NOTHING); 2 + Ready::MAX_DESCRIPTORS];
         (all[0], all[1]) = (watch(socket), watch(self.alarm.event.as_raw_fd()));
         for (place, fd) in all[2..].iter_mut().zip(self.links) {
             *place = watch(*fd);
@@ -111,8 +114,8 @@ impl Wait<'_> {
             tv_sec: time.as_secs().min(3600) as libc::time_t,
             tv_nsec: time.subsec_nanos() as _,
         };
-        // SAFETY: at least as many live `pollfd`s as the count says, a live time, and no signal mask. An error is a wait that ended
-        // early.
+        // SAFETY: at least as many live `pollfd`s as the count says, a live time, and no signal mask. An
+        // error is a wait that ended early.
         let n = unsafe { libc::ppoll(all.as_mut_ptr(), watched as libc::nfds_t, &time, std::ptr::null()) };
         let ready = |one: &libc::pollfd| n > 0 && one.revents != 0;
         let (socket, alarm) = (ready(&all[0]), ready(&all[1]));
@@ -211,15 +214,16 @@ mod tests {
     #[test]
     fn a_wait_shows_which_links_have_something() -> io::Result<()> {
         let alarm = Alarm::new()?;
-        let others: Vec<Arc<Alarm>> = (0..Ready::MOST).map(|_| Alarm::new()).collect::<io::Result<_>>()?;
+        let others: Vec<Arc<Alarm>> =
+            (0..Ready::MAX_DESCRIPTORS).map(|_| Alarm::new()).collect::<io::Result<_>>()?;
         let links: Vec<RawFd> = others.iter().map(|other| other.event.as_raw_fd()).collect();
         others[1].wake_by_ref();
-        others[Ready::MOST - 1].wake_by_ref();
+        others[Ready::MAX_DESCRIPTORS - 1].wake_by_ref();
         let wait =
             |links: &[RawFd]| Wait { alarm: &alarm, links, at_most: Some(SHORT) }.beside(NOTHING, SHORT);
         let woken = wait(&links);
-        let ready: Vec<usize> = (0..Ready::MOST).filter(|place| woken.links.has(*place)).collect();
-        assert_eq!((ready, woken.socket, woken.alarm), (vec![1, Ready::MOST - 1], false, false));
+        let ready: Vec<usize> = (0..Ready::MAX_DESCRIPTORS).filter(|place| woken.links.has(*place)).collect();
+        assert_eq!((ready, woken.socket, woken.alarm), (vec![1, Ready::MAX_DESCRIPTORS - 1], false, false));
         assert_eq!(wait(&links[..1]), Woken::default(), "the others are not waited for");
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Settings of a listener, plain values with documented defaults. Reading them from a file is the server's work.
+//! Settings of a listener, plain values with documented defaults. Reading them from a file is the server's
+//! work.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ pub enum Spread {
     Hash,
     /// By the CPU that received the packet. Right with a multi-queue network card and pinned workers.
     Cpu,
-    /// At random for each datagram, so that one busy client uses every worker. TCP falls back to [`Spread::Hash`]
-    /// by itself, since a connection stays where it is.
+    /// At random for each datagram, so that one busy client uses every worker. TCP falls back to
+    /// [`Spread::Hash`] by itself, since a connection stays where it is.
     #[default]
     Random,
 }
@@ -23,8 +24,8 @@ pub enum UdpBackend {
     #[default]
     Mmsg,
     /// `recvfrom` and `sendto`, one datagram a call, from the standard library: what [`UdpBackend::Mmsg`] is
-    /// tested against, and a way out where a sandbox forbids the others. On a wildcard address replies leave from
-    /// whatever address the routing table picks.
+    /// tested against, and a way out where a sandbox forbids the others. On a wildcard address replies leave
+    /// from whatever address the routing table picks.
     Plain,
 }
 
@@ -39,8 +40,8 @@ pub struct ListenerConfig {
     pub spread: Spread,
     /// Bind to addresses that no interface has (yet). Default: no.
     pub freebind: bool,
-    /// Bind even if another socket already serves this address and port and shares it; without this, an address
-    /// in use is an error, although the sockets would let themselves be shared. Default: no.
+    /// Bind even if another socket already serves this address and port and shares it; without this, an
+    /// address in use is an error, although the sockets would let themselves be shared. Default: no.
     pub share_port: bool,
     /// How long a stopping worker goes on answering what already reached it. Default: 2 s.
     pub drain: Duration,
@@ -70,8 +71,8 @@ impl Default for ListenerConfig {
 pub struct UdpConfig {
     /// Which system calls move datagrams. Default: [`UdpBackend::Mmsg`].
     pub backend: UdpBackend,
-    /// Send equally long replies of a batch to one destination together (`UDP_SEGMENT`), where the kernel takes
-    /// that. Default: yes.
+    /// Send equally long replies of a batch to one destination together (`UDP_SEGMENT`), where the kernel
+    /// takes that. Default: yes.
     pub segments: bool,
     /// Most datagrams in a batch, 1 to 1024. Default: 64.
     pub batch: usize,
@@ -79,8 +80,8 @@ pub struct UdpConfig {
     pub max_query: usize,
     /// Longest reply, in bytes. Default: 4096.
     pub max_reply: usize,
-    /// Kernel receive buffer per socket, in bytes as given to `SO_RCVBUF`; `None` leaves the system's default.
-    /// The kernel caps it at `net.core.rmem_max` unless the process may exceed it. Default: 4 MiB.
+    /// Kernel receive buffer per socket, in bytes as given to `SO_RCVBUF`; `None` leaves the system's
+    /// default. The kernel caps it at `net.core.rmem_max` unless the process may exceed it. Default: 4 MiB.
     pub receive_buffer: Option<usize>,
     /// Kernel send buffer per socket, in bytes as given to `SO_SNDBUF`; `None` leaves the system's default.
     /// Default: 4 MiB.
@@ -105,11 +106,12 @@ impl Default for UdpConfig {
     }
 }
 
-/// Settings of a TCP listener. How many connections there may be, and how long each may take for what it does, is in
-/// [`crate::TcpLimits`], which listeners share.
+/// Settings of a TCP listener. How many connections there may be, and how long each may take for what it
+/// does, is in [`crate::TcpLimits`], which listeners share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpConfig {
-    /// Connections the kernel may hold before they are accepted, capped by `net.core.somaxconn`. Default: 1024.
+    /// Connections the kernel may hold before they are accepted, capped by `net.core.somaxconn`.
+    /// Default: 1024.
     pub backlog: u32,
     /// Queries of one connection waiting for a later answer, streams included; no more is read while so many
     /// wait. Default: 32.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use exchange::{Seat, Transport};
+use exchange::{Transport, WorkerContext};
 
 /// Which worker of which listener.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +21,9 @@ pub struct WorkerId {
 
 impl WorkerId {
     /// The worker's seat, as its handler knows it.
-    pub(crate) fn seat(self, waker: Waker) -> Seat {
+    pub(crate) fn worker_context(self, waker: Waker) -> WorkerContext {
         let WorkerId { index, transport, local } = self;
-        Seat { index, transport, local, waker }
+        WorkerContext { index, transport, local, waker }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use exchange::{Batch, Handler, HandlerFactory, LateReplies, Seat};
+use exchange::{Batch, Handler, HandlerFactory, LateReplies, WorkerContext};
 
 use crate::fault::{Reporter, WorkerFaultKind};
 use crate::stats::WorkerStats;
@@ -11,16 +11,21 @@ use crate::stats::WorkerStats;
 /// A worker's handler and the means to replace it.
 pub(crate) struct Guarded<F: HandlerFactory> {
     factory: Arc<F>,
-    seat: Seat,
+    worker_context: WorkerContext,
     handler: F::Handler,
     stats: Arc<WorkerStats>,
     reporter: Reporter,
 }
 
 impl<F: HandlerFactory> Guarded<F> {
-    pub(crate) fn new(factory: Arc<F>, seat: Seat, stats: Arc<WorkerStats>, reporter: Reporter) -> Self {
-        let handler = factory.make(&seat);
-        Guarded { factory, seat, handler, stats, reporter }
+    pub(crate) fn new(
+        factory: Arc<F>,
+        worker_context: WorkerContext,
+        stats: Arc<WorkerStats>,
+        reporter: Reporter,
+    ) -> Self {
+        let handler = factory.make(&worker_context);
+        Guarded { factory, worker_context, handler, stats, reporter }
     }
 
     /// Hands the batch to the handler. If that panics, the handler is rebuilt and every query left undecided
@@ -62,8 +67,8 @@ impl<F: HandlerFactory> Guarded<F> {
     #[inline]
     fn attempt<R>(&mut self, work: impl FnOnce(&mut F::Handler) -> R) -> Option<R> {
         let handler = &mut self.handler;
-        // The handler is thrown away if it unwinds, and outcomes are only ever whole values, so nothing half done
-        // can be seen afterwards.
+        // The handler is thrown away if it unwinds, and outcomes are only ever whole values, so nothing half
+        // done can be seen afterwards.
         let done = catch_unwind(AssertUnwindSafe(|| work(handler))).ok();
         if done.is_none() {
             self.renew();
@@ -75,6 +80,6 @@ impl<F: HandlerFactory> Guarded<F> {
     fn renew(&mut self) {
         self.stats.panics.add(1);
         self.reporter.report(WorkerFaultKind::HandlerPanicked);
-        self.handler = self.factory.make(&self.seat);
+        self.handler = self.factory.make(&self.worker_context);
     }
 }

@@ -28,12 +28,14 @@ impl Job {
     }
 }
 
-/// A second descriptor of a worker's socket. It lives as long as the worker, so that a socket is closed where its worker ends.
+/// A second descriptor of a worker's socket. It lives as long as the worker, so that a socket is closed where
+/// its worker ends.
 #[derive(Default)]
 pub(crate) struct SocketSlot(Mutex<Option<OwnedFd>>);
 
 impl SocketSlot {
-    /// Keeps a second descriptor of this socket in place of the one before. Without one, the socket cannot be handed over.
+    /// Keeps a second descriptor of this socket in place of the one before. Without one, the socket cannot be
+    /// handed over.
     pub(crate) fn set(&self, socket: &impl AsFd) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = socket.as_fd().try_clone_to_owned().ok();
     }

@@ -1,14 +1,15 @@
 //! Transports: receives datagrams and streams, passes their messages to a handler, and sends its replies.
 //!
-//! What lives here: listening sockets, the worker threads that read them, how their queries become the batches of
-//! [`exchange`] and how replies leave, at once, late or as streams, and the limits that keep slow or hostile clients
-//! from harming others. What does not: parsing, answering, access rules. The only DNS this crate knows is that a
-//! message has a header of twelve bytes and that TCP puts two bytes of length before it (RFC 1035 §4.2.2, RFC 7766 §8).
+//! What lives here: listening sockets, the worker threads that read them, how their queries become the
+//! batches of [`exchange`] and how replies leave, at once, late or as streams, and the limits that keep slow
+//! or hostile clients from harming others. What does not: parsing, answering, access rules. The only DNS this
+//! crate knows is that a message has a header of twelve bytes and that TCP puts two bytes of length before it
+//! (RFC 1035 §4.2.2, RFC 7766 §8).
 //!
 //! # From bind to stop
 //!
 //! ```no_run
-//! use exchange::{Batch, Handler, LateReplies, Outcome, Seat, Transport};
+//! use exchange::{Batch, Handler, LateReplies, Outcome, WorkerContext, Transport};
 //! use net::{Context, Listener, ListenerConfig};
 //!
 //! struct Refuse;
@@ -33,7 +34,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Bind first (perhaps as root), drop privileges, then serve.
 //! let bound = Listener::bind("127.0.0.1:0".parse()?, Transport::Udp, &ListenerConfig::default())?;
-//! let running = bound.serve(|_: &Seat| Refuse, &Context::default())?;
+//! let running = bound.serve(|_: &WorkerContext| Refuse, &Context::default())?;
 //! running.stop();
 //! running.join();
 //! # Ok(()) }
@@ -42,10 +43,11 @@
 //! # Threads
 //!
 //! A listener is one address and one transport. It has [`ListenerConfig::workers`] threads, each with its own
-//! `SO_REUSEPORT` socket and its own [`exchange::Handler`], so nothing is shared on the way of a query. UDP threads
-//! block in `recvmmsg`, answer the whole batch through the handler and send with `sendmmsg`. While answers are due
-//! later they also wait for the waker of their [`exchange::Seat`], and send what has become ready in batches of its own.
-//! TCP threads each run a single-threaded tokio runtime; every complete message found in one read makes up a batch.
+//! `SO_REUSEPORT` socket and its own [`exchange::Handler`], so nothing is shared on the way of a query. UDP
+//! threads block in `recvmmsg`, answer the whole batch through the handler and send with `sendmmsg`. While
+//! answers are due later they also wait for the waker of their [`exchange::WorkerContext`], and send what has
+//! become ready in batches of its own. TCP threads each run a single-threaded tokio runtime; every complete
+//! message found in one read makes up a batch.
 //!
 //! # Passed sockets
 //!
@@ -56,21 +58,22 @@
 //!
 //! # AF_XDP
 //!
-//! [`Listener::xdp`] puts a front before UDP listeners that are already bound: it takes their plain queries from the
-//! receive queues of a network interface, one worker a queue, and leaves everything else to their sockets. Where the
-//! kernel, the driver or the rights are missing it is an error that names what, and the sockets serve as they are.
+//! [`Listener::xdp`] puts a front before UDP listeners that are already bound: it takes their plain queries
+//! from the receive queues of a network interface, one worker a queue, and leaves everything else to their
+//! sockets. Where the kernel, the driver or the rights are missing it is an error that names what, and the
+//! sockets serve as they are.
 //!
 //! # Outgoing messages
 //!
-//! [`Outgoing`] drives an [`exchange::Core`], which decides what is sent to other servers. It has a thread of its own, and
-//! datagram workers can act on what they bring and wait for the replies beside their sockets. A worker that answers never
-//! waits for another server, nor for another thread.
+//! [`Outgoing`] drives an [`exchange::Core`], which decides what is sent to other servers. It has a thread of
+//! its own, and datagram workers can act on what they bring and wait for the replies beside their sockets. A
+//! worker that answers never waits for another server, nor for another thread.
 //!
 //! # Reload
 //!
-//! A listener whose address and settings did not change is simply left running: the handler sees new data through
-//! whatever snapshot it reads at the start of [`exchange::Handler::batch`]. [`Running::stop`] ends one listener without
-//! touching the others, after answering what its sockets already held.
+//! A listener whose address and settings did not change is simply left running: the handler sees new data
+//! through whatever snapshot it reads at the start of [`exchange::Handler::batch`]. [`Running::stop`] ends
+//! one listener without touching the others, after answering what its sockets already held.
 
 mod alarm;
 mod config;

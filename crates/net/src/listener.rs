@@ -1,4 +1,5 @@
-//! Binding, apart from serving: sockets are opened first, perhaps as root, and served later without privileges.
+//! Binding, apart from serving: sockets are opened first, perhaps as root, and served later without
+//! privileges.
 
 use std::error::Error;
 use std::fmt;
@@ -20,7 +21,8 @@ use crate::{tcp, udp, xdp};
 pub struct Listener;
 
 impl Listener {
-    /// Opens the sockets of one address: one per worker. With port 0 the system picks a port, the same for all.
+    /// Opens the sockets of one address: one per worker. With port 0 the system picks a port, the same for
+    /// all.
     ///
     /// Queries queue up in the sockets from here on and are answered once [`Bound::serve`] is called.
     ///
@@ -50,11 +52,11 @@ impl Listener {
         }
     }
 
-    /// Takes datagram sockets someone else bound, such as systemd. All must be bound to one address. There will be
-    /// as many workers as sockets, or [`ListenerConfig::workers`] sharing them if that is more.
+    /// Takes datagram sockets someone else bound, such as systemd. All must be bound to one address. There
+    /// will be as many workers as sockets, or [`ListenerConfig::workers`] sharing them if that is more.
     ///
-    /// Options are set as on sockets of our own; buffers are only made larger. When the listener stops, what its workers
-    /// have not read stays in the sockets, for the process they are passed to next.
+    /// Options are set as on sockets of our own; buffers are only made larger. When the listener stops, what
+    /// its workers have not read stays in the sockets, for the process they are passed to next.
     ///
     /// # Errors
     /// [`BindError`] if there is no socket, their addresses differ, or an option is refused.
@@ -70,15 +72,15 @@ impl Listener {
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed })
     }
 
-    /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that reach `xdp.interface`. It
-    /// has its own workers, one for each receive queue, and is served and stopped apart from the listeners, best
-    /// before them. There can be one front on an interface, so all listeners served there go into one call; the
-    /// front's own address, which its handlers see, is that of the first. A client's [`exchange::Client::local`] is always
-    /// the address asked.
+    /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that reach
+    /// `xdp.interface`. It has its own workers, one for each receive queue, and is served and stopped apart
+    /// from the listeners, best before them. There can be one front on an interface, so all listeners served
+    /// there go into one call; the front's own address, which its handlers see, is that of the first. A
+    /// client's [`exchange::Client::local`] is always the address asked.
     ///
-    /// Of a listener on the wildcard address the front takes the queries to every address the host has now. Replies
-    /// are limited to what fits a packet: the interface's MTU over IPv4, 1280 bytes if any address is of IPv6
-    /// (see [`exchange::Replies::room`]).
+    /// Of a listener on the wildcard address the front takes the queries to every address the host has now.
+    /// Replies are limited to what fits a packet: the interface's MTU over IPv4, 1280 bytes if any address is
+    /// of IPv6 (see [`exchange::Replies::room`]).
     ///
     /// # Errors
     /// [`BindError`]: what is missing. The listeners are as they were, and serve alone.
@@ -129,8 +131,8 @@ fn open_all<S>(
     let workers = config.workers.max(1);
     let mut addr = addr;
     if addr.port() != 0 && !config.share_port {
-        // A socket that does not share finds out whether the address is in use. Sharing sockets would not: two
-        // servers started by mistake would each get half of the queries.
+        // A socket that does not share finds out whether the address is in use. Sharing sockets would not:
+        // two servers started by mistake would each get half of the queries.
         drop(open(addr, false).map_err(OpenError::Bind)?);
     }
     let mut sockets = Vec::with_capacity(workers);
@@ -244,7 +246,8 @@ impl Bound {
     /// Starts the workers. Each makes its handler on its own thread.
     ///
     /// To take over from a listener on the same address without losing a query: bind with
-    /// [`ListenerConfig::share_port`], stop and join the old listener, then serve. Meanwhile queries wait in the sockets.
+    /// [`ListenerConfig::share_port`], stop and join the old listener, then serve. Meanwhile queries wait in
+    /// the sockets.
     ///
     /// # Errors
     /// [`ServeError`] if the system refuses a thread or a resource it needs; workers already started stop.
@@ -274,7 +277,8 @@ impl Bound {
         };
         match self.sockets {
             Sockets::Udp(sockets) => {
-                // Those who share a socket are one to the kernel. Sockets of others may not be made for sharing.
+                // Those who share a socket are one to the kernel. Sockets of others may not be made for
+                // sharing.
                 let apart = passed.unwrap_or(sockets.len());
                 if let Some(first) = sockets.first()
                     && let Err(e) = udp::spread(first, self.config.spread, apart)

@@ -27,7 +27,8 @@ pub enum PassedFault {
     NotThere,
     /// It is something else, in words that follow "it is".
     Kind(&'static str),
-    /// It takes queries over IPv4 as well as over IPv6, and so from clients whose IPv4 addresses look like others.
+    /// It takes queries over IPv4 as well as over IPv6, and so from clients whose IPv4 addresses look like
+    /// others.
     BothFamilies,
     /// The system does not say what it is.
     Io(io::Error),
@@ -47,8 +48,8 @@ impl fmt::Display for PassedFault {
 impl Error for PassedFault {}
 
 impl PassedSocket {
-    /// Takes over the descriptor of this number, which must have come from outside with the start of the program. No
-    /// program that this one starts gets it.
+    /// Takes over the descriptor of this number, which must have come from outside with the start of the
+    /// program. No program that this one starts gets it.
     ///
     /// # Errors
     /// [`PassedFault`]; a descriptor that is there is closed.

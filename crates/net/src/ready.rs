@@ -6,7 +6,7 @@ pub(crate) struct Ready(u8);
 
 impl Ready {
     /// The most descriptors that there may be.
-    pub(crate) const MOST: usize = 8;
+    pub(crate) const MAX_DESCRIPTORS: usize = 8;
 
     /// Whether there is any.
     pub(crate) fn any(self) -> bool {
@@ -15,12 +15,12 @@ impl Ready {
 
     /// Whether the descriptor at this place is among them.
     pub(crate) fn has(self, place: usize) -> bool {
-        place < Self::MOST && self.0 & 1 << place != 0
+        place < Self::MAX_DESCRIPTORS && self.0 & 1 << place != 0
     }
 
     /// Adds the descriptor at this place.
     pub(crate) fn add(&mut self, place: usize) {
-        if place < Self::MOST {
+        if place < Self::MAX_DESCRIPTORS {
             self.0 |= 1 << place;
         }
     }

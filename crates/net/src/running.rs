@@ -67,8 +67,8 @@ impl Running {
         Self { local, transport, shutdown, stats, threads: Vec::new(), xdp, passed, sockets: Vec::new() }
     }
 
-    /// Keeps a descriptor of the socket of worker `index` for [`Running::sockets`]. Workers that share a passed socket share the
-    /// descriptor of the first of them.
+    /// Keeps a descriptor of the socket of worker `index` for [`Running::sockets`]. Workers that share a
+    /// passed socket share the descriptor of the first of them.
     pub(crate) fn keep_socket(&mut self, index: usize, slot: &Arc<SocketSlot>, socket: &impl AsFd) {
         if self.passed.is_none_or(|apart| index < apart) {
             slot.set(socket);
@@ -86,7 +86,8 @@ impl Running {
         self.transport
     }
 
-    /// What the system granted, if this is an AF_XDP front; its address is also that of the sockets behind it.
+    /// What the system granted, if this is an AF_XDP front; its address is also that of the sockets behind
+    /// it.
     pub fn xdp_mode(&self) -> Option<XdpMode> {
         self.xdp
     }
@@ -96,8 +97,8 @@ impl Running {
         self.passed
     }
 
-    /// Descriptors of the listener's sockets, for another server that goes on with them (see [`Running::leave_unread`]); none of an
-    /// AF_XDP front.
+    /// Descriptors of the listener's sockets, for another server that goes on with them (see
+    /// [`Running::leave_unread`]); none of an AF_XDP front.
     ///
     /// # Errors
     /// The system's, if it refuses descriptors.
@@ -106,7 +107,8 @@ impl Running {
         slots.filter_map(|slot| slot.get().transpose()).collect()
     }
 
-    /// Has the workers leave in the sockets what they have not read when they stop, as with sockets that were passed.
+    /// Has the workers leave in the sockets what they have not read when they stop, as with sockets that were
+    /// passed.
     pub fn leave_unread(&self) {
         self.shutdown.leave_unread();
     }
@@ -131,8 +133,8 @@ impl Running {
         self.shutdown.trigger();
     }
 
-    /// True until no worker takes what arrives any more, which comes soon after [`Running::stop`]; what was taken may still be
-    /// answered. Workers that have not begun yet are not known of.
+    /// True until no worker takes what arrives any more, which comes soon after [`Running::stop`]; what was
+    /// taken may still be answered. Workers that have not begun yet are not known of.
     pub fn is_taking(&self) -> bool {
         self.shutdown.is_taking()
     }

@@ -34,8 +34,8 @@ impl Shutdown {
         }
     }
 
-    /// Asks the workers to answer what already reached them and end, within [`crate::ListenerConfig::drain`] and one
-    /// [`crate::UdpConfig::idle_wake`]. Returns at once.
+    /// Asks the workers to answer what already reached them and end, within [`crate::ListenerConfig::drain`]
+    /// and one [`crate::UdpConfig::idle_wake`]. Returns at once.
     pub fn trigger(&self) {
         self.inner.flag.store(true, Ordering::Release);
         self.inner.watch.send_replace(true);

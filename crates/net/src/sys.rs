@@ -23,7 +23,8 @@ unsafe impl Plain for c_int {}
 pub(crate) fn get_option<T: Plain>(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is a live `T` of the length given, and whatever the kernel writes there is a value of it.
+    // SAFETY: `value` is a live `T` of the length given, and whatever the kernel writes there is a value of
+    // it.
     let rc = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &mut len)
     };
@@ -37,8 +38,8 @@ pub(crate) fn set_option<T: Copy>(
     name: c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: `value` points to a live `T` and the length given is that of `T`; the kernel only reads it. A wrong
-    // descriptor, level or name is answered with an error.
+    // SAFETY: `value` points to a live `T` and the length given is that of `T`; the kernel only reads it. A
+    // wrong descriptor, level or name is answered with an error.
     let rc = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -74,7 +75,8 @@ pub(crate) enum PickBy {
 const AD_RANDOM: c_int = 56;
 
 /// Has the kernel pick among the `sockets` members of this socket's reuseport group by a three-instruction
-/// program: load, take the remainder, return it as the index. It holds for the whole group, present and future.
+/// program: load, take the remainder, return it as the index. It holds for the whole group, present and
+/// future.
 pub(crate) fn attach_reuseport(socket: &impl AsRawFd, by: PickBy, sockets: u32) -> io::Result<()> {
     let offset = match by {
         PickBy::Cpu => libc::SKF_AD_OFF + libc::SKF_AD_CPU,
@@ -141,8 +143,8 @@ pub(crate) fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAdd
     }
 }
 
-/// Has the current runtime watch a listening socket for connections. Unlike with the runtime's own listener, an
-/// error of accepting can then be distinguished from a connection that waits.
+/// Has the current runtime watch a listening socket for connections. Unlike with the runtime's own listener,
+/// an error of accepting can then be distinguished from a connection that waits.
 pub(crate) fn watch_listener(socket: TcpListener) -> io::Result<AsyncFd<TcpListener>> {
     // SAFETY: a `TcpListener` owns its descriptor, always answers with the same one and closes it only when
     // dropped, which the `AsyncFd` it moves into does after deregistering it.

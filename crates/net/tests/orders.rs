@@ -1,7 +1,7 @@
 //! Every order in which threads may act for a core, as far as the memory model allows it: the protocol of
-//! `src/outgoing/desk.rs` and `src/outgoing/duty.rs`, compiled against locks and atomics that try all orders. Time passes only
-//! for a thread that sleeps for a time; a thread that sleeps for ever and should have been woken is a
-//! deadlock, which the model reports.
+//! `src/outgoing/desk.rs` and `src/outgoing/duty.rs`, compiled against locks and atomics that try all orders.
+//! Time passes only for a thread that sleeps for a time; a thread that sleeps for ever and should have been
+//! woken is a deadlock, which the model reports.
 
 /// What threads see of each other, in the model.
 mod sync {
@@ -62,12 +62,12 @@ mod sync {
 }
 
 /// Nor who is acted for first: all requests are alike, and only counted.
-mod lanes {
+mod client_queues {
     use super::sync::AtomicUsize;
     use std::sync::atomic::Ordering::Relaxed;
 
     #[derive(Clone, Copy)]
-    pub(crate) struct Lane;
+    pub(crate) struct ClientQueue;
 
     pub(crate) struct Waiting(AtomicUsize);
 
@@ -78,11 +78,11 @@ mod lanes {
     }
 
     impl Waiting {
-        pub(crate) fn add(&self, _: Lane) {
+        pub(crate) fn add(&self, _: ClientQueue) {
             self.0.fetch_add(1, Relaxed);
         }
 
-        pub(crate) fn remove(&self, _: Lane) {
+        pub(crate) fn remove(&self, _: ClientQueue) {
             self.0.fetch_sub(1, Relaxed);
         }
 
@@ -135,9 +135,9 @@ mod links {
 #[path = "../src/outgoing/desk.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
 mod desk;
-#[path = "../src/outgoing/duty.rs"]
+#[path = "../src/outgoing/outbound.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
-mod duty;
+mod outbound;
 #[path = "../src/ready.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
 mod ready;
@@ -146,12 +146,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use client_queues::{ClientQueue, Waiting};
 use desk::{Desk, Queue, Shared, Sleep, Turned};
-use duty::Duty;
-use lanes::{Lane, Waiting};
 use links::WorkerLinks;
 use loom::sync::Condvar;
 use loom::thread;
+use outbound::WorkerOutbound;
 use sync::{AtomicBool, AtomicUsize, Events, Mutex, Poll};
 
 /// A queue of requests that are all alike. It orders nothing by itself: a thread that looks may see an older
@@ -171,7 +171,7 @@ impl Line {
     fn take(&self, most: usize, waiting: &Waiting) -> usize {
         let taken = self.0.load(Relaxed).min(most);
         self.0.fetch_sub(taken, Relaxed);
-        (0..taken).for_each(|_| waiting.remove(Lane));
+        (0..taken).for_each(|_| waiting.remove(ClientQueue));
         taken
     }
 }
@@ -185,9 +185,9 @@ struct Done {
     deadlines: usize,
 }
 
-/// A core and its driver in small: requests are counted, and each sets a deadline if so wanted. It does with `Sleep` and the queues
-/// what `Driver` in `src/outgoing/driver.rs` does, in the methods of the same names; but it takes no naps,
-/// which would hide a missing wake-up.
+/// A core and its driver in small: requests are counted, and each sets a deadline if so wanted. It does with
+/// `Sleep` and the queues what `Driver` in `src/outgoing/driver.rs` does, in the methods of the same names;
+/// but it takes no naps, which would hide a missing wake-up.
 struct ToyDriver {
     thread: Arc<Line>,
     workers: Arc<Line>,
@@ -299,15 +299,16 @@ impl Model {
     }
 
     fn request(&self) {
-        self.shared.pass(Lane, true, |queue| match queue {
+        self.shared.pass(ClientQueue, true, |queue| match queue {
             Queue::Thread => self.thread.push(),
             Queue::Workers => self.workers.push(),
         });
     }
 
-    /// A worker that answers so many queries and waits for nothing while it has a duty. It does not end: that would hand over.
-    fn worker(&self, requests: usize) -> Duty {
-        let mut duty = Duty::new();
+    /// A worker that answers so many queries and waits for nothing while it has a duty. It does not end: that
+    /// would hand over.
+    fn worker(&self, requests: usize) -> WorkerOutbound {
+        let mut duty = WorkerOutbound::new();
         duty.begin();
         (0..requests).for_each(|_| self.request());
         while duty.is_busy() {
@@ -408,7 +409,7 @@ fn a_worker_that_ends_hands_over_what_it_brought() {
     every_order(3, || {
         let (model, _poll) = Model::new(false);
         let ending = beside(&model, |model| {
-            let mut duty = Duty::new();
+            let mut duty = WorkerOutbound::new();
             duty.begin();
             model.request();
             duty.end();

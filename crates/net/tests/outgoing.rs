@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link, Transport};
 use net::{Outgoing, OutgoingConfig};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The events that a core has received.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Core for Relay {
             Order::Timeout(after) => self.deadlines.push_back(now + after),
             Order::Wait(go_on) => {
                 let _ = self.heard.send(Heard::Waits);
-                let _ = go_on.recv_timeout(PATIENCE);
+                let _ = go_on.recv_timeout(TEST_TIMEOUT);
             }
             Order::From(origin) => {
                 let _ = self.heard.send(Heard::From(origin));
@@ -102,7 +102,7 @@ impl Rig {
     }
 
     fn next_event(&self) -> Heard {
-        self.heard.recv_timeout(PATIENCE).expect("news")
+        self.heard.recv_timeout(TEST_TIMEOUT).expect("news")
     }
 }
 
@@ -116,7 +116,7 @@ fn send(link: u64, message: &[u8]) -> Action {
 
 fn server() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket
 }
 
@@ -240,7 +240,8 @@ fn links_are_limited_and_deadlines_kept() {
     assert!(!rig.outgoing.request(Order::Act(Vec::new())), "the core is gone");
 }
 
-/// The thread is woken only when it sleeps. A wake that got lost would leave it asleep for ever, since it has no deadline.
+/// The thread is woken only when it sleeps. A wake that got lost would leave it asleep for ever, since it has
+/// no deadline.
 #[test]
 fn a_request_is_taken_however_it_meets_a_thread_that_goes_to_sleep() {
     let rig = Rig::new(8);
@@ -296,7 +297,7 @@ fn who_brings_many_requests_does_not_hold_up_others() {
         let offer = |origin| rig.outgoing.offer(Order::From(origin)).is_none();
         let flood = (0..1000).filter(|_| offer(7)).count();
         assert_eq!(flood, 64, "as many as may wait");
-        // A secret may have put one of them into the same lane, but not so many.
+        // A secret may have put one of them into the same client queue, but not so many.
         let others = (100..108).filter(|&origin| offer(origin)).count();
         assert!(others >= 4, "of 8 others {others} were let in");
         go_on.send(()).unwrap();

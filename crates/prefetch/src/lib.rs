@@ -1,9 +1,9 @@
-//! The prefetch instruction: the processor's cache starts to fetch memory before it is read, so that the cache misses of a
-//! batch overlap. A plain read would fetch it, too, but everything after a read that waits soon waits as well; nothing
-//! waits for a prefetch.
+//! The prefetch instruction: the processor's cache starts to fetch memory before it is read, so that the
+//! cache misses of a batch overlap. A plain read would fetch it, too, but everything after a read that waits
+//! soon waits as well; nothing waits for a prefetch.
 //!
-//! What lives here: that one instruction, and requests for huge and for small pages, which change nothing the program can see
-//! either. The owners of the data (`zone`, `cache`) decide what is worth it.
+//! What lives here: that one instruction, and requests for huge and for small pages, which change nothing the
+//! program can see either. The owners of the data (`zone`, `cache`) decide what is worth it.
 
 use std::ops::Range;
 
@@ -46,8 +46,8 @@ pub fn huge_pages<T>(memory: &[T]) {
     }
 }
 
-/// Requests small pages for what is not written yet of the memory at these addresses, which begin and end with a page. The content
-/// stays as it is. Returns whether the system takes the request.
+/// Requests small pages for what is not written yet of the memory at these addresses, which begin and end
+/// with a page. The content stays as it is. Returns whether the system takes the request.
 pub fn small_pages(addresses: Range<usize>) -> bool {
     advise(addresses, Advice::Small)
 }
@@ -64,8 +64,8 @@ fn advise(addresses: Range<usize>, advice: Advice) -> bool {
         Advice::Small => libc::MADV_NOHUGEPAGE,
     };
     let start = std::ptr::without_provenance_mut(addresses.start);
-    // SAFETY: both kinds of advice leave the content of memory as it is, wherever the addresses are and whatever uses them. Where the
-    // system has no huge pages the advice is an error without an effect.
+    // SAFETY: both kinds of advice leave the content of memory as it is, wherever the addresses are and
+    // whatever uses them. Where the system has no huge pages the advice is an error without an effect.
     unsafe { libc::madvise(start, addresses.len(), advice) == 0 }
 }
 

@@ -19,7 +19,8 @@ pub enum AccessAction {
     Refuse,
 }
 
-/// Clients, and what becomes of their questions. All conditions must hold; of several rules the first that fits counts.
+/// Clients, and what becomes of their questions. All conditions must hold; of several rules the first that
+/// fits counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
     /// What it decides.
@@ -46,8 +47,8 @@ impl fmt::Display for TooManyRules {
 }
 impl std::error::Error for TooManyRules {}
 
-/// Rules made ready to be asked: for every condition the mask of the rules that it does not rule out, bit 0 for the first
-/// rule. The lowest bit that is left of all of them is the rule that counts.
+/// Rules made ready to be asked: for every condition the mask of the rules that it does not rule out, bit 0
+/// for the first rule. The lowest bit that is left of all of them is the rule that counts.
 ///
 /// IPv4 mapped into IPv6 is IPv4, in rules as in clients.
 #[derive(Clone, Debug)]
@@ -116,9 +117,9 @@ impl Access {
         found.and_then(|at| self.by_local.get(at)).map_or(0, |(_, mask)| *mask)
     }
 
-    /// The rules where an operator has set none: this machine may ask, and of the networks that it is attached to those that
-    /// are private (RFC 1918, RFC 6598, RFC 3927, RFC 4193, and link-local ones of IPv6). No other client
-    /// may: a resolver that is open to all serves attacks on others (RFC 5358).
+    /// The rules where an operator has set none: this machine may ask, and of the networks that it is
+    /// attached to those that are private (RFC 1918, RFC 6598, RFC 3927, RFC 4193, and link-local ones of
+    /// IPv6). No other client may: a resolver that is open to all serves attacks on others (RFC 5358).
     pub fn default_rules(attached: &[Prefix]) -> Vec<AccessRule> {
         let attached = attached.iter().map(|network| network.to_canonical());
         let private = attached.filter(|network| PRIVATE.iter().any(|block| block.covers(network)));

@@ -1,20 +1,20 @@
-//! The cache as data in memory: a question that was answered before is answered on the query path, batch by batch, without
-//! a lock.
+//! The cache as data in memory: a question that was answered before is answered on the query path, batch by
+//! batch, without a lock.
 
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
-use engine::{Asked, Found, Memory, Refusal, Sought};
+use engine::{Asked, Found, LookupKey, Memory, Refusal};
 use exchange::Client;
-use resolver::{ClientPrefix, Inquiry};
+use resolver::{ClientPrefix, QueryKey};
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 use wire::{Class, Type};
 
 use crate::access::AccessAction;
-use crate::message::Wishes;
+use crate::cache_views::CacheView;
+use crate::message::ReplyOptions;
 use crate::policy::Policy;
-use crate::realms::Realm;
 use crate::service::Service;
 
 /// The cache, or nothing where there is no recursive service.
@@ -33,7 +33,7 @@ struct On {
 /// Where an answer lies in the cache.
 pub struct CachedAim {
     lead: Lead,
-    realm: Realm,
+    cache_view: CacheView,
 }
 
 impl Cached {
@@ -49,8 +49,8 @@ impl Cached {
 }
 
 /// What is asked, for those who go on asking.
-pub(crate) fn inquiry(asked: &Asked<'_>) -> Inquiry {
-    Inquiry {
+pub(crate) fn query_key(asked: &Asked<'_>) -> QueryKey {
+    QueryKey {
         name: asked.qname.as_lower().to_buf(),
         qtype: asked.question.qtype,
         qclass: asked.question.qclass,
@@ -62,11 +62,11 @@ pub(crate) fn inquiry(asked: &Asked<'_>) -> Inquiry {
 impl On {
     /// Writes the header of an answer whose sections stand behind the question already.
     #[inline]
-    fn finish(&self, hit: &Hit, realm: Realm, asked: &Asked<'_>, b: &mut Builder<'_>) {
+    fn finish(&self, hit: &Hit, cache_view: CacheView, asked: &Asked<'_>, b: &mut Builder<'_>) {
         b.advance(hit.len, hit.counts);
-        Wishes::of(asked.request).set_flags(b, hit.rcode, false, hit.authentic && realm.passes_ad);
+        ReplyOptions::of(asked.request).set_flags(b, hit.rcode, false, hit.authentic && cache_view.passes_ad);
         if hit.prefetch && self.policy.prefetch {
-            self.service.prefetch(inquiry(asked), ClientPrefix::of(asked.client.peer.ip()));
+            self.service.prefetch(query_key(asked), ClientPrefix::of(asked.client.peer.ip()));
         }
         asked.stats.cache_hits.add(1);
         asked.stats.cache_negative.add(u64::from(hit.negative));
@@ -89,37 +89,37 @@ impl Memory for Cached {
         on.policy.access.of(&client()) == AccessAction::Allow
     }
 
-    fn resolves(&self, sought: &Sought<'_>) -> bool {
+    fn resolves(&self, lookup_key: &LookupKey<'_>) -> bool {
         let Some(On { policy, .. }) = &self.on else { return false };
-        policy.realms.of(sought.qname, sought.question.qtype).is_some()
+        policy.cache_views.of(lookup_key.qname, lookup_key.question.qtype).is_some()
     }
 
     #[inline]
     fn prefetch_find(&self, qname: &HashedName) {
         let Some(On { service, policy }) = &self.on else { return };
         // The type does not count for where the entries of a name lie.
-        let Some(realm) = policy.realms.of(qname, Type::A) else { return };
-        let (qtype, qclass, realm) = (Type::A, Class::IN, realm.number);
+        let Some(cache_view) = policy.cache_views.of(qname, Type::A) else { return };
+        let (qtype, qclass, cache_view) = (Type::A, Class::IN, cache_view.number);
         service.cache().prefetch_find(&Key {
             name: qname,
             qtype,
             qclass,
-            realm,
+            view: cache_view,
             dnssec_ok: false,
             checking_disabled: false,
         });
     }
 
     #[inline]
-    fn find(&self, sought: &Sought<'_>) -> Option<CachedAim> {
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<CachedAim> {
         let On { service, policy } = self.on.as_ref()?;
-        let Sought { request, question, qname, may_recurse } = *sought;
+        let LookupKey { request, question, qname, may_recurse } = *lookup_key;
         if !may_recurse || !request.header.recursion_desired() {
             return None;
         }
-        let realm = policy.realms.of(qname, question.qtype)?;
-        let lead = service.cache().find(&key(request, question, qname, realm))?;
-        Some(CachedAim { lead, realm })
+        let cache_view = policy.cache_views.of(qname, question.qtype)?;
+        let lead = service.cache().find(&key(request, question, qname, cache_view))?;
+        Some(CachedAim { lead, cache_view })
     }
 
     #[inline]
@@ -143,14 +143,14 @@ impl Memory for Cached {
             // It may have to be made of A records.
             return Ok(Found::Nothing);
         }
-        let key = key(asked.request, asked.question, asked.qname, aim.realm);
+        let key = key(asked.request, asked.question, asked.qname, aim.cache_view);
         let now = service.now(asked.received);
         match service.cache().copy(&aim.lead, &key, now, b.spare_mut()) {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                on.finish(&hit, aim.realm, asked, b)
+                on.finish(&hit, aim.cache_view, asked, b)
             }
             Lookup::TooLong(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, aim.realm, asked, b);
+                on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, aim.cache_view, asked, b);
                 b.flags(|header| header.set_truncated(true));
             }
             _ => return Ok(Found::Nothing),
@@ -165,13 +165,13 @@ fn key<'n>(
     request: &engine::request::Request,
     question: engine::request::Question,
     name: &'n HashedName,
-    realm: Realm,
+    cache_view: CacheView,
 ) -> Key<'n> {
     Key {
         name,
         qtype: question.qtype,
         qclass: question.qclass,
-        realm: realm.number,
+        view: cache_view.number,
         dnssec_ok: request.dnssec_ok(),
         checking_disabled: request.header.checking_disabled(),
     }

@@ -1,7 +1,8 @@
 //! AAAA records made of A records, so that clients with IPv6 alone reach servers with IPv4 alone (RFC 6147).
 //!
-//! An IPv4 address is embedded in a prefix whose addresses a translator (NAT64) takes (RFC 6052 §2.2). What is made so is in
-//! no zone: signatures cannot cover it, and who validates by itself, with DO and CD set, gets none of it.
+//! An IPv4 address is embedded in a prefix whose addresses a translator (NAT64) takes (RFC 6052 §2.2). What
+//! is made so is in no zone: signatures cannot cover it, and who validates by itself, with DO and CD set,
+//! gets none of it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +17,8 @@ use crate::prefix::{Prefix, PrefixMasks, v4};
 /// What an operator sets about DNS64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns64Config {
-    /// Where IPv4 addresses are embedded: IPv6, of 32, 40, 48, 56, 64 or 96 bits, of which 64 to 71 are 0 (RFC 6052 §2.2).
+    /// Where IPv4 addresses are embedded: IPv6, of 32, 40, 48, 56, 64 or 96 bits, of which 64 to 71 are 0
+    /// (RFC 6052 §2.2).
     pub prefix: Prefix,
     /// The clients that are served so; all if there are none here. IPv4 mapped into IPv6 is IPv4.
     pub clients: Vec<Prefix>,
@@ -24,13 +26,14 @@ pub struct Dns64Config {
     pub exclude: Vec<Prefix>,
     /// IPv4 addresses that are not embedded.
     pub exclude_v4: Vec<Prefix>,
-    /// Whether addresses that are not global are embedded in the well-known prefix `64:ff9b::/96`, too, which RFC 6052 §3.1
-    /// forbids.
+    /// Whether addresses that are not global are embedded in the well-known prefix `64:ff9b::/96`, too, which
+    /// RFC 6052 §3.1 forbids.
     pub non_global: bool,
 }
 
 impl Dns64Config {
-    /// A prefix with everything else as usual: for all clients, and AAAA records of IPv4 mapped into IPv6 count as none.
+    /// A prefix with everything else as usual: for all clients, and AAAA records of IPv4 mapped into IPv6
+    /// count as none.
     pub fn new(prefix: Prefix) -> Self {
         let mapped = Prefix::of(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().into(), 96);
         Dns64Config {
@@ -90,8 +93,9 @@ const U: usize = 8;
 /// The Well-Known Prefix (RFC 6052 §2.1), with a length of 96.
 const WELL_KNOWN: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
-/// Addresses that are not global and so not for the well-known prefix (RFC 6052 §3.1): those of RFC 5735 §3, and RFC 6598.
-/// 192.0.0.0/24 is not among them: clients learn the prefix from 192.0.0.170 and 192.0.0.171 embedded in it (RFC 7050 §2.2).
+/// Addresses that are not global and so not for the well-known prefix (RFC 6052 §3.1): those of RFC 5735 §3,
+/// and RFC 6598. 192.0.0.0/24 is not among them: clients learn the prefix from 192.0.0.170 and 192.0.0.171
+/// embedded in it (RFC 7050 §2.2).
 const NOT_GLOBAL: [Prefix; 13] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -108,7 +112,8 @@ const NOT_GLOBAL: [Prefix; 13] = [
     v4([240, 0, 0, 0], 4),
 ];
 
-/// The most seconds that a made record may be kept if the answer to the AAAA question came without an SOA (RFC 6147 §5.1.7).
+/// The most seconds that a made record may be kept if the answer to the AAAA question came without an SOA
+/// (RFC 6147 §5.1.7).
 const TTL_WITHOUT_SOA: u32 = 600;
 
 /// Settings made ready. Queries with DO and CD set must not be passed in: the caller sees to that
@@ -164,9 +169,10 @@ impl Dns64 {
         self.clients.as_ref().is_none_or(|clients| clients.contains(client.to_canonical()))
     }
 
-    /// Whether the response to a question for AAAA is to be replaced by what can be made of the A records: it says that the
-    /// name has no AAAA records (NOERROR, RFC 6147 §5.1.1), or all that it has count as none (§5.1.4). Not if the name does
-    /// not exist (§5.1.2). What is asked after an error or a timeout is up to the caller (§5.1.2, §5.1.3).
+    /// Whether the response to a question for AAAA is to be replaced by what can be made of the A records: it
+    /// says that the name has no AAAA records (NOERROR, RFC 6147 §5.1.1), or all that it has count as none
+    /// (§5.1.4). Not if the name does not exist (§5.1.2). What is asked after an error or a timeout is up to
+    /// the caller (§5.1.2, §5.1.3).
     ///
     /// The response stands as [`synthesize`](Self::synthesize) has it; `false` if it cannot be read.
     pub fn wants_synthesis(&self, aaaa_response: &[u8]) -> bool {
@@ -176,9 +182,9 @@ impl Dns64 {
         response.header.rcode() == Rcode::NOERROR && !response.records.iter().any(usable)
     }
 
-    /// The response to a question for AAAA without the addresses that count as none, if it has some of these beside others
-    /// (RFC 6147 §5.1.4). Signatures of what is left out go, too, and AD is clear. `None`: it may stay as it is, or it cannot
-    /// be read.
+    /// The response to a question for AAAA without the addresses that count as none, if it has some of these
+    /// beside others (RFC 6147 §5.1.4). Signatures of what is left out go, too, and AD is clear. `None`: it
+    /// may stay as it is, or it cannot be read.
     pub fn without_excluded(&self, aaaa_response: &[u8]) -> Option<Vec<u8>> {
         let mut response = Response::read(aaaa_response, Type::AAAA).ok()?;
         let all = response.records.len();
@@ -191,15 +197,16 @@ impl Dns64 {
         if changed && usable { response.write() } else { None }
     }
 
-    /// The response to the question for AAAA, made of the one to the question for A (RFC 6147 §5.1.6, §5.1.7).
+    /// The response to the question for AAAA, made of the one to the question for A (RFC 6147 §5.1.6,
+    /// §5.1.7).
     ///
-    /// Both are whole messages with the question, uncompressed, at [`Offset::QNAME`]. Of the answer section the aliases are
-    /// kept, and each A record becomes an AAAA record; signatures and all other sections are left out, AD and AA are clear.
-    /// `aaaa_negative_ttl` is the TTL in seconds of the SOA in the negative response to the question for AAAA: no AAAA record
-    /// is kept for longer; without one it is 600.
+    /// Both are whole messages with the question, uncompressed, at [`Offset::QNAME`]. Of the answer section
+    /// the aliases are kept, and each A record becomes an AAAA record; signatures and all other sections are
+    /// left out, AD and AA are clear. `aaaa_negative_ttl` is the TTL in seconds of the SOA in the negative
+    /// response to the question for AAAA: no AAAA record is kept for longer; without one it is 600.
     ///
-    /// `None` if there is no A record that may be embedded, or the response cannot be read: then the client gets the response
-    /// to its own question (§5.1.6).
+    /// `None` if there is no A record that may be embedded, or the response cannot be read: then the client
+    /// gets the response to its own question (§5.1.6).
     pub fn synthesize(&self, a_response: &[u8], aaaa_negative_ttl: Option<u32>) -> Option<Vec<u8>> {
         let mut response = Response::read(a_response, Type::A).ok()?;
         if response.header.rcode() != Rcode::NOERROR {
@@ -222,8 +229,9 @@ impl Dns64 {
         if made > 0 { response.write() } else { None }
     }
 
-    /// The name in `in-addr.arpa` that a name in `ip6.arpa` is an alias of, where that is of an address in which an IPv4
-    /// address is embedded (RFC 6147 §5.3.1). `None` for all other names, also those with fewer labels than an address has.
+    /// The name in `in-addr.arpa` that a name in `ip6.arpa` is an alias of, where that is of an address in
+    /// which an IPv4 address is embedded (RFC 6147 §5.3.1). `None` for all other names, also those with fewer
+    /// labels than an address has.
     pub fn ptr_target(&self, qname: LowerName<'_>) -> Option<LowerNameBuf> {
         const NIBBLES: usize = 32;
         let end = qname.as_name().skip(NIBBLES);
@@ -240,7 +248,8 @@ impl Dns64 {
         Some(name.as_name().to_lower())
     }
 
-    /// The IPv4 addresses of a response to a question for A, and what becomes of each. Empty if it cannot be read.
+    /// The IPv4 addresses of a response to a question for A, and what becomes of each. Empty if it cannot be
+    /// read.
     pub fn made_of_all(&self, a_response: &[u8]) -> Vec<(Ipv4Addr, Dns64Made)> {
         let records =
             Response::read(a_response, Type::A).map(|response| response.records).unwrap_or_default();
@@ -248,7 +257,8 @@ impl Dns64 {
         addresses.map(|address| (address, self.made_of(address))).collect()
     }
 
-    /// What becomes of an IPv4 address: it is embedded behind the prefix, around the octet "u" (RFC 6052 §2.2), if it may be.
+    /// What becomes of an IPv4 address: it is embedded behind the prefix, around the octet "u" (RFC 6052
+    /// §2.2), if it may be.
     fn made_of(&self, address: Ipv4Addr) -> Dns64Made {
         if self.exclude_v4.contains(address.into()) {
             return Dns64Made::Excluded;
@@ -262,7 +272,8 @@ impl Dns64 {
         Dns64Made::Address(bytes.into())
     }
 
-    /// The IPv4 address embedded in an address that begins with the prefix. What stands behind it is not looked at.
+    /// The IPv4 address embedded in an address that begins with the prefix. What stands behind it is not
+    /// looked at.
     fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bytes = address.octets();
         if bytes.get(..self.len)? != self.prefix.get(..self.len)? {

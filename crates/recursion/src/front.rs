@@ -3,37 +3,37 @@
 use std::sync::Arc;
 
 use engine::request::Question;
-use engine::{Asked, Refusal, Source, Sourced, TicketOffice};
+use engine::{Asked, Refusal, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Section};
 use wire::{Class, LowerNameBuf, Name, Rcode, Ttl, Type};
 
-use crate::cached::inquiry;
-use crate::message::Wishes;
+use crate::cached::query_key;
+use crate::completion::Waiting;
+use crate::message::ReplyOptions;
 use crate::policy::Policy;
-use crate::pursuit::{Pursuit, Step};
+use crate::query_state::{QueryState, Step};
 use crate::service::Service;
-use crate::settler::Waiting;
 
 /// The source of answers for names that are not in memory.
-pub(crate) struct Front(pub(crate) Arc<Service>);
+pub(crate) struct RecursiveSource(pub(crate) Arc<Service>);
 
 /// Whether other servers are asked for a type: no answer is made of meta types, ANY excepted (RFC 6895 §3.1).
 fn is_askable(qtype: Type) -> bool {
     qtype == Type::ANY || !qtype.is_meta()
 }
 
-impl Source for Front {
-    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced {
+impl Source for RecursiveSource {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply {
         let service = &self.0;
         let question = asked.question;
         if !asked.may_recurse {
             service.stats().refused.add();
-            return Sourced::Refused(Refusal::PROHIBITED);
+            return SourceReply::Refused(Refusal::PROHIBITED);
         }
         if question.qclass != Class::IN {
-            return Sourced::Refused(Refusal::CLASS);
+            return SourceReply::Refused(Refusal::CLASS);
         }
         let policy = service.policy();
         let (empty, header) = (b.mark(), b.header());
@@ -41,33 +41,33 @@ impl Source for Front {
         let leads_to = match local {
             Some(answer) => {
                 service.stats().local.add();
-                let Some(target) = answer.leads_to else { return Sourced::Ready(None) };
+                let Some(target) = answer.leads_to else { return SourceReply::Ready(None) };
                 Some(target)
             }
             None => None,
         };
         if !asked.request.header.recursion_desired() {
             if leads_to.is_some() {
-                return Sourced::Ready(None);
+                return SourceReply::Ready(None);
             }
             // A client without RD does not learn what others have asked (RFC 8914 §4.21).
-            return Sourced::Refused(Refusal::NOT_AUTHORITATIVE);
+            return SourceReply::Refused(Refusal::NOT_AUTHORITATIVE);
         }
         if !is_askable(question.qtype) {
-            return Sourced::Refused(Refusal::because(Rcode::NOTIMP, ErrorInfo::NOT_SUPPORTED));
+            return SourceReply::Refused(Refusal::because(Rcode::NOTIMP, ErrorInfo::NOT_SUPPORTED));
         }
-        let mut pursuit = Pursuit::new(&policy, inquiry(asked), asked.client.peer.ip());
+        let mut query_state = QueryState::new(&policy, query_key(asked), asked.client.peer.ip());
         if let Some(target) = leads_to {
-            pursuit = pursuit.behind(b.message(), target);
+            query_state = query_state.behind(b.message(), target);
             b.rollback(empty);
             b.flags(|now| *now = header);
         } else if let Some(target) = ptr_target(&policy, asked) {
             let Some(link) = link(asked, target.as_name()) else {
-                return Sourced::Refused(Refusal::ABANDONED);
+                return SourceReply::Refused(Refusal::ABANDONED);
             };
-            pursuit = pursuit.behind(link, target);
+            query_state = query_state.behind(link, target);
         }
-        self.go(pursuit, &policy, asked, b, tickets)
+        self.go(query_state, &policy, asked, b, responders)
     }
 
     fn follow(
@@ -76,35 +76,36 @@ impl Source for Front {
         links: Vec<u8>,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
-        tickets: TicketOffice<'_>,
-    ) -> Sourced {
+        responders: Responders<'_>,
+    ) -> SourceReply {
         let policy = self.0.policy();
         let target = target.as_lower().to_buf();
-        let pursuit = Pursuit::new(&policy, inquiry(asked), asked.client.peer.ip()).behind(links, target);
-        self.go(pursuit, &policy, asked, b, tickets)
+        let query_state =
+            QueryState::new(&policy, query_key(asked), asked.client.peer.ip()).behind(links, target);
+        self.go(query_state, &policy, asked, b, responders)
     }
 }
 
-impl Front {
+impl RecursiveSource {
     /// Answers with what is known, or has the rest asked for.
     fn go(
         &self,
-        mut pursuit: Pursuit,
+        mut query_state: QueryState,
         policy: &Policy,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
-        tickets: TicketOffice<'_>,
-    ) -> Sourced {
+        responders: Responders<'_>,
+    ) -> SourceReply {
         let service = &self.0;
         let now = service.now(asked.received);
-        match service.pursue(policy, &mut pursuit, now) {
-            Step::Reply(reply) => Sourced::Ready(reply.write(Wishes::of(asked.request), b)),
-            Step::Refuse(refusal) => Sourced::Refused(refusal),
+        match service.pursue(policy, &mut query_state, now) {
+            Step::Reply(reply) => SourceReply::Ready(reply.write(ReplyOptions::of(asked.request), b)),
+            Step::Refuse(refusal) => SourceReply::Refused(refusal),
             Step::Ask { stale } => {
                 service.stats().misses.add();
-                let (ticket, promise) = tickets.take();
-                service.ask(policy, Box::new(Waiting { ticket, pursuit }), stale, now);
-                Sourced::Pending(promise)
+                let (responder, promise) = responders.take();
+                service.ask(policy, Box::new(Waiting { responder, query_state }), stale, now);
+                SourceReply::Pending(promise)
             }
         }
     }

@@ -4,13 +4,13 @@ use std::net::Ipv4Addr;
 
 use cache::{Freshness, Lookup, Now};
 use dnssec::BogusReason;
-use resolver::{ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, ShedReason, Trace};
+use resolver::{ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ShedReason, Trace};
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
 
+use crate::completion::Waiter;
 use crate::dns64::Dns64Made;
 use crate::service::{Service, key};
-use crate::settler::Waiter;
 use crate::validation::Verdict;
 
 /// What is known about a question.
@@ -47,12 +47,12 @@ pub struct CachedAnswer {
 
 impl Service {
     /// What is known about a question now. Not counted as a use.
-    pub fn inspect(&self, inquiry: &Inquiry, now: Now) -> Inspection {
+    pub fn inspect(&self, query_key: &QueryKey, now: Now) -> Inspection {
         let policy = self.policy();
         let mut hashed = HashedName::new();
-        hashed.set(self.cache().key(), inquiry.name.as_name());
-        let local = policy.local.is_local(&hashed, inquiry.qtype, inquiry.qclass);
-        let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else {
+        hashed.set(self.cache().key(), query_key.name.as_name());
+        let local = policy.local.is_local(&hashed, query_key.qtype, query_key.qclass);
+        let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else {
             return Inspection {
                 local,
                 rule: None,
@@ -62,20 +62,20 @@ impl Service {
                 bogus: None,
             };
         };
-        let key = key(inquiry, &hashed, realm);
+        let key = key(query_key, &hashed, cache_view);
         let mut room = vec![0; usize::from(u16::MAX)];
         let mut answer = |above, found: &dyn Fn(&mut [u8]) -> Lookup| match found(&mut room) {
             Lookup::Hit(hit) => {
                 let body = room.get(..hit.len).unwrap_or_default();
                 let message = cache::message(
                     hit.rcode,
-                    inquiry.name.as_lower(),
-                    inquiry.qtype,
-                    inquiry.qclass,
+                    query_key.name.as_lower(),
+                    query_key.qtype,
+                    query_key.qclass,
                     hit.counts,
                     body,
                 );
-                let authentic = hit.authentic && realm.passes_ad;
+                let authentic = hit.authentic && cache_view.passes_ad;
                 Some(CachedAnswer { freshness: hit.freshness, above, rcode: hit.rcode, authentic, message })
             }
             Lookup::TooLong(_) | Lookup::Miss => None,
@@ -91,14 +91,15 @@ impl Service {
             Some(Freshness::Fresh(left)) => Some(left),
             _ => None,
         };
-        let validates = realm.validates;
+        let validates = cache_view.validates;
         let remembered =
-            || self.bogus.reason(inquiry, now).filter(|_| validates && !inquiry.checking_disabled);
+            || self.bogus.reason(query_key, now).filter(|_| validates && !query_key.checking_disabled);
         let bogus = failure.and_then(|_| remembered());
-        Inspection { local, rule: policy.realms.domain(realm), validates, cached, failure, bogus }
+        Inspection { local, rule: policy.cache_views.domain(cache_view), validates, cached, failure, bogus }
     }
 
-    /// Whether clients get no records of this answer of other servers, since private addresses are among them.
+    /// Whether clients get no records of this answer of other servers, since private addresses are among
+    /// them.
     pub fn withholds(&self, message: &[u8]) -> bool {
         self.policy().private.as_ref().is_some_and(|private| private.offends(message))
     }
@@ -113,18 +114,19 @@ impl Service {
         self.policy().dns64.as_ref().map(|dns64| dns64.made_of_all(a_message)).unwrap_or_default()
     }
 
-    /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to `callback`, which is
-    /// dropped if no server can be asked. With it comes what validating has found, where answers are validated.
+    /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to
+    /// `callback`, which is dropped if no server can be asked. With it comes what validating has found, where
+    /// answers are validated.
     pub fn look_up(
         &self,
-        inquiry: Inquiry,
+        query_key: QueryKey,
         trace: Option<Trace>,
         callback: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static,
     ) {
         let client = ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into());
         let waiter = Waiter::tell(callback);
         let request = LookupRequest {
-            inquiry,
+            query_key,
             recursion_desired: true,
             client,
             patience: None,

@@ -1,10 +1,11 @@
 //! Names that are answered on the spot: special-use names, and records that an operator has written down.
 //!
-//! All names are in one table, by their hash, with every name above them. A question walks it from the top: for
-//! `www.example.com` it looks up `com`, and if nothing here is at or below that, which is the rule, that was all.
+//! All names are in one table, by their hash, with every name above them. A question walks it from the top:
+//! for `www.example.com` it looks up `com`, and if nothing here is at or below that, which is the rule, that
+//! was all.
 //!
-//! An answer is that of the name itself, if it has one, or else that of the closest name above which answers for what is below
-//! it: the top of a special zone, or the parent of a wildcard.
+//! An answer is that of the name itself, if it has one, or else that of the closest name above which answers
+//! for what is below it: the top of a special zone, or the parent of a wildcard.
 
 mod record;
 mod special;
@@ -24,8 +25,8 @@ pub use special::{Below, SpecialName};
 pub struct LocalConfig {
     /// Special-use names that are resolved as any other.
     pub special_off: SpecialOff,
-    /// Domains whose servers the operator has named. A special-use name at, above or below one of them is off. The root does
-    /// not count.
+    /// Domains whose servers the operator has named. A special-use name at, above or below one of them is
+    /// off. The root does not count.
     pub forwarded: Vec<LowerNameBuf>,
     /// Records.
     pub data: Vec<LocalRecord>,
@@ -65,7 +66,8 @@ impl LocalConfig {
 pub struct LocalAnswer {
     /// The response code, as it stands in the header.
     pub rcode: Rcode,
-    /// The answer ends in a CNAME record that leads to this name, which is not local: what it has is still to be added.
+    /// The answer ends in a CNAME record that leads to this name, which is not local: what it has is still to
+    /// be added.
     pub leads_to: Option<LowerNameBuf>,
 }
 
@@ -75,7 +77,8 @@ const MAX_LINKS: usize = 8;
 /// TTL and MINIMUM of the SOA records, in seconds: how long clients keep that there is nothing (RFC 6303 §3).
 const NEGATIVE_TTL: Ttl = Ttl::from_secs(10_800);
 
-/// The SOA record behind MNAME, which is the zone itself: `nobody.invalid. 1 3600 1200 604800 10800` (RFC 6303 §3).
+/// The SOA record behind MNAME, which is the zone itself: `nobody.invalid. 1 3600 1200 604800 10800` (RFC
+/// 6303 §3).
 const SOA_TAIL: [u8; 36] =
     *b"\x06nobody\x07invalid\0\0\0\0\x01\0\0\x0e\x10\0\0\x04\xb0\0\x09\x3a\x80\0\0\x2a\x30";
 
@@ -84,8 +87,8 @@ pub struct LocalNames {
     key: HashKey,
     /// The root, and names that answer with all names above them.
     entries: Box<[Entry]>,
-    /// Where they are, by hash: as many as a power of two, and at most half of them used. A used slot is followed by others
-    /// up to the next empty one.
+    /// Where they are, by hash: as many as a power of two, and at most half of them used. A used slot is
+    /// followed by others up to the next empty one.
     slots: Box<[Slot]>,
 }
 
@@ -153,15 +156,17 @@ impl LocalNames {
         table.finish(key)
     }
 
-    /// Answers a question, if it is for a local name. `written` is the name as the client wrote it; so it stands in `b`, at
-    /// [`Offset::QNAME`]. Behind it come answer and authority section; AA, RCODE and, if not all fits, TC are set.
+    /// Answers a question, if it is for a local name. `written` is the name as the client wrote it; so it
+    /// stands in `b`, at [`Offset::QNAME`]. Behind it come answer and authority section; AA, RCODE and, if
+    /// not all fits, TC are set.
     ///
-    /// `None`, and nothing is written, if others answer: the name is not local, the class is not IN, or it is a question for
-    /// DS at the top of a special zone that the public DNS delegates. DS belongs to the parent (RFC 4035 §3.1.4.1), and a
-    /// client that validates needs its proof that nothing below is signed, or else takes our unsigned answers for forged ones
-    /// (RFC 8375). BIND and Unbound ask the parent, too. `onion.` and the other names right below the root have no
-    /// delegation to prove, and the root servers shall not be asked about them (RFC 6761 §6.2, RFC 7686 §2): DS is answered
-    /// here, as any type that they do not have.
+    /// `None`, and nothing is written, if others answer: the name is not local, the class is not IN, or it is
+    /// a question for DS at the top of a special zone that the public DNS delegates. DS belongs to the parent
+    /// (RFC 4035 §3.1.4.1), and a client that validates needs its proof that nothing below is signed, or else
+    /// takes our unsigned answers for forged ones (RFC 8375). BIND and Unbound ask the parent, too. `onion.`
+    /// and the other names right below the root have no delegation to prove, and the root servers shall not
+    /// be asked about them (RFC 6761 §6.2, RFC 7686 §2): DS is answered here, as any type that they do not
+    /// have.
     #[inline]
     pub fn answer(
         &self,
@@ -267,8 +272,8 @@ impl Content {
 }
 
 impl Found<'_> {
-    /// Writes what there is of a type at a name of so many labels: all its records, or an alias, or that there are none.
-    /// Returns the response code and where the alias leads.
+    /// Writes what there is of a type at a name of so many labels: all its records, or an alias, or that
+    /// there are none. Returns the response code and where the alias leads.
     fn write(
         &self,
         labels: usize,
@@ -301,7 +306,8 @@ impl Found<'_> {
     }
 }
 
-/// Writes the SOA record of a zone. Without one there is no saying how long a negative answer may be kept (RFC 2308 §3).
+/// Writes the SOA record of a zone. Without one there is no saying how long a negative answer may be kept
+/// (RFC 2308 §3).
 fn soa(section: Section, zone: Name<'_>, b: &mut Builder<'_>) -> Result<(), Full> {
     let mut rdata = [0; MAX_NAME + SOA_TAIL.len()];
     rdata.iter_mut().zip(zone.as_wire().iter().chain(&SOA_TAIL)).for_each(|(to, from)| *to = *from);
@@ -365,8 +371,8 @@ impl Table {
         }
     }
 
-    /// Adds what an operator has written down for one owner. It replaces all records that the table of special names has for
-    /// it, but the name stays the top of its zone.
+    /// Adds what an operator has written down for one owner. It replaces all records that the table of
+    /// special names has for it, but the name stays the top of its zone.
     fn add_data(&mut self, records: &[&LocalRecord]) {
         let Some(owner) = records.first().map(|record| record.owner.as_name().to_lower()) else { return };
         let content = match owner.as_lower().parent().filter(|_| owner.as_name().is_wildcard()) {
@@ -398,7 +404,8 @@ impl Table {
 }
 
 impl Content {
-    /// Adds a record. Those of one type have one TTL, the least of all (RFC 2181 §5.2), and no two are the same.
+    /// Adds a record. Those of one type have one TTL, the least of all (RFC 2181 §5.2), and no two are the
+    /// same.
     fn push(&mut self, record: &LocalRecord) {
         let LocalRecord { rtype, rdata, .. } = record;
         let same = || self.records.iter().filter(|held| held.rtype == *rtype);

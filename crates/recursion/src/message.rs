@@ -1,5 +1,5 @@
-//! Answers on their way to a client: whole messages, joined where a chain led from one to the next, and copied behind the
-//! client's question.
+//! Answers on their way to a client: whole messages, joined where a chain led from one to the next, and
+//! copied behind the client's question.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -42,16 +42,16 @@ pub(crate) struct Reply {
 
 /// What of a client's query shows in the answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct ReplyOptions {
     /// It understands AD: DO or AD was set (RFC 6840 §5.7).
     pub(crate) authentic: bool,
 }
 
-impl Wishes {
+impl ReplyOptions {
     /// Those of a query.
     #[inline]
     pub(crate) fn of(request: &engine::request::Request) -> Self {
-        Wishes { authentic: request.dnssec_ok() || request.header.authentic_data() }
+        ReplyOptions { authentic: request.dnssec_ok() || request.header.authentic_data() }
     }
 
     /// Sets the flags of an answer.
@@ -66,9 +66,10 @@ impl Wishes {
 }
 
 impl Reply {
-    /// Writes the answer behind the client's question, which is for the same name. If it does not fit, TC is set.
-    pub(crate) fn write(&self, wishes: Wishes, b: &mut Builder<'_>) -> Option<ErrorInfo> {
-        wishes.set_flags(b, self.rcode, self.authoritative, self.authentic);
+    /// Writes the answer behind the client's question, which is for the same name. If it does not fit, TC is
+    /// set.
+    pub(crate) fn write(&self, reply_options: ReplyOptions, b: &mut Builder<'_>) -> Option<ErrorInfo> {
+        reply_options.set_flags(b, self.rcode, self.authoritative, self.authentic);
         let bytes = self.message.bytes();
         let counts = Header::of(bytes).map_or([0; 4], |header| header.counts());
         let body = bytes.get(b.len()..).unwrap_or_default();
@@ -83,7 +84,8 @@ impl Reply {
     }
 }
 
-/// A message that does not fit its longest form, or a part that cannot be read: neither comes from the scrubber.
+/// A message that does not fit its longest form, or a part that cannot be read: neither comes from the
+/// scrubber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unjoinable;
 
@@ -99,9 +101,9 @@ impl From<Full> for Unjoinable {
     }
 }
 
-/// The links of a chain and what they lead to as one message: the question of the first and the response code of the
-/// second, their answer sections one behind the other, then their authority sections. A record of both stands there once.
-/// AD is set if all of it is `authentic`.
+/// The links of a chain and what they lead to as one message: the question of the first and the response code
+/// of the second, their answer sections one behind the other, then their authority sections. A record of both
+/// stands there once. AD is set if all of it is `authentic`.
 pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>, Unjoinable> {
     let (mut header, _) = Parser::new(links)?;
     let (last, _) = Parser::new(end)?;

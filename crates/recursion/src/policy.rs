@@ -6,10 +6,10 @@ use dnssec::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::hash::HashKey;
 
 use crate::access::{Access, AccessRule, TooManyRules};
+use crate::cache_views::{Domain, Realms};
 use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
 use crate::local::{LocalConfig, LocalNames};
 use crate::private::{PrivateAddresses, PrivateConfig};
-use crate::realms::{Domain, Realms};
 
 /// What an operator decides about recursive service.
 #[derive(Clone, Debug)]
@@ -24,11 +24,11 @@ pub struct PolicyConfig {
     pub dns64: Option<Dns64Config>,
     /// The domains of the rules.
     pub domains: Vec<Domain>,
-    /// Whether answers that have expired are served where no server answers (RFC 8767); after how long a client gets one
-    /// while servers are still asked (§5: 1.8 seconds).
+    /// Whether answers that have expired are served where no server answers (RFC 8767); after how long a
+    /// client gets one while servers are still asked (§5: 1.8 seconds).
     pub stale_after: Option<Duration>,
-    /// Seconds after a failure in which expired answers are served at once and no server is asked (RFC 8767 §5: the failure
-    /// recheck timer). 0: each client waits for servers.
+    /// Seconds after a failure in which expired answers are served at once and no server is asked (RFC 8767
+    /// §5: the failure recheck timer). 0: each client waits for servers.
     pub stale_refresh: u32,
     /// Whether an NXDOMAIN denies all names below (RFC 8020).
     pub nxdomain_cut: bool,
@@ -51,7 +51,8 @@ pub struct PolicyConfig {
 pub struct ReportLimits {
     /// Reports in one second, at the most.
     pub per_second: usize,
-    /// Seconds between two reports of the same, at the least: the cache may hold the answer to the first one for longer.
+    /// Seconds between two reports of the same, at the least: the cache may hold the answer to the first one
+    /// for longer.
     pub interval: u32,
 }
 
@@ -75,8 +76,8 @@ pub struct ValidationConfig {
 }
 
 impl Default for ValidationConfig {
-    /// With the root's anchors, for 20,000 names and 10,000 clients, of one network 1000. Of signatures a query may take what a chain of aliases
-    /// through some ten zones needs when nothing is known yet.
+    /// With the root's anchors, for 20,000 names and 10,000 clients, of one network 1000. Of signatures a
+    /// query may take what a chain of aliases through some ten zones needs when nothing is known yet.
     fn default() -> Self {
         ValidationConfig {
             settings: ValidationSettings::default(),
@@ -115,7 +116,7 @@ pub(crate) struct Policy {
     pub(crate) local: LocalNames,
     pub(crate) private: Option<PrivateAddresses>,
     pub(crate) dns64: Option<Dns64>,
-    pub(crate) realms: Realms,
+    pub(crate) cache_views: Realms,
     pub(crate) stale_after: Option<Duration>,
     pub(crate) stale_refresh: u32,
     pub(crate) nxdomain_cut: bool,
@@ -135,7 +136,7 @@ impl Policy {
             local: LocalNames::new(&config.local, key),
             private,
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
-            realms: Realms::new(&config.domains, key, config.validation.anchors.fingerprint()),
+            cache_views: Realms::new(&config.domains, key, config.validation.anchors.fingerprint()),
             stale_after: config.stale_after,
             stale_refresh: config.stale_refresh,
             nxdomain_cut: config.nxdomain_cut,

@@ -47,8 +47,8 @@ impl Prefix {
         Some(Prefix { address, len })
     }
 
-    /// The network that is meant, where IPv4 is mapped into IPv6 (RFC 4291 §2.5.5.2): `::ffff:192.0.2.0/120` is
-    /// `192.0.2.0/24`. All others stay what they are, also those that hold more than the mapped addresses.
+    /// The network that is meant, where IPv4 is mapped into IPv6 (RFC 4291 §2.5.5.2): `::ffff:192.0.2.0/120`
+    /// is `192.0.2.0/24`. All others stay what they are, also those that hold more than the mapped addresses.
     pub fn to_canonical(self) -> Prefix {
         match (self.address.to_canonical(), self.len.checked_sub(MAPPED_LEN)) {
             (address @ IpAddr::V4(_), Some(len)) if self.address.is_ipv6() => Prefix { address, len },
@@ -108,8 +108,8 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Which networks are private: RFC 1918, shared by carriers (RFC 6598), link-local (RFC 3927, RFC 4291 §2.5.6) and unique
-/// local (RFC 4193).
+/// Which networks are private: RFC 1918, shared by carriers (RFC 6598), link-local (RFC 3927, RFC 4291
+/// §2.5.6) and unique local (RFC 4193).
 pub(crate) const PRIVATE: [Prefix; 7] = [
     v4([10, 0, 0, 0], 8),
     v4([100, 64, 0, 0], 10),
@@ -140,8 +140,8 @@ const fn v6(first: u16, len: u8) -> Prefix {
 
 /// Networks, each with a number from 0 to 63; an address is looked up in all at once.
 ///
-/// Addresses are cut into ranges whose addresses are in the same networks. Each range is kept with a mask: bit `n` is set if
-/// one of the networks with the number `n` has it.
+/// Addresses are cut into ranges whose addresses are in the same networks. Each range is kept with a mask:
+/// bit `n` is set if one of the networks with the number `n` has it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrefixMasks {
     v4: Ranges<u32>,
@@ -196,7 +196,8 @@ struct Ranges<T> {
 }
 
 impl<T: Copy + Ord + Default> Ranges<T> {
-    /// Cuts spans, each from its first number up to its end or to the last number there is, and numbered below 64.
+    /// Cuts spans, each from its first number up to its end or to the last number there is, and numbered
+    /// below 64.
     fn new(spans: Vec<(T, Option<T>, u8)>) -> Self {
         let mut edges = vec![(T::default(), None)];
         for (first, end, number) in spans {

@@ -1,7 +1,8 @@
 //! Keeps private addresses out of answers from outside: DNS rebinding.
 //!
-//! A page from outside can have its own name resolved to an address inside, and then speak to what is there as if it came
-//! from the same origin. So answers from other servers may not hold such addresses, but for domains that are ours.
+//! A page from outside can have its own name resolved to an address inside, and then speak to what is there
+//! as if it came from the same origin. So answers from other servers may not hold such addresses, but for
+//! domains that are ours.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +14,8 @@ use crate::prefix::{LOOPBACK, PRIVATE, Prefix, PrefixMasks, v4};
 /// What an operator sets about private addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrivateConfig {
-    /// The networks whose addresses may not come from outside. IPv4 mapped into IPv6 is IPv4, here and in answers.
+    /// The networks whose addresses may not come from outside. IPv4 mapped into IPv6 is IPv4, here and in
+    /// answers.
     pub blocks: Vec<Prefix>,
     /// Names at and below these may have them.
     pub exempt: Vec<LowerNameBuf>,
@@ -43,8 +45,8 @@ impl PrivateAddresses {
         PrivateAddresses { blocks: PrefixMasks::any(&blocks), exempt: config.exempt.clone().into() }
     }
 
-    /// Whether a response has a private address in its answer section, in A, AAAA, SVCB or HTTPS (RFC 9460 §7.3), at a name
-    /// that is not exempt. One that cannot be read offends, too.
+    /// Whether a response has a private address in its answer section, in A, AAAA, SVCB or HTTPS (RFC 9460
+    /// §7.3), at a name that is not exempt. One that cannot be read offends, too.
     pub fn offends(&self, message: &[u8]) -> bool {
         self.find(message).unwrap_or(true)
     }
@@ -130,8 +132,8 @@ pub(crate) mod tests {
     use crate::LocalRecord;
     use wire::message::{Builder, Compressor, Header, Owner, Section};
 
-    /// A response in the form that a resolver passes on: to `www.example. A`, say, with these records in answer and authority
-    /// section.
+    /// A response in the form that a resolver passes on: to `www.example. A`, say, with these records in
+    /// answer and authority section.
     pub(crate) fn response(question: &str, answers: &[&str], authorities: &[&str]) -> Vec<u8> {
         let (name, qtype) = question.split_once(' ').expect("a name and a type");
         let mut header = Header::query(0);

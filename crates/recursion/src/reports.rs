@@ -8,26 +8,27 @@ use std::net::Ipv4Addr;
 use std::sync::{Mutex, PoisonError};
 
 use cache::Now;
-use resolver::{Budget, ClientPrefix, Inquiry, LookupRequest, ReportAgent};
+use resolver::{Budget, ClientPrefix, LookupRequest, QueryKey, ReportAgent};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::name::BadName;
 use wire::{Class, LowerName, LowerNameBuf, Name, Type};
 
+use crate::completion::Waiter;
 use crate::policy::{Policy, ReportLimits};
 use crate::service::{Known, Service};
-use crate::settler::Waiter;
-use crate::validation::effort::Effort;
+use crate::validation::quota::ValidationQuota;
 
 /// The first label of a report, and the one before the agent domain (RFC 9567 §6.1.1).
 const LABEL: &[u8] = b"_er";
 /// Most reports that are remembered as sent. With more, those that were sent first may be sent once more.
-const MOST: usize = 10_000;
+const MAX_REMEMBERED_REPORTS: usize = 10_000;
 
 /// Why something is not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreported {
-    /// The agent domain is in the zone that it is for, against RFC 9567 §8.1: what is broken there would break the report.
+    /// The agent domain is in the zone that it is for, against RFC 9567 §8.1: what is broken there would
+    /// break the report.
     Agent,
     /// What failed is a report itself.
     Report,
@@ -75,7 +76,7 @@ impl Reports {
         let Sent { order, recent } = &mut *sent;
         let is_over = |at: Now| now.since(at) >= limits.interval;
         while let Some((first, at)) = order.front()
-            && (is_over(*at) || order.len() >= MOST)
+            && (is_over(*at) || order.len() >= MAX_REMEMBERED_REPORTS)
         {
             recent.remove(first);
             order.pop_front();
@@ -103,11 +104,12 @@ impl Reports {
 }
 
 impl Service {
-    /// Reports that this question of a client, who has been answered, failed with this error at servers that name an agent.
+    /// Reports that this question of a client, who has been answered, failed with this error at servers that
+    /// name an agent.
     pub(crate) fn report(
         &self,
         policy: &Policy,
-        failed: &Inquiry,
+        failed: &QueryKey,
         error: ErrorInfo,
         agent: &ReportAgent,
         now: Now,
@@ -115,9 +117,9 @@ impl Service {
         // Other is meaningless without the text that goes with it: mostly that a limit of ours was reached.
         let Some(limits) = policy.reports.filter(|_| error != ErrorInfo::OTHER) else { return };
         let sent =
-            self.write_report(policy, failed, error, agent, limits, now).and_then(|(inquiry, hash)| {
+            self.write_report(policy, failed, error, agent, limits, now).and_then(|(query_key, hash)| {
                 let shed = self.request(LookupRequest {
-                    inquiry,
+                    query_key,
                     recursion_desired: true,
                     // It is no client's.
                     client: ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into()),
@@ -125,7 +127,7 @@ impl Service {
                     budget: Some(Budget::default()),
                     other_than: None,
                     trace: None,
-                    waiter: Waiter::unattended(Effort::default()),
+                    waiter: Waiter::unattended(ValidationQuota::default()),
                 });
                 if shed.is_none() {
                     return Ok(());
@@ -144,12 +146,12 @@ impl Service {
     fn write_report(
         &self,
         policy: &Policy,
-        failed: &Inquiry,
+        failed: &QueryKey,
         error: ErrorInfo,
         agent: &ReportAgent,
         limits: ReportLimits,
         now: Now,
-    ) -> Result<(Inquiry, u64), Unreported> {
+    ) -> Result<(QueryKey, u64), Unreported> {
         if agent.domain.as_lower().is_at_or_below(agent.zone.as_lower()) {
             return Err(Unreported::Agent);
         }
@@ -161,13 +163,13 @@ impl Service {
         let name = report_name(failed.name.as_lower(), failed.qtype, error, domain);
         let name = name.map_err(|BadName| Unreported::Length)?;
         let (qtype, qclass) = (Type::TXT, Class::IN);
-        let inquiry = Inquiry { name, qtype, qclass, dnssec_ok: false, checking_disabled: false };
+        let query_key = QueryKey { name, qtype, qclass, dnssec_ok: false, checking_disabled: false };
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), name.as_name());
         if policy.local.is_local(&hashed, qtype, qclass) {
             return Err(Unreported::Local);
         }
-        match self.known(policy, &inquiry, None, now) {
+        match self.known(policy, &query_key, None, now) {
             Known::Nothing(_) => {}
             Known::NoRule => return Err(Unreported::Local),
             Known::Answer(_) | Known::Link(..) | Known::Failure(_) | Known::Bogus(_) => {
@@ -176,12 +178,12 @@ impl Service {
         }
         let hash = hashed.hash(0).bits();
         self.reports.take(hash, limits, now)?;
-        Ok((inquiry, hash))
+        Ok((query_key, hash))
     }
 }
 
-/// The name that is asked for to report (RFC 9567 §6.1.1): `_er`, QTYPE, QNAME, the code of the error, `_er`, the agent
-/// domain. [`BadName`] if that is too long.
+/// The name that is asked for to report (RFC 9567 §6.1.1): `_er`, QTYPE, QNAME, the code of the error, `_er`,
+/// the agent domain. [`BadName`] if that is too long.
 fn report_name(
     qname: LowerName<'_>,
     qtype: Type,
@@ -262,10 +264,10 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let (reports, limits) = (Reports::default(), ReportLimits { per_second: usize::MAX, interval: 10 });
         let now = Now::since_start(0);
-        for hash in 0..2 * MOST as u64 {
+        for hash in 0..2 * MAX_REMEMBERED_REPORTS as u64 {
             assert_eq!(reports.take(hash, limits, now), Ok(()));
         }
         let sent = reports.0.lock().expect("one thread");
-        assert_eq!((sent.order.len(), sent.recent.len()), (MOST, MOST));
+        assert_eq!((sent.order.len(), sent.recent.len()), (MAX_REMEMBERED_REPORTS, MAX_REMEMBERED_REPORTS));
     }
 }

@@ -1,7 +1,8 @@
-//! Root key sentinels (RFC 8509): names that a client asks for to find out whether a key is a trust anchor of the root here.
-//! Such a question is answered as any other, unless the answer is secure and would tell a lie: then it is SERVFAIL.
+//! Root key sentinels (RFC 8509): names that a client asks for to find out whether a key is a trust anchor of
+//! the root here. Such a question is answered as any other, unless the answer is secure and would tell a lie:
+//! then it is SERVFAIL.
 
-use resolver::Inquiry;
+use resolver::QueryKey;
 use wire::{Class, Name, Type};
 
 use crate::policy::ValidationConfig;
@@ -10,14 +11,15 @@ use crate::policy::ValidationConfig;
 const IS_ANCHOR: &[u8] = b"root-key-sentinel-is-ta-";
 const IS_NO_ANCHOR: &[u8] = b"root-key-sentinel-not-ta-";
 
-/// Whether a secure answer to a question is withheld: its name says of a key what is not so (RFC 8509 §3.1, §3.2).
-pub(crate) fn lies(validation: &ValidationConfig, inquiry: &Inquiry) -> bool {
-    let is_asked = matches!(inquiry.qtype, Type::A | Type::AAAA)
-        && inquiry.qclass == Class::IN
-        && !inquiry.checking_disabled
+/// Whether a secure answer to a question is withheld: its name says of a key what is not so (RFC 8509 §3.1,
+/// §3.2).
+pub(crate) fn lies(validation: &ValidationConfig, query_key: &QueryKey) -> bool {
+    let is_asked = matches!(query_key.qtype, Type::A | Type::AAAA)
+        && query_key.qclass == Class::IN
+        && !query_key.checking_disabled
         && validation.sentinel;
     is_asked
-        && statement(inquiry.name.as_name())
+        && statement(query_key.name.as_name())
             .is_some_and(|(tag, is_anchor)| validation.anchors.has_tag(Name::ROOT, tag) != is_anchor)
 }
 

@@ -1,4 +1,5 @@
-//! The parts of recursive service that its two doors, memory and source, share with the threads that ask other servers.
+//! The parts of recursive service that its two doors, memory and source, share with the threads that ask
+//! other servers.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -6,30 +7,30 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use cache::{Answer, Cache, Flush, Freshness, Hit, Key, Lookup, Now, Rank, Terms};
+use cache::{Answer, Cache, Credibility, Flush, Freshness, Hit, Key, Lookup, Now, Terms};
 use dnssec::{BogusReason, ProvenDenials};
 use engine::Source;
-use resolver::{Budget, ClientPrefix, Inquiry, LookupRequest};
+use resolver::{Budget, ClientPrefix, LookupRequest, QueryKey};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::{Header, LowerName, LowerNameBuf, Name, Rcode, Ttl, Type};
 
+use crate::cache_views::CacheView;
 use crate::cached::Cached;
+use crate::completion::{LookupCompletion, Waiter};
 use crate::failures::FailureCause;
-use crate::front::Front;
+use crate::front::RecursiveSource;
 use crate::message::Message;
 use crate::policy::{Policy, PolicyConfig, PolicyFault};
-use crate::pursuit::Pursuit;
-use crate::realms::Realm;
+use crate::query_state::QueryState;
 use crate::reports::Reports;
 use crate::sentinel;
-use crate::settler::{Settler, Waiter};
 use crate::stalled::StalledRefreshes;
 use crate::stats::RecursionStats;
 use crate::validation::bogus::BogusAnswers;
 use crate::validation::denied;
-use crate::validation::effort::Effort;
 use crate::validation::queue::Queue;
+use crate::validation::quota::ValidationQuota;
 use crate::validation::repeats::Repeats;
 use crate::validation::{State, Unchecked, Validations, wall};
 
@@ -67,10 +68,11 @@ pub struct Service {
 }
 
 /// Takes note of questions that get SERVFAIL, and why, for an operator who asks. Must not block.
-pub type FailureReport = dyn Fn(&Inquiry, FailureCause<'_>) + Send + Sync;
+pub type FailureReport = dyn Fn(&QueryKey, FailureCause<'_>) + Send + Sync;
 
-/// Takes an answer that is used although its server is not authoritative: the zone, the server, the question. Must not block.
-pub type LastResortReport = dyn Fn(Name<'_>, SocketAddr, &Inquiry) + Send + Sync;
+/// Takes an answer that is used although its server is not authoritative: the zone, the server, the question.
+/// Must not block.
+pub type LastResortReport = dyn Fn(Name<'_>, SocketAddr, &QueryKey) + Send + Sync;
 
 /// A response, or a part of one where a chain leads on.
 #[derive(Clone, Debug)]
@@ -149,17 +151,17 @@ impl Service {
     }
 
     /// An answer is taken of a server that is not authoritative for the zone.
-    pub(crate) fn took_recursive(&self, zone: Name<'_>, server: SocketAddr, inquiry: &Inquiry) {
+    pub(crate) fn took_recursive(&self, zone: Name<'_>, server: SocketAddr, query_key: &QueryKey) {
         if let Some(report) = self.last_resort.get() {
-            report(zone, server, inquiry);
+            report(zone, server, query_key);
         }
     }
 
     /// A question gets SERVFAIL.
-    pub(crate) fn failed(&self, inquiry: &Inquiry, cause: FailureCause<'_>) {
+    pub(crate) fn failed(&self, query_key: &QueryKey, cause: FailureCause<'_>) {
         self.stats.failures.add(cause);
         if let Some(report) = self.report.get() {
-            report(inquiry, cause);
+            report(query_key, cause);
         }
     }
 
@@ -201,17 +203,18 @@ impl Service {
 
     /// The source of answers that memory does not have.
     pub fn source(self: &Arc<Self>) -> Arc<dyn Source> {
-        Arc::new(Front(Arc::clone(self)))
+        Arc::new(RecursiveSource(Arc::clone(self)))
     }
 
     /// Where the outcomes of lookups go.
-    pub fn settler(self: &Arc<Self>) -> Settler {
+    pub fn completion(self: &Arc<Self>) -> LookupCompletion {
         self.settler_by(|_| wall())
     }
 
-    /// The same by another clock than the system's, in seconds since 1970: the one that answers are validated by.
-    pub fn settler_by(self: &Arc<Self>, wall: impl Fn(Instant) -> u64 + Send + 'static) -> Settler {
-        Settler::new(Arc::clone(self), Box::new(wall))
+    /// The same by another clock than the system's, in seconds since 1970: the one that answers are validated
+    /// by.
+    pub fn settler_by(self: &Arc<Self>, wall: impl Fn(Instant) -> u64 + Send + 'static) -> LookupCompletion {
+        LookupCompletion::new(Arc::clone(self), Box::new(wall))
     }
 
     /// Returns the validator of answers, to be run on threads of its own.
@@ -229,12 +232,12 @@ impl Service {
         self.unvalidated.clients()
     }
 
-    /// Drops what is kept of a name, and of all names below it if `tree` is set, of one type or of every one; and what is known
-    /// of keys there. Returns the number of answers.
+    /// Drops what is kept of a name, and of all names below it if `tree` is set, of one type or of every one;
+    /// and what is known of keys there. Returns the number of answers.
     pub fn flush(&self, name: LowerName<'_>, tree: bool, qtype: Option<Type>) -> usize {
         self.forget_keys(name.as_name());
         self.denials.forget(name.as_name(), tree);
-        self.cache.flush(&Flush { name, tree, qtype, realm: None })
+        self.cache.flush(&Flush { name, tree, qtype, view: None })
     }
 
     /// The cache.
@@ -269,13 +272,14 @@ impl Service {
     /// Where answers are validated, a client without CD gets what was validated here, and other servers are
     /// asked for everything that this takes, whether they think it good or not (RFC 6840 §5.9).
     pub(crate) fn request(&self, mut request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
-        let asked = request.inquiry;
-        let validates = self.realm(&self.policy.load(), &asked).is_some_and(|realm| realm.validates);
+        let asked = request.query_key;
+        let validates =
+            self.cache_view(&self.policy.load(), &asked).is_some_and(|cache_view| cache_view.validates);
         if validates && !asked.checking_disabled {
             let budget = request.budget.get_or_insert_default().clone();
-            let (client, effort) = (request.client, request.waiter.effort());
-            request.waiter.unchecked = Some(Box::new(Unchecked { inquiry: asked, client, budget, effort }));
-            request.inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..asked };
+            let (client, quota) = (request.client, request.waiter.quota());
+            request.waiter.unchecked = Some(Box::new(Unchecked { query_key: asked, client, budget, quota }));
+            request.query_key = QueryKey { dnssec_ok: true, checking_disabled: true, ..asked };
         }
         let shed = self.lookups.get()?.request(request);
         if shed.is_some() {
@@ -288,16 +292,16 @@ impl Service {
     #[cold]
     pub(crate) fn fetch(
         &self,
-        inquiry: Inquiry,
+        query_key: QueryKey,
         client: ClientPrefix,
         budget: Option<Budget>,
-        effort: Effort,
+        quota: ValidationQuota,
     ) {
-        let waiter = Waiter::unattended(effort);
+        let waiter = Waiter::unattended(quota);
         let (patience, other_than, trace) = (None, None, None);
         // The next client that wants a shed answer asks for it again.
         let _ = self.request(LookupRequest {
-            inquiry,
+            query_key,
             recursion_desired: true,
             client,
             patience,
@@ -310,51 +314,51 @@ impl Service {
 
     /// Has an answer in use fetched anew.
     #[cold]
-    pub(crate) fn prefetch(&self, inquiry: Inquiry, client: ClientPrefix) {
+    pub(crate) fn prefetch(&self, query_key: QueryKey, client: ClientPrefix) {
         self.stats.prefetched.add();
-        self.fetch(inquiry, client, None, Effort::default());
+        self.fetch(query_key, client, None, ValidationQuota::default());
     }
 
     /// Looks for the answer to a question. One in use by a client is fetched anew before its time is up.
     pub(crate) fn known(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         client: Option<ClientPrefix>,
         now: Now,
     ) -> Known {
         let mut hashed = HashedName::new();
-        hashed.set(self.cache.key(), inquiry.name.as_name());
-        let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return Known::NoRule };
-        let key = key(inquiry, &hashed, realm);
+        hashed.set(self.cache.key(), query_key.name.as_name());
+        let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else { return Known::NoRule };
+        let key = key(query_key, &hashed, cache_view);
         // Nearly everything that is found fits in there.
         let mut room = vec![0; 2048];
-        let found = fetch_all(inquiry, realm, &mut room, |room| self.cache.lookup(&key, now, room));
+        let found = fetch_all(query_key, cache_view, &mut room, |room| self.cache.lookup(&key, now, room));
         let stale = match found {
             Some((piece, hit)) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 if let Some(client) = client.filter(|_| hit.prefetch && policy.prefetch) {
-                    self.prefetch(*inquiry, client);
+                    self.prefetch(*query_key, client);
                 }
                 return Known::Answer(piece);
             }
             found => found.map(|(piece, _)| Piece { stale: true, ..piece }),
         };
         let stale = stale.filter(|_| policy.stale_after.is_some());
-        if fetch_all(inquiry, realm, &mut room, |room| self.cache.failure(&key, now, room)).is_some() {
-            let validated = realm.validates && !inquiry.checking_disabled;
-            if let Some(reason) = self.bogus.reason(inquiry, now).filter(|_| validated) {
+        if fetch_all(query_key, cache_view, &mut room, |room| self.cache.failure(&key, now, room)).is_some() {
+            let validated = cache_view.validates && !query_key.checking_disabled;
+            if let Some(reason) = self.bogus.reason(query_key, now).filter(|_| validated) {
                 return Known::Bogus(reason);
             }
             return Known::Failure(stale);
         }
         if policy.nxdomain_cut
             && let Some((piece, _)) =
-                fetch_all(inquiry, realm, &mut room, |room| self.cache.nxdomain_above(&key, now, room))
+                fetch_all(query_key, cache_view, &mut room, |room| self.cache.nxdomain_above(&key, now, room))
         {
             self.stats.nxdomain_above.add();
             return Known::Answer(piece);
         }
-        match self.made(policy, inquiry, realm, now) {
+        match self.made(policy, query_key, cache_view, now) {
             Some((piece, None)) => Known::Answer(piece),
             Some((piece, Some(target))) => Known::Link(piece, target),
             None => Known::Nothing(stale),
@@ -362,74 +366,75 @@ impl Service {
     }
 
     /// The rule that covers a question, as far as answers are concerned.
-    pub(crate) fn realm(&self, policy: &Policy, inquiry: &Inquiry) -> Option<Realm> {
-        policy.realms.of_name(self.cache.key(), inquiry.name.as_lower(), inquiry.qtype)
+    pub(crate) fn cache_view(&self, policy: &Policy, query_key: &QueryKey) -> Option<CacheView> {
+        policy.cache_views.of_name(self.cache.key(), query_key.name.as_lower(), query_key.qtype)
     }
 
     /// Whether it is remembered that the servers for a question could not answer it.
-    pub(crate) fn has_failed(&self, policy: &Policy, inquiry: &Inquiry, now: Now) -> bool {
+    pub(crate) fn has_failed(&self, policy: &Policy, query_key: &QueryKey, now: Now) -> bool {
         let mut hashed = HashedName::new();
-        hashed.set(self.cache.key(), inquiry.name.as_name());
-        policy.realms.of(&hashed, inquiry.qtype).is_some_and(|realm| {
-            let found = self.cache.failure(&key(inquiry, &hashed, realm), now, &mut []);
+        hashed.set(self.cache.key(), query_key.name.as_name());
+        policy.cache_views.of(&hashed, query_key.qtype).is_some_and(|cache_view| {
+            let found = self.cache.failure(&key(query_key, &hashed, cache_view), now, &mut []);
             found.hit().is_some()
         })
     }
 
     /// An answer that has expired but may still be served.
-    pub(crate) fn stale(&self, policy: &Policy, pursuit: &Pursuit, now: Now) -> Option<Piece> {
-        match self.known(policy, &pursuit.next, Some(pursuit.client), now) {
+    pub(crate) fn stale(&self, policy: &Policy, query_state: &QueryState, now: Now) -> Option<Piece> {
+        match self.known(policy, &query_state.next, Some(query_state.client), now) {
             Known::Answer(piece) => Some(piece),
             Known::Failure(stale) | Known::Nothing(stale) => stale,
             Known::Link(..) | Known::Bogus(_) | Known::NoRule => None,
         }
     }
 
-    /// Keeps what a server has answered, or in its place. Where answers are validated, it is for those alone who asked with
-    /// CD; of AD nothing is known then.
+    /// Keeps what a server has answered, or in its place. Where answers are validated, it is for those alone
+    /// who asked with CD; of AD nothing is known then.
     pub(crate) fn keep_received(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         answer: &resolver::Answer,
         now: Now,
     ) {
-        let validates = self.realm(policy, inquiry).is_some_and(|realm| realm.validates);
-        match (validates, inquiry.checking_disabled) {
+        let validates = self.cache_view(policy, query_key).is_some_and(|cache_view| cache_view.validates);
+        match (validates, query_key.checking_disabled) {
             (true, false) => {}
             (true, true) => {
                 let message = with_ad(&answer.message, false);
-                self.keep(policy, inquiry, &message, answer.negative_ttl, now);
+                self.keep(policy, query_key, &message, answer.negative_ttl, now);
             }
-            (false, _) => self.keep(policy, inquiry, &answer.message, answer.negative_ttl, now),
+            (false, _) => self.keep(policy, query_key, &answer.message, answer.negative_ttl, now),
         }
     }
 
-    /// Keeps a response to a question; what is not fit for that, of a TTL of 0, or to a question that is answered on the spot
-    /// by now, is left.
+    /// Keeps a response to a question; what is not fit for that, of a TTL of 0, or to a question that is
+    /// answered on the spot by now, is left.
     pub(crate) fn keep(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         message: &[u8],
         ttl: Option<Ttl>,
         now: Now,
     ) {
         let mut hashed = HashedName::new();
-        hashed.set(self.cache.key(), inquiry.name.as_name());
-        let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return };
-        if policy.local.is_local(&hashed, inquiry.qtype, inquiry.qclass) {
+        hashed.set(self.cache.key(), query_key.name.as_name());
+        let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else { return };
+        if policy.local.is_local(&hashed, query_key.qtype, query_key.qclass) {
             return;
         }
-        let is_secure = realm.validates && Header::of(message).is_some_and(|header| header.authentic_data());
-        if is_secure && sentinel::lies(&policy.validation, inquiry) {
+        let is_secure =
+            cache_view.validates && Header::of(message).is_some_and(|header| header.authentic_data());
+        if is_secure && sentinel::lies(&policy.validation, query_key) {
             return;
         }
         let terms = Terms {
-            realm: realm.number,
-            dnssec_ok: inquiry.dnssec_ok,
-            checking_disabled: inquiry.checking_disabled,
-            rank: Rank::Answer,
+            view: cache_view.number,
+            dnssec_ok: query_key.dnssec_ok,
+            checking_disabled: query_key.checking_disabled,
+            rank: Credibility::Answer,
             ttl,
         };
         if let Ok(answer) = Answer::of(message, &terms) {
@@ -439,27 +444,29 @@ impl Service {
 
     /// Remembers that the servers asked could not answer a question (RFC 9520). Where answers are validated,
     /// no client gets one then, with CD or without.
-    pub(crate) fn keep_failure_of_servers(&self, policy: &Policy, inquiry: &Inquiry, now: Now) {
-        self.keep_failure(policy, inquiry, None, now);
-        if inquiry.checking_disabled && self.realm(policy, inquiry).is_some_and(|realm| realm.validates) {
+    pub(crate) fn keep_failure_of_servers(&self, policy: &Policy, query_key: &QueryKey, now: Now) {
+        self.keep_failure(policy, query_key, None, now);
+        if query_key.checking_disabled
+            && self.cache_view(policy, query_key).is_some_and(|cache_view| cache_view.validates)
+        {
             for dnssec_ok in [false, true] {
-                let inquiry = Inquiry { dnssec_ok, checking_disabled: false, ..*inquiry };
-                self.keep_failure(policy, &inquiry, None, now);
+                let query_key = QueryKey { dnssec_ok, checking_disabled: false, ..*query_key };
+                self.keep_failure(policy, &query_key, None, now);
             }
         }
     }
 
     /// Caches a failure to answer a query (RFC 9520), for `ttl` or else for the cache's own time.
-    pub(crate) fn keep_failure(&self, policy: &Policy, inquiry: &Inquiry, ttl: Option<Ttl>, now: Now) {
+    pub(crate) fn keep_failure(&self, policy: &Policy, query_key: &QueryKey, ttl: Option<Ttl>, now: Now) {
         let message = cache::message(
             Rcode::SERVFAIL,
-            inquiry.name.as_lower(),
-            inquiry.qtype,
-            inquiry.qclass,
+            query_key.name.as_lower(),
+            query_key.qtype,
+            query_key.qclass,
             [0; 3],
             &[],
         );
-        self.keep(policy, inquiry, &message, ttl, now);
+        self.keep(policy, query_key, &message, ttl, now);
     }
 }
 
@@ -474,21 +481,21 @@ pub(crate) fn with_ad(message: &[u8], authentic: bool) -> Vec<u8> {
 }
 
 /// Under what the answer to a question is kept.
-pub(crate) fn key<'n>(inquiry: &Inquiry, hashed: &'n HashedName, realm: Realm) -> Key<'n> {
+pub(crate) fn key<'n>(query_key: &QueryKey, hashed: &'n HashedName, cache_view: CacheView) -> Key<'n> {
     Key {
         name: hashed,
-        qtype: inquiry.qtype,
-        qclass: inquiry.qclass,
-        realm: realm.number,
-        dnssec_ok: inquiry.dnssec_ok,
-        checking_disabled: inquiry.checking_disabled,
+        qtype: query_key.qtype,
+        qclass: query_key.qclass,
+        view: cache_view.number,
+        dnssec_ok: query_key.dnssec_ok,
+        checking_disabled: query_key.checking_disabled,
     }
 }
 
 /// Takes what a lookup finds, whatever its length, as a message.
 fn fetch_all(
-    inquiry: &Inquiry,
-    realm: Realm,
+    query_key: &QueryKey,
+    cache_view: CacheView,
     room: &mut Vec<u8>,
     mut lookup: impl FnMut(&mut [u8]) -> Lookup,
 ) -> Option<(Piece, Hit)> {
@@ -501,8 +508,14 @@ fn fetch_all(
         }
     };
     let body = room.get(..hit.len)?;
-    let message =
-        cache::message(hit.rcode, inquiry.name.as_lower(), inquiry.qtype, inquiry.qclass, hit.counts, body);
+    let message = cache::message(
+        hit.rcode,
+        query_key.name.as_lower(),
+        query_key.qtype,
+        query_key.qclass,
+        hit.counts,
+        body,
+    );
     let negative_ttl = match hit.freshness {
         Freshness::Fresh(left) if hit.negative => Some(Ttl::from_secs(left)),
         _ => None,
@@ -510,7 +523,7 @@ fn fetch_all(
     let piece = Piece {
         message: Message::Own(message.into()),
         rcode: hit.rcode,
-        authentic: hit.authentic && realm.passes_ad,
+        authentic: hit.authentic && cache_view.passes_ad,
         negative_ttl,
         stale: false,
         info: None,

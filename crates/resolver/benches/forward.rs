@@ -1,9 +1,10 @@
 //! What a forwarded lookup costs. `cargo bench -p resolver`; `-- core` or `-- loopback` takes one of the two.
 //!
-//! `core` is the forwarder alone, without sockets: request, query, reply, outcome. `loopback` is the forwarder driven by
-//! `net`, with a server on loopback that answers at once: the CPU time that the forwarder's thread needs for a lookup, in
-//! the program and in the kernel, where 1, 64 and 512 lookups are under way at a time. Instructions: `valgrind
-//! --tool=callgrind` on the built benchmark with `--bench core 20000`.
+//! `core` is the forwarder alone, without sockets: request, query, reply, outcome. `loopback` is the
+//! forwarder driven by `net`, with a server on loopback that answers at once: the CPU time that the
+//! forwarder's thread needs for a lookup, in the program and in the kernel, where 1, 64 and 512 lookups are
+//! under way at a time. Instructions: `valgrind --tool=callgrind` on the built benchmark with
+//! `--bench core 20000`.
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link};
 use net::{Outgoing, OutgoingConfig};
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, Forwarder, ForwarderRequest, Inquiry, LookupOutcome,
-    LookupRequest, Outlet, Upstream,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, LookupOutcome, LookupRequest, LookupSink, QueryKey,
+    Resolver, ResolverRequest, Upstream,
 };
 use wire::{Class, NameBuf, Type};
 
@@ -26,9 +27,9 @@ const THREAD: &str = "bench-forward";
 #[derive(Clone, Default)]
 struct Outcomes(Arc<AtomicUsize>);
 
-impl Outlet for Outcomes {
+impl LookupSink for Outcomes {
     type Waiter = ();
-    fn ended(&mut self, _: &Inquiry, outcome: &LookupOutcome, _: Instant) {
+    fn ended(&mut self, _: &QueryKey, outcome: &LookupOutcome, _: Instant) {
         black_box(outcome);
     }
     fn settle(&mut self, (): (), outcome: LookupOutcome, _: Instant) {
@@ -42,10 +43,10 @@ fn config(server: SocketAddr) -> ForwardConfig {
     ForwardConfig { rules, ..Default::default() }
 }
 
-fn request(n: usize) -> ForwarderRequest<()> {
+fn request(n: usize) -> ResolverRequest<()> {
     let name: NameBuf = format!("host{n}.some-domain.example.").parse().expect("a name");
-    ForwarderRequest::Lookup(LookupRequest {
-        inquiry: Inquiry {
+    ResolverRequest::Lookup(LookupRequest {
+        query_key: QueryKey {
             name: name.as_name().to_lower(),
             qtype: Type::A,
             qclass: Class::IN,
@@ -81,7 +82,7 @@ fn reply(message: &mut [u8]) -> usize {
 /// The forwarder alone.
 fn core(lookups: usize) {
     let mut core =
-        Forwarder::new(config(([192, 0, 2, 1], 53).into()), Outcomes::default(), ChaCha::new([1; 32]));
+        Resolver::new(config(([192, 0, 2, 1], 53).into()), Outcomes::default(), ChaCha::new([1; 32]));
     let requests: Vec<_> = (0..lookups).map(request).collect();
     let (mut actions, mut sent): (_, Vec<(Link, Vec<u8>)>) = (Vec::new(), Vec::new());
     let start = Instant::now();
@@ -123,7 +124,8 @@ fn server() -> SocketAddr {
     at
 }
 
-/// The CPU time that the forwarder's thread has used: in the program, in the kernel. The system counts in ticks of 10 ms.
+/// The CPU time that the forwarder's thread has used: in the program, in the kernel. The system counts in
+/// ticks of 10 ms.
 fn cpu() -> (Duration, Duration) {
     let find = || {
         let tasks = std::fs::read_dir("/proc/self/task").expect("a process").flatten();
@@ -141,7 +143,7 @@ fn cpu() -> (Duration, Duration) {
 /// The forwarder and its sockets, with `window` lookups under way.
 fn loopback(lookups: usize, window: usize) {
     let outcomes = Outcomes::default();
-    let core = Forwarder::new(config(server()), outcomes.clone(), ChaCha::new([1; 32]));
+    let core = Resolver::new(config(server()), outcomes.clone(), ChaCha::new([1; 32]));
     let outgoing = Outgoing::start(THREAD, core, &OutgoingConfig::default()).expect("a thread");
     let (user, system) = cpu();
     let mut asked = 0;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use wire::LowerName;
 
 use crate::config::BudgetLimits;
-use crate::inquiry::ReportAgent;
+use crate::query_key::ReportAgent;
 
 /// What a client's query has spent, and the agent for reports of its failure. Its clones share it: a caller
 /// that asks on behalf of the same query, for the target of an alias or once more, hands it on in
@@ -37,7 +37,8 @@ struct Spent {
     agent: Option<Box<ReportAgent>>,
 }
 
-/// That a server's address is being looked up. Until this is dropped that counts as much as if it had found nothing.
+/// That a server's address is being looked up. Until this is dropped that counts as much as if it had found
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct Seeking(Arc<Mutex<Spent>>);
 
@@ -76,7 +77,8 @@ pub enum Overspent {
 }
 
 impl Budget {
-    /// The same budget, for what a validator has to ask for: DS and DNSKEY are paid like all else, but are no aliases.
+    /// The same budget, for what a validator has to ask for: DS and DNSKEY are paid like all else, but are no
+    /// aliases.
     pub fn for_proofs(&self) -> Budget {
         Budget { spent: Arc::clone(&self.spent), is_for_proofs: true }
     }
@@ -119,8 +121,8 @@ impl Budget {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client's query asks something. Returns when its time is over. All lookups but the first are for targets of aliases
-    /// or the like.
+    /// The client's query asks something. Returns when its time is over. All lookups but the first are for
+    /// targets of aliases or the like.
     pub(crate) fn begin(&self, limits: &BudgetLimits, now: Instant) -> Result<Instant, Overspent> {
         let mut spent = self.lock();
         let until = *spent.since.get_or_insert(now) + limits.time;
@@ -176,8 +178,8 @@ impl Budget {
         if spent.bytes > limits.bytes { Err(Overspent::Bytes) } else { Ok(()) }
     }
 
-    /// Takes one more lookup of a server's address. Those that are under way may all find nothing, whether they wait for each other
-    /// or run side by side: so they count as if they had.
+    /// Takes one more lookup of a server's address. Those that are under way may all find nothing, whether
+    /// they wait for each other or run side by side: so they count as if they had.
     pub(crate) fn seek(&self, limits: &BudgetLimits) -> Result<Seeking, Overspent> {
         let mut spent = self.lock();
         if spent.queries >= limits.queries {

@@ -40,8 +40,8 @@ pub struct ForwardRule {
     pub domain: NameBuf,
     /// The servers. A rule without any fails every lookup.
     pub upstreams: Vec<Upstream>,
-    /// RD in the queries (RFC 1035 §4.1.1): set for servers that ask others, clear for those that are authoritative for
-    /// the domain. Default: true.
+    /// RD in the queries (RFC 1035 §4.1.1): set for servers that ask others, clear for those that are
+    /// authoritative for the domain. Default: true.
     pub recursion_desired: bool,
     /// How names are resolved step by step where the servers have no answer. Default: they are not.
     pub instead: Option<IterateRule>,
@@ -59,10 +59,11 @@ impl ForwardRule {
 pub struct ForwardLimits {
     /// Clients that wait at a time, by client prefix (IPv4 /24, IPv6 /56). Default: 1000.
     pub clients_per_prefix: usize,
-    /// Clients of one prefix settled within 10 ms of those that have waited longer than [`ForwardTiming::gather`]; the
-    /// next ones follow in the next 10 ms, and so on, but each before its deadline. An attacker that forges
-    /// the addresses of a network and has a server that replies late would else gather answers for seconds
-    /// and have them hit that network all at once (DNSBomb, CVE-2024-33655). 0: any number. Default: 32.
+    /// Clients of one prefix settled within 10 ms of those that have waited longer than
+    /// [`ForwardTiming::gather`]; the next ones follow in the next 10 ms, and so on, but each before its
+    /// deadline. An attacker that forges the addresses of a network and has a server that replies late would
+    /// else gather answers for seconds and have them hit that network all at once (DNSBomb, CVE-2024-33655).
+    /// 0: any number. Default: 32.
     pub pulse: usize,
     /// Clients that wait for one lookup. Default: 1000.
     pub clients_per_lookup: usize,
@@ -70,8 +71,8 @@ pub struct ForwardLimits {
     pub lookups_per_rule: usize,
     /// Lookups in flight in all. Default: 20,000.
     pub lookups: usize,
-    /// Tries of one lookup, whatever they are for: other servers, retransmissions, TCP, downgrades, probes. Never
-    /// reset. Default: 8.
+    /// Tries of one lookup, whatever they are for: other servers, retransmissions, TCP, downgrades, probes.
+    /// Never reset. Default: 8.
     pub tries: u8,
     /// TCP connections to one server. Default: 4.
     pub connections: usize,
@@ -102,11 +103,11 @@ impl Default for ForwardLimits {
 pub struct ForwardTiming {
     /// How long a client waits for its outcome at most. Default: 5 s.
     pub client: Duration,
-    /// A client that has waited longer than this is settled at the pace of [`ForwardLimits::pulse`]; others at once.
-    /// Default: 200 ms.
+    /// A client that has waited longer than this is settled at the pace of [`ForwardLimits::pulse`]; others
+    /// at once. Default: 200 ms.
     pub gather: Duration,
-    /// Time to the next try of a server that was never measured; twice as long a server's address may be in coming, before
-    /// another server's is looked up beside it. Default: 400 ms.
+    /// Time to the next try of a server that was never measured; twice as long a server's address may be in
+    /// coming, before another server's is looked up beside it. Default: 400 ms.
     pub first_rto: Duration,
     /// The shortest time to the next try. Default: 50 ms.
     pub min_rto: Duration,
@@ -116,7 +117,8 @@ pub struct ForwardTiming {
     pub probe: Duration,
     /// After which a connection without traffic is closed. Default: 10 s.
     pub tcp_idle: Duration,
-    /// How long it is remembered what a server cannot do: EDNS, cookies, the letter case of a name. Default: 15 min.
+    /// How long it is remembered what a server cannot do: EDNS, cookies, the letter case of a name. Default:
+    /// 15 min.
     pub remember: Duration,
 }
 
@@ -144,8 +146,8 @@ pub struct StartServer {
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Names that are resolved step by step, from the servers of a zone down (RFC 1034 §5.3.3). Of two rules for one domain,
-/// whatever their kinds, the one that is iterated counts.
+/// Names that are resolved step by step, from the servers of a zone down (RFC 1034 §5.3.3). Of two rules for
+/// one domain, whatever their kinds, the one that is iterated counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IterateRule {
     /// The zone to begin with; the root for everything.
@@ -155,7 +157,8 @@ pub struct IterateRule {
     /// Whether they are asked who the servers are by now, and that is believed as long as they say
     /// (RFC 8109). Else the configured servers are kept for ever.
     pub prime: bool,
-    /// A copy of the zone on this machine, which is asked in place of the servers as long as it has a response.
+    /// A copy of the zone on this machine, which is asked in place of the servers as long as it has a
+    /// response.
     pub copy: Option<LocalCopy>,
 }
 
@@ -172,7 +175,8 @@ pub struct BudgetLimits {
     pub time: Duration,
     /// Aliases whose targets are looked up by themselves. Default: 11.
     pub aliases: u16,
-    /// Lookups of servers' addresses that find nothing. Those under way count, since all of them may. Default: 5.
+    /// Lookups of servers' addresses that find nothing. Those under way count, since all of them may.
+    /// Default: 5.
     pub fruitless: u16,
     /// Queries that show a part of the name only (RFC 9156 §2.3). Default: 10.
     pub minimised: u16,
@@ -209,7 +213,8 @@ pub enum Minimisation {
 pub struct IterateConfig {
     /// Where to begin.
     pub rules: Vec<IterateRule>,
-    /// Zones that are served on this machine: lookups of names that they delegate set out from there. Default: none.
+    /// Zones that are served on this machine: lookups of names that they delegate set out from there.
+    /// Default: none.
     pub own_zones: Option<OwnZones>,
     /// What one client's query may cost.
     pub budget: BudgetLimits,
@@ -219,7 +224,8 @@ pub struct IterateConfig {
     pub servers: usize,
     /// Addresses of one server that are. Default: 6.
     pub addresses: usize,
-    /// Lookups of servers' addresses that wait for each other in a row, as far as one query has begun them. Default: 7.
+    /// Lookups of servers' addresses that wait for each other in a row, as far as one query has begun them.
+    /// Default: 7.
     pub depth: u8,
     /// Lookups in flight at the servers of any one zone. Default: 2000.
     pub lookups_per_zone: usize,
@@ -231,8 +237,8 @@ pub struct IterateConfig {
     pub ipv6: bool,
     /// Whether delegations may lead to loopback addresses. Default: false.
     pub loopback: bool,
-    /// Bytes of what is known of delegations, of their servers' addresses, and of names at which no zone begins: a half and a
-    /// quarter each. Default: 32 MiB.
+    /// Bytes of what is known of delegations, of their servers' addresses, and of names at which no zone
+    /// begins: a half and a quarter each. Default: 32 MiB.
     pub delegation_bytes: usize,
     /// Servers of delegations that speed and abilities are remembered of. Default: 20,000.
     pub known_servers: usize,
@@ -266,8 +272,8 @@ pub struct ForwardConfig {
     pub rules: Vec<ForwardRule>,
     /// What is not forwarded but resolved step by step.
     pub iterate: IterateConfig,
-    /// Domains for which no server is asked, but for those below them that have a rule. They count before a rule for the same
-    /// domain.
+    /// Domains for which no server is asked, but for those below them that have a rule. They count before a
+    /// rule for the same domain.
     pub refused: Vec<NameBuf>,
     /// Bounds.
     pub limits: ForwardLimits,
@@ -275,13 +281,15 @@ pub struct ForwardConfig {
     pub timing: ForwardTiming,
     /// One lookup in so many asks another server than the fastest first; 0: none does. Default: 20.
     pub explore: u32,
-    /// Whether letters of the name that is asked are in random case, which the reply must repeat. Default: true.
+    /// Whether letters of the name that is asked are in random case, which the reply must repeat. Default:
+    /// true.
     pub mixed_case: bool,
     /// Whether cookies are sent (RFC 7873). Default: true.
     pub cookies: bool,
     /// The largest datagram that may come back, in bytes (RFC 6891 §6.2.3). Default: 1232.
     pub udp_size: u16,
-    /// The addresses that servers of each family are asked from, the first that fits. Default: the system chooses them.
+    /// The addresses that servers of each family are asked from, the first that fits. Default: the system
+    /// chooses them.
     pub sources: Vec<IpAddr>,
     /// The most a positive answer may be kept, in seconds. Default: 1 day.
     pub max_ttl: u32,

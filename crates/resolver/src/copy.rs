@@ -1,21 +1,23 @@
-//! Zones on this machine: copies, which are asked in place of the zones' servers (RFC 8806), and zones that are served to clients.
+//! Zones on this machine: copies, which are asked in place of the zones' servers (RFC 8806), and zones that
+//! are served to clients.
 
 use std::fmt;
 use std::sync::Arc;
 
 use wire::{LowerName, LowerNameBuf};
 
-use crate::inquiry::Inquiry;
+use crate::query_key::QueryKey;
 
 /// A copy of a zone. It answers at once, and is quick about it.
 pub trait ZoneCopy: Send + Sync {
-    /// Puts the response into `message` that an authoritative server of the zone would send to this question: whole, however
-    /// long, without OPT, with AA where it is an answer. Returns whether there is one; if not, the zone's servers are asked.
-    fn respond(&self, inquiry: &Inquiry, message: &mut Vec<u8>) -> bool;
+    /// Puts the response into `message` that an authoritative server of the zone would send to this question:
+    /// whole, however long, without OPT, with AA where it is an answer. Returns whether there is one; if not,
+    /// the zone's servers are asked.
+    fn respond(&self, query_key: &QueryKey, message: &mut Vec<u8>) -> bool;
 }
 
-/// A [`ZoneCopy`] of the zone that a rule begins with. What it says is judged as what the zone's servers say, and it may say
-/// no more than they. Two are equal if they are the same.
+/// A [`ZoneCopy`] of the zone that a rule begins with. What it says is judged as what the zone's servers say,
+/// and it may say no more than they. Two are equal if they are the same.
 #[derive(Clone)]
 pub struct LocalCopy(Arc<dyn ZoneCopy>);
 
@@ -25,8 +27,8 @@ impl LocalCopy {
         LocalCopy(copy)
     }
 
-    pub(crate) fn respond(&self, inquiry: &Inquiry, message: &mut Vec<u8>) -> bool {
-        self.0.respond(inquiry, message)
+    pub(crate) fn respond(&self, query_key: &QueryKey, message: &mut Vec<u8>) -> bool {
+        self.0.respond(query_key, message)
     }
 }
 
@@ -44,11 +46,12 @@ impl PartialEq for LocalCopy {
 
 impl Eq for LocalCopy {}
 
-/// Zones that are served on this machine. Names in them are answered from them before a resolver is asked; those that they
-/// delegate are resolved from the servers that they name, whatever servers elsewhere say of them.
+/// Zones that are served on this machine. Names in them are answered from them before a resolver is asked;
+/// those that they delegate are resolved from the servers that they name, whatever servers elsewhere say of
+/// them.
 pub trait ServedZones: Send + Sync {
-    /// Puts into `message` what the closest of these zones says of `name`: a referral, if it delegates that. Returns the zone's
-    /// name, or nothing if no zone holds the name.
+    /// Puts into `message` what the closest of these zones says of `name`: a referral, if it delegates that.
+    /// Returns the zone's name, or nothing if no zone holds the name.
     fn refer(&self, name: LowerName<'_>, message: &mut Vec<u8>) -> Option<LowerNameBuf>;
 }
 

@@ -1,13 +1,14 @@
-//! What is known of zone cuts: which servers a zone has by its parent's word, and the addresses of those that have no glue;
-//! and where there is none.
+//! What is known of zone cuts: which servers a zone has by its parent's word, and the addresses of those that
+//! have no glue; and where there is none.
 //!
-//! A cut is learnt from the parent's servers alone, and lives no longer than they said, nor than the parent's own cut: a
-//! child that has been taken from its parent cannot make itself last (CVE-2012-1033, CVE-2022-30698). Its glue is used for
-//! it and for nothing else. Addresses that were looked up are kept by the server's name.
+//! A cut is learnt from the parent's servers alone, and lives no longer than they said, nor than the parent's
+//! own cut: a child that has been taken from its parent cannot make itself last (CVE-2012-1033,
+//! CVE-2022-30698). Its glue is used for it and for nothing else. Addresses that were looked up are kept by
+//! the server's name.
 //!
-//! Names at which no zone begins are remembered, too, as long as the answer that showed it may be, so that servers are not asked
-//! for the same part of a name time and again (RFC 9156 §2.3). If a zone begins there after all, its parent's servers refer to it
-//! when they are asked for more.
+//! Names at which no zone begins are remembered, too, as long as the answer that showed it may be, so that
+//! servers are not asked for the same part of a name time and again (RFC 9156 §2.3). If a zone begins there
+//! after all, its parent's servers refer to it when they are asked for more.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::bounded::Bounded;
 use crate::config::StartServer;
 use crate::scrub::Referral;
 
-/// How long a lookup of an address that failed is not tried again, at first; twice as long each time it fails again
-/// (RFC 9520 §3.2).
+/// How long a lookup of an address that failed is not tried again, at first; twice as long each time it fails
+/// again (RFC 9520 §3.2).
 const FAILED: Duration = Duration::from_secs(5);
 /// The longest it is not tried again.
 const FAILED_MOST: Duration = Duration::from_secs(300);
@@ -174,7 +175,8 @@ impl Delegations {
         self.cuts.insert(cut.zone.as_lower(), Arc::clone(cut), cut.bytes(), most / 2);
     }
 
-    /// Keeps that a name below a zone belongs to it, for so long and not beyond the end of the zone's own cut.
+    /// Keeps that a name below a zone belongs to it, for so long and not beyond the end of the zone's own
+    /// cut.
     pub(crate) fn keep_uncut(
         &mut self,
         name: LowerName<'_>,
@@ -259,13 +261,13 @@ mod tests {
         }
     }
 
-    const MOST: usize = 1 << 20;
+    const MAX_BYTES: usize = 1 << 20;
 
     #[test]
     fn the_closest_cut_counts_until_it_expires() {
         let (mut known, now) = (Delegations::default(), Instant::now());
         for (zone, ttl) in [("example.", 100), ("sub.example.", 10)] {
-            known.keep(&Arc::new(Cut::of(&referral(zone, ttl), None, now)), MOST);
+            known.keep(&Arc::new(Cut::of(&referral(zone, ttl), None, now)), MAX_BYTES);
         }
         let mut at = |of: &str, above: &str, after: u64| {
             let now = now + Duration::from_secs(after);
@@ -296,10 +298,10 @@ mod tests {
         let cut = |zone, ttl| Cut::of(&referral(zone, ttl), None, now);
         let (example, sub) = (cut("example.", 100), cut("sub.example.", 100));
         let minute = Duration::from_secs(60);
-        known.keep_uncut(name("b.c.example.").as_lower(), &example, minute, now, MOST);
-        known.keep_uncut(name("c.example.").as_lower(), &example, Duration::from_secs(1000), now, MOST);
-        known.keep_uncut(name("b.sub.example.").as_lower(), &sub, minute, now, MOST);
-        known.keep_uncut(name("zero.example.").as_lower(), &example, Duration::ZERO, now, MOST);
+        known.keep_uncut(name("b.c.example.").as_lower(), &example, minute, now, MAX_BYTES);
+        known.keep_uncut(name("c.example.").as_lower(), &example, Duration::from_secs(1000), now, MAX_BYTES);
+        known.keep_uncut(name("b.sub.example.").as_lower(), &sub, minute, now, MAX_BYTES);
+        known.keep_uncut(name("zero.example.").as_lower(), &example, Duration::ZERO, now, MAX_BYTES);
         let mut labels = |of: &str, zone: &str, after: u64| {
             let now = now + Duration::from_secs(after);
             known.uncut(name(of).as_lower(), name(zone).as_lower(), now)
@@ -322,7 +324,7 @@ mod tests {
         let ns = name("ns.example.");
         let mut pauses = Vec::new();
         for _ in 0..9 {
-            known.keep_host(ns.as_lower(), Type::A, Vec::new(), None, now, MOST);
+            known.keep_host(ns.as_lower(), Type::A, Vec::new(), None, now, MAX_BYTES);
             let start = now;
             while known.host(ns.as_lower(), Type::A).expect("known").holds(now) {
                 now += Duration::from_secs(5);

@@ -16,8 +16,9 @@ const TEXT: usize = 120;
 pub struct UpstreamError {
     /// INFO-CODE.
     pub info: ErrorInfo,
-    /// EXTRA-TEXT, cut to 120 characters. Letters, digits, ASCII punctuation and spaces are kept, and `?` is written in place of any other
-    /// character: the text comes from another server and is printed on a terminal.
+    /// EXTRA-TEXT, cut to 120 characters. Letters, digits, ASCII punctuation and spaces are kept, and `?` is
+    /// written in place of any other character: the text comes from another server and is printed on a
+    /// terminal.
     pub text: String,
 }
 

@@ -1,9 +1,9 @@
 //! Answers from other servers.
 //!
-//! What lives here: the [`Forwarder`], a state machine that resolves questions by asking upstream servers: those that a
-//! rule names, or those of one zone after the other, from the root down. It has no
-//! sockets, no clock and no threads: `net` drives it through [`exchange::Core`], tests drive it on virtual time. What
-//! does not: keeping answers, and answering clients, who wait behind an [`Outlet`].
+//! What lives here: the [`Resolver`], a state machine that resolves questions by asking upstream servers:
+//! those that a rule names, or those of one zone after the other, from the root down. It has no sockets, no
+//! clock and no threads: `net` drives it through [`exchange::Core`], tests drive it on virtual time. What
+//! does not: keeping answers, and answering clients, who wait behind an [`LookupSink`].
 //!
 //! | module | holds |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `rules` | the rules, ready to be looked up |
 //! | `copy` | copies of zones on this machine, asked in place of their servers |
 //! | `budget` | what one client's query may cost |
-//! | `inquiry` | what is asked, who waits, the outcome |
+//! | `query_key` | what is asked, who waits, the outcome |
 //! | `scrub` | what is kept of a reply |
 //! | `query` | the queries that are sent, and whether a message belongs to one |
 //! | `server` | what is known of an upstream server: health, cookies, what it cannot do; `rtt`: how fast it is; `servers`: all |
@@ -33,9 +33,9 @@ mod delegations;
 mod extended;
 mod forwarder;
 mod hints;
-mod inquiry;
 mod limits;
 mod query;
+mod query_key;
 mod random;
 mod rtt;
 mod rules;
@@ -53,12 +53,12 @@ pub use config::{
 };
 pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
 pub use extended::UpstreamError;
-pub use forwarder::Forwarder;
-pub use inquiry::{
-    AnsweredBy, ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest,
-    NetworkFault, Outlet, ReportAgent, ShedReason,
+pub use forwarder::Resolver;
+pub use query::ReplyMismatch;
+pub use query_key::{
+    AnsweredBy, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, LookupSink, NetworkFault,
+    QueryKey, ReportAgent, ResolverRequest, ShedReason,
 };
-pub use query::Misfit;
 pub use random::{ChaCha, Random};
 pub use scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
 pub use scrub::{priming, referral, referral_proof, scrub};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use wire::LowerName;
 
 use crate::config::ForwardLimits;
-use crate::inquiry::{ClientPrefix, ShedReason};
+use crate::query_key::{ClientPrefix, ShedReason};
 
 /// The time within which [`ForwardLimits::pulse`] clients of a prefix are settled.
 const SLOT: Duration = Duration::from_millis(10);

@@ -5,7 +5,7 @@ use wire::message::{Builder, Compressor, Header, Parser};
 use wire::name::MAX_NAME;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Type};
 
-use crate::inquiry::Inquiry;
+use crate::query_key::QueryKey;
 use crate::random::Random;
 use crate::server::CLIENT_COOKIE;
 
@@ -47,7 +47,7 @@ pub(crate) fn mix_case(name: Name<'_>, random: &mut impl Random) -> NameBuf {
 pub(crate) fn build(
     id: u16,
     name: Name<'_>,
-    inquiry: &Inquiry,
+    query_key: &QueryKey,
     recursion_desired: bool,
     opt: Option<&Opt>,
 ) -> Vec<u8> {
@@ -56,12 +56,12 @@ pub(crate) fn build(
     let mut header = Header::query(id);
     header.set_recursion_desired(recursion_desired);
     header.set_authentic_data(true);
-    header.set_checking_disabled(inquiry.checking_disabled);
+    header.set_checking_disabled(query_key.checking_disabled);
     let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
     // All of it fits: see QUERY_ROOM.
-    let _ = b.question(name, inquiry.qtype, inquiry.qclass);
+    let _ = b.question(name, query_key.qtype, query_key.qclass);
     if let Some(opt) = opt
-        && let Ok(mut writer) = OptWriter::begin(&mut b, opt.udp_size, 0, inquiry.dnssec_ok)
+        && let Ok(mut writer) = OptWriter::begin(&mut b, opt.udp_size, 0, query_key.dnssec_ok)
         && let Some((client, server)) = &opt.cookie
     {
         let _ = writer.option(&mut b, OptionCode::COOKIE, &[client, server]);
@@ -74,14 +74,14 @@ pub(crate) fn build(
 pub(crate) struct Sent<'a> {
     pub(crate) id: u16,
     pub(crate) name: Name<'a>,
-    pub(crate) inquiry: &'a Inquiry,
+    pub(crate) query_key: &'a QueryKey,
     /// Our cookie, if it went along.
     pub(crate) cookie: Option<[u8; CLIENT_COOKIE]>,
 }
 
 /// Why a message is no reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misfit {
+pub enum ReplyMismatch {
     /// It is no response, or its header or question cannot be read.
     Unreadable,
     /// Another ID.
@@ -109,7 +109,8 @@ pub(crate) struct Reply {
     pub(crate) several_opts: bool,
     /// The server's cookie.
     pub(crate) cookie: Option<Vec<u8>>,
-    /// The agent domain that the server names (RFC 9567 §5), unless that is none: nothing, the root, or no name.
+    /// The agent domain that the server names (RFC 9567 §5), unless that is none: nothing, the root, or no
+    /// name.
     pub(crate) agent: Option<Box<LowerNameBuf>>,
     /// It repeats the question; errors of old servers may not.
     pub(crate) question: bool,
@@ -118,13 +119,13 @@ pub(crate) struct Reply {
 }
 
 /// Reads as much of a message as shows whether it fits the query.
-pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
-    let (header, mut parser) = Parser::new(message).map_err(|_| Misfit::Unreadable)?;
+pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, ReplyMismatch> {
+    let (header, mut parser) = Parser::new(message).map_err(|_| ReplyMismatch::Unreadable)?;
     if header.id() != sent.id {
-        return Err(Misfit::Id);
+        return Err(ReplyMismatch::Id);
     }
     if !header.is_response() || header.opcode() != wire::Opcode::QUERY {
-        return Err(Misfit::Unreadable);
+        return Err(ReplyMismatch::Unreadable);
     }
     let mut reply = Reply {
         rcode: header.rcode(),
@@ -139,19 +140,19 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
     };
     match header.counts() {
         [1, ..] => {
-            let question = parser.question().map_err(|_| Misfit::Unreadable)?;
-            let inquiry = sent.inquiry;
+            let question = parser.question().map_err(|_| ReplyMismatch::Unreadable)?;
+            let query_key = sent.query_key;
             if question.name != sent.name
-                || (question.qtype, question.qclass) != (inquiry.qtype, inquiry.qclass)
+                || (question.qtype, question.qclass) != (query_key.qtype, query_key.qclass)
             {
-                return Err(Misfit::Question);
+                return Err(ReplyMismatch::Question);
             }
             reply.question = true;
             reply.same_case = question.name.as_wire() == sent.name.as_wire();
         }
         // The header alone, from a server that could not make sense of the query.
         [0, 0, 0, _] if matches!(reply.rcode, Rcode::FORMERR | Rcode::NOTIMP) => {}
-        _ => return Err(Misfit::Question),
+        _ => return Err(ReplyMismatch::Question),
     }
     let records = header.counts()[1..].iter().map(|&n| usize::from(n)).sum();
     let mut has_opt = false;
@@ -169,9 +170,9 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
         reply.edns = true;
         reply.rcode = Rcode(u16::from(edns.extended_rcode) << 4 | header.rcode().0);
         if let (Some(ours), Some(option)) = (sent.cookie, edns.option(OptionCode::COOKIE)) {
-            let (client, server) = option.split_at_checked(CLIENT_COOKIE).ok_or(Misfit::Cookie)?;
+            let (client, server) = option.split_at_checked(CLIENT_COOKIE).ok_or(ReplyMismatch::Cookie)?;
             if client != ours {
-                return Err(Misfit::Cookie);
+                return Err(ReplyMismatch::Cookie);
             }
             reply.cookie = SERVER_COOKIE.contains(&server.len()).then(|| server.to_vec());
         }
@@ -180,7 +181,8 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
     Ok(reply)
 }
 
-/// The agent domain of a Report-Channel option: one name, uncompressed. With the root reporting is off (RFC 9567).
+/// The agent domain of a Report-Channel option: one name, uncompressed. With the root reporting is off
+/// (RFC 9567).
 fn agent_domain(option: &[u8]) -> Option<Box<LowerNameBuf>> {
     let name = Name::from_wire(option).ok().filter(|name| !name.is_root())?;
     Some(Box::new(name.to_lower()))
@@ -192,9 +194,9 @@ mod tests {
     use crate::random::ChaCha;
     use wire::Class;
 
-    fn inquiry() -> Inquiry {
+    fn query_key() -> QueryKey {
         let name: NameBuf = "www.example.".parse().expect("a name");
-        Inquiry {
+        QueryKey {
             name: name.as_name().to_lower(),
             qtype: Type::A,
             qclass: Class::IN,
@@ -211,36 +213,36 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_what_is_read() {
-        let (inquiry, cookie) = (inquiry(), [7; 8]);
+        let (query_key, cookie) = (query_key(), [7; 8]);
         let name: NameBuf = "wWw.exaMPle.".parse().expect("a name");
         let opt = Opt { udp_size: 1232, cookie: Some((cookie, vec![9; 16])) };
-        let message = build(0xabcd, name.as_name(), &inquiry, true, Some(&opt));
+        let message = build(0xabcd, name.as_name(), &query_key, true, Some(&opt));
         let (header, mut parser) = Parser::new(&message).expect("a header");
         assert!(header.recursion_desired() && header.checking_disabled() && header.authentic_data());
         assert_eq!(parser.question().expect("a question").name.as_wire(), name.as_name().as_wire());
         let record = parser.record().expect("OPT");
         let edns = Edns::parse(&message, &record).expect("OPT");
         assert!(parser.at_end() && edns.dnssec_ok && edns.udp_size == 1232);
-        let sent = Sent { id: 0xabcd, name: name.as_name(), inquiry: &inquiry, cookie: Some(cookie) };
+        let sent = Sent { id: 0xabcd, name: name.as_name(), query_key: &query_key, cookie: Some(cookie) };
         let reply = read(&echo(message.clone()), &sent).expect("fits");
         assert!(reply.same_case && reply.edns && reply.question);
         assert_eq!(reply.cookie, Some(vec![9; 16]));
-        assert_eq!(read(&message, &sent), Err(Misfit::Unreadable), "a query is no reply");
-        assert_eq!(read(&echo(message.clone()), &Sent { id: 1, ..sent }), Err(Misfit::Id));
-        let other = Inquiry { qtype: Type::AAAA, ..inquiry };
-        let sent = Sent { inquiry: &other, name: name.as_name(), ..sent };
-        assert_eq!(read(&echo(message.clone()), &sent), Err(Misfit::Question));
-        let sent = Sent { inquiry: &inquiry, cookie: Some([8; 8]), ..sent };
-        assert_eq!(read(&echo(message), &sent), Err(Misfit::Cookie));
+        assert_eq!(read(&message, &sent), Err(ReplyMismatch::Unreadable), "a query is no reply");
+        assert_eq!(read(&echo(message.clone()), &Sent { id: 1, ..sent }), Err(ReplyMismatch::Id));
+        let other = QueryKey { qtype: Type::AAAA, ..query_key };
+        let sent = Sent { query_key: &other, name: name.as_name(), ..sent };
+        assert_eq!(read(&echo(message.clone()), &sent), Err(ReplyMismatch::Question));
+        let sent = Sent { query_key: &query_key, cookie: Some([8; 8]), ..sent };
+        assert_eq!(read(&echo(message), &sent), Err(ReplyMismatch::Cookie));
     }
 
     #[test]
     fn a_second_opt_record_was_not_noticed() {
-        let inquiry = inquiry();
-        let name = inquiry.name.as_name();
+        let query_key = query_key();
+        let name = query_key.name.as_name();
         let opt = Opt { udp_size: 1232, cookie: None };
-        let mut message = echo(build(5, name, &inquiry, true, Some(&opt)));
-        let sent = Sent { id: 5, name, inquiry: &inquiry, cookie: None };
+        let mut message = echo(build(5, name, &query_key, true, Some(&opt)));
+        let sent = Sent { id: 5, name, query_key: &query_key, cookie: None };
         let several = |message: &[u8]| read(message, &sent).expect("fits").several_opts;
         assert!(!several(&message));
         // The root, OPT, the size, and no flags or options.
@@ -252,10 +254,10 @@ mod tests {
 
     #[test]
     fn only_errors_may_leave_the_question_out() {
-        let inquiry = inquiry();
-        let sent = Sent { id: 5, name: inquiry.name.as_name(), inquiry: &inquiry, cookie: None };
+        let query_key = query_key();
+        let sent = Sent { id: 5, name: query_key.name.as_name(), query_key: &query_key, cookie: None };
         let mut header = Header::query(5).reply();
-        assert_eq!(read(header.as_bytes(), &sent), Err(Misfit::Question));
+        assert_eq!(read(header.as_bytes(), &sent), Err(ReplyMismatch::Question));
         header.set_rcode(Rcode::FORMERR);
         assert_eq!(read(header.as_bytes(), &sent).map(|reply| reply.question), Ok(false));
     }

@@ -25,7 +25,8 @@ impl Rtt {
         self.0.map(|(srtt, _)| srtt)
     }
 
-    /// How long to wait for a reply, twice as long for each of `unanswered` tries before (RFC 6298 §2.3, §5.5).
+    /// How long to wait for a reply, twice as long for each of `unanswered` tries before (RFC 6298 §2.3,
+    /// §5.5).
     pub(crate) fn timeout(&self, unanswered: u32, timing: &ForwardTiming) -> Duration {
         let once = self.0.map_or(timing.first_rto, |(srtt, var)| srtt + GRAIN.max(var * 4));
         let once = once.max(timing.min_rto);

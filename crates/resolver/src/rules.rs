@@ -8,7 +8,7 @@ use wire::{Class, LowerName, LowerNameBuf, NameBuf, Type};
 use crate::config::{ForwardConfig, IterateRule, Upstream};
 use crate::copy::LocalCopy;
 use crate::delegations::Cut;
-use crate::inquiry::Inquiry;
+use crate::query_key::QueryKey;
 use crate::random::Random;
 use crate::servers::{ServerId, Servers};
 
@@ -86,8 +86,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of a configuration. `servers` has those that they name, and no others that other rules had named. Also
-    /// returns these, each once.
+    /// The rules of a configuration. `servers` has those that they name, and no others that other rules had
+    /// named. Also returns these, each once.
     pub(crate) fn of(
         config: &ForwardConfig,
         servers: &mut Servers,
@@ -155,19 +155,21 @@ impl Rules {
         rule.is_some_and(|rule| matches!(rule.way, Way::Refuse))
     }
 
-    /// The number of the rule that covers a question, if that has servers. DS stands in the parent's zone: at the domain
-    /// of a rule it is another's (RFC 4035 §3.1.4.1). Of a domain that is refused, it is refused as well.
-    pub(crate) fn covering(&self, inquiry: &Inquiry) -> Option<usize> {
-        let lower = inquiry.name.as_lower();
-        let of_parent = inquiry.qtype == Type::DS && !self.refuses(lower);
+    /// The number of the rule that covers a question, if that has servers. DS stands in the parent's zone: at
+    /// the domain of a rule it is another's (RFC 4035 §3.1.4.1). Of a domain that is refused, it is refused
+    /// as well.
+    pub(crate) fn covering(&self, query_key: &QueryKey) -> Option<usize> {
+        let lower = query_key.name.as_lower();
+        let of_parent = query_key.qtype == Type::DS && !self.refuses(lower);
         let from = if of_parent { lower.parent().unwrap_or(lower) } else { lower };
         let mut labels = from.label_count();
         for name in std::iter::successors(Some(from), |name| name.parent()) {
             if self.depths >> labels & 1 == 1
                 && let Some(&rule) = self.domains.get(&name.to_buf())
             {
-                return Some(rule)
-                    .filter(|&rule| self.get(rule).is_some_and(|rule| rule.leads_anywhere(inquiry.qclass)));
+                return Some(rule).filter(|&rule| {
+                    self.get(rule).is_some_and(|rule| rule.leads_anywhere(query_key.qclass))
+                });
             }
             labels = labels.saturating_sub(1);
         }

@@ -43,9 +43,10 @@ impl Asked {
     }
 }
 
-/// The server to ask next: the one asked least in this lookup, where one that is failing counts as asked once more;
-/// of these one of the family of addresses, IPv4 or IPv6, that has been silent less often; of these the fastest, a server never measured first, so that it is; of failing ones that which was asked longest
-/// ago. Now and then the first try goes to any of the others that are not failing.
+/// The server to ask next: the one asked least in this lookup, where one that is failing counts as asked once
+/// more; of these one of the family of addresses, IPv4 or IPv6, that has been silent less often; of these the
+/// fastest, a server never measured first, so that it is; of failing ones that which was asked longest ago.
+/// Now and then the first try goes to any of the others that are not failing.
 ///
 /// Returns a place in `asked`.
 pub(crate) fn next(
@@ -78,8 +79,8 @@ pub(crate) fn next(
     Some(others.get(pick).copied().unwrap_or(best))
 }
 
-/// A failing server of the rule that is due for a probe and that this lookup has not asked: it gets a duplicate of
-/// the query that another server is sent.
+/// A failing server of the rule that is due for a probe and that this lookup has not asked: it gets a
+/// duplicate of the query that another server is sent.
 pub(crate) fn probe(asked: &[Asked], servers: &Servers, now: Instant) -> Option<usize> {
     asked.iter().position(|asked| {
         asked.tries == 0

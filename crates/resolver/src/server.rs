@@ -94,13 +94,14 @@ impl Server {
         self.health.probe_at.is_some_and(|at| at <= now)
     }
 
-    /// Whether it is failing and has not answered a check of our own a short time ago: no question that it could be slow to
-    /// answer, so that silence shows that it is down.
+    /// Whether it is failing and has not answered a check of our own a short time ago: no question that it
+    /// could be slow to answer, so that silence shows that it is down.
     pub(crate) fn is_dead(&self, now: Instant) -> bool {
         self.is_failing() && self.health.dead_since.is_some_and(|at| now < at + DEAD_AFTER_CHECK)
     }
 
-    /// Whether a check of our own is due: the server is failing, and none was sent within the time between probes.
+    /// Whether a check of our own is due: the server is failing, and none was sent within the time between
+    /// probes.
     pub(crate) fn wants_check(&self, now: Instant, timing: &ForwardTiming) -> bool {
         let is_recent = self.health.checked.is_some_and(|at| now < at + timing.probe);
         self.is_failing() && !self.health.is_checked && !is_recent
@@ -162,8 +163,8 @@ impl Server {
         self.on_no_use(now);
     }
 
-    /// It was of no use: its reply, or the connection that its datagrams have led to. That alone proves nothing, since
-    /// it may answer other questions by datagrams.
+    /// It was of no use: its reply, or the connection that its datagrams have led to. That alone proves
+    /// nothing, since it may answer other questions by datagrams.
     pub(crate) fn on_no_use(&mut self, now: Instant) {
         self.health.bad_replies = self.health.bad_replies.saturating_add(1);
         if self.health.bad_replies >= BAD_REPLIES {

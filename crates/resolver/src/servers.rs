@@ -1,4 +1,5 @@
-//! All upstream servers that something is known of: those that rules name, and those that delegations have led to.
+//! All upstream servers that something is known of: those that rules name, and those that delegations have
+//! led to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -16,7 +17,8 @@ use crate::stats::UpstreamStats;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(u64);
 
-/// Servers by number. Those that delegations have led to are bounded: the one that is longest out of use goes first.
+/// Servers by number. Those that delegations have led to are bounded: the one that is longest out of use goes
+/// first.
 #[derive(Default)]
 pub(crate) struct Servers {
     all: NumberMap<ServerId, Server>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use exchange::Counter;
 
 use crate::config::Upstream;
-use crate::inquiry::ShedReason;
+use crate::query_key::ShedReason;
 
 /// Upper ends of the buckets of [`UpstreamStats::rtt`] in milliseconds; the last bucket has no end.
 pub const RTT_BUCKETS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, u64::MAX];
@@ -116,17 +116,21 @@ pub struct ForwardStats {
     pub shed: [Counter; 5],
     /// Referrals followed.
     pub referrals: Counter,
-    /// Steps of lookups that a copy of a zone on this machine has answered, so that none of its servers was asked.
+    /// Steps of lookups that a copy of a zone on this machine has answered, so that none of its servers was
+    /// asked.
     pub copied: Counter,
     /// Lookups of servers' addresses, which no client has asked for.
     pub address_lookups: Counter,
     /// Lookups that ended since their client's query had cost enough.
     pub overspent: Counter,
-    /// Answers from servers that offer recursion and are not authoritative, since every other server of the zone failed.
+    /// Answers from servers that offer recursion and are not authoritative, since every other server of the
+    /// zone failed.
     pub recursive: Counter,
-    /// Questions to the servers of zones above a zone whose servers failed: for its delegation or their addresses.
+    /// Questions to the servers of zones above a zone whose servers failed: for its delegation or their
+    /// addresses.
     pub parents_asked: Counter,
-    /// Lookups that were not given more than a moment, since all servers of their rule are known not to answer.
+    /// Lookups that were not given more than a moment, since all servers of their rule are known not to
+    /// answer.
     pub dead: Counter,
     /// Lookups that were begun anew, step by step, since the servers of their rule had no answer.
     pub instead: Counter,

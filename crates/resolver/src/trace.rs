@@ -12,15 +12,16 @@ use wire::{NameBuf, Rcode, Type};
 use crate::budget::Overspent;
 use crate::config::Upstream;
 use crate::extended::UpstreamError;
-use crate::inquiry::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
-use crate::query::Misfit;
+use crate::query::ReplyMismatch;
+use crate::query_key::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 use crate::scrub::ReplyFault;
 
 /// Steps kept of one request; a forger could make any number of them.
 const STEPS: usize = 256;
 
-/// The log of one request, which goes along with it: see [`LookupRequest::trace`](crate::LookupRequest::trace). Its
-/// clones share the steps. It is complete when the request's client is settled.
+/// The log of one request, which goes along with it: see
+/// [`LookupRequest::trace`](crate::LookupRequest::trace). Its clones share the steps. It is complete when the
+/// request's client is settled.
 #[derive(Clone, Debug, Default)]
 pub struct Trace(Arc<Mutex<Vec<TraceStep>>>);
 
@@ -80,7 +81,7 @@ pub enum TraceEvent {
         verdict: TraceVerdict,
     },
     /// The address of a zone's server is looked up.
-    Sought {
+    LookupStarted {
         /// The server.
         name: Box<NameBuf>,
         /// A or AAAA.
@@ -91,7 +92,8 @@ pub enum TraceEvent {
         /// Addresses by now that can be asked.
         addresses: usize,
     },
-    /// No server of a zone was of use: addresses are used that its parent gave without being authoritative for them.
+    /// No server of a zone was of use: addresses are used that its parent gave without being authoritative
+    /// for them.
     OutsideGlue {
         /// The zone.
         zone: Box<NameBuf>,
@@ -106,7 +108,8 @@ pub enum TraceEvent {
         /// The zone.
         zone: Box<NameBuf>,
     },
-    /// Others wait for the same question: the request shares their lookup, of which only the steps from here on are seen.
+    /// Others wait for the same question: the request shares their lookup, of which only the steps from here
+    /// on are seen.
     Joined {
         /// How many others.
         clients: usize,
@@ -143,14 +146,15 @@ pub enum TraceEvent {
         /// What that led to.
         verdict: TraceVerdict,
     },
-    /// A message came that fits no query, as a forger sends them. By UDP the query may be sent again over TCP.
+    /// A message came that fits no query, as a forger sends them. By UDP the query may be sent again over
+    /// TCP.
     Suspected {
         /// From whose address.
         server: SocketAddr,
         /// How.
         transport: Transport,
         /// What does not fit.
-        misfit: Misfit,
+        mismatch: ReplyMismatch,
     },
     /// No reply came in time. One that comes later still counts.
     Unanswered {
@@ -279,7 +283,7 @@ impl fmt::Display for TraceEvent {
             TraceEvent::Copied { zone, rcode, verdict } => {
                 write!(f, "the copy of {zone} on this machine says {rcode}: {verdict}")
             }
-            TraceEvent::Sought { name, qtype } => {
+            TraceEvent::LookupStarted { name, qtype } => {
                 write!(f, "the {qtype} records of the server {name} are looked up")
             }
             TraceEvent::Found { addresses } => {
@@ -313,8 +317,8 @@ impl fmt::Display for TraceEvent {
                 errors.iter().try_for_each(|error| write!(f, ", {error}"))?;
                 write!(f, ": {verdict}")
             }
-            TraceEvent::Suspected { server, transport, misfit } => {
-                write!(f, "a message from {server} by {transport} was passed over: {misfit}")
+            TraceEvent::Suspected { server, transport, mismatch } => {
+                write!(f, "a message from {server} by {transport} was passed over: {mismatch}")
             }
             TraceEvent::Unanswered { server, transport } => {
                 write!(f, "{server} has not replied by {transport} in time")
@@ -349,14 +353,14 @@ impl fmt::Display for TraceVerdict {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for ReplyMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Misfit::Unreadable => "it is no response that can be read",
-            Misfit::Id => "it has another ID",
-            Misfit::Question => "it has another question",
-            Misfit::Case => "the name has another letter case",
-            Misfit::Cookie => "it has not the cookie that it must have",
+            ReplyMismatch::Unreadable => "it is no response that can be read",
+            ReplyMismatch::Id => "it has another ID",
+            ReplyMismatch::Question => "it has another question",
+            ReplyMismatch::Case => "the name has another letter case",
+            ReplyMismatch::Cookie => "it has not the cookie that it must have",
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Whatever servers, links and clients do, and in whatever order: every client gets one outcome in time, no lookup sends
-//! more than its budget, and nothing is left behind.
+//! Whatever servers, links and clients do, and in whatever order: every client gets one outcome in time, no
+//! lookup sends more than its budget, and nothing is left behind.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use exchange::{Core, Event};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use resolver::{ForwardConfig, ForwardLimits, ForwardRule, ForwarderRequest, Reach, Upstream};
+use resolver::{ForwardConfig, ForwardLimits, ForwardRule, Reach, ResolverRequest, Upstream};
 use wire::message::Header;
 use wire::{NameBuf, Rcode};
 
@@ -90,7 +90,7 @@ impl Chaos {
         match what {
             Happening::Wait(ms) => world.wait(Duration::from_millis(u64::from(*ms))),
             Happening::Configure(all, some) => {
-                world.request(ForwarderRequest::Configure(Box::new(config(*all, *some))));
+                world.request(ResolverRequest::Configure(Box::new(config(*all, *some))));
             }
             Happening::Ask { name, prefix, patience } => {
                 let client = self.asked.len();

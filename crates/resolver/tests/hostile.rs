@@ -12,7 +12,7 @@ use wire::message::Header;
 mod world;
 use world::World;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The address in every good answer, and that in every forged one.
 const GOOD: [u8; 4] = [192, 0, 2, 80];
 const FORGED: [u8; 4] = [203, 0, 113, 66];
@@ -178,7 +178,7 @@ fn malformed(kind: usize, query: &[u8]) -> Vec<u8> {
 fn a_thousand_clients_with_one_question_send_one_query() {
     let mut servers = Servers::new(3, Box::new(|_, _, _, query| vec![(30, good(query))]));
     for client in 0..1000 {
-        servers.world.ask(client, "unknown.example.", [10, 0, (client % 4) as u8, 1].into(), PATIENCE);
+        servers.world.ask(client, "unknown.example.", [10, 0, (client % 4) as u8, 1].into(), TEST_TIMEOUT);
     }
     servers.run(Duration::from_millis(50));
     assert_eq!(servers.outcomes(), (0..1000).map(|client| (client, true)).collect::<Vec<_>>());
@@ -208,7 +208,7 @@ fn a_million_forged_replies_and_none_is_believed() {
                         client,
                         &format!("a-name-of-many-letters-{client}.example."),
                         [10, 0, 0, 1].into(),
-                        PATIENCE,
+                        TEST_TIMEOUT,
                     );
                 }
                 None => world.wait(Duration::from_millis(100)),
@@ -260,7 +260,7 @@ fn ids_are_spread_evenly() {
     let mut world = World::new(config(1), 7);
     let mut bytes = [[0u32; 256]; 2];
     for client in 0..SAMPLES {
-        world.ask(client, &format!("n{client}.example."), [10, 0, 0, 1].into(), PATIENCE);
+        world.ask(client, &format!("n{client}.example."), [10, 0, 0, 1].into(), TEST_TIMEOUT);
         let (link, query) = world.queries.pop().expect("sent");
         let id = Header::of(&query).expect("a header").id().to_be_bytes();
         bytes.iter_mut().zip(id).for_each(|(counts, byte)| counts[usize::from(byte)] += 1);
@@ -269,8 +269,8 @@ fn ids_are_spread_evenly() {
     for counts in bytes {
         let expected = (SAMPLES / 256) as f64;
         let statistic: f64 = counts.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
-        // Even IDs exceed 400 once in more than ten million runs; one value left out adds 200, and a bit that never
-        // changes 50,000.
+        // Even IDs exceed 400 once in more than ten million runs; one value left out adds 200, and a bit that
+        // never changes 50,000.
         assert!(statistic < 400.0, "{statistic}");
     }
 }
@@ -284,8 +284,8 @@ fn malformed_replies_of_22_kinds_keep_nobody_from_the_good_one() {
         });
         let mut servers = Servers::new(2, behaviour);
         for client in 0..5 {
-            servers.world.ask(client, &format!("n{client}.example."), [10, 0, 0, 1].into(), PATIENCE);
-            servers.run(PATIENCE);
+            servers.world.ask(client, &format!("n{client}.example."), [10, 0, 0, 1].into(), TEST_TIMEOUT);
+            servers.run(TEST_TIMEOUT);
             assert_eq!(servers.outcomes(), [(client, true)], "kind {kind}");
         }
         servers.assert_nothing_left();
@@ -300,7 +300,7 @@ fn of_one_server_the_good_reply_counts_after_messages_that_do_not_fit() {
             1,
             Box::new(move |_, _, _, query| vec![(10, Reply(malformed(kind, query))), (20, good(query))]),
         );
-        servers.world.ask(1, "www.example.", [10, 0, 0, 1].into(), PATIENCE);
+        servers.world.ask(1, "www.example.", [10, 0, 0, 1].into(), TEST_TIMEOUT);
         servers.run(Duration::from_millis(30));
         assert_eq!(servers.outcomes(), [(1, true)], "kind {kind}");
         assert_eq!(servers.world.queries.len(), 1);
@@ -339,10 +339,10 @@ fn whatever_one_server_does_for_ever_the_other_answers() {
         });
         let mut servers = Servers::new(2, behaviour);
         for client in 0..500 {
-            servers.world.ask(client, &format!("n{client}.example."), [10, 0, 0, 1].into(), PATIENCE);
+            servers.world.ask(client, &format!("n{client}.example."), [10, 0, 0, 1].into(), TEST_TIMEOUT);
             servers.run(Duration::from_millis(10));
         }
-        servers.run(PATIENCE);
+        servers.run(TEST_TIMEOUT);
         let outcomes = servers.outcomes();
         assert_eq!(outcomes.len(), 500, "{way}");
         assert!(outcomes.iter().all(|(_, good)| *good), "{way}");
@@ -372,15 +372,15 @@ fn after_death_and_return_in_mid_load_all_is_well_within_five_seconds() {
                 asked.len(),
                 &format!("n{}.example.", asked.len()),
                 [10, 0, 0, 1].into(),
-                PATIENCE,
+                TEST_TIMEOUT,
             );
             asked.push(servers.world.now);
             servers.run(Duration::from_millis(10));
         }
         let before = servers.outcomes();
-        let well = returns + PATIENCE;
+        let well = returns + TEST_TIMEOUT;
         for (client, at) in
-            asked.iter().enumerate().filter(|(_, at)| **at < servers.world.now - PATIENCE || **at >= well)
+            asked.iter().enumerate().filter(|(_, at)| **at < servers.world.now - TEST_TIMEOUT || **at >= well)
         {
             let answered = before.contains(&(client, true));
             let due = servers.world.now - *at > Duration::from_millis(50);
@@ -390,7 +390,7 @@ fn after_death_and_return_in_mid_load_all_is_well_within_five_seconds() {
         }
         // The first server has all of the load again.
         let first = servers.world.core.stats().upstreams()[0].udp.get();
-        servers.world.ask(asked.len(), "last.example.", [10, 0, 0, 1].into(), PATIENCE);
+        servers.world.ask(asked.len(), "last.example.", [10, 0, 0, 1].into(), TEST_TIMEOUT);
         assert_eq!(servers.world.core.stats().upstreams()[0].udp.get(), first + 1);
         servers.assert_nothing_left();
     }

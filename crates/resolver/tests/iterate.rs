@@ -1,8 +1,8 @@
 //! Names resolved step by step, on virtual time, in a small Internet that a scenario describes.
 //!
-//! Each file of `tests/iterate` holds scenarios, a line for each thing that is set up, done or expected. What stands before
-//! the first scenario is common to all of the file. Unlike in `scenarios.rs` servers answer by themselves, out of their
-//! zones, after 10 ms:
+//! Each file of `tests/iterate` holds scenarios, a line for each thing that is set up, done or expected. What
+//! stands before the first scenario is common to all of the file. Unlike in `scenarios.rs` servers answer by
+//! themselves, out of their zones, after 10 ms:
 //!
 //! ```text
 //! server a 192.0.2.1 2001:db8::1         a server and its addresses
@@ -38,11 +38,14 @@
 //! agent 1 DOMAIN for ZONE, agent 1 none  the error-reporting agent of its answer, or that it has none
 //! ```
 //!
-//! Ways: `silent`, `closed` (nothing listens there), `slow=MS`, `refused`, `servfail`, `upward` (refers to the root), `empty` (has nothing to say),
-//! `cache` (answers as a cache does), `recursor` (refuses what comes without RD, and resolves the rest), `no-aa`, `tc`, `always-tc`, `no-tcp`,
-//! `refuses-tcp`, `formerr`, `notimp` and `badvers` (to queries with OPT), `always-formerr`, `badcookie`,
-//! `refer-to=ZONE`, `adds-authority=ZONE` and `adds-answer=NAME` (lies beside what is true), `always-badcookie`,
-//! `no-glue` (referrals lack it, unless the name that is asked begins with `ns`), `no-soa` (denials lack it), `own-ns` (denials have the zone's NS in its place), `denies-ents`, `refuses-ents`, `servfail-ents`, `silent-ents` (to names that are there and have no such records), `agent=DOMAIN` (names an agent, RFC 9567).
+//! Ways: `silent`, `closed` (nothing listens there), `slow=MS`, `refused`, `servfail`, `upward` (refers to
+//! the root), `empty` (has nothing to say), `cache` (answers as a cache does), `recursor` (refuses what comes
+//! without RD, and resolves the rest), `no-aa`, `tc`, `always-tc`, `no-tcp`, `refuses-tcp`, `formerr`,
+//! `notimp` and `badvers` (to queries with OPT), `always-formerr`, `badcookie`, `refer-to=ZONE`,
+//! `adds-authority=ZONE` and `adds-answer=NAME` (lies beside what is true), `always-badcookie`, `no-glue`
+//! (referrals lack it, unless the name that is asked begins with `ns`), `no-soa` (denials lack it), `own-ns`
+//! (denials have the zone's NS in its place), `denies-ents`, `refuses-ents`, `servfail-ents`, `silent-ents`
+//! (to names that are there and have no such records), `agent=DOMAIN` (names an agent, RFC 9567).
 
 mod internet;
 #[path = "iterate/peers.rs"]

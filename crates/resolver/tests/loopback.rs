@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use net::{Outgoing, OutgoingConfig};
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, Forwarder, ForwarderRequest, Inquiry, LookupOutcome,
-    LookupRequest, Outlet, Upstream,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, LookupOutcome, LookupRequest, LookupSink, QueryKey,
+    Resolver, ResolverRequest, Upstream,
 };
 use wire::message::Header;
 use wire::{Class, NameBuf, Rcode, Type};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Channel(Sender<(u32, LookupOutcome)>);
 
-impl Outlet for Channel {
+impl LookupSink for Channel {
     type Waiter = u32;
-    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome, _: Instant) {}
+    fn ended(&mut self, _: &QueryKey, _: &LookupOutcome, _: Instant) {}
     fn settle(&mut self, waiter: u32, outcome: LookupOutcome, _: Instant) {
         let _ = self.0.send((waiter, outcome));
     }
@@ -67,12 +67,12 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
     let (send, outcomes) = channel();
     let rule = ForwardRule::new(NameBuf::ROOT, vec![Upstream::new(server())]);
     let config = ForwardConfig { rules: vec![rule], ..Default::default() };
-    let core = Forwarder::new(config, Channel(send), ChaCha::new([5; 32]));
+    let core = Resolver::new(config, Channel(send), ChaCha::new([5; 32]));
     let stats = core.stats();
     let outgoing = Outgoing::start("forwarder", core, &OutgoingConfig::default()).expect("a thread");
     for waiter in 0..5 {
         let name: NameBuf = format!("n{waiter}.example.").parse().expect("a name");
-        let inquiry = Inquiry {
+        let query_key = QueryKey {
             name: name.as_name().to_lower(),
             qtype: Type::A,
             qclass: Class::IN,
@@ -81,7 +81,7 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
         };
         let client = ClientPrefix::of([127, 0, 0, 1].into());
         let request = LookupRequest {
-            inquiry,
+            query_key,
             recursion_desired: true,
             client,
             patience: None,
@@ -90,9 +90,9 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
             trace: None,
             waiter,
         };
-        assert!(outgoing.request(ForwarderRequest::Lookup(request)));
+        assert!(outgoing.request(ResolverRequest::Lookup(request)));
         // One connection is all that the server takes.
-        let (settled, outcome) = outcomes.recv_timeout(PATIENCE).expect("an outcome");
+        let (settled, outcome) = outcomes.recv_timeout(TEST_TIMEOUT).expect("an outcome");
         let LookupOutcome::Answered(answer) = outcome else { panic!("{outcome:?}") };
         assert_eq!((settled, answer.rcode), (waiter, Rcode::NXDOMAIN));
     }

@@ -1,6 +1,6 @@
 //! Every pair of response code and records: which replies are taken, and with which response code.
 
-use resolver::{Inquiry, ReplyFault, Scope, scrub};
+use resolver::{QueryKey, ReplyFault, Scope, scrub};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Owner, Section};
 use wire::{Class, NameBuf, Rcode, Ttl, Type, rdata, text};
 
@@ -137,14 +137,14 @@ fn rows() -> Vec<Row> {
     all
 }
 
-fn reply(row: &Row, inquiry: &Inquiry, rcode: Rcode, authoritative: bool) -> Vec<u8> {
+fn reply(row: &Row, query_key: &QueryKey, rcode: Rcode, authoritative: bool) -> Vec<u8> {
     let (mut buf, mut names) = (vec![0; MAX_MESSAGE], Compressor::large());
     let mut header = Header::query(1).reply();
     // The upper bits are those of OPT, which the scrubber does not read.
     header.set_rcode(Rcode(rcode.0 & 0xf));
     header.set_authoritative(authoritative);
     let mut b = Builder::new(&mut buf, MAX_MESSAGE, header, &mut names);
-    b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass).expect("room");
+    b.question(query_key.name.as_name(), query_key.qtype, query_key.qclass).expect("room");
     for (section, lines) in [(Section::Answer, &row.answer), (Section::Authority, &row.authority)] {
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
@@ -161,8 +161,8 @@ fn reply(row: &Row, inquiry: &Inquiry, rcode: Rcode, authoritative: bool) -> Vec
     b.message()
 }
 
-/// What becomes of a row's reply with this response code: one outcome, with AA and without where that makes no difference, and
-/// whether DNSSEC records are wanted or not.
+/// What becomes of a row's reply with this response code: one outcome, with AA and without where that makes
+/// no difference, and whether DNSSEC records are wanted or not.
 fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
     let (name, qtype) = row.question.split_once(' ').expect("a name and a type");
     let name: NameBuf = name.parse().expect("a name");
@@ -176,14 +176,14 @@ fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
     };
     let flags = row.authoritative.map_or(vec![true, false], |authoritative| vec![authoritative]);
     let all = flags.iter().flat_map(|aa| [(*aa, false), (*aa, true)]).map(|(authoritative, dnssec_ok)| {
-        let inquiry = Inquiry {
+        let query_key = QueryKey {
             name: name.as_name().to_lower(),
             qtype: Type::from_text(qtype.as_bytes()).expect("a type"),
             qclass: Class::IN,
             dnssec_ok,
             checking_disabled: false,
         };
-        let answer = scrub(&reply(row, &inquiry, rcode, authoritative), &inquiry, rcode, &scope)?;
+        let answer = scrub(&reply(row, &query_key, rcode, authoritative), &query_key, rcode, &scope)?;
         let written = Header::of(&answer.message).map(|header| header.rcode());
         assert_eq!(written, Some(answer.rcode), "{}: the message has the same response code", row.what);
         Ok(answer.rcode)
@@ -194,7 +194,8 @@ fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
     all.remove(0)
 }
 
-/// A YXDOMAIN with records and no DNAME, and NXDOMAIN beside the data that was asked for, went out as they came.
+/// A YXDOMAIN with records and no DNAME, and NXDOMAIN beside the data that was asked for, went out as they
+/// came.
 #[test]
 fn a_response_code_that_the_records_prove_wrong_is_refused() {
     for row in rows() {

@@ -29,8 +29,8 @@
 //! servers a 20000us, b - failing         the servers that there are counters of, and what is known of them
 //! ```
 //!
-//! Whatever is sent or handed out and not expected fails the scenario. In the end no link may be left open and no timer
-//! set.
+//! Whatever is sent or handed out and not expected fails the scenario. In the end no link may be left open
+//! and no timer set.
 
 #[path = "scenarios/harness.rs"]
 mod harness;

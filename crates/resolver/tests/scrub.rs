@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use resolver::{Answer, Inquiry, ReferralScope, Scope, referral, scrub};
+use resolver::{Answer, QueryKey, ReferralScope, Scope, referral, scrub};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Parser, Section};
 use wire::rdata::{self, view::Rrsig};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
@@ -83,19 +83,19 @@ fn record() -> impl Strategy<Value = Entry> {
 }
 
 prop_compose! {
-    fn inquiry()(name in any_name(), qtype in select(&TYPES[..]), dnssec_ok: bool) -> Inquiry {
+    fn query_key()(name in any_name(), qtype in select(&TYPES[..]), dnssec_ok: bool) -> QueryKey {
         let name = name.as_name().to_lower();
-        Inquiry { name, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false }
+        QueryKey { name, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false }
     }
 }
 
-fn reply(inquiry: &Inquiry, sent: Name<'_>, rcode: Rcode, records: &[Entry]) -> Vec<u8> {
+fn reply(query_key: &QueryKey, sent: Name<'_>, rcode: Rcode, records: &[Entry]) -> Vec<u8> {
     let (mut buf, mut names) = (vec![0; MAX_MESSAGE], Compressor::large());
     let mut header = Header::query(1).reply();
     header.set_rcode(rcode);
     header.set_authoritative(records.len().is_multiple_of(2));
     let mut b = Builder::new(&mut buf, MAX_MESSAGE, header, &mut names);
-    b.question(sent, inquiry.qtype, inquiry.qclass).expect("fits");
+    b.question(sent, query_key.qtype, query_key.qclass).expect("fits");
     b.learn(sent, Offset::QNAME);
     for wanted in [Section::Answer, Section::Authority, Section::Additional] {
         for (section, owner, rtype, class, ttl, data) in records {
@@ -109,23 +109,29 @@ fn reply(inquiry: &Inquiry, sent: Name<'_>, rcode: Rcode, records: &[Entry]) -> 
     buf
 }
 
-fn run(message: &[u8], inquiry: &Inquiry, sent: Name<'_>, domain: Name<'_>, rcode: Rcode) -> Option<Answer> {
+fn run(
+    message: &[u8],
+    query_key: &QueryKey,
+    sent: Name<'_>,
+    domain: Name<'_>,
+    rcode: Rcode,
+) -> Option<Answer> {
     let scope =
         Scope { domain, sent, records_per_set: 4, max_ttl: MAX_TTL, max_negative_ttl: MAX_NEGATIVE_TTL };
-    scrub(message, inquiry, rcode, &scope).ok()
+    scrub(message, query_key, rcode, &scope).ok()
 }
 
 /// Checks what must hold of every answer; returns the records it has.
-fn check(answer: &Answer, inquiry: &Inquiry, domain: Name<'_>) -> Result<usize, TestCaseError> {
+fn check(answer: &Answer, query_key: &QueryKey, domain: Name<'_>) -> Result<usize, TestCaseError> {
     let message = &answer.message;
     let (header, mut parser) = Parser::new(message).expect("a header");
     let [questions, answers, authorities, additional] = header.counts();
     prop_assert_eq!((questions, additional, header.id()), (1, 0, 0));
     prop_assert!(header.is_response() && !header.truncated() && !header.authoritative());
     let question = parser.question().expect("a question");
-    prop_assert_eq!(question.name.as_wire(), inquiry.name.as_name().as_wire());
+    prop_assert_eq!(question.name.as_wire(), query_key.name.as_name().as_wire());
     // The names the chain has led to, link by link.
-    let mut reached: Vec<NameBuf> = vec![inquiry.name.into()];
+    let mut reached: Vec<NameBuf> = vec![query_key.name.into()];
     let mut dname: Option<(NameBuf, NameBuf)> = None;
     for n in 0..answers + authorities {
         let record = parser.record().expect("a record");
@@ -136,9 +142,9 @@ fn check(answer: &Answer, inquiry: &Inquiry, domain: Name<'_>) -> Result<usize, 
         prop_assert!(!record.rtype.is_meta() && record.class == Class::IN);
         prop_assert!(owner.as_name().is_at_or_below(domain), "{} is out of bailiwick", owner);
         prop_assert!(record.ttl().as_secs() <= MAX_TTL);
-        if record.rtype == Type::RRSIG && inquiry.qtype != Type::RRSIG && inquiry.qtype != Type::ANY {
+        if record.rtype == Type::RRSIG && query_key.qtype != Type::RRSIG && query_key.qtype != Type::ANY {
             let rrsig = Rrsig::read(&data).expect("RRSIG");
-            prop_assert!(inquiry.dnssec_ok && owner.as_name().is_at_or_below(rrsig.signer));
+            prop_assert!(query_key.dnssec_ok && owner.as_name().is_at_or_below(rrsig.signer));
         }
         if n < answers {
             let last = reached.last().expect("one").as_name();
@@ -149,14 +155,14 @@ fn check(answer: &Answer, inquiry: &Inquiry, domain: Name<'_>) -> Result<usize, 
             prop_assert!(above, "{} stands beside the chain", owner);
             // ANY follows nothing but the CNAME made of a DNAME.
             let alias = record.rtype == Type::CNAME
-                && (inquiry.qtype != Type::ANY
+                && (query_key.qtype != Type::ANY
                     || dname.as_ref().is_some_and(|(above, target)| {
                         let next =
                             NameBuf::replace_suffix(last, above.as_name().label_count(), target.as_name());
                         last.is_at_or_below(above.as_name())
                             && next.is_ok_and(|next| next.as_name().as_wire() == data)
                     }));
-            if alias && owner.as_name() == last && inquiry.qtype != Type::CNAME {
+            if alias && owner.as_name() == last && query_key.qtype != Type::CNAME {
                 reached.push(Name::from_wire(&data).expect("a name").to_buf());
             } else if record.rtype == Type::DNAME && owner.as_name() != last {
                 dname = Some((owner, Name::from_wire(&data).expect("a name").to_buf()));
@@ -168,7 +174,7 @@ fn check(answer: &Answer, inquiry: &Inquiry, domain: Name<'_>) -> Result<usize, 
             prop_assert!(allowed.contains(&record.rtype), "{} in authority", record.rtype);
             let passed = reached.iter().any(|name| name.as_name().is_at_or_below(owner.as_name()));
             prop_assert!(record.rtype != Type::SOA || passed, "SOA of {}", owner);
-            prop_assert!(record.rtype == Type::SOA || inquiry.dnssec_ok);
+            prop_assert!(record.rtype == Type::SOA || query_key.dnssec_ok);
         }
     }
     prop_assert!(parser.at_end());
@@ -181,18 +187,18 @@ proptest! {
 
     #[test]
     fn what_is_kept_belongs_to_the_question_and_keeping_it_again_changes_nothing(
-        inquiry in inquiry(),
+        query_key in query_key(),
         records in vec(record(), 0..12),
         domain in select(vec![".", "example."]),
         rcode in select(vec![Rcode::NOERROR, Rcode::NXDOMAIN]),
     ) {
         let domain = name(domain);
-        let message = reply(&inquiry, inquiry.name.as_name(), rcode, &records);
+        let message = reply(&query_key, query_key.name.as_name(), rcode, &records);
         let again = |message: &[u8], rcode| {
-            run(message, &inquiry, inquiry.name.as_name(), domain.as_name(), rcode)
+            run(message, &query_key, query_key.name.as_name(), domain.as_name(), rcode)
         };
         if let Some(answer) = again(&message, rcode) {
-            check(&answer, &inquiry, domain.as_name())?;
+            check(&answer, &query_key, domain.as_name())?;
             prop_assert_eq!(answer.authoritative, records.len().is_multiple_of(2));
             // AA is not in the message: what is kept comes out of a cache.
             let kept = Answer { authoritative: false, ..answer };
@@ -202,7 +208,7 @@ proptest! {
 
     #[test]
     fn a_referral_leads_down_towards_the_name_and_has_glue_of_the_zone_asked_alone(
-        inquiry in inquiry(),
+        query_key in query_key(),
         records in vec(record(), 1..12),
         zone in select(vec![".", "example.", "www.example."]),
     ) {
@@ -218,8 +224,8 @@ proptest! {
         };
         let mut records: Vec<_> = records.iter().map(moved).collect();
         records.sort_by_key(|record| record.0 as u8);
-        let message = reply(&inquiry, inquiry.name.as_name(), Rcode::NOERROR, &records);
-        let asked = inquiry.name.as_name();
+        let message = reply(&query_key, query_key.name.as_name(), Rcode::NOERROR, &records);
+        let asked = query_key.name.as_name();
         let scope = ReferralScope {
             zone: zone.as_name(),
             name: asked,
@@ -242,28 +248,28 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(
-        inquiry in inquiry(),
+        query_key in query_key(),
         records in vec(record(), 0..8),
         spoiled in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut message = reply(&inquiry, inquiry.name.as_name(), Rcode::NOERROR, &records);
+        let mut message = reply(&query_key, query_key.name.as_name(), Rcode::NOERROR, &records);
         for (at, byte) in spoiled {
             *at.get_mut(&mut message) = byte;
         }
         for message in [&message[..], &message[..cut.index(message.len())]] {
-            if let Some(answer) = run(message, &inquiry, inquiry.name.as_name(), Name::ROOT, Rcode::NOERROR) {
-                check(&answer, &inquiry, Name::ROOT)?;
+            if let Some(answer) = run(message, &query_key, query_key.name.as_name(), Name::ROOT, Rcode::NOERROR) {
+                check(&answer, &query_key, Name::ROOT)?;
             }
         }
     }
 
     #[test]
     fn the_letter_case_that_was_sent_never_shows(
-        inquiry in inquiry(),
+        query_key in query_key(),
         records in vec(record(), 0..12),
     ) {
-        let mixed: Vec<u8> = inquiry.name.as_name().as_wire().iter().map(u8::to_ascii_uppercase).collect();
+        let mixed: Vec<u8> = query_key.name.as_name().as_wire().iter().map(u8::to_ascii_uppercase).collect();
         let sent = Name::from_wire(&mixed).expect("a name");
         // A server that compresses names against the question, whatever their letter case.
         let as_sent = |name: &NameBuf| {
@@ -278,10 +284,10 @@ proptest! {
                 *data = as_sent(&target.to_buf()).as_name().as_wire().to_vec();
             }
         }
-        let message = reply(&inquiry, sent, Rcode::NOERROR, &compressed);
-        let plain = reply(&inquiry, inquiry.name.as_name(), Rcode::NOERROR, &records);
-        let run = |message: &[u8], sent| run(message, &inquiry, sent, Name::ROOT, Rcode::NOERROR);
-        let (mixed, plain) = (run(&message, sent), run(&plain, inquiry.name.as_name()));
+        let message = reply(&query_key, sent, Rcode::NOERROR, &compressed);
+        let plain = reply(&query_key, query_key.name.as_name(), Rcode::NOERROR, &records);
+        let run = |message: &[u8], sent| run(message, &query_key, sent, Name::ROOT, Rcode::NOERROR);
+        let (mixed, plain) = (run(&message, sent), run(&plain, query_key.name.as_name()));
         let upper = |answer: &Answer| answer.message.windows(3).any(|three| three == b"WWW" || three == b"SUB");
         prop_assert!(!mixed.as_ref().is_some_and(upper), "{mixed:?}");
         prop_assert_eq!(mixed.is_some(), plain.is_some());

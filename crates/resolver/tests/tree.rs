@@ -1,5 +1,5 @@
-//! A random tree of zones, its servers well and all consistent: whatever is asked, resolution step by step finds what a
-//! plain look at the whole tree finds, within the budget.
+//! A random tree of zones, its servers well and all consistent: whatever is asked, resolution step by step
+//! finds what a plain look at the whole tree finds, within the budget.
 
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use resolver::{
-    Budget, BudgetLimits, ForwardConfig, Inquiry, IterateConfig, IterateRule, LookupOutcome, Minimisation,
+    Budget, BudgetLimits, ForwardConfig, IterateConfig, IterateRule, LookupOutcome, Minimisation, QueryKey,
     StartServer,
 };
 use wire::message::Parser;
@@ -195,7 +195,8 @@ impl Tree {
         covering.max_by_key(|(_, (zone, _))| zone.apex.as_name().label_count()).expect("the root").0
     }
 
-    /// What is true of a name: the response code and the data found, at the end of its aliases; nothing if they go round.
+    /// What is true of a name: the response code and the data found, at the end of its aliases; nothing if
+    /// they go round.
     fn truth(&self, name: &NameBuf, qtype: Type) -> Option<(Rcode, Vec<Vec<u8>>)> {
         let mut at = *name;
         for _ in 0..10 {
@@ -246,9 +247,9 @@ fn resolve(
     loop {
         *client += 1;
         let me = *client;
-        let inquiry =
-            Inquiry { name: at, qtype, qclass: Class::IN, dnssec_ok: false, checking_disabled: false };
-        net.ask(me, inquiry, Some(budget.clone()), None);
+        let query_key =
+            QueryKey { name: at, qtype, qclass: Class::IN, dnssec_ok: false, checking_disabled: false };
+        net.ask(me, query_key, Some(budget.clone()), None);
         net.run(net.now + Duration::from_secs(60), |net| net.is_settled(me));
         let settled = std::mem::take(&mut *net.outcomes.settled.lock().expect("one thread"));
         let Some((_, outcome)) = settled.into_iter().find(|(settled, _)| *settled == me) else {
@@ -334,9 +335,9 @@ proptest! {
             let name = below(labels, &tree.zones[zone.index(tree.zones.len())].0.apex);
             let (budget, start, before) = (Budget::default(), net.now, net.log.len());
             let name = name.as_name().to_lower();
-            let inquiry =
-                Inquiry { name, qtype: Type::A, qclass: Class::IN, dnssec_ok: false, checking_disabled: false };
-            net.ask(client as u32, inquiry, Some(budget.clone()), None);
+            let query_key =
+                QueryKey { name, qtype: Type::A, qclass: Class::IN, dnssec_ok: false, checking_disabled: false };
+            net.ask(client as u32, query_key, Some(budget.clone()), None);
             budgets.push(budget);
             if !at_once {
                 net.run(start + limits.time, |net| net.is_settled(client as u32));

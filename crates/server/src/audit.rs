@@ -1,7 +1,8 @@
-//! Lines about requests that get nothing, which anyone can cause: transfers, updates and NOTIFY that are refused, signatures that are
-//! not good, SERVFAIL. At most one of a kind is logged in an interval, with the number of those that were not logged. The audit file,
-//! if there is one, has a line for each refused request, as many as [`Trail`](crate::trail::Trail) admits. Worker threads call this,
-//! so one that is not logged costs two atomic operations, and with an audit file a lock.
+//! Lines about requests that get nothing, which anyone can cause: transfers, updates and NOTIFY that are
+//! refused, signatures that are not good, SERVFAIL. At most one of a kind is logged in an interval, with the
+//! number of those that were not logged. The audit file, if there is one, has a line for each refused
+//! request, as many as [`Trail`](crate::trail::Trail) admits. Worker threads call this, so one that is not
+//! logged costs two atomic operations, and with an audit file a lock.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Asked, FailureLog, LoggedQuery, Refusal, Role};
 use recursion::FailureCause;
-use resolver::Inquiry;
+use resolver::QueryKey;
 use tracing::{debug, info};
 use transfer::tsig::{TsigError, TsigKey};
 use wire::edns::ErrorInfo;
@@ -19,8 +20,8 @@ use wire::{Name, Opcode, Serial};
 use crate::logging::{audit, has_audit_file};
 use crate::repeated;
 
-/// Longest time between two lines of a kind, where there is something to log: less than the interval of lines about one object, since
-/// these are about all clients.
+/// Longest time between two lines of a kind, where there is something to log: less than the interval of lines
+/// about one object, since these are about all clients.
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The time that gates count from.
@@ -91,7 +92,8 @@ struct Refused<'a> {
 }
 
 impl Refused<'_> {
-    /// Writes the line to the log where `others` has the number of those that were not logged, and to the audit file.
+    /// Writes the line to the log where `others` has the number of those that were not logged, and to the
+    /// audit file.
     fn write(&self, others: Option<u64>, in_audit: bool) {
         let Refused { what, zone, client, key, reason, change } = self;
         let key = key.map_or_else(|| "none".to_owned(), |key| key.name().to_string());
@@ -128,7 +130,8 @@ impl RefusalLog {
         self.write(asked, reason, || Some(AskedChange::of(asked, serial())));
     }
 
-    /// Writes to the audit file that the request is refused for this reason; the log has a line of another kind.
+    /// Writes to the audit file that the request is refused for this reason; the log has a line of another
+    /// kind.
     pub(crate) fn audited(&self, asked: &Asked<'_>, reason: &str) {
         self.write_where(asked, reason, None, || None);
     }
@@ -137,8 +140,8 @@ impl RefusalLog {
         self.write_where(asked, reason, self.gate.admit_at(asked.received), change);
     }
 
-    /// Writes the line to the log where `others` has the number of those that were not logged, and to the audit file if it is
-    /// admitted there.
+    /// Writes the line to the log where `others` has the number of those that were not logged, and to the
+    /// audit file if it is admitted there.
     fn write_where(
         &self,
         asked: &Asked<'_>,
@@ -241,7 +244,7 @@ pub(crate) struct RecursionFailureLines([Gate; FailureCause::COUNT]);
 
 impl RecursionFailureLines {
     /// Logs one at level info, or at debug what comes too soon after the last one of its cause.
-    pub(crate) fn failed(&self, inquiry: &Inquiry, cause: FailureCause<'_>) {
+    pub(crate) fn failed(&self, inquiry: &QueryKey, cause: FailureCause<'_>) {
         let Some(gate) = cause.place().and_then(|place| self.0.get(place)) else { return };
         let name = inquiry.name.as_name();
         match gate.admit_at(Instant::now()) {
@@ -259,7 +262,7 @@ pub(crate) struct LastResortLines(Gate);
 
 impl LastResortLines {
     /// Logs one at level info, or at debug what comes too soon after the last one.
-    pub(crate) fn took(&self, zone: Name<'_>, server: SocketAddr, inquiry: &Inquiry) {
+    pub(crate) fn took(&self, zone: Name<'_>, server: SocketAddr, inquiry: &QueryKey) {
         let name = inquiry.name.as_name();
         match self.0.admit_at(Instant::now()) {
             Some(others) => {

@@ -1,8 +1,8 @@
-//! Work beside serving: folding and compacting zones, writing them to the disk, reading what changed. A bounded number of
-//! threads runs all of it, so that many zones that change at once start no thread each.
+//! Work beside serving: folding and compacting zones, writing them to the disk, reading what changed. A
+//! bounded number of threads runs all of it, so that many zones that change at once start no thread each.
 //!
-//! Two lanes never wait for each other: `Disk` has reads and writes that clients or acknowledgements wait for, `Spare` has
-//! work that saves memory or disk space and runs at low priority.
+//! Two lanes never wait for each other: `Disk` has reads and writes that clients or acknowledgements wait
+//! for, `Spare` has work that saves memory or disk space and runs at low priority.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -117,8 +117,8 @@ impl Background {
         Background { lanes, counts: Default::default() }
     }
 
-    /// Queues a job. Jobs of a lane start in the order in which they come. Where the system refuses the first thread of a
-    /// lane, the caller runs the job.
+    /// Queues a job. Jobs of a lane start in the order in which they come. Where the system refuses the first
+    /// thread of a lane, the caller runs the job.
     pub fn run(self: &Arc<Self>, kind: JobKind, job: impl FnOnce() + Send + 'static) {
         let lane = &self.lanes[kind.lane()];
         let mut queue = lock(&lane.queue);

@@ -1,4 +1,5 @@
-//! What `nomen serve` does without a configuration file: serve an example zone, forward, or resolve. And the words about what to try.
+//! What `nomen serve` does without a configuration file: serve an example zone, forward, or resolve. And the
+//! words about what to try.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! The command line: every verb, option and exit code, as one definition that also yields the man page and the
-//! completions. What the verbs do is elsewhere; `run` only calls them.
+//! The command line: every verb, option and exit code, as one definition that also yields the man page and
+//! the completions. What the verbs do is elsewhere; `run` only calls them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,8 @@ use crate::words::reason;
 
 /// Everything went well.
 pub const EXIT_OK: u8 = 0;
-/// The verb did its work and found faults: a bad configuration or zone, an answer other than NOERROR or NXDOMAIN.
+/// The verb did its work and found faults: a bad configuration or zone, an answer other than NOERROR or
+/// NXDOMAIN.
 pub const EXIT_FAULTS: u8 = 1;
 /// The command line was wrong; clap's own code.
 pub const EXIT_USAGE: u8 = 2;
@@ -43,8 +44,8 @@ Exit status:
 
 /// A DNS server: authoritative service, resolver and forwarder.
 ///
-/// Without `--config`, `nomen serve` needs no privileges: it listens on loopback at port 5300 and serves an example. `nomen serve --resolve`
-/// answers all other names as well.
+/// Without `--config`, `nomen serve` needs no privileges: it listens on loopback at port 5300 and serves an
+/// example. `nomen serve --resolve` answers all other names as well.
 #[derive(Debug, Parser)]
 #[command(name = "nomen", version, after_help = EXIT_HELP, max_term_width = 100, propagate_version = true)]
 pub struct Cli {
@@ -58,8 +59,8 @@ pub struct Cli {
 pub enum Verb {
     /// Answer queries until stopped.
     ///
-    /// Sockets that systemd passes (socket activation: LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES) are listened on in place of new
-    /// ones; docs/UPGRADES.md has what that is good for.
+    /// Sockets that systemd passes (socket activation: LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES) are listened
+    /// on in place of new ones; docs/UPGRADES.md has what that is good for.
     Serve(ServeArgs),
     /// Check a configuration and every zone it names.
     Check(CheckArgs),
@@ -97,8 +98,8 @@ pub struct ServeArgs {
     /// Configuration file; without it the built-in example is served.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Forward all questions to this server, as ADDRESS or ADDRESS@PORT; may be given several times. Instead of a
-    /// configuration file.
+    /// Forward all questions to this server, as ADDRESS or ADDRESS@PORT; may be given several times. Instead
+    /// of a configuration file.
     #[arg(long, value_name = "SERVER", value_parser = upstream, conflicts_with = "config")]
     pub forward: Vec<std::net::SocketAddr>,
     /// Resolve all questions from the root servers down, for this machine. Instead of a configuration file.
@@ -107,11 +108,12 @@ pub struct ServeArgs {
     /// Do not start unless every zone loads.
     #[arg(long)]
     pub strict: bool,
-    /// Replace the server that runs with this configuration: take its listening sockets, and start when it has ended. Queries
-    /// wait in the sockets meanwhile.
+    /// Replace the server that runs with this configuration: take its listening sockets, and start when it
+    /// has ended. Queries wait in the sockets meanwhile.
     #[arg(long, conflicts_with_all = ["forward", "resolve"], requires = "config")]
     pub take_over: bool,
-    /// Store the listening sockets with systemd, so that a restart loses no query (FileDescriptorStoreMax= in the unit).
+    /// Store the listening sockets with systemd, so that a restart loses no query (FileDescriptorStoreMax= in
+    /// the unit).
     #[arg(long)]
     pub store_sockets: bool,
 }
@@ -205,8 +207,8 @@ pub enum ZoneVerb {
     Digest(ZoneDigestArgs),
     /// Make the images from which a server starts at once.
     ///
-    /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs or
-    /// not. They lie in the state folder of the configuration.
+    /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs
+    /// or not. They lie in the state folder of the configuration.
     Compile(ZoneCompileArgs),
 }
 
@@ -334,9 +336,9 @@ pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
     #[arg(required_unless_present_any = ["reverse", "file", "name", "dig"], value_name = "WORD")]
     pub words: Vec<String>,
-    /// End with the exit status of dig, for scripts: 0 for any response, 1 for a wrong command line, 8 for a file of queries that
-    /// cannot be read, 9 without a response, 10 for anything else. A program that is called `dig`, such as a link to nomen, is
-    /// `nomen query --dig`.
+    /// End with the exit status of dig, for scripts: 0 for any response, 1 for a wrong command line, 8 for a
+    /// file of queries that cannot be read, 9 without a response, 10 for anything else. A program that is
+    /// called `dig`, such as a link to nomen, is `nomen query --dig`.
     #[arg(long)]
     pub dig: bool,
     /// Read queries from a file, one or more a line; `-` is standard input.
@@ -375,16 +377,16 @@ pub struct QueryArgs {
     /// Ask over IPv6 only.
     #[arg(short = '6')]
     pub v6: bool,
-    /// Walk from the root servers to the answer, and print each step: the servers of `@SERVER`, which are asked for those of
-    /// the root, or the built-in ones. Also written +trace.
+    /// Walk from the root servers to the answer, and print each step: the servers of `@SERVER`, which are
+    /// asked for those of the root, or the built-in ones. Also written +trace.
     #[arg(long)]
     pub trace: bool,
-    /// Validate the answer (DNSSEC), and print the chain of trust. Asks `@SERVER` with CD set, or with --trace those who serve
-    /// the zones. Exit status 1 if the answer is bogus. Also written +chase.
+    /// Validate the answer (DNSSEC), and print the chain of trust. Asks `@SERVER` with CD set, or
+    /// with --trace those who serve the zones. Exit status 1 if the answer is bogus. Also written +chase.
     #[arg(long)]
     pub chase: bool,
-    /// Trust anchor of --chase in the place of those of the public root: a DS or DNSKEY record, as a zone file has it. May be
-    /// given several times.
+    /// Trust anchor of --chase in the place of those of the public root: a DS or DNSKEY record, as a zone
+    /// file has it. May be given several times.
     #[arg(long, value_name = "RECORD")]
     pub anchor: Vec<String>,
     /// File of such records.
@@ -630,14 +632,15 @@ pub enum CtlZone {
     Reload {
         /// Name of the zone.
         name: String,
-        /// Take what the file says though updates have changed the zone: what differs becomes a change of the zone.
+        /// Take what the file says though updates have changed the zone: what differs becomes a change of the
+        /// zone.
         #[arg(long)]
         force: bool,
     },
     /// Serve an older version of a zone whose journal is damaged, on purpose.
     ///
-    /// The damaged journal is kept beside under another name. Where the version that is accepted is older than what was
-    /// acknowledged, the zone gets the serial number after that, so that secondaries take it.
+    /// The damaged journal is kept beside under another name. Where the version that is accepted is older
+    /// than what was acknowledged, the zone gets the serial number after that, so that secondaries take it.
     Accept {
         /// Name of the zone.
         name: String,
@@ -648,19 +651,20 @@ pub enum CtlZone {
         #[arg(long, conflicts_with = "file")]
         journal: bool,
     },
-    /// Take no dynamic updates for a zone until `thaw`, and write what they have made of it to its file, which can be
-    /// edited then.
+    /// Take no dynamic updates for a zone until `thaw`, and write what they have made of it to its file,
+    /// which can be edited then.
     Freeze {
         /// Name of the zone.
         name: String,
     },
-    /// Take what a frozen zone's file says, and dynamic updates again: what differs becomes a change of the zone.
+    /// Take what a frozen zone's file says, and dynamic updates again: what differs becomes a change of the
+    /// zone.
     Thaw {
         /// Name of the zone.
         name: String,
     },
-    /// Open a transaction on a zone that takes updates: what is set and unset in it changes the zone at `commit`, all at
-    /// once.
+    /// Open a transaction on a zone that takes updates: what is set and unset in it changes the zone at
+    /// `commit`, all at once.
     Begin {
         /// Name of the zone.
         name: String,
@@ -669,8 +673,8 @@ pub enum CtlZone {
     Set {
         /// Name of the zone.
         name: String,
-        /// The record as a zone file has it, in one word or several: owner, TTL if wanted, type and data. Without a TTL it is that of the
-        /// RRset, or else of the SOA.
+        /// The record as a zone file has it, in one word or several: owner, TTL if wanted, type and data.
+        /// Without a TTL it is that of the RRset, or else of the SOA.
         #[arg(required = true, value_name = "RR")]
         record: Vec<String>,
     },
@@ -687,8 +691,8 @@ pub enum CtlZone {
         /// Name of the zone.
         name: String,
     },
-    /// Make the zone's transaction one change of the zone. If what it changes has changed meanwhile, nothing is done, and
-    /// the transaction stays open.
+    /// Make the zone's transaction one change of the zone. If what it changes has changed meanwhile, nothing
+    /// is done, and the transaction stays open.
     Commit {
         /// Name of the zone.
         name: String,
@@ -700,8 +704,8 @@ pub enum CtlZone {
     },
     /// Write a zone as it is served to a file.
     ///
-    /// Without --to this is the zone's own file, which is written if updates have changed the zone since it was read or
-    /// written. Comments in it are lost. One that was edited since is not written.
+    /// Without --to this is the zone's own file, which is written if updates have changed the zone since it
+    /// was read or written. Comments in it are lost. One that was edited since is not written.
     Write {
         /// Name of the zone.
         name: String,
@@ -806,7 +810,8 @@ pub fn run() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The manual page of the whole on standard output; or a page for each verb, and one of the configuration, in a folder.
+/// The manual page of the whole on standard output; or a page for each verb, and one of the configuration, in
+/// a folder.
 fn man(out: Option<&Path>) -> u8 {
     let result = match out {
         Some(folder) => clap_mangen::generate_to(Cli::command(), folder)

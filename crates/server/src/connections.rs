@@ -1,7 +1,8 @@
 //! Connections of administration: those of the control socket and those of the HTTP listener.
 //!
-//! Each set has a limit. Where it is full, a new connection takes the place of the one that has been idle for longest, so that
-//! connections that are only held keep no operator out. Connections that a command or a request is worked on for are not idle.
+//! Each set has a limit. Where it is full, a new connection takes the place of the one that has been idle for
+//! longest, so that connections that are only held keep no operator out. Connections that a command or a
+//! request is worked on for are not idle.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,7 +66,8 @@ impl OpenConnections {
 }
 
 impl ConnectionSet {
-    /// A place for a connection among at most `most`. One that is idle makes room at need; if none is, this waits.
+    /// A place for a connection among at most `most`. One that is idle makes room at need; if none is, this
+    /// waits.
     pub async fn place(self: &Arc<Self>, most: usize) -> ConnectionPlace {
         loop {
             if let Some(place) = self.try_place(most) {

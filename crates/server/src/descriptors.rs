@@ -1,7 +1,8 @@
 //! File descriptors: which part of the server may have how many, and what happens when none is left.
 //!
-//! Clients over TCP can take as many as `tcp-connections` allows. Where the limit of the process does not suffice for these and
-//! for all else, both are lowered, so that sockets to other servers, the control socket and files always have some.
+//! Clients over TCP can take as many as `tcp-connections` allows. Where the limit of the process does not
+//! suffice for these and for all else, both are lowered, so that sockets to other servers, the control socket
+//! and files always have some.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::secondaries::Secondaries;
 
 /// Descriptors for logs, files of zones and state, and what threads wait on.
 const OTHERS: usize = 128;
-/// Descriptors of a worker beside its sockets: what it waits on, and sockets to other servers that it opens ahead or has not closed yet.
+/// Descriptors of a worker beside its sockets: what it waits on, and sockets to other servers that it opens
+/// ahead or has not closed yet.
 const PER_WORKER: usize = 32;
 /// How often it is looked at whether sockets could not be opened.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -94,7 +96,8 @@ impl DescriptorShares {
     }
 }
 
-/// Logs, at most once in ten seconds, how many sockets to other servers could not be opened for want of descriptors.
+/// Logs, at most once in ten seconds, how many sockets to other servers could not be opened for want of
+/// descriptors.
 pub async fn watch(recursive: Option<Arc<Recursive>>, secondaries: Arc<Secondaries>) {
     let exhausted = || {
         let of_resolver = recursive.as_ref().map_or(0, |recursive| recursive.totals().exhausted);

@@ -1,13 +1,14 @@
 //! The pages of the allocator's memory.
 //!
-//! mimalloc reserves a gibibyte at the start and requests huge pages for it, and each thread begins at a place of its own there. So
-//! a server with few zones would fill some forty huge pages in part. In small pages it takes what is in them. What is read at random
-//! and large (zones, the cache) requests huge pages for itself; and what the allocator reserves later, when that gibibyte is full,
-//! has them as before.
+//! mimalloc reserves a gibibyte at the start and requests huge pages for it, and each thread begins at a
+//! place of its own there. So a server with few zones would fill some forty huge pages in part. In small
+//! pages it takes what is in them. What is read at random and large (zones, the cache) requests huge pages
+//! for itself; and what the allocator reserves later, when that gibibyte is full, has them as before.
 
 use std::ops::Range;
 
-/// Requests small pages for what the allocator has reserved so far. Without `/proc` everything stays as it is.
+/// Requests small pages for what the allocator has reserved so far. Without `/proc` everything stays as it
+/// is.
 pub(crate) fn use_small_pages() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
     let probe = Box::new(0u8);

@@ -1,4 +1,5 @@
-//! The configuration in force: where it comes from, its values now, and which parts take over what a reload changes.
+//! The configuration in force: where it comes from, its values now, and which parts take over what a reload
+//! changes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::config::{self, Accepted, PendingKey, Rejected, Settings};
 use crate::sync::lock;
 use crate::words::reason;
 use crate::zones::added;
-use crate::zones::keeping::{AcceptZones, ReloadFault};
+use crate::zones::manager::{AcceptZones, ReloadFault};
 use crate::zones::resolve::{WantedZones, resolve};
 
 /// Where the configuration comes from.
@@ -45,8 +46,8 @@ pub struct Prepared {
 }
 
 impl ConfigSource {
-    /// Reads and checks the configuration, and finds its zones. While the server runs, its settings say where the zones lie
-    /// that were added: the state folder changes at the next start.
+    /// Reads and checks the configuration, and finds its zones. While the server runs, its settings say where
+    /// the zones lie that were added: the state folder changes at the next start.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -121,8 +122,8 @@ impl InForce {
         lock(&self.pending).clone()
     }
 
-    /// Reads the configuration anew, has every part take over what can change while the server runs, and reports what
-    /// cannot. Returns the zones it asks for.
+    /// Reads the configuration anew, has every part take over what can change while the server runs, and
+    /// reports what cannot. Returns the zones it asks for.
     ///
     /// # Errors
     /// Everything that is wrong with it, or why `accept` does not accept its zones. Nothing has changed.

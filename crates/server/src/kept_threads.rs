@@ -1,5 +1,6 @@
-//! Threads for work that waits, each kept for a while after its work: many short pieces of it in a row share a few threads and
-//! the memory that these have by then. A new thread has to be given memory, which costs more than a small zone's transfer.
+//! Threads for work that waits, each kept for a while after its work: many short pieces of it in a row share
+//! a few threads and the memory that these have by then. A new thread has to be given memory, which costs
+//! more than a small zone's transfer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use crate::sync::lock;
 
 /// How long a thread waits for more work.
-const KEPT: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -33,7 +34,7 @@ struct Waiting {
 impl KeptThreads {
     /// None yet. What runs there must not panic: a thread that does is lost, and nothing else.
     pub(crate) fn new(name: &'static str) -> Arc<Self> {
-        Self::kept_for(name, KEPT)
+        Self::kept_for(name, IDLE_TIMEOUT)
     }
 
     fn kept_for(name: &'static str, kept: Duration) -> Arc<Self> {

@@ -1,6 +1,6 @@
 //! Logs: where lines go and in what form. Writing happens on a thread of its own behind a bounded queue, so
-//! nothing that logs ever waits for a disk or a terminal. The query log has a queue of its own (`querylog`), and a file of its
-//! own if that is wanted.
+//! nothing that logs ever waits for a disk or a terminal. The query log has a queue of its own (`querylog`),
+//! and a file of its own if that is wanted.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -100,8 +100,8 @@ impl Logging {
         self.audit.as_ref().map(|(path, ..)| path.as_path())
     }
 
-    /// Opens the log file and those of the query log and the audit trail anew, as after they were moved away; does nothing if lines go
-    /// elsewhere. Lines that still wait go to the new file.
+    /// Opens the log file and those of the query log and the audit trail anew, as after they were moved away;
+    /// does nothing if lines go elsewhere. Lines that still wait go to the new file.
     ///
     /// # Errors
     /// If a file cannot be opened: lines go on to the old one.
@@ -150,8 +150,8 @@ impl Display for LogFault {
 
 impl std::error::Error for LogFault {}
 
-/// A log file that can be replaced while it is written. The lock is not held during a write: the reader of a FIFO may not read,
-/// and a reload opens the files anew all the same.
+/// A log file that can be replaced while it is written. The lock is not held during a write: the reader of a
+/// FIFO may not read, and a reload opens the files anew all the same.
 #[derive(Clone)]
 struct LogFile(Arc<Mutex<Arc<File>>>);
 
@@ -278,8 +278,8 @@ impl Write for QueryFile {
     }
 }
 
-/// Installs the log for the whole process. Dropping the guards writes out what still waits; they must be the last
-/// things to go.
+/// Installs the log for the whole process. Dropping the guards writes out what still waits; they must be the
+/// last things to go.
 ///
 /// # Errors
 /// [`LogFault`].
@@ -374,8 +374,9 @@ fn open_file(path: &Path) -> Result<Arc<File>, LogFault> {
     append_to(path).map(Arc::new).map_err(|e| LogFault::File(path.to_owned(), e))
 }
 
-/// Opens a file that lines are appended to, and makes it if it is not there. Never waits: a FIFO without a reader, which would
-/// keep `open` waiting, is a fault. A FIFO that is read, and devices such as `/dev/stderr`, are taken.
+/// Opens a file that lines are appended to, and makes it if it is not there. Never waits: a FIFO without a
+/// reader, which would keep `open` waiting, is a fault. A FIFO that is read, and devices such as
+/// `/dev/stderr`, are taken.
 fn append_to(path: &Path) -> io::Result<File> {
     let kind = fs::metadata(path).map(|about| about.file_type()).ok();
     if kind.is_some_and(|kind| kind.is_block_device()) {

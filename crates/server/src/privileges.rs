@@ -1,5 +1,5 @@
-//! Giving up root once the sockets are open. Users and groups are looked up in `/etc/passwd` and `/etc/group` by
-//! hand: a static binary must not load name service modules. Any step that fails stops the start.
+//! Giving up root once the sockets are open. Users and groups are looked up in `/etc/passwd` and `/etc/group`
+//! by hand: a static binary must not load name service modules. Any step that fails stops the start.
 
 use std::fmt;
 use std::fs;
@@ -96,7 +96,8 @@ pub fn become_user(ids: UserIds) -> Result<(), String> {
     lock_down()
 }
 
-/// Clears every capability (those systemd hands to a service for low ports, too) and forbids gaining new ones.
+/// Clears every capability (those systemd hands to a service for low ports, too) and forbids gaining new
+/// ones.
 pub fn lock_down() -> Result<(), String> {
     for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
         caps::clear(None, set).map_err(|e| format!("cannot give up capabilities: {e}"))?;

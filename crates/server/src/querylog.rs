@@ -1,5 +1,5 @@
-//! The query log: workers leave short records in a queue and never wait; a thread of its own turns them into log lines.
-//! What the queue cannot take is dropped and counted.
+//! The query log: workers leave short records in a queue and never wait; a thread of its own turns them into
+//! log lines. What the queue cannot take is dropped and counted.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
-//! Log lines that repeat. The first of a kind about an object is logged at once; those that follow within a minute are counted,
-//! and one line has their number and the newest of them. [`Repeats`] decides that without a clock or a thread;
-//! `log_repeated!` logs by it. One thread writes the lines with numbers, those of the audit file ([`Trail`]) as well.
+//! Log lines that repeat. The first of a kind about an object is logged at once; those that follow within a
+//! minute are counted, and one line has their number and the newest of them. [`Repeats`] decides that without
+//! a clock or a thread; `log_repeated!` logs by it. One thread writes the lines with numbers, those of the
+//! audit file ([`Trail`]) as well.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -141,7 +142,8 @@ impl Shared {
         self.repeats.next().into_iter().chain(self.trail.next()).min()
     }
 
-    /// Has a thread log what is due. Returns what is due now if there can be no thread: the next line tries again.
+    /// Has a thread log what is due. Returns what is due now if there can be no thread: the next line tries
+    /// again.
     fn watched(&mut self) -> Option<DueLines> {
         if self.is_watched || self.next().is_none() {
             return None;
@@ -200,8 +202,8 @@ pub(crate) fn admit(about: (&'static str, &str), level: Level, text: String) -> 
     admitted
 }
 
-/// Returns whether the refused request of a client gets a line of its own in the audit file. Else it is counted, and a thread
-/// writes a line with the number.
+/// Returns whether the refused request of a client gets a line of its own in the audit file. Else it is
+/// counted, and a thread writes a line with the number.
 pub(crate) fn admit_refusal(client: IpAddr, what: &'static str) -> bool {
     let mut shared = lock(&SHARED.0);
     let admitted = shared.trail.admit(client, what, Instant::now());
@@ -248,8 +250,8 @@ fn log(HeldLine { level, text }: HeldLine) {
     }
 }
 
-/// Logs a line that may repeat: `log_repeated!(warn, WARN, ("kind", object), "text {}", ...)`. The kind and the object, which is
-/// text, say which lines are counted together.
+/// Logs a line that may repeat: `log_repeated!(warn, WARN, ("kind", object), "text {}", ...)`. The kind and
+/// the object, which is text, say which lines are counted together.
 macro_rules! log_repeated {
     ($log:ident, $level:ident, $about:expr, $($text:tt)+) => {
         if let Some(text) = $crate::repeated::admit($about, tracing::Level::$level, format!($($text)+)) {

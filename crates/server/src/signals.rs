@@ -1,5 +1,5 @@
-//! Signals and the service manager: SIGHUP reloads and opens log files anew, SIGTERM and SIGINT stop, a second one stops
-//! at once; systemd is notified of what goes on (sd_notify).
+//! Signals and the service manager: SIGHUP reloads and opens log files anew, SIGTERM and SIGINT stop, a
+//! second one stops at once; systemd is notified of what goes on (sd_notify).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use crate::dnstap::Dnstap;
 use crate::frontend::Frontend;
 use crate::logging::Logging;
-use crate::zones::keeping::ZoneKeeping;
+use crate::zones::manager::ZoneManagerHandle;
 
 /// Descriptors that are sent to the service manager in one message; the kernel allows 253.
 const STORED_AT_ONCE: usize = 64;
@@ -25,15 +25,16 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches SIGHUP: one that comes during the start leads to a reload after it. Likewise SIGXFSZ: a file that may not
-    /// grow any more is a fault of writing it, and no reason to end. Needs a runtime.
+    /// Catches SIGHUP: one that comes during the start leads to a reload after it. Likewise SIGXFSZ: a file
+    /// that may not grow any more is a fault of writing it, and no reason to end. Needs a runtime.
     pub fn catch_hangup() -> std::io::Result<Self> {
         // Once caught, it never ends the process again, whether anybody listens or not.
         drop(signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?);
         Ok(Self { hangup: signal(SignalKind::hangup())?, stop: None })
     }
 
-    /// Catches the signals that stop the server. Must come before anybody is notified that the server is ready.
+    /// Catches the signals that stop the server. Must come before anybody is notified that the server is
+    /// ready.
     pub fn catch_stop(&mut self) -> std::io::Result<()> {
         self.stop = Some((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
         Ok(())
@@ -42,7 +43,7 @@ impl Signals {
     /// Handles signals until the first one that stops the server; returns its name.
     pub async fn until_stopped(
         mut self,
-        keeping: &ZoneKeeping,
+        manager: &ZoneManagerHandle,
         logging: &Logging,
         dnstap: Option<&Dnstap>,
     ) -> &'static str {
@@ -56,7 +57,7 @@ impl Signals {
                         error!("the old dnstap file stays: {fault}");
                     }
                     info!("SIGHUP: reloading");
-                    keeping.reload_unheard();
+                    manager.reload_unheard();
                 }
                 name = stopped(&mut self.stop) => return name,
             }
@@ -112,8 +113,8 @@ pub fn notify_reloading() {
     }
 }
 
-/// Has the service manager store these descriptors under this name in place of all that it has under it. Returns whether there is a
-/// service manager.
+/// Has the service manager store these descriptors under this name in place of all that it has under it.
+/// Returns whether there is a service manager.
 ///
 /// # Errors
 /// The system's, if the service manager cannot be reached.

@@ -1,9 +1,9 @@
 //! Work that no client waits for: it gets the CPUs when no other work wants them, or a small share of them.
 //!
-//! The work is done on a thread of its own, of low priority; the one that wants it done waits, and has its priority. So only
-//! the work itself is slow while others want the CPUs, and not what goes before and after it: locks are taken, and messages
-//! sent and received, by the thread that waits. Work that takes a lock for which others wait does not belong here, since
-//! they would wait as long as it does.
+//! The work is done on a thread of its own, of low priority; the one that wants it done waits, and has its
+//! priority. So only the work itself is slow while others want the CPUs, and not what goes before and after
+//! it: locks are taken, and messages sent and received, by the thread that waits. Work that takes a lock for
+//! which others wait does not belong here, since they would wait as long as it does.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -15,8 +15,8 @@ use rustix::process::setpriority_process;
 pub(crate) enum Share {
     /// Next to nothing: some hundredths of what others get. It can wait for as long as it takes.
     Least,
-    /// A tenth of what others get. Others do not wait for it, but what it saves grows until it is done: memory, or room on the
-    /// disk.
+    /// A tenth of what others get. Others do not wait for it, but what it saves grows until it is done:
+    /// memory, or room on the disk.
     Tenth,
 }
 
@@ -30,8 +30,8 @@ impl Share {
     }
 }
 
-/// Does some work, and returns what it comes to. Where the system does not let it have a thread or a priority of its own, it is
-/// done with those of the caller.
+/// Does some work, and returns what it comes to. Where the system does not let it have a thread or a priority
+/// of its own, it is done with those of the caller.
 pub(crate) fn spare<T: Send>(share: Share, mut work: impl FnMut() -> T + Send) -> T {
     let done = thread::scope(|scope| {
         let begin = || {

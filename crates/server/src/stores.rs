@@ -1,8 +1,10 @@
-//! The writer of zone stores: versions of zones and their changes, written to disk beside serving. Secondary zones, zones that
-//! change by their files and produced catalog zones have their stores here; `journal` has the files.
+//! The writer of zone stores: versions of zones and their changes, written to disk beside serving. Secondary
+//! zones, zones that change by their files and produced catalog zones have their stores here; `journal` has
+//! the files.
 //!
-//! Orders of one zone run in their order, those of different zones side by side on the threads of [`Background`]. A long
-//! write (a large zone as a whole, a compaction) holds up no other zone, and a compaction no order of its own zone either.
+//! Orders of one zone run in their order, those of different zones side by side on the threads of
+//! [`Background`]. A long write (a large zone as a whole, a compaction) holds up no other zone, and a
+//! compaction no order of its own zone either.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +23,8 @@ use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::zones::Apex;
 
-/// Stores that stay open after their orders. A server may have a million zones, and opening a store again costs little.
+/// Stores that stay open after their orders. A server may have a million zones, and opening a store again
+/// costs little.
 const OPEN_STORES: usize = 1024;
 /// Zones of at least this many records are written as a whole at low priority.
 const LARGE_ZONE: u64 = 100_000;
@@ -33,13 +36,13 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 /// What becomes of a zone's store.
 #[derive(Debug)]
 pub enum StoreOrder {
-    /// Stores this version: by the changes that lead to it where the store has the version before, else as a whole. The last
-    /// field is when a primary confirmed the version, in seconds since 1970.
+    /// Stores this version: by the changes that lead to it where the store has the version before, else as a
+    /// whole. The last field is when a primary confirmed the version, in seconds since 1970.
     Version(Arc<Zone>, Option<Vec<Arc<ChangeSet>>>, Option<u64>),
     /// Stores that a primary confirmed the stored version, at this time in seconds since 1970.
     Confirmed(u64),
-    /// Stores a change of a zone whose records are elsewhere, with at least so many bytes of earlier changes. Where the store
-    /// does not end at the version before, it starts again from there.
+    /// Stores a change of a zone whose records are elsewhere, with at least so many bytes of earlier changes.
+    /// Where the store does not end at the version before, it starts again from there.
     Change(Arc<ChangeSet>, u64),
     /// The same where the store ends at the version before, else nothing.
     ContinueChanges(Arc<ChangeSet>, u64),
@@ -131,7 +134,8 @@ impl ZoneTasks {
         if !self.tasks.front().is_some_and(waits) {
             return self.tasks.pop_front();
         }
-        // The version that waits has no history. A read that passes it leads to an earlier one, and its client gets the zone.
+        // The version that waits has no history. A read that passes it leads to an earlier one, and its
+        // client gets the zone.
         let read = self.tasks.iter().position(|task| matches!(task, Task::History(..)))?;
         self.tasks.remove(read)
     }
@@ -162,8 +166,8 @@ impl ZoneStores {
         self.0.submit(apex, Task::Order(order, stored));
     }
 
-    /// Returns the changes from a version on; `None` if the store does not reach back to it. Waits for the orders of the zone
-    /// that came before, ten seconds at most.
+    /// Returns the changes from a version on; `None` if the store does not reach back to it. Waits for the
+    /// orders of the zone that came before, ten seconds at most.
     ///
     /// # Errors
     /// Why the store cannot be read.
@@ -434,7 +438,8 @@ fn confirm(store: &mut ZoneStore, at: Option<u64>) -> Result<(), StoreFault> {
 /// Stores a change of a zone whose records are elsewhere.
 fn put_change(store: &mut ZoneStore, change: &ChangeSet, bytes: u64) -> Result<(), StoreFault> {
     store.keep_history(bytes);
-    // The store may end at another version: the file changed while nomen did not run, or too much of it changed.
+    // The store may end at another version: the file changed while nomen did not run, or too much of it
+    // changed.
     if store.serial() != Some(change.before) || store.is_broken() {
         store.replace_without_zone(change.before)?;
     }

@@ -1,6 +1,7 @@
-//! Which refused requests get a line of their own in the audit file. Anyone can send such requests, so each client may have so
-//! many lines in an interval, and all clients together a hundred times as many. Those beyond are counted, and a line for each
-//! client has their number once the interval is over. [`Trail`] decides that without a clock or a thread.
+//! Which refused requests get a line of their own in the audit file. Anyone can send such requests, so each
+//! client may have so many lines in an interval, and all clients together a hundred times as many. Those
+//! beyond are counted, and a line for each client has their number once the interval is over. [`Trail`]
+//! decides that without a clock or a thread.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -96,7 +97,8 @@ impl Trail {
         false
     }
 
-    /// Returns the lines with numbers if the interval is over, in the order of clients; `all`: also if it is not.
+    /// Returns the lines with numbers if the interval is over, in the order of clients; `all`: also if it is
+    /// not.
     pub(crate) fn due(&mut self, now: Instant, all: bool) -> Vec<RefusalCount> {
         if !self.end.is_some_and(|end| end <= now || all) {
             return Vec::new();

@@ -26,9 +26,9 @@ const ROUND: Duration = Duration::from_millis(5);
 /// Records of one round after which the next follows at once.
 const MANY: usize = 4096;
 /// Time without records after which the thread sleeps until it is woken.
-const QUIET: Duration = Duration::from_secs(1);
+const IDLE_BEFORE_SLEEP: Duration = Duration::from_secs(1);
 /// Time between two questions whether the writer is ready again.
-const PATIENCE: Duration = Duration::from_millis(50);
+const WRITER_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Records, each with its bytes in the order of the records. It never grows.
 struct Pile<R> {
@@ -127,7 +127,8 @@ impl<R> WorkerQueue<R> {
         self.dropped.load(Relaxed)
     }
 
-    /// Takes all piles, the first by `spare` in exchange, and shows each record with its bytes. Returns how many there were.
+    /// Takes all piles, the first by `spare` in exchange, and shows each record with its bytes. Returns how
+    /// many there were.
     fn take(&self, spare: &mut Pile<R>, mut show: impl FnMut(&R, &[u8])) -> usize {
         let mut count = 0;
         for place in &self.places {
@@ -176,7 +177,8 @@ pub struct WriterThread<R, W> {
 }
 
 impl<R: Send + 'static, W: RecordWriter<R>> WriterThread<R, W> {
-    /// Starts a thread that has `writer` write what workers leave in the queue, which takes about `room` bytes.
+    /// Starts a thread that has `writer` write what workers leave in the queue, which takes about `room`
+    /// bytes.
     ///
     /// # Errors
     /// The system's, if it refuses a thread.
@@ -192,8 +194,8 @@ impl<R: Send + 'static, W: RecordWriter<R>> WriterThread<R, W> {
         Ok((queue, WriterThread { orders: Some(orders), thread, records: PhantomData }))
     }
 
-    /// Has the thread do something once all that was left so far is written, or cannot be. Returns the outcome, unless it
-    /// takes longer than `patience`.
+    /// Has the thread do something once all that was left so far is written, or cannot be. Returns the
+    /// outcome, unless it takes longer than `patience`.
     pub fn ask<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -238,13 +240,13 @@ fn write<R, W: RecordWriter<R>>(
             Err(TryRecvError::Empty) => {}
         }
         if !ready {
-            thread::park_timeout(PATIENCE);
+            thread::park_timeout(WRITER_RETRY_INTERVAL);
         } else if count > 0 {
             last = Instant::now();
             if count < MANY {
                 thread::park_timeout(ROUND);
             }
-        } else if last.elapsed() < QUIET {
+        } else if last.elapsed() < IDLE_BEFORE_SLEEP {
             thread::park_timeout(ROUND);
         } else if !queue.asleep.swap(true, Relaxed) {
             // One more look at the piles, since no wake-up comes for what was left before.
@@ -284,7 +286,7 @@ mod tests {
         }
     }
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
     const ROOM: usize = 1 << 20;
 
     fn start(blocked: bool) -> (Arc<WorkerQueue<u32>>, WriterThread<u32, Kept>) {
@@ -292,7 +294,7 @@ mod tests {
     }
 
     fn written(thread: &WriterThread<u32, Kept>) -> Vec<(u32, Vec<u8>)> {
-        thread.ask(PATIENCE, |kept| mem::take(&mut kept.written)).expect("an answer")
+        thread.ask(TEST_TIMEOUT, |kept| mem::take(&mut kept.written)).expect("an answer")
     }
 
     #[test]
@@ -341,7 +343,7 @@ mod tests {
         }
         assert!(u64::from(put) * large.len() as u64 <= ROOM as u64 + large.len() as u64);
         assert_eq!(written(&thread), [], "it is not ready");
-        thread.ask(PATIENCE, |kept| kept.blocked = false).expect("an answer");
+        thread.ask(TEST_TIMEOUT, |kept| kept.blocked = false).expect("an answer");
         assert_eq!(written(&thread).len() as u32, put - 1);
         queue.put(|| 0, &[&vec![0; ROOM]]);
         assert_eq!((written(&thread), queue.dropped()), (vec![], 2), "more than there is ever room for");
@@ -353,7 +355,7 @@ mod tests {
         while !queue.asleep.load(Relaxed) {
             thread::yield_now();
         }
-        let rounds = thread.ask(PATIENCE, |kept| kept.rounds).expect("an answer");
+        let rounds = thread.ask(TEST_TIMEOUT, |kept| kept.rounds).expect("an answer");
         while !queue.asleep.load(Relaxed) {
             thread::yield_now();
         }
@@ -362,7 +364,7 @@ mod tests {
         while queue.places.iter().any(|place| !lock(&place.0).records.is_empty()) {
             thread::yield_now();
         }
-        assert!(thread.ask(PATIENCE, |kept| kept.rounds).expect("an answer") > rounds);
+        assert!(thread.ask(TEST_TIMEOUT, |kept| kept.rounds).expect("an answer") > rounds);
         assert_eq!(written(&thread), [(1, vec![])]);
     }
 

@@ -1,5 +1,5 @@
-//! Authoritative answers by the plainest reading of the RFCs: every name is looked for by walking down from the
-//! apex, every set by scanning the whole zone. What the server answers is compared with this.
+//! Authoritative answers by the plainest reading of the RFCs: every name is looked for by walking down from
+//! the apex, every set by scanning the whole zone. What the server answers is compared with this.
 //!
 //! Knows nothing of messages: sections are lists of records, and everything fits.
 
@@ -122,8 +122,8 @@ impl Expected {
 }
 
 impl Served {
-    /// The zone that a question goes to, loaded or not (RFC 1034 §4.3.2 step 2); DS is the parent's to answer (RFC 4035
-    /// §3.1.4.1).
+    /// The zone that a question goes to, loaded or not (RFC 1034 §4.3.2 step 2); DS is the parent's to answer
+    /// (RFC 4035 §3.1.4.1).
     pub fn apex_for(&self, name: Name<'_>, qtype: Type) -> Option<NameBuf> {
         let Served { zones, unloaded, .. } = self;
         let apexes: Vec<NameBuf> = zones.iter().map(|z| z.apex().to_buf()).chain(unloaded.clone()).collect();

@@ -1,5 +1,6 @@
-//! Choices made from bytes: each takes the next byte, and where there is none left, it is the plainest. So random bytes
-//! make random things, a fuzzer learns what its bytes do, and fewer bytes make something simpler.
+//! Choices made from bytes: each takes the next byte, and where there is none left, it is the plainest. So
+//! random bytes make random things, a fuzzer learns what its bytes do, and fewer bytes make something
+//! simpler.
 
 /// Choices, read from bytes.
 pub struct Choices<'c>(&'c [u8]);

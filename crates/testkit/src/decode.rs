@@ -1,5 +1,5 @@
-//! Messages read back, by our parser and by the `domain` crate: both have to find the same, and no name may lead a reader
-//! astray.
+//! Messages read back, by our parser and by the `domain` crate: both have to find the same, and no name may
+//! lead a reader astray.
 
 use domain::base::rdata::ComposeRecordData;
 use domain::base::{Message, Record, ToName};
@@ -125,8 +125,8 @@ fn check_names(message: &[u8], record: &RawRecord) {
     assert_eq!(seen, Ok(()), "{}", record.rtype);
 }
 
-/// Follows the pointers of the name at `at`: each leads to before the labels in front of it, and there are not so many
-/// that readers give up.
+/// Follows the pointers of the name at `at`: each leads to before the labels in front of it, and there are
+/// not so many that readers give up.
 fn check_pointers(message: &[u8], at: usize) {
     let (mut at, mut run, mut pointers) = (at, at, 0);
     loop {

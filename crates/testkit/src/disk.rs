@@ -1,7 +1,8 @@
 //! [`SimulatedDisk`]: a disk in memory that loses what it may lose, and fails on request.
 //!
-//! What was not synced when the power went may be there or not: every write, cut and name by itself, in any order, and a
-//! write torn at any byte. A sync that fails loses some of what it was for, and a later one does not bring it back.
+//! What was not synced when the power went may be there or not: every write, cut and name by itself, in any
+//! order, and a write torn at any byte. A sync that fails loses some of what it was for, and a later one does
+//! not bring it back.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -56,7 +57,8 @@ pub enum Trouble {
     Fails(ErrorKind),
     /// So do this call and all that follow.
     AllFail(ErrorKind),
-    /// The power goes in the midst of the call: it may have done some of what it does, and all that follow fail.
+    /// The power goes in the midst of the call: it may have done some of what it does, and all that follow
+    /// fail.
     PowerGoes,
 }
 
@@ -252,8 +254,9 @@ impl SimulatedDisk {
         self.state().short_writes = true;
     }
 
-    /// Ends the process that uses the disk, and unless that is all, turns the power off and on: what was on its way fares as
-    /// `loss` says. Files that were open are of no use any more. What was planned stays planned if only the process ends.
+    /// Ends the process that uses the disk, and unless that is all, turns the power off and on: what was on
+    /// its way fares as `loss` says. Files that were open are of no use any more. What was planned stays
+    /// planned if only the process ends.
     pub fn crash(&self, loss: Loss) -> SimulatedDisk {
         let mut state = std::mem::take(&mut *self.state());
         state.locked = false;

@@ -1,5 +1,5 @@
-//! Keys that sign for real. Those of most tests are Ed25519 (RFC 8080), made of a seed, so that the same zone always has the
-//! same signatures; of the other algorithms keys are made at random.
+//! Keys that sign for real. Those of most tests are Ed25519 (RFC 8080), made of a seed, so that the same zone
+//! always has the same signatures; of the other algorithms keys are made at random.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -92,7 +92,8 @@ impl SigningKey {
         SigningKey { dnskey, pair: Pair::Ed25519(pair) }
     }
 
-    /// A key made at random: RSA/SHA-256 and RSA/SHA-512 (RFC 5702) of 2048 bits, ECDSA P-256 and P-384 (RFC 6605), or Ed25519.
+    /// A key made at random: RSA/SHA-256 and RSA/SHA-512 (RFC 5702) of 2048 bits, ECDSA P-256 and P-384
+    /// (RFC 6605), or Ed25519.
     ///
     /// # Panics
     /// For any other algorithm: tests call this.
@@ -134,8 +135,8 @@ impl SigningKey {
         dnssec::key::ds(zone, &key, Ds::SHA256).expect("a digest type")
     }
 
-    /// The RRSIG over an RRset whose RDATA is in canonical form and order (RFC 4034 §3.1.8.1), written down here once more
-    /// and not taken from what is tested with it.
+    /// The RRSIG over an RRset whose RDATA is in canonical form and order (RFC 4034 §3.1.8.1), written down
+    /// here once more and not taken from what is tested with it.
     pub fn sign(
         &self,
         zone: Name<'_>,

@@ -61,8 +61,8 @@ pub fn key() -> HashKey {
     HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 7])
 }
 
-/// Reports that a test, or a part of it, is left out because this machine lacks `what`. With `NOTHING_MISSING` in the environment, as in
-/// CI, that is a failure.
+/// Reports that a test, or a part of it, is left out because this machine lacks `what`. With
+/// `NOTHING_MISSING` in the environment, as in CI, that is a failure.
 ///
 /// # Panics
 /// If `NOTHING_MISSING` is set and not empty.
@@ -72,7 +72,8 @@ pub fn left_out(what: &str) {
     eprintln!("left out: {what}");
 }
 
-/// Whether these programs are installed. A test, or a part of it, that needs one that is not is [left out](left_out).
+/// Whether these programs are installed. A test, or a part of it, that needs one that is not is [left
+/// out](left_out).
 pub fn has_programs(programs: &[&str]) -> bool {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let is_there = |program: &&&str| path.split(':').any(|folder| Path::new(folder).join(program).exists());

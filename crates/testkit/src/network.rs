@@ -1,5 +1,5 @@
-//! Tests that need a network of their own run in a network namespace: a test runs its own program inside, where only the ignored test
-//! that it names is run.
+//! Tests that need a network of their own run in a network namespace: a test runs its own program inside,
+//! where only the ignored test that it names is run.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -31,8 +31,8 @@ pub fn is_to_be_had() -> bool {
     is_there
 }
 
-/// Runs an ignored test of this program in a network namespace that has nothing but loopback, where it may use any address and port.
-/// Returns what it printed.
+/// Runs an ignored test of this program in a network namespace that has nothing but loopback, where it may
+/// use any address and port. Returns what it printed.
 ///
 /// # Panics
 /// If the test fails: tests call this.

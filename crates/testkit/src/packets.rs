@@ -16,7 +16,7 @@ pub struct PacketBatch {
 }
 
 /// The most packets of a batch: more than go through a worker together.
-const MOST: usize = 80;
+const MAX_PACKETS: usize = 80;
 
 const TYPES: [Type; 24] = [
     Type::A,
@@ -58,7 +58,7 @@ const CHAOS: [&[u8]; 5] = [
 pub fn batch(choices: &mut Choices<'_>, names: &[NameBuf]) -> PacketBatch {
     let stream = choices.one_in(4);
     let room = if stream { 65_535 } else { choices.pick(&[4096, 1232, 65_535, 1000, 512]) };
-    let count = 1 + choices.below(MOST);
+    let count = 1 + choices.below(MAX_PACKETS);
     let packets = (0..count as u16).map(|i| packet(choices, i << 8 | i, names)).collect();
     PacketBatch { stream, room, packets }
 }

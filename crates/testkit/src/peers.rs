@@ -1,5 +1,5 @@
-//! Resolvers of other projects: Unbound, BIND and PowerDNS Recursor. They run at ports of their own on 127.0.0.1, for tests in a network
-//! namespace, and ask the servers that the test has there at port 53.
+//! Resolvers of other projects: Unbound, BIND and PowerDNS Recursor. They run at ports of their own
+//! on 127.0.0.1, for tests in a network namespace, and ask the servers that the test has there at port 53.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -46,7 +46,8 @@ pub enum PeerMinimisation {
     Strict,
 }
 
-/// How peers are set up. All else is as they come, but for bounds on what may be asked, special names, and files.
+/// How peers are set up. All else is as they come, but for bounds on what may be asked, special names, and
+/// files.
 #[derive(Clone, Debug)]
 pub struct PeerSetup {
     /// The rules.
@@ -91,7 +92,8 @@ impl PeerKind {
         }
     }
 
-    /// Its program: of the newest version, which `scripts/peers` has put into the build folder, else that of this machine.
+    /// Its program: of the newest version, which `scripts/peers` has put into the build folder, else that of
+    /// this machine.
     pub fn program(self, build: &Path) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let usual = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);

@@ -1,4 +1,5 @@
-//! Queries read byte by byte, by the plainest reading of the RFCs. Shares no code with what it is compared to.
+//! Queries read byte by byte, by the plainest reading of the RFCs. Shares no code with what it is compared
+//! to.
 
 use wire::{Class, Name, NameBuf, Type};
 
@@ -55,7 +56,8 @@ pub struct Wants {
     pub keepalive: bool,
 }
 
-/// What a TSIG record says, as far as a refusal repeats it, in lower case; `None` where it is not well formed.
+/// What a TSIG record says, as far as a refusal repeats it, in lower case; `None` where it is not well
+/// formed.
 #[derive(Clone, Debug)]
 pub struct Signed(pub Option<Key>);
 
@@ -201,8 +203,8 @@ fn options(mut data: &[u8], wants: &mut Wants) -> Option<()> {
     Some(())
 }
 
-/// RFC 8945 §4.2: the record is of class ANY and has no TTL; in its data stand the algorithm, not compressed, time signed and
-/// fudge, MAC, original ID, error, other data.
+/// RFC 8945 §4.2: the record is of class ANY and has no TTL; in its data stand the algorithm, not compressed,
+/// time signed and fudge, MAC, original ID, error, other data.
 fn key(packet: &[u8], owner: usize, rdata: std::ops::Range<usize>) -> Option<Key> {
     let head = packet.get(rdata.start.checked_sub(10)?..rdata.start)?;
     let owner: NameBuf = name_at(packet, owner)?.as_name().to_lower().into();

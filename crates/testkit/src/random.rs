@@ -6,8 +6,8 @@ use wire::{Name, NameBuf, Ttl, Type};
 use crate::choices::Choices;
 use crate::model::Record;
 
-/// Labels that 20 bytes of zero, of middle and of high value spell as NSEC3 owners, and two that differ only in
-/// the end.
+/// Labels that 20 bytes of zero, of middle and of high value spell as NSEC3 owners, and two that differ only
+/// in the end.
 pub const HASHES: [&[u8; 32]; 5] = [
     b"00000000000000000000000000000000",
     b"0p9mhaveqvm6t7vbl5lop2u3t2rp3tom",
@@ -140,8 +140,8 @@ pub fn soa(apex: Name<'_>, serial: u32) -> Vec<u8> {
     rdata
 }
 
-/// A zone: its apex and up to 60 records in any order, repeated and mixed, among them exactly one SOA and up to
-/// two NSEC3PARAM at the apex.
+/// A zone: its apex and up to 60 records in any order, repeated and mixed, among them exactly one SOA and up
+/// to two NSEC3PARAM at the apex.
 pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
     apex().prop_flat_map(|apex| {
         let records = prop::collection::vec(record(apex), 0..60);

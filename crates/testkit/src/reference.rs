@@ -1,5 +1,5 @@
-//! What a packet is replied to with: the sections of [`answers`](crate::answers), framed as the RFCs say. Replies are
-//! held against it one by one; how they come about does not matter here.
+//! What a packet is replied to with: the sections of [`answers`](crate::answers), framed as the RFCs say.
+//! Replies are held against it one by one; how they come about does not matter here.
 
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
 
@@ -55,7 +55,8 @@ const OPT_LEN: usize = 11;
 const HEADER_LEN: usize = 12;
 
 impl Reference {
-    /// Holds a reply that came by a stream against what `packet` has to be replied to with. `None` is silence.
+    /// Holds a reply that came by a stream against what `packet` has to be replied to with. `None` is
+    /// silence.
     ///
     /// # Panics
     /// If it is another: tests call this.
@@ -67,8 +68,8 @@ impl Reference {
         check_records(&reply, &expected);
     }
 
-    /// Holds a reply of at most `room` bytes that came as a datagram against what `packet` has to be replied to with.
-    /// `whole` is the reply to the same packet by a stream.
+    /// Holds a reply of at most `room` bytes that came as a datagram against what `packet` has to be replied
+    /// to with. `whole` is the reply to the same packet by a stream.
     ///
     /// # Panics
     /// If it is another: tests call this.
@@ -229,7 +230,8 @@ impl Reference {
         self.agent.filter(|agent| !agent.as_name().is_at_or_below(zone.as_name()))
     }
 
-    /// OPT of a reply (RFC 6891 §6.1.1, §7): DO comes back (RFC 3225 §3), options only where they were asked for.
+    /// OPT of a reply (RFC 6891 §6.1.1, §7): DO comes back (RFC 3225 §3), options only where they were asked
+    /// for.
     fn opt(&self, wants: Wants, info: Option<u16>, stream: bool) -> Opt {
         let mut options = Vec::new();
         if wants.nsid && !self.nsid.is_empty() {
@@ -292,8 +294,8 @@ fn needed(whole: &Decoded, cut: Option<NameBuf>) -> usize {
     ends.copied().max().unwrap_or(HEADER_LEN + whole.question.len())
 }
 
-/// Of the additional section there are whole RRsets, each with the signatures that it should have, and none that has to
-/// be there is missing (RFC 2181 §9, RFC 9471 §3.1).
+/// Of the additional section there are whole RRsets, each with the signatures that it should have, and none
+/// that has to be there is missing (RFC 2181 §9, RFC 9471 §3.1).
 fn check_additional(reply: &Decoded, expected: &Expected) {
     // Signatures follow what they cover.
     let set = |line: &Line| {

@@ -1,6 +1,6 @@
-//! Signs zones: every RRset that has to have a signature gets one, and absence a true chain of NSEC or NSEC3 (RFC 4035 §2,
-//! RFC 5155 §7.1). The signatures are made up, as long as those of P-256 (RFC 6605 §4), as no server looks
-//! into them; or the caller makes them, for those that do.
+//! Signs zones: every RRset that has to have a signature gets one, and absence a true chain of NSEC or NSEC3
+//! (RFC 4035 §2, RFC 5155 §7.1). The signatures are made up, as long as those of P-256 (RFC 6605 §4), as no
+//! server looks into them; or the caller makes them, for those that do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,8 +58,8 @@ pub fn sign(apex: Name<'_>, records: &[Record], chain: &Chain) -> Vec<Record> {
     sign_by(apex, records, chain, &|owner, covered, ttl, _| vec![rrsig(apex, owner, covered, ttl)])
 }
 
-/// An RRset that is to be signed: its owner, type and TTL, and its RDATA in canonical form and order. Returns the RRSIG
-/// records.
+/// An RRset that is to be signed: its owner, type and TTL, and its RDATA in canonical form and order. Returns
+/// the RRSIG records.
 pub type SignSet<'s> = dyn Fn(NameBuf, Type, Ttl, &[Vec<u8>]) -> Vec<Record> + 's;
 
 /// The same with signatures that `sign_set` makes.
@@ -138,7 +138,8 @@ fn rrsig(apex: Name<'_>, owner: NameBuf, covered: Type, ttl: Ttl) -> Record {
     Record { owner, rtype: Type::RRSIG, ttl, rdata }
 }
 
-/// A type bitmap (RFC 4034 §4.1.2) of what a name has, its signatures and the `own` record that holds the bitmap.
+/// A type bitmap (RFC 4034 §4.1.2) of what a name has, its signatures and the `own` record that holds the
+/// bitmap.
 fn bitmap(owned: &Owned, own: Option<Type>) -> Vec<u8> {
     let signature = (own.is_some() || owned.signed().next().is_some()).then_some(Type::RRSIG);
     let mut windows = BTreeMap::<u8, [u8; 32]>::new();

@@ -1,5 +1,5 @@
-//! Small signed zones of every shape, and what [`ProvenDenials`] makes of some of their answers: each name that there could
-//! be is looked at, and what is made must be what the zones' servers answer.
+//! Small signed zones of every shape, and what [`ProvenDenials`] makes of some of their answers: each name
+//! that there could be is looked at, and what is made must be what the zones' servers answer.
 
 use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Security, Validated};
 use wire::message::Section;
@@ -14,7 +14,7 @@ use crate::tree::Reply;
 use crate::{Chain, Record, name, sign};
 
 /// The most records of a zone, those that signing adds not counted.
-const MOST: usize = 16;
+const MAX_RECORDS: usize = 16;
 /// Labels of owners; the last one only of names that are asked for.
 const LABELS: [&[u8]; 5] = [b"a", b"*", b"b", b"c", b"q"];
 /// Labels in front of the apex.
@@ -37,7 +37,8 @@ pub struct Made {
     pub links: usize,
 }
 
-/// Makes zones of choices, learns from some of their answers and then from all, and looks at every name each time.
+/// Makes zones of choices, learns from some of their answers and then from all, and looks at every name each
+/// time.
 ///
 /// # Panics
 /// If what is made is not what the zones' servers answer, or less than follows from all of their answers.
@@ -75,7 +76,7 @@ fn served(choices: &mut Choices<'_>) -> Served {
             let rdata = owner.as_name().as_wire().to_vec();
             records.push(Record { owner, rtype: Type::NS, ttl, rdata });
         }
-        for _ in 0..choices.below(MOST) {
+        for _ in 0..choices.below(MAX_RECORDS) {
             let record = record(choices, apex);
             if cut == Some(record.owner) && record.rtype != Type::DS {
                 continue;

@@ -10,7 +10,7 @@ use crate::{Chain, Record, name};
 /// The most edits of one text.
 const STEPS: usize = 16;
 /// The most records to begin with, those that signing adds not counted.
-const MOST: usize = 30;
+const MAX_RECORDS: usize = 30;
 /// The name of the file that others include.
 pub const INCLUDED: &str = "included.zone";
 
@@ -23,8 +23,8 @@ pub struct Text {
     pub included: Vec<String>,
 }
 
-/// Edits the text of a zone step by step, as the choices say, while they last. Calls `check` with each text and the zone's
-/// name; if it returns that the text is no good, editing goes on from the one before.
+/// Edits the text of a zone step by step, as the choices say, while they last. Calls `check` with each text
+/// and the zone's name; if it returns that the text is no good, editing goes on from the one before.
 pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBuf, &Text) -> bool) {
     let apex = name(choices.pick(&APEXES)[0]);
     let mut chain = chain(choices);
@@ -32,7 +32,7 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
         Record { owner: apex, rtype: Type::SOA, ttl: HOUR, rdata: soa(apex.as_name(), 1) },
         Record { owner: apex, rtype: Type::NS, ttl: HOUR, rdata: apex.as_name().as_wire().to_vec() },
     ];
-    for _ in 0..choices.below(MOST) {
+    for _ in 0..choices.below(MAX_RECORDS) {
         let new = record(choices, apex);
         // Most combinations that chance makes are no zone: these go together with most others.
         if !matches!(new.rtype, Type::CNAME | Type::DNAME | Type::SOA) || choices.one_in(4) {

@@ -1,5 +1,5 @@
-//! A tree of zones from the root down, most of them signed for real: what a validator meets, small enough to go wrong in
-//! every interesting way.
+//! A tree of zones from the root down, most of them signed for real: what a validator meets, small enough to
+//! go wrong in every interesting way.
 //!
 //! ```text
 //! .            NSEC                      opt.test.          NSEC3 with opt-out
@@ -289,8 +289,8 @@ impl Tree {
         anchors
     }
 
-    /// What the servers of the zone that a name is in answer; those of all zones are the same servers, which follow
-    /// aliases from zone to zone.
+    /// What the servers of the zone that a name is in answer; those of all zones are the same servers, which
+    /// follow aliases from zone to zone.
     ///
     /// # Panics
     /// Never: the root answers for all names.
@@ -321,7 +321,8 @@ impl Tree {
         self.validate_with(reply, &ValidationSettings::default(), &mut |_, reply| Some(reply))
     }
 
-    /// Validates a reply. What is needed goes through `other` first, which makes another reply of it, or none.
+    /// Validates a reply. What is needed goes through `other` first, which makes another reply of it, or
+    /// none.
     pub fn validate_with(
         &self,
         reply: &Reply,

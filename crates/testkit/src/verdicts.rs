@@ -14,10 +14,12 @@ const TOGETHER: usize = 16;
 /// How often a scenario is played again, alone, in which the peers agree against the expected result.
 const REPLAYS: usize = 2;
 
-/// Names the scenario that is played inside. From outside it is a part of the titles of those that are wanted.
+/// Names the scenario that is played inside. From outside it is a part of the titles of those that are
+/// wanted.
 pub const SCENARIO: &str = "PEERS_SCENARIO";
 
-/// What is answered to one question of a scenario: by the scenario itself, which a test here asserts, and by each of the peers.
+/// What is answered to one question of a scenario: by the scenario itself, which a test here asserts, and by
+/// each of the peers.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The title of the scenario.
@@ -52,13 +54,14 @@ impl Verdict {
     }
 }
 
-/// Plays scenarios with peers, each in a network namespace of its own: `inside` is the ignored test that plays the one that [`SCENARIO`]
-/// names, and prints a [`Verdict`] for each question. `folder` is the one for files of tests in the build folder, where `peers.txt` then
-/// has all that differs. `explained` has rows that begin with `| scenario | question |`.
+/// Plays scenarios with peers, each in a network namespace of its own: `inside` is the ignored test that
+/// plays the one that [`SCENARIO`] names, and prints a [`Verdict`] for each question. `folder` is the one for
+/// files of tests in the build folder, where `peers.txt` then has all that differs. `explained` has rows that
+/// begin with `| scenario | question |`.
 ///
 /// # Panics
-/// If all peers agree with each other and not with what is expected, and `explained` does not have the question; or if fewer than `least`
-/// questions are asked: tests call this.
+/// If all peers agree with each other and not with what is expected, and `explained` does not have the
+/// question; or if fewer than `least` questions are asked: tests call this.
 pub fn compare_with_peers(titles: &[String], inside: &str, folder: &str, explained: &str, least: usize) {
     let build = Path::new(folder).parent().expect("the build folder");
     if let Some(kind) = PeerKind::ALL.into_iter().find(|kind| kind.program(build).is_none()) {
@@ -78,7 +81,8 @@ pub fn compare_with_peers(titles: &[String], inside: &str, folder: &str, explain
     report(&verdicts, &Path::new(folder).join("peers.txt"), !wanted.is_empty());
     let is_wrong = |verdict: &Verdict| verdict.is_against_us() && !verdict.is_explained(explained);
     let mut wrong: Vec<Verdict> = verdicts.iter().filter(|verdict| is_wrong(verdict)).cloned().collect();
-    // Peers run in real time, and give up where the machine is busy: they have to agree when a scenario is played alone, too.
+    // Peers run in real time, and give up where the machine is busy: they have to agree when a scenario is
+    // played alone, too.
     for _ in 0..REPLAYS {
         let again = titles.iter().filter(|title| wrong.iter().any(|verdict| verdict.scenario == ***title));
         let replayed: Vec<Verdict> = again.flat_map(|title| play(title, inside)).collect();

@@ -1,4 +1,5 @@
-//! Zones that change: a version made of changes must be what a zone is that was built whole of the same records.
+//! Zones that change: a version made of changes must be what a zone is that was built whole of the same
+//! records.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::{Chain, Record, build, key, name};
 /// The most changes of one zone.
 const STEPS: usize = 24;
 /// The most records to begin with, those that signing adds not counted.
-const MOST: usize = 40;
+const MAX_RECORDS: usize = 40;
 
 /// Records that go, and records that come.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +24,8 @@ struct Step {
     added: Vec<Record>,
 }
 
-/// Changes a zone step by step, as the choices say, while they last. Calls `check` for each step with the version and the
-/// zone built whole of the same records; that they are the same is seen to by then.
+/// Changes a zone step by step, as the choices say, while they last. Calls `check` for each step with the
+/// version and the zone built whole of the same records; that they are the same is seen to by then.
 ///
 /// # Panics
 /// If a version is not what it should be.
@@ -40,7 +41,7 @@ pub fn change_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(&Arc
             rdata: name("ns.elsewhere.").as_name().as_wire().to_vec(),
         },
     ];
-    for _ in 0..choices.below(MOST) {
+    for _ in 0..choices.below(MAX_RECORDS) {
         let new = record(choices, apex);
         if is_sound(apex, [&unsigned[..], std::slice::from_ref(&new)].concat()) {
             unsigned.push(new);

@@ -7,7 +7,7 @@ use crate::random::{HASHES, HOUR, nsec3, rrsig, soa};
 use crate::{Chain, Record, name, sign};
 
 /// The most records of all zones together, those that signing adds not counted.
-const MOST: usize = 80;
+const MAX_RECORDS: usize = 80;
 
 /// Zones that are served together: some below others, with cuts between them if chance makes them.
 pub(crate) const APEXES: [&[&str]; 6] = [
@@ -19,13 +19,13 @@ pub(crate) const APEXES: [&[&str]; 6] = [
     &[".", "a.", "b.a."],
 ];
 
-/// One to three zones that are served together, each signed with a true chain or not at all. Records are added while the
-/// choices last.
+/// One to three zones that are served together, each signed with a true chain or not at all. Records are
+/// added while the choices last.
 pub fn zones(choices: &mut Choices<'_>) -> Vec<(NameBuf, Vec<Record>)> {
     let apexes: Vec<NameBuf> = choices.pick(&APEXES).iter().map(|apex| name(apex)).collect();
     let chains: Vec<Option<Chain>> = apexes.iter().map(|_| chain(choices)).collect();
     let mut records = vec![Vec::new(); apexes.len()];
-    for _ in 0..MOST {
+    for _ in 0..MAX_RECORDS {
         if choices.is_over() {
             break;
         }

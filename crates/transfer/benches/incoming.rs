@@ -1,5 +1,5 @@
-//! AXFR taken, of a zone like that of a top-level domain: `TRANSFER_BENCH_RECORDS` sets the number of records. How long the
-//! messages take, and how long it takes to make a zone of what they brought.
+//! AXFR taken, of a zone like that of a top-level domain: `TRANSFER_BENCH_RECORDS` sets the number of
+//! records. How long the messages take, and how long it takes to make a zone of what they brought.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! All messages of AXFR, of a zone like that of a top-level domain: `TRANSFER_BENCH_RECORDS` sets the number of records.
-//! `TRANSFER_BENCH_ZONE` names a master file to take instead, `TRANSFER_BENCH_APEX` its zone.
+//! All messages of AXFR, of a zone like that of a top-level domain: `TRANSFER_BENCH_RECORDS` sets the number
+//! of records. `TRANSFER_BENCH_ZONE` names a master file to take instead, `TRANSFER_BENCH_APEX` its zone.
 
 use std::hint::black_box;
 use std::sync::Arc;

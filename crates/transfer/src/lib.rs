@@ -1,8 +1,8 @@
 //! Zones between servers: what is sent and what is taken, without sockets, threads or a clock.
 //!
-//! What lives here: signed messages, whole zones and their differences as messages, and when a secondary asks for them.
-//! What does not: sockets (`net`), who is allowed to ask (`engine`), where zones are kept (`server`). Time is passed in,
-//! in seconds since 1970.
+//! What lives here: signed messages, whole zones and their differences as messages, and when a secondary asks
+//! for them. What does not: sockets (`net`), who is allowed to ask (`engine`), where zones are kept
+//! (`server`). Time is passed in, in seconds since 1970.
 //!
 //! | module | holds |
 //! |---|---|

@@ -21,7 +21,8 @@ pub enum UpdateFaultKind {
     Malformed,
     /// The zone section is not one record of type SOA (RFC 2136 §3.1.1): FORMERR.
     ZoneSection,
-    /// A prerequisite, or a record to be deleted, has a TTL other than 0 (RFC 2136 §3.2.5, §3.4.1.2): FORMERR.
+    /// A prerequisite, or a record to be deleted, has a TTL other than 0 (RFC 2136 §3.2.5, §3.4.1.2):
+    /// FORMERR.
     Ttl,
     /// A record has a class that is not allowed in its section (RFC 2136 §3.2.5, §3.4.1.2): FORMERR.
     Class,

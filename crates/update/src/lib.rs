@@ -1,5 +1,6 @@
-//! Dynamic updates (RFC 2136): what a request says, whether it may be done, and what it changes in a zone. Has no sockets and
-//! no clock: messages and the time are passed in, and a [`ChangeSet`](zone::store::ChangeSet) comes out.
+//! Dynamic updates (RFC 2136): what a request says, whether it may be done, and what it changes in a zone.
+//! Has no sockets and no clock: messages and the time are passed in, and a
+//! [`ChangeSet`](zone::store::ChangeSet) comes out.
 //!
 //! ```text
 //! message ─▶ UpdateRequest::read ─▶ Updater::apply ─▶ ChangeSet, one for each request that changes something
@@ -18,10 +19,11 @@
 //!
 //! # Order
 //!
-//! A request is checked in this order, and the first fault is its answer: its form (FORMERR, NOTZONE), whether the zone takes
-//! updates and the requester may make these (REFUSED), its prerequisites, and whether the result fits a zone (REFUSED). RFC 2136 §3
-//! has the prerequisites before the permission; as in BIND since 9.18.11 they come after it, so that a client
-//! that may change no name does not learn from a prerequisite which names there are.
+//! A request is checked in this order, and the first fault is its answer: its form (FORMERR, NOTZONE),
+//! whether the zone takes updates and the requester may make these (REFUSED), its prerequisites, and whether
+//! the result fits a zone (REFUSED). RFC 2136 §3 has the prerequisites before the permission; as in BIND
+//! since 9.18.11 they come after it, so that a client that may change no name does not learn from a
+//! prerequisite which names there are.
 //!
 //! # DNSSEC
 //!
@@ -33,8 +35,8 @@
 //!
 //! # Where BIND 9.18 decides otherwise
 //!
-//! - It refuses an update after which an NS record names a host of the zone that has no address (`check-integrity`), and
-//!   ignores NS at a wildcard. RFC 2136 asks for neither, and both are done here.
+//! - It refuses an update after which an NS record names a host of the zone that has no address
+//!   (`check-integrity`), and ignores NS at a wildcard. RFC 2136 asks for neither, and both are done here.
 //! - It takes NSEC3PARAM in unsigned zones, and RRSIG at the zone's name.
 //! - Of a request with several faults of form it may find another one first.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Who may change what: [`UpdatePolicy`], rules of which the first that fits decides, as with BIND's `update-policy`. Where
-//! none fits, the answer is no.
+//! Who may change what: [`UpdatePolicy`], rules of which the first that fits decides, as with BIND's
+//! `update-policy`. Where none fits, the answer is no.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -48,7 +48,8 @@ pub enum NameRelation {
 /// Which types a rule is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RuleTypes {
-    /// All but NS, SOA, and what signers make: RRSIG, SIG, NSEC, NSEC3. As in BIND where a rule names no type.
+    /// All but NS, SOA, and what signers make: RRSIG, SIG, NSEC, NSEC3. As in BIND where a rule names no
+    /// type.
     #[default]
     Usual,
     /// All.
@@ -59,8 +60,9 @@ pub enum RuleTypes {
 
 /// One rule of an [`UpdatePolicy`].
 ///
-/// As text it is `grant` or `deny`, whom it is about (`key:NAME`, a network, both, or `any`), which names (`name NAME`,
-/// `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`), and types, of which `ANY` is all:
+/// As text it is `grant` or `deny`, whom it is about (`key:NAME`, a network, both, or `any`), which names
+/// (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`), and types,
+/// of which `ANY` is all:
 ///
 /// ```text
 /// deny  any                          name     www.example.

@@ -13,7 +13,8 @@ use zone::store::{ChangeSet, ChangedRecords};
 
 use crate::fault::{UpdateFault, UpdateFaultKind};
 
-/// The most bytes that the records of a name may have; with what is stored beside them they stay below what a node can hold.
+/// The most bytes that the records of a name may have; with what is stored beside them they stay below what a
+/// node can hold.
 const MOST_AT_NAME: usize = 8 << 20;
 
 /// A record's TTL and data.
@@ -114,8 +115,8 @@ impl Records {
         wanted == there
     }
 
-    /// Adds a record. One that is there already stays as it is; one that it replaces goes; the whole RRset gets its TTL
-    /// (RFC 2136 §3.4.2.2, RFC 2181 §5.2). `owner` is that of the name if there were no records.
+    /// Adds a record. One that is there already stays as it is; one that it replaces goes; the whole RRset
+    /// gets its TTL (RFC 2136 §3.4.2.2, RFC 2181 §5.2). `owner` is that of the name if there were no records.
     pub(crate) fn add(&mut self, owner: &NameBuf, rtype: Type, ttl: Ttl, data: &[u8]) {
         if self.sets.is_empty() && self.owner.as_name().as_wire() != owner.as_name().as_wire() {
             self.owner = Arc::new(*owner);
@@ -159,7 +160,8 @@ impl Records {
         }
     }
 
-    /// Whether a node can hold the records and messages the RRsets, of which those that `before` has too are known to.
+    /// Whether a node can hold the records and messages the RRsets, of which those that `before` has too are
+    /// known to.
     pub(crate) fn check(&self, before: &Records) -> Result<(), UpdateFault> {
         let bytes = |set: &[Datum]| set.iter().map(|datum| record_len(&datum.rdata)).sum::<usize>();
         let sigs = |rtype| {
@@ -185,8 +187,8 @@ impl Records {
         }
     }
 
-    /// Adds to a change what makes these records of those `before`; the SOA comes first (RFC 1995 §4), the other types come
-    /// by their numbers.
+    /// Adds to a change what makes these records of those `before`; the SOA comes first (RFC 1995 §4), the
+    /// other types come by their numbers.
     pub(crate) fn difference(&self, before: &Records, change: &mut ChangeSet) {
         let soa = (before.get(Type::SOA), self.get(Type::SOA));
         let others = both(&before.sets, &self.sets).filter(|(rtype, _)| *rtype != Type::SOA);
@@ -234,8 +236,8 @@ fn record_len(rdata: &[u8]) -> usize {
     POINTER_LEN + RECORD_HEAD + rdata.len()
 }
 
-/// Whether a record goes when another one comes: of these types there is one at a name, of WKS one for each address and
-/// protocol (RFC 2136 §3.4.2.2, RFC 6672 §5.2).
+/// Whether a record goes when another one comes: of these types there is one at a name, of WKS one for each
+/// address and protocol (RFC 2136 §3.4.2.2, RFC 6672 §5.2).
 fn is_replaced(rtype: Type, old: &[u8], new: &[u8]) -> bool {
     const ADDRESS_AND_PROTOCOL: usize = 5;
     match rtype {

@@ -1,5 +1,5 @@
-//! A request as a message says it: zone, prerequisites, updates. All is checked here that can be without looking into the
-//! zone (RFC 2136 §3.1.1, §3.2.5, §3.4.1).
+//! A request as a message says it: zone, prerequisites, updates. All is checked here that can be without
+//! looking into the zone (RFC 2136 §3.1.1, §3.2.5, §3.4.1).
 
 use wire::message::{Malformed, Parser, RawRecord};
 use wire::{Class, LowerName, LowerNameBuf, Name, NameBuf, Opcode, Ttl, Type, rdata};
@@ -31,8 +31,8 @@ pub enum Prerequisite {
     RrsetExists(NameBuf, Type),
     /// The RRset is not there (§2.4.3).
     NoRrset(NameBuf, Type),
-    /// A record of an RRset that must have exactly the records that are listed for its name and type; TTLs do not count
-    /// (§2.4.2).
+    /// A record of an RRset that must have exactly the records that are listed for its name and type; TTLs do
+    /// not count (§2.4.2).
     RrsetHas {
         /// The owner.
         owner: NameBuf,
@@ -98,8 +98,8 @@ impl UpdateRequest {
     /// Data of unknown types is taken as it is (RFC 3597).
     ///
     /// # Errors
-    /// [`UpdateFault`]: FORMERR, NOTZONE, NOTAUTH for a zone of another class, or REFUSED beyond the limits. Of several
-    /// faults it is the first in the order of the message.
+    /// [`UpdateFault`]: FORMERR, NOTZONE, NOTAUTH for a zone of another class, or REFUSED beyond the limits.
+    /// Of several faults it is the first in the order of the message.
     pub fn read(message: &[u8], limits: UpdateLimits) -> Result<UpdateRequest, UpdateFault> {
         let (header, mut parser) = Parser::new(message)?;
         let [zones, prerequisites, updates, additional] = header.counts();
@@ -138,9 +138,9 @@ impl UpdateRequest {
         }
     }
 
-    /// A request made of its parts, for those who change a zone without a message. All names must be at or below `zone`, data
-    /// well formed, and no type one that [is meta](Type::is_meta); the [`Updater`](crate::Updater) refuses no record for
-    /// that, but the zone will.
+    /// A request made of its parts, for those who change a zone without a message. All names must be at or
+    /// below `zone`, data well formed, and no type one that [is meta](Type::is_meta); the
+    /// [`Updater`](crate::Updater) refuses no record for that, but the zone will.
     pub fn of(zone: LowerName<'_>, prerequisites: Vec<Prerequisite>, updates: Vec<Update>) -> UpdateRequest {
         UpdateRequest { zone: zone.to_buf(), prerequisites, updates }
     }

@@ -4,19 +4,20 @@ use std::cmp::Ordering;
 
 use wire::Serial;
 
-/// How the serial number of the next version is found. Each is greater than the one before (RFC 1982): where the clock has
-/// nothing greater to offer, all count up by one.
+/// How the serial number of the next version is found. Each is greater than the one before (RFC 1982): where
+/// the clock has nothing greater to offer, all count up by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SerialPolicy {
     /// One more. 0 is left out, since some servers take it for no number at all: after 4294967295 comes 1.
     #[default]
     Increment,
-    /// Seconds since 1970. Counts up by one where that is not greater: for a second change within the second, or where
-    /// the clock is behind, or the zone's number comes from a scheme that is ahead.
+    /// Seconds since 1970. Counts up by one where that is not greater: for a second change within the second,
+    /// or where the clock is behind, or the zone's number comes from a scheme that is ahead.
     UnixTime,
-    /// The day in UTC and two digits: YYYYMMDD00, then YYYYMMDD01. The hundredth change of a day counts on into what looks like
-    /// the next day, and beyond it if there are more; once the calendar is ahead again, it is followed again. Counts up by one
-    /// as well where the clock is behind. Years beyond 4294 do not fit and count up.
+    /// The day in UTC and two digits: YYYYMMDD00, then YYYYMMDD01. The hundredth change of a day counts on
+    /// into what looks like the next day, and beyond it if there are more; once the calendar is ahead again,
+    /// it is followed again. Counts up by one as well where the clock is behind. Years beyond 4294 do not fit
+    /// and count up.
     Date,
 }
 
@@ -39,7 +40,8 @@ impl SerialPolicy {
 
 /// YYYYMMDD00 of a time in seconds since 1970; `None` if that has more than 32 bits.
 fn date(now: u64) -> Option<u32> {
-    // Days since 1 March of the year 0, in eras of 400 years; years begin in March, so that the leap day is the last one.
+    // Days since 1 March of the year 0, in eras of 400 years; years begin in March, so that the leap day is
+    // the last one.
     let days = now / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

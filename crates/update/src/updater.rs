@@ -18,9 +18,9 @@ use crate::serial::SerialPolicy;
 /// Bytes behind the serial number in an SOA: four more numbers and itself.
 const FROM_SERIAL: usize = 20;
 
-/// Takes requests one after the other, each on what those before it have made of the zone, and makes the next version of
-/// the zone for all of them at once. A request costs what its own names cost; the zone is built once, by
-/// [`finish`](Self::finish).
+/// Takes requests one after the other, each on what those before it have made of the zone, and makes the next
+/// version of the zone for all of them at once. A request costs what its own names cost; the zone is built
+/// once, by [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Updater {
     zone: Arc<Zone>,
@@ -58,16 +58,19 @@ impl Updater {
         self.serial
     }
 
-    /// Does what a request asks for: all of it, in order, or nothing (RFC 2136 §3.7). Returns the step that it makes, with
-    /// the next serial number in the SOA, or `None` if nothing is other than before: then the serial number stays, too.
+    /// Does what a request asks for: all of it, in order, or nothing (RFC 2136 §3.7). Returns the step that
+    /// it makes, with the next serial number in the SOA, or `None` if nothing is other than before: then the
+    /// serial number stays, too.
     ///
-    /// `now` is in seconds since 1970. What RFC 2136 §3.4.2 has servers ignore is ignored: a CNAME beside other data and
-    /// other data beside a CNAME, an SOA whose serial number is not greater, the deletion of the SOA and of the zone's last
-    /// NS; so is a DS at the zone's name, where it means nothing (RFC 4035 §2.4). An SOA that is taken keeps its serial number.
-    /// Records that differ in the letter case of names only are the same, and the one that is there stays.
+    /// `now` is in seconds since 1970. What RFC 2136 §3.4.2 has servers ignore is ignored: a CNAME beside
+    /// other data and other data beside a CNAME, an SOA whose serial number is not greater, the deletion of
+    /// the SOA and of the zone's last NS; so is a DS at the zone's name, where it means nothing (RFC 4035
+    /// §2.4). An SOA that is taken keeps its serial number. Records that differ in the letter case of names
+    /// only are the same, and the one that is there stays.
     ///
     /// # Errors
-    /// [`UpdateFault`], and nothing has changed: see the order of checks in the [crate's documentation](crate).
+    /// [`UpdateFault`], and nothing has changed: see the order of checks in the [crate's
+    /// documentation](crate).
     pub fn apply(
         &mut self,
         request: &UpdateRequest,
@@ -94,8 +97,8 @@ impl Updater {
     /// The next version, and what it changes in all; `None` if nothing does.
     ///
     /// # Errors
-    /// Why the zone cannot be made, for none of the requests. No request alone causes that: it takes a zone of more than
-    /// 32 GiB, or one that had faults before.
+    /// Why the zone cannot be made, for none of the requests. No request alone causes that: it takes a zone
+    /// of more than 32 GiB, or one that had faults before.
     pub fn finish(self) -> Result<Option<(Zone, ChangeSet)>, ChangeError> {
         let mut change = ChangeSet { before: self.zone.serial(), after: self.serial, ..ChangeSet::default() };
         self.names.values().for_each(|name| name.now.difference(&name.before, &mut change));

@@ -1,5 +1,5 @@
-//! Random sequences of updates, and an interpreter of RFC 2136 that works on plain maps: same response code, same records,
-//! same serial number. What comes out is what a zone is that was built whole.
+//! Random sequences of updates, and an interpreter of RFC 2136 that works on plain maps: same response code,
+//! same records, same serial number. What comes out is what a zone is that was built whole.
 //!
 //! `PROPTEST_CASES=100000 cargo test -p update --test model` tries more of it.
 
@@ -124,8 +124,8 @@ impl Model {
         Rcode::NOERROR
     }
 
-    /// RFC 2136 §3.4.2.7, with what the text says and the pseudocode does not: an SOA must be greater, the last NS counts at the
-    /// zone's name only, and RFC 6672 §5.2 of DNAME.
+    /// RFC 2136 §3.4.2.7, with what the text says and the pseudocode does not: an SOA must be greater, the
+    /// last NS counts at the zone's name only, and RFC 6672 §5.2 of DNAME.
     fn update(&mut self, rr: &Raw) {
         let owner = lower(&rr.owner);
         let at_apex = owner == lower(&apex());

@@ -1,7 +1,8 @@
-//! Short pieces of memory copied and compared without the call that the standard library makes for slices of any length.
+//! Short pieces of memory copied and compared without the call that the standard library makes for slices of
+//! any length.
 
-/// Copies `from` to `to`, which is as long. Short copies are most of an answer, and are done in place: two moves
-/// that may overlap.
+/// Copies `from` to `to`, which is as long. Short copies are most of an answer, and are done in place: two
+/// moves that may overlap.
 #[inline]
 pub fn copy(to: &mut [u8], from: &[u8]) {
     match from.len() {
@@ -12,8 +13,8 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Copies the first and the last `N` bytes, which overlap where there are fewer than `2 * N`: of 11 bytes with `N` 8
-/// those are 0 to 7 and 3 to 10.
+/// Copies the first and the last `N` bytes, which overlap where there are fewer than `2 * N`: of 11 bytes
+/// with `N` 8 those are 0 to 7 and 3 to 10.
 #[inline]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
@@ -26,9 +27,9 @@ fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Whether both are the same bytes, without the call that the standard library makes for slices of any length: whole
-/// words of eight bytes, and then the last eight, which overlap the word before. Of 13 bytes those are 0 to 7 and
-/// 5 to 12.
+/// Whether both are the same bytes, without the call that the standard library makes for slices of any
+/// length: whole words of eight bytes, and then the last eight, which overlap the word before. Of 13 bytes
+/// those are 0 to 7 and 5 to 12.
 #[inline]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {

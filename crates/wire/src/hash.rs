@@ -78,8 +78,8 @@ impl HashKey {
 /// 4 to 7   the first four and the last four:             "abcde" is abcd bcde
 /// ```
 ///
-/// Two tails of one length never have the same word. Those of different lengths may, as `a` and `aa`: the length of
-/// the label is hashed, too.
+/// Two tails of one length never have the same word. Those of different lengths may, as `a` and `aa`: the
+/// length of the label is hashed, too.
 #[inline]
 fn tail_word(tail: &[u8]) -> u64 {
     match tail.len() {
@@ -93,8 +93,8 @@ fn tail_word(tail: &[u8]) -> u64 {
     }
 }
 
-/// Folded multiplication: both halves of the 128-bit product, one over the other. Each bit of the result depends on
-/// bits all over both factors, for the price of one multiplication.
+/// Folded multiplication: both halves of the 128-bit product, one over the other. Each bit of the result
+/// depends on bits all over both factors, for the price of one multiplication.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = (a as u128).wrapping_mul(b as u128);

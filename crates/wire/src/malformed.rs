@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// Bytes that do not have the form that an RFC asks for: a message, or the data of a record. Carries nothing: on the
-/// query path the answer is FORMERR or silence, and elsewhere the caller knows what it was about to read.
+/// Bytes that do not have the form that an RFC asks for: a message, or the data of a record. Carries nothing:
+/// on the query path the answer is FORMERR or silence, and elsewhere the caller knows what it was about to
+/// read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 

@@ -55,8 +55,8 @@ impl<'a> Name<'a> {
         if name.0.len() == bytes.len() { Ok(name) } else { Err(BadName) }
     }
 
-    /// Takes bytes that [`parse`](Self::parse) has taken before, from [`as_wire`](Self::as_wire), without looking
-    /// again. Of other bytes nothing can be said but that no memory is at risk.
+    /// Takes bytes that [`parse`](Self::parse) has taken before, from [`as_wire`](Self::as_wire), without
+    /// looking again. Of other bytes nothing can be said but that no memory is at risk.
     #[inline]
     pub fn of_checked(wire: &'a [u8]) -> Self {
         debug_assert!(Self::from_wire(wire).is_ok(), "not a name");
@@ -273,7 +273,8 @@ impl NameBuf {
     /// The root.
     pub const ROOT: NameBuf = NameBuf { len: 1, bytes: [0; MAX_NAME] };
 
-    /// Reads master-file text as [`crate::text::name`] does: escapes, `@` for the origin, relative names completed by it.
+    /// Reads master-file text as [`crate::text::name`] does: escapes, `@` for the origin, relative names
+    /// completed by it.
     pub fn from_text(text: &[u8], origin: Option<Name<'_>>) -> Result<Self, NameTextError> {
         let mut wire = Vec::with_capacity(MAX_NAME);
         crate::text::name(text, origin, &mut wire)?;

@@ -55,8 +55,8 @@ impl Type {
         matches!(self.0, 0 | 41 | 128..=255)
     }
 
-    /// Whether records of this type may be at a name that has a CNAME, itself left out: those that DNSSEC puts there
-    /// (RFC 2181 §10.1, RFC 4034 §3, RFC 2535 §2.3.5).
+    /// Whether records of this type may be at a name that has a CNAME, itself left out: those that DNSSEC
+    /// puts there (RFC 2181 §10.1, RFC 4034 §3, RFC 2535 §2.3.5).
     pub fn may_be_beside_cname(self) -> bool {
         matches!(self, Self::NSEC | Self::NSEC3 | Self::RRSIG | Self::KEY | Self::SIG | Self::NXT)
     }
@@ -94,8 +94,8 @@ static MNEMONICS: [u8; 512] = {
     slots
 };
 
-/// Where the search for a mnemonic starts; letter case does not matter, as bit 5, in which `A` (0x41) and `a` (0x61)
-/// differ, is set in every byte.
+/// Where the search for a mnemonic starts; letter case does not matter, as bit 5, in which `A` (0x41) and `a`
+/// (0x61) differ, is set in every byte.
 #[inline]
 const fn mnemonic_slot(text: &[u8]) -> usize {
     // Longer texts are no mnemonics; the first sixteen bytes differ in all that there are.

@@ -99,7 +99,8 @@ pub(crate) fn unescape_one(text: &[u8]) -> Result<(u8, usize), BadEscape> {
     }
 }
 
-/// Appends the wire form of a name (RFC 1035 §5.1): escapes, `@` for the origin, relative names completed by it.
+/// Appends the wire form of a name (RFC 1035 §5.1): escapes, `@` for the origin, relative names completed by
+/// it.
 ///
 /// On an error `out` may have grown.
 #[inline]

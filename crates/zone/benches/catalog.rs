@@ -1,6 +1,6 @@
-//! What the next catalog costs: one change and ten thousand to a catalog of 1,000, 10,000, 100,000 and 1,000,000 small zones,
-//! and a first load of them all (set `CATALOG_BENCH_ZONES` for other numbers, as in `1000,5000`). Prints how many bytes
-//! the catalog takes for each zone.
+//! What the next catalog costs: one change and ten thousand to a catalog of 1,000, 10,000, 100,000 and
+//! 1,000,000 small zones, and a first load of them all (set `CATALOG_BENCH_ZONES` for other numbers, as in
+//! `1000,5000`). Prints how many bytes the catalog takes for each zone.
 
 use std::hint::black_box;
 use std::sync::Arc;

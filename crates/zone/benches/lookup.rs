@@ -1,5 +1,5 @@
-//! Exact lookups: one by one, and in batches of 64 whose cache misses overlap, in a small zone and in one of 4 million
-//! records (set `ZONE_BENCH_RECORDS` for another number).
+//! Exact lookups: one by one, and in batches of 64 whose cache misses overlap, in a small zone and in one of
+//! 4 million records (set `ZONE_BENCH_RECORDS` for another number).
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use testkit::tld::Tld;

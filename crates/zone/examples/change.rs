@@ -1,4 +1,5 @@
-//! Measures what one change costs in a zone of RECORDS records, like that of a top-level domain: `change RECORDS`.
+//! Measures what one change costs in a zone of RECORDS records, like that of a top-level domain:
+//! `change RECORDS`.
 
 use std::error::Error;
 use std::hint::black_box;

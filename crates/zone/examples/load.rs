@@ -1,7 +1,8 @@
 //! Builds a zone and reports the time, the memory and the bytes per record.
 //!
 //! `load RECORDS` makes a zone like that of a top-level domain in memory, `load RECORDS FILE` writes it to a
-//! master file instead, `load FILE APEX` reads a master file, and `load FILE APEX NEXT` reads its next version, too.
+//! master file instead, `load FILE APEX` reads a master file, and `load FILE APEX NEXT` reads its next
+//! version, too.
 
 use std::error::Error;
 use std::io::Write;

@@ -94,7 +94,8 @@ impl Flaw {
             (FlawKind::Occluded | FlawKind::WildcardNs | FlawKind::WildcardDname | FlawKind::HostName, _) => {
                 RemarkAt::Owner
             }
-            // EXPIRE is the sixth field of SOA (RFC 1035 §3.3.13), the digest the fourth of DS (RFC 4034 §5.3).
+            // EXPIRE is the sixth field of SOA (RFC 1035 §3.3.13), the digest the fourth of DS (RFC 4034
+            // §5.3).
             (FlawKind::SoaTimers, _) => RemarkAt::Data(5),
             (FlawKind::DsDigestLength, _) => RemarkAt::Data(3),
             (_, Some(name)) => RemarkAt::Name(name),
@@ -248,7 +249,8 @@ impl<'z> Checker<'_, 'z> {
         }
     }
 
-    /// Records below a cut or a DNAME. Below a cut, addresses are taken for glue; nothing else is ever answered.
+    /// Records below a cut or a DNAME. Below a cut, addresses are taken for glue; nothing else is ever
+    /// answered.
     fn occluded(&mut self) {
         let above = self.cut_above();
         for set in self.node.rrsets() {
@@ -278,7 +280,8 @@ impl<'z> Checker<'_, 'z> {
         });
     }
 
-    /// Takes the first name in each record of a set. One that lacks its dot is reported, and not looked at any further.
+    /// Takes the first name in each record of a set. One that lacks its dot is reported, and not looked at
+    /// any further.
     fn targets(&mut self, set: RrSet<'z>, take: &mut dyn FnMut(&mut Self, Name<'_>)) {
         let mut rdata = Vec::new();
         for record in set.rdatas() {
@@ -389,8 +392,8 @@ impl<'z> Checker<'_, 'z> {
     }
 }
 
-/// Whether the digest of a DS has another length than its type makes: SHA-1, SHA-256, GOST R 34.11-94, SHA-384 (RFC 4034,
-/// 4509, 5933, 6605).
+/// Whether the digest of a DS has another length than its type makes: SHA-1, SHA-256, GOST R 34.11-94,
+/// SHA-384 (RFC 4034, 4509, 5933, 6605).
 fn has_wrong_digest(ds: &[u8]) -> bool {
     match *ds {
         [_, _, _, kind, ref digest @ ..] => match kind {
@@ -418,8 +421,9 @@ pub(crate) fn ends_twice_in(name: Name<'_>, apex: Name<'_>) -> bool {
     Name::from_wire(&wire).is_ok_and(|front| front.is_at_or_below(apex))
 }
 
-/// Whether every label can be one of a host name (RFC 1123 §2.1): letters, digits and hyphens. `*` passes, as it may
-/// stand for a host; so does `_`, as names with it are no host names but widely have addresses all the same.
+/// Whether every label can be one of a host name (RFC 1123 §2.1): letters, digits and hyphens. `*` passes, as
+/// it may stand for a host; so does `_`, as names with it are no host names but widely have addresses all the
+/// same.
 fn is_host_name(name: Name<'_>) -> bool {
     name.labels().all(|label| {
         label == b"*"

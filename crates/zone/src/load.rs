@@ -1,5 +1,6 @@
-//! Loads a zone: reads its text ([`scan`]) and builds the snapshot ([`store`](crate::store)), on two threads if the
-//! text is large. [`reload`] compares large text with the version served, and makes the next version of what differs.
+//! Loads a zone: reads its text ([`scan`]) and builds the snapshot ([`store`](crate::store)), on two threads
+//! if the text is large. [`reload`] compares large text with the version served, and makes the next version
+//! of what differs.
 //!
 //! What either finds wrong is returned as one list of [`Fault`]s, each with its place in the text.
 
@@ -35,8 +36,8 @@ pub struct LoadConfig {
 pub struct Loaded {
     /// The snapshot.
     pub zone: Zone,
-    /// What changed since the version served; empty if nothing did. `None` if there was none to compare with, or if so
-    /// much changed that the zone was built whole.
+    /// What changed since the version served; empty if nothing did. `None` if there was none to compare with,
+    /// or if so much changed that the zone was built whole.
     pub step: Option<ChangeSet>,
     /// Warnings, in the order of their places; those without a place last.
     pub warnings: Vec<Fault>,
@@ -44,7 +45,8 @@ pub struct Loaded {
     pub more_warnings: u64,
     /// Names of the files that were read, the zone's own first.
     pub files: Vec<Arc<str>>,
-    /// The files that were read, each in its version when it was opened; `None` if anything else was read, too.
+    /// The files that were read, each in its version when it was opened; `None` if anything else was read,
+    /// too.
     pub sources: Option<Vec<SourceFile>>,
 }
 
@@ -83,7 +85,8 @@ pub fn load_file(
     load(TextSource::file(path), apex, key, config, |_| ControlFlow::Continue(()))
 }
 
-/// Loads the zone `apex` from any source. Calls `progress` every few hundred KiB; `Break` ends the load with an error.
+/// Loads the zone `apex` from any source. Calls `progress` every few hundred KiB; `Break` ends the load with
+/// an error.
 pub fn load(
     source: TextSource<'_>,
     apex: Name<'_>,
@@ -95,8 +98,8 @@ pub fn load(
     read(source, small, config, BuilderSink { zone: ZoneUpdate::whole(apex, key), progress }, apex)
 }
 
-/// The same for the next version of a zone that is served, under its key. If the text is large, both versions share what
-/// did not change.
+/// The same for the next version of a zone that is served, under its key. If the text is large, both versions
+/// share what did not change.
 pub fn reload(
     source: TextSource<'_>,
     apex: Name<'_>,

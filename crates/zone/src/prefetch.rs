@@ -17,8 +17,8 @@ pub(crate) fn line(bytes: &[u8], at: usize) {
 /// How far ahead of a walk through memory it is prefetched, in bytes: some nodes.
 const AHEAD: usize = 768;
 
-/// Prefetches what a walk through `bytes` in steps of a node will soon reach. What the processor fetches by itself ends at each
-/// page.
+/// Prefetches what a walk through `bytes` in steps of a node will soon reach. What the processor fetches by
+/// itself ends at each page.
 #[inline]
 pub(crate) fn ahead(bytes: &[u8]) {
     line(bytes, AHEAD);

@@ -1,7 +1,7 @@
 //! Opening regular files.
 //!
-//! A FIFO or a device at a path where a file is expected keeps `open` or a read waiting for ever, or never ends. What
-//! opens a file by a configured name, or in the state folder, opens it here.
+//! A FIFO or a device at a path where a file is expected keeps `open` or a read waiting for ever, or never
+//! ends. What opens a file by a configured name, or in the state folder, opens it here.
 
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
@@ -26,7 +26,8 @@ impl std::error::Error for NotRegular {}
 /// Opens the regular file at `path` for reading.
 ///
 /// # Errors
-/// [`NotRegular`] for anything but a file or a folder, `IsADirectory` for a folder, or what the system reports.
+/// [`NotRegular`] for anything but a file or a folder, `IsADirectory` for a folder, or what the system
+/// reports.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), path)
 }

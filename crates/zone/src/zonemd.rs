@@ -5,7 +5,8 @@
 //! order that [`Zone::iter`] has: whatever the size of the zone, no more than the records of one name are
 //! copied.
 //!
-//! Whether ZONEMD itself is to be believed is DNSSEC's matter, and not looked at here (RFC 8976 §4, steps 1 and 2).
+//! Whether ZONEMD itself is to be believed is DNSSEC's matter, and not looked at here (RFC 8976 §4, steps 1
+//! and 2).
 
 use std::fmt;
 

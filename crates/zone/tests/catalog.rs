@@ -17,8 +17,8 @@ fn key() -> HashKey {
     HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 7])
 }
 
-/// A key under which a label that begins with `aaaaaaaa` hides all labels right of it from the hash: the word times
-/// the key is 0.
+/// A key under which a label that begins with `aaaaaaaa` hides all labels right of it from the hash: the word
+/// times the key is 0.
 fn weak_key() -> HashKey {
     HashKey::new([u64::from_le_bytes(*b"aaaaaaaa"), 0xfedc_ba98_7654_3210, 7])
 }
@@ -66,8 +66,8 @@ fn batch() -> impl Strategy<Value = Batch> {
     ]
 }
 
-/// Whether the key is the weak one, and names for zones: of any depth; many of one depth, as most are; many whose
-/// hashes have the lowest byte in common, or all.
+/// Whether the key is the weak one, and names for zones: of any depth; many of one depth, as most are; many
+/// whose hashes have the lowest byte in common, or all.
 fn weak_and_names() -> impl Strategy<Value = (bool, Vec<NameBuf>)> {
     let name = |text: String| text.parse::<NameBuf>().expect("a name");
     let plain = (0..300).map(move |i| name(format!("z{i}.Example.")));

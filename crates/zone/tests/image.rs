@@ -1,5 +1,5 @@
-//! Images that are damaged, cut short, out of date or made to harm, and what becomes of them. That whole ones hold
-//! the zone they were made of is seen in `tests/model.rs`.
+//! Images that are damaged, cut short, out of date or made to harm, and what becomes of them. That whole ones
+//! hold the zone they were made of is seen in `tests/model.rs`.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A text that is read again: whatever changed in it, the version made of what differs is what a load from scratch makes,
-//! and the same faults are found at the same places.
+//! A text that is read again: whatever changed in it, the version made of what differs is what a load from
+//! scratch makes, and the same faults are found at the same places.
 //!
 //! `PROPTEST_CASES=100000 cargo test -p zone --test reload` tries more of it.
 
@@ -52,7 +52,8 @@ fn in_words(faults: &[Fault]) -> Vec<String> {
     faults.iter().map(|fault| format!("{:?} {}", fault.severity, fault.pretty())).collect()
 }
 
-/// Loads a text from scratch and as the next version of what is served, and compares. Returns that next version.
+/// Loads a text from scratch and as the next version of what is served, and compares. Returns that next
+/// version.
 fn reloaded(path: &Path, apex: NameBuf, served: &Zone, counts: &mut Counts) -> Option<Zone> {
     match (read(path, apex, None), read(path, apex, Some(served))) {
         (Ok(whole), Ok(next)) => {
@@ -205,7 +206,8 @@ fn any_difference_counts_but_the_order() {
     }
 }
 
-/// All names have the same records, those of each RRset in another order: too much differs, but nothing changed.
+/// All names have the same records, those of each RRset in another order: too much differs, but nothing
+/// changed.
 #[test]
 fn records_in_another_order_are_no_change() {
     let (folder, apex) = (tempfile::tempdir().expect("a folder"), testkit::name("example."));

@@ -1,5 +1,5 @@
-//! Versions of a zone that share what did not change: whatever changes, a version is what a zone is that was built whole
-//! of the same records.
+//! Versions of a zone that share what did not change: whatever changes, a version is what a zone is that was
+//! built whole of the same records.
 //!
 //! `PROPTEST_CASES=100000 cargo test -p zone --test versions` tries more of it.
 

@@ -1,5 +1,6 @@
-//! No circle of files: within the rooms of the query path, files use each other one way only, so that each can be read
-//! after those it uses. What a `mod.rs` or `lib.rs` passes on with `pub use` counts as used where it is defined.
+//! No circle of files: within the rooms of the query path, files use each other one way only, so that each
+//! can be read after those it uses. What a `mod.rs` or `lib.rs` passes on with `pub use` counts as used where
+//! it is defined.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,6 +10,7 @@ mod map;
 mod panics;
 mod places;
 mod unsafety;
+mod width;
 mod words;
 
 use std::fmt;
@@ -59,6 +60,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Fault>, String> {
     faults.extend(unsafety::check(&tree, &metadata));
     faults.extend(length::check(&tree, &exceptions));
     faults.extend(panics::check(&tree, &exceptions));
+    faults.extend(width::check(&tree));
     faults.extend(words::check(&tree));
     faults.extend(links::check(&tree));
     faults.extend(map::check(&metadata, &tree));

@@ -1,5 +1,5 @@
-//! Which NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) record of an answer proves what. The records are those that
-//! `denial` picks, and in the same order; here each has its reason.
+//! Which NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) record of an answer proves what. The records are
+//! those that `denial` picks, and in the same order; here each has its reason.
 
 use dnssec::nsec3;
 use wire::hash::HashedName;
@@ -46,8 +46,8 @@ pub(super) struct Prover<'p, 'z> {
 }
 
 impl<'z> Prover<'_, 'z> {
-    /// The zone answers with `node`, the name's own or a wildcard whose encloser lies `wildcard` labels up; `answered` is
-    /// whether the type asked for is there.
+    /// The zone answers with `node`, the name's own or a wildcard whose encloser lies `wildcard` labels up;
+    /// `answered` is whether the type asked for is there.
     pub(super) fn data(&mut self, node: Node<'z>, wildcard: Option<usize>, answered: bool) {
         let Some(skip) = wildcard else {
             if !answered {
@@ -113,8 +113,8 @@ impl<'z> Prover<'_, 'z> {
         }
     }
 
-    /// Proves the closest provable encloser, at least `skip` labels up, and that the next closer name is not there
-    /// (RFC 5155 §7.2.1). Returns how many labels up it is.
+    /// Proves the closest provable encloser, at least `skip` labels up, and that the next closer name is not
+    /// there (RFC 5155 §7.2.1). Returns how many labels up it is.
     fn closest_encloser(&mut self, chain: Nsec3Chain<'z>, skip: usize) -> usize {
         for up in skip..=self.below {
             if self.matching(chain, self.name.suffix(up), Claim::Encloser) {

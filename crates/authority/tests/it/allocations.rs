@@ -1,5 +1,5 @@
-//! No heap on the query path: once everything that is kept has been made, answering takes no memory, whatever the
-//! answer is.
+//! No heap on the query path: once everything that is kept has been made, answering takes no memory, whatever
+//! the answer is.
 //!
 //! The allocator of this program counts for the thread that asks it to.
 
@@ -26,8 +26,8 @@ fn count() {
     let _ = COUNT.try_with(|count| count.set(count.get().map(|n| n + 1)));
 }
 
-// SAFETY: every call goes to the system's allocator with what it came with; counting allocates nothing, as a `Cell`
-// that is made at compile time needs neither initialising nor dropping.
+// SAFETY: every call goes to the system's allocator with what it came with; counting allocates nothing, as a
+// `Cell` that is made at compile time needs neither initialising nor dropping.
 unsafe impl GlobalAlloc for Counting {
     /// # Safety
     /// What [`GlobalAlloc::alloc`] says.

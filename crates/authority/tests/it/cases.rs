@@ -1,9 +1,9 @@
 //! Scenarios: zones, questions and the answers that the RFCs ask for, in `cases/*.txt`.
 //!
-//! A file holds zones, `zone NAME [nsec|nsec3 [opt-out] [iterations=N] [salt=HEX]]`, a master file and `end`, or
-//! `unloaded NAME`; all zones of a file are served together. Then cases: `#` and why, `? NAME TYPE [do] [size=N]
-//! [chain=N]`, the response code and the flags, and the records, each after its section. Records come sorted;
-//! RRSIG shows only what it covers, since the signatures mean nothing.
+//! A file holds zones, `zone NAME [nsec|nsec3 [opt-out] [iterations=N] [salt=HEX]]`, a master file and `end`,
+//! or `unloaded NAME`; all zones of a file are served together. Then cases: `#` and why,
+//! `? NAME TYPE [do] [size=N] [chain=N]`, the response code and the flags, and the records, each after its
+//! section. Records come sorted; RRSIG shows only what it covers, since the signatures mean nothing.
 //!
 //! With `WRITE_CASES=1` in the environment what is answered is written into the files, to be read and judged.
 

@@ -26,8 +26,8 @@ fn serve(records: &[Record]) -> Server {
     Server::of([testkit::build(apex.as_name(), &key(), &all)])
 }
 
-/// A DNAME whose target lies below itself makes each name of the chain by a label in front of the one before, so that
-/// each could point at it.
+/// A DNAME whose target lies below itself makes each name of the chain by a label in front of the one before,
+/// so that each could point at it.
 #[test]
 fn names_that_a_dname_makes_do_not_point_through_all_those_before() {
     let server = serve(&[to("d.example.", Type::DNAME, "a.d.example.")]);

@@ -315,7 +315,8 @@ fn many_name_servers_in_domain_bring_all_their_glue_or_truncation() {
     }
 }
 
-/// At every size a message holds whole RRsets of what must be there, or says TC; what is optional is left out.
+/// At every size a message holds whole RRsets of what must be there, or says TC; what is optional is left
+/// out.
 #[test]
 fn every_size_gives_a_message_that_is_whole_or_says_so() {
     let mut records = vec![

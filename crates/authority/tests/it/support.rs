@@ -43,8 +43,8 @@ impl Server {
         Self::new(zones.into_iter().map(|zone| Change::Serve(zone.into())))
     }
 
-    /// Asks; `None` if no zone that is loaded holds the name. A truncated answer comes without sections: they do
-    /// not count.
+    /// Asks; `None` if no zone that is loaded holds the name. A truncated answer comes without sections: they
+    /// do not count.
     pub(crate) fn ask(&self, query: &Query) -> Option<Decoded> {
         let (key, mut hashed) = (key(), HashedName::new());
         hashed.set(&key, query.name.as_name());

@@ -1,4 +1,5 @@
-//! Zones that change: a version answers byte by byte as the zone does that is built whole of the same records.
+//! Zones that change: a version answers byte by byte as the zone does that is built whole of the same
+//! records.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ const TYPES: [Type; 12] = [
     Type::NSEC3,
 ];
 
-/// Asks both for the names of the zone and for names near them. Each time another share of the types is asked for.
+/// Asks both for the names of the zone and for names near them. Each time another share of the types is asked
+/// for.
 fn check(version: &Arc<Zone>, whole: &Arc<Zone>, share: usize) {
     let [version, reference] = [version, whole].map(|zone| Server::new([Change::Serve(Arc::clone(zone))]));
     for (i, node) in whole.iter().enumerate() {

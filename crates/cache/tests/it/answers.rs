@@ -1,6 +1,6 @@
 //! Which responses can be kept, and that they mean the same behind every question.
 
-use cache::{Answer, AnswerKind, Rank, Unfit};
+use cache::{Answer, AnswerKind, Credibility, Unfit};
 use proptest::prelude::*;
 use wire::message::Section;
 use wire::{Rcode, Type};
@@ -11,7 +11,7 @@ const W: &str = "www.example.";
 const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
 
 fn of(message: &[u8]) -> Result<Answer, Unfit> {
-    Answer::of(message, &terms(Rank::Answer, None))
+    Answer::of(message, &terms(Credibility::Answer, None))
 }
 
 fn plain() -> Vec<u8> {
@@ -66,8 +66,9 @@ fn faults_are_named() {
 
 #[test]
 fn kinds_come_from_code_and_sections() {
-    let kind =
-        |message: &[u8], ttl| Answer::of(message, &terms(Rank::Answer, ttl)).map(|answer| answer.kind());
+    let kind = |message: &[u8], ttl| {
+        Answer::of(message, &terms(Credibility::Answer, ttl)).map(|answer| answer.kind())
+    };
     assert_eq!(kind(&plain(), None), Ok(AnswerKind::Positive));
     assert_eq!(kind(&plain(), Some(5)), Ok(AnswerKind::Negative), "a CNAME to NODATA, the caller says");
     assert_eq!(kind(&response(W, Type::A, Rcode::NOERROR, &[]), Some(5)), Ok(AnswerKind::Negative));
@@ -102,7 +103,8 @@ fn opt_is_left_out_wherever_it_stands() {
 
 #[test]
 fn pointers_into_what_changes_are_written_out() {
-    // ID 0x0161 and flags 0x0000 would read as the name `a.`; RD clear, QR has to be set: bytes 4 and 5 do, `00`: the root.
+    // ID 0x0161 and flags 0x0000 would read as the name `a.`; RD clear, QR has to be set: bytes 4 and 5 do,
+    // `00`: the root.
     let message = with(
         response(W, Type::A, Rcode::NOERROR, &[]),
         1,
@@ -124,7 +126,8 @@ fn pointers_into_what_changes_are_written_out() {
 /// A pointer into a TTL would be another name a second later.
 #[test]
 fn a_name_made_of_a_ttl_does_not_change_with_it() {
-    // TTL 300 is `00 00 01 2c`: its third byte is a label of one byte, and RDLENGTH, whose first byte is zero, ends the name.
+    // TTL 300 is `00 00 01 2c`: its third byte is a label of one byte, and RDLENGTH, whose first byte is
+    // zero, ends the name.
     let records = [a(W, 300, 1), Record(Section::Answer, "y.", Type::A, 300, vec![1, 2, 3, 4])];
     let mut message = response(W, Type::A, Rcode::NOERROR, &records);
     let (ttl, owner) = (question_end(&message) + 6, message.len() - 17);
@@ -170,7 +173,7 @@ proptest! {
             let at = at.index(message.len());
             message[at] ^= bits;
         }
-        let Ok(answer) = Answer::of(&message, &terms(Rank::Answer, Some(50))) else { return Ok(()) };
+        let Ok(answer) = Answer::of(&message, &terms(Credibility::Answer, Some(50))) else { return Ok(()) };
         let (_, mut parser) = wire::message::Parser::new(&message).expect("a header");
         let question = parser.question().expect("a question");
         let (qname, qtype, qclass) = (question.name.to_string(), question.qtype, question.qclass);

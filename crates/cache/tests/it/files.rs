@@ -1,6 +1,6 @@
 //! Saving and loading, damaged files included.
 
-use cache::{Cache, Config, Freshness, LoadFault, Lookup, Rank, Restored};
+use cache::{Cache, Config, Credibility, Freshness, LoadFault, Lookup, Restored};
 use proptest::prelude::*;
 use wire::Type;
 use wire::hash::HashKey;
@@ -12,10 +12,10 @@ const WALL: u64 = 1_800_000_000;
 fn filled() -> Cache {
     let cache = cache_of(1 << 20);
     for n in 0..100 {
-        insert(&cache, address(&format!("n{n}.example."), 100 + n, n, Rank::Authoritative), 10)
+        insert(&cache, address(&format!("n{n}.example."), 100 + n, n, Credibility::Authoritative), 10)
             .expect("kept");
     }
-    insert(&cache, nxdomain("no.example.", Type::TXT, 500, Rank::Validated), 20).expect("kept");
+    insert(&cache, nxdomain("no.example.", Type::TXT, 500, Credibility::Validated), 20).expect("kept");
     insert(&cache, failure("failing.example.", Some(200)), 20).expect("kept");
     cache
 }
@@ -44,7 +44,7 @@ fn what_was_saved_is_there_and_has_aged() {
     };
     let (hit, body) = get("n7.example.", Type::A).expect("a hit");
     // Stored at 10, saved at 30, 50 seconds in the file.
-    assert_eq!((hit.freshness, hit.rank), (Freshness::Fresh(37), Rank::Authoritative));
+    assert_eq!((hit.freshness, hit.rank), (Freshness::Fresh(37), Credibility::Authoritative));
     assert_eq!(addresses("n7.example.", &hit, &body), [(7, 37)]);
     assert_eq!(get("no.example.", Type::MX).map(|(hit, _)| hit.freshness), Some(Freshness::Fresh(440)));
     let mut failing = wire::hash::HashedName::new();
@@ -146,7 +146,7 @@ proptest! {
             let mut hashed = wire::hash::HashedName::new();
             hashed.set(cache.key(), held.name().as_name());
             let key = cache::Key {
-                name: &hashed, qtype: held.asked(), qclass: held.qclass(), realm: held.realm(),
+                name: &hashed, qtype: held.asked(), qclass: held.qclass(), view: held.view(),
                 dnssec_ok: held.dnssec_ok(), checking_disabled: held.checking_disabled(),
             };
             let mut room = vec![0; 65_535];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cache::{Answer, Cache, Config, Flush, Freshness, Key, Lookup, Rank, Refused, Terms};
+use cache::{Answer, Cache, Config, Credibility, Flush, Freshness, Key, Lookup, Refused, Terms};
 use proptest::prelude::*;
 use wire::message::Section;
 use wire::{Class, Rcode, Ttl, Type};
@@ -11,7 +11,7 @@ use crate::support::*;
 
 const TYPES: [Type; 3] = [Type::A, Type::AAAA, Type::TXT];
 
-/// Who asks: realm, DO and CD.
+/// Who asks: view, DO and CD.
 type Asker = (u32, bool, bool);
 
 /// What an entry is about: the name, who asks, and the type; `None` means every type, and `Err` failures.
@@ -30,14 +30,14 @@ enum Step {
     Insert { name: usize, qtype: usize, asker: Asker, what: What, rank: usize, ttl: u32, bulk: usize },
     Lookup { name: usize, qtype: usize, asker: Asker },
     Wait(u32),
-    Flush { name: usize, tree: bool, qtype: Option<usize>, realm: Option<u32> },
+    Flush { name: usize, tree: bool, qtype: Option<usize>, view: Option<u32> },
 }
 
 struct Kept {
     id: u32,
     stored: u32,
     lifetime: u32,
-    rank: Rank,
+    rank: Credibility,
     what: What,
 }
 
@@ -78,7 +78,7 @@ fn steps(names: usize, bulk: usize, count: usize) -> impl Strategy<Value = Vec<S
     let lookup =
         (0..names, 0..3usize, asker()).prop_map(|(name, qtype, asker)| Step::Lookup { name, qtype, asker });
     let flush = (0..names, any::<bool>(), prop::option::of(0..3usize), prop::option::of(0u32..2))
-        .prop_map(|(name, tree, qtype, realm)| Step::Flush { name, tree, qtype, realm });
+        .prop_map(|(name, tree, qtype, view)| Step::Flush { name, tree, qtype, view });
     let step = prop_oneof![20 => insert, 20 => lookup, 2 => (1u32..60).prop_map(Step::Wait), 1 => flush];
     prop::collection::vec(step, 1..count)
 }
@@ -115,10 +115,10 @@ impl Pair {
         };
         let message = response(&owner, qtype, rcode, &[mark(section), bulky(section)]);
         let terms = Terms {
-            realm: asker.0,
+            view: asker.0,
             dnssec_ok: asker.1,
             checking_disabled: asker.2,
-            rank: Rank::ALL[rank],
+            rank: Credibility::ALL[rank],
             ttl: if matches!(what, What::Data) { None } else { Some(Ttl::from_secs(ttl)) },
         };
         let about = match what {
@@ -132,7 +132,7 @@ impl Pair {
     fn insert(&mut self, step: &Step) {
         let Step::Insert { qtype, what, rank, ttl, .. } = *step else { return };
         let (answer, about) = self.answer(step);
-        let rank = Rank::ALL[rank];
+        let rank = Credibility::ALL[rank];
         let rival = match about.2 {
             Ok(None) => Some((about.0.clone(), about.1, Ok(Some(TYPES[qtype].0)))),
             Ok(Some(_)) => Some((about.0.clone(), about.1, Ok(None))),
@@ -147,7 +147,7 @@ impl Pair {
         match done {
             Ok(()) => assert!(!refused || !self.roomy, "a lower rank replaced a higher one"),
             Err(refusal) => {
-                assert_eq!(refusal, Refused::Rank);
+                assert_eq!(refusal, Refused::Credibility);
                 assert!(refused, "nothing of higher rank is there");
                 return;
             }
@@ -163,8 +163,8 @@ impl Pair {
     fn lookup(&self, name: usize, qtype: usize, asker: Asker) {
         let (text, qtype) = (owner(name), TYPES[qtype]);
         let hashed = hashed(&text);
-        let (realm, dnssec_ok, checking_disabled) = asker;
-        let key = Key { name: &hashed, qtype, qclass: Class::IN, realm, dnssec_ok, checking_disabled };
+        let (view, dnssec_ok, checking_disabled) = asker;
+        let key = Key { name: &hashed, qtype, qclass: Class::IN, view, dnssec_ok, checking_disabled };
         let of = |about| {
             let kept = self.map.get(&(text.clone(), asker, about))?;
             Some((kept, self.servable(kept)?))
@@ -180,7 +180,8 @@ impl Pair {
         self.check(&text, qtype, failed, &room, &[failure]);
     }
 
-    /// That what was found is the first of what it may be, or if the cache may have forgotten that, one of the others.
+    /// That what was found is the first of what it may be, or if the cache may have forgotten that, one of
+    /// the others.
     fn check(
         &self,
         owner: &str,
@@ -212,10 +213,10 @@ impl Pair {
     }
 
     fn flush(&mut self, step: &Step) {
-        let Step::Flush { name: i, tree, qtype, realm } = *step else { return };
+        let Step::Flush { name: i, tree, qtype, view } = *step else { return };
         let lower = name(&owner(i)).as_name().to_lower();
         let qtype = qtype.map(|qtype| TYPES[qtype]);
-        self.cache.flush(&Flush { name: lower.as_lower(), tree, qtype, realm });
+        self.cache.flush(&Flush { name: lower.as_lower(), tree, qtype, view });
         self.map.retain(|(owner, asker, about), _| {
             let owner = name(owner).as_name().to_lower();
             let named = if tree {
@@ -227,7 +228,7 @@ impl Pair {
                 (None, _) | (_, Ok(None)) => true,
                 (Some(qtype), Ok(Some(held)) | Err(held)) => qtype.0 == held,
             };
-            !(named && typed && realm.is_none_or(|realm| realm == asker.0))
+            !(named && typed && view.is_none_or(|view| view == asker.0))
         });
     }
 
@@ -280,12 +281,13 @@ fn a_working_set_that_fits_is_found_after_a_flood() {
     // 500 names that are asked for again take some 60 KiB of a MiB.
     let names: Vec<String> = (0..500).map(|n| format!("set{n}.example.")).collect();
     for name in &names {
-        insert(&cache, address(name, 3600, 1, Rank::Answer), 0).expect("kept");
+        insert(&cache, address(name, 3600, 1, Credibility::Answer), 0).expect("kept");
         assert!(freshness(&cache, name, 0).is_some());
     }
     let mut missed = 0;
     for n in 0..40_000u32 {
-        insert(&cache, address(&format!("flood{n}.example."), 3600, n, Rank::Answer), 0).expect("kept");
+        insert(&cache, address(&format!("flood{n}.example."), 3600, n, Credibility::Answer), 0)
+            .expect("kept");
         let name = &names[n as usize % names.len()];
         missed += usize::from(freshness(&cache, name, 0).is_none());
     }

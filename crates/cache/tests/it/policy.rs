@@ -1,10 +1,11 @@
-//! Hit rates of the cache itself against plain FIFO and SIEVE with as many entries, so that the choice is one of measurement.
+//! Hit rates of the cache itself against plain FIFO and SIEVE with as many entries, so that the choice is one
+//! of measurement.
 //!
 //! `cargo test --release -p cache --test it policy -- --nocapture` prints them.
 
 use std::collections::{HashMap, VecDeque};
 
-use cache::{Cache, Lookup, Rank};
+use cache::{Cache, Credibility, Lookup};
 use wire::Type;
 use wire::hash::HashedName;
 
@@ -70,8 +71,8 @@ impl Policy for Fifo {
     }
 }
 
-/// SIEVE (Zhang and others, NSDI 2024): a hand goes from the oldest to the newest and drops the first that was not read
-/// since it last came by; what was read stays where it is.
+/// SIEVE (Zhang and others, NSDI 2024): a hand goes from the oldest to the newest and drops the first that
+/// was not read since it last came by; what was read stays where it is.
 struct Sieve {
     nodes: Vec<Node>,
     held: HashMap<u32, usize>,
@@ -163,7 +164,7 @@ impl Policy for Ours {
         if self.cache.lookup(&key(&self.hashed, Type::A), at(0), &mut self.room) != Lookup::Miss {
             return true;
         }
-        insert(&self.cache, address(&text, 3600, name, Rank::Answer), 0).expect("kept");
+        insert(&self.cache, address(&text, 3600, name, Credibility::Answer), 0).expect("kept");
         false
     }
 }

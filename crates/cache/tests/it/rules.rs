@@ -1,6 +1,6 @@
 //! What the RFCs say about ranks, denials, failures, stale answers and TTLs.
 
-use cache::{Answer, Config, Flush, Freshness, Key, Lifetime, Lookup, Rank, Refused};
+use cache::{Answer, Config, Credibility, Flush, Freshness, Key, Lifetime, Lookup, Refused};
 use wire::message::Section;
 use wire::{Class, Rcode, Type};
 
@@ -13,7 +13,8 @@ fn ttls_count_down() {
     let cache = cache_of(1 << 20);
     let message =
         response(W, Type::A, Rcode::NOERROR, &[a(W, 300, 1), a(W, 300, 2), soa("example.", 900, 60)]);
-    insert(&cache, Answer::of(&message, &terms(Rank::Answer, None)).expect("an answer"), 10).expect("kept");
+    insert(&cache, Answer::of(&message, &terms(Credibility::Answer, None)).expect("an answer"), 10)
+        .expect("kept");
     let (hit, body) = get(&cache, "WWW.example.", Type::A, 110).expect("a hit");
     assert_eq!((hit.freshness, hit.counts, hit.rcode), (Freshness::Fresh(200), [2, 1, 0], Rcode::NOERROR));
     let ttls: Vec<u32> = seen(&reply(W, Type::A, &hit, &body)).into_iter().map(|record| record.3).collect();
@@ -25,7 +26,7 @@ fn ttls_count_down() {
 #[test]
 fn the_letter_case_is_that_of_the_question() {
     let cache = cache_of(1 << 20);
-    insert(&cache, address("wWw.ExAmPlE.", 300, 1, Rank::Answer), 0).expect("kept");
+    insert(&cache, address("wWw.ExAmPlE.", 300, 1, Credibility::Answer), 0).expect("kept");
     let (hit, body) = get(&cache, W, Type::A, 0).expect("a hit");
     assert_eq!(seen(&reply("WWW.EXAMPLE.", Type::A, &hit, &body))[0].1, "WWW.EXAMPLE.");
 }
@@ -38,12 +39,12 @@ fn ttl_zero_is_not_kept_even_if_short_ones_are_raised() {
         negative: Lifetime { min: 60, max: 3600 },
         ..Config::default()
     });
-    assert_eq!(insert(&cache, address(W, 0, 1, Rank::Answer), 0), Err(Refused::ZeroTtl));
-    assert_eq!(insert(&cache, nxdomain(W, Type::A, 0, Rank::Answer), 0), Err(Refused::ZeroTtl));
-    insert(&cache, address(W, 5, 1, Rank::Answer), 0).expect("kept");
+    assert_eq!(insert(&cache, address(W, 0, 1, Credibility::Answer), 0), Err(Refused::ZeroTtl));
+    assert_eq!(insert(&cache, nxdomain(W, Type::A, 0, Credibility::Answer), 0), Err(Refused::ZeroTtl));
+    insert(&cache, address(W, 5, 1, Credibility::Answer), 0).expect("kept");
     let (hit, body) = get(&cache, W, Type::A, 10).expect("a hit");
     assert_eq!(addresses(W, &hit, &body), [(1, 50)]);
-    insert(&cache, address(W, 100_000, 2, Rank::Answer), 0).expect("kept");
+    insert(&cache, address(W, 100_000, 2, Credibility::Answer), 0).expect("kept");
     let (hit, body) = get(&cache, W, Type::A, 0).expect("a hit");
     assert_eq!(addresses(W, &hit, &body), [(2, 3600)]);
 }
@@ -53,23 +54,23 @@ fn a_ttl_with_its_highest_bit_set_is_zero() {
     let mut message = response(W, Type::A, Rcode::NOERROR, &[a(W, 300, 1)]);
     let ttl = message.len() - 10;
     message[ttl] = 0x80;
-    let answer = Answer::of(&message, &terms(Rank::Answer, None)).expect("an answer");
+    let answer = Answer::of(&message, &terms(Credibility::Answer, None)).expect("an answer");
     assert_eq!(insert(&cache_of(1 << 20), answer, 0), Err(Refused::ZeroTtl));
 }
 
 #[test]
 fn lower_ranks_do_not_replace_fresh_higher_ones() {
     let cache = cache_of(1 << 20);
-    for (low, high) in Rank::ALL.iter().zip(&Rank::ALL[1..]) {
+    for (low, high) in Credibility::ALL.iter().zip(&Credibility::ALL[1..]) {
         cache.flush(&Flush {
             name: name(".").as_name().to_lower().as_lower(),
             tree: true,
             qtype: None,
-            realm: None,
+            view: None,
         });
         insert(&cache, address(W, 100, 1, *high), 0).expect("kept");
-        assert_eq!(insert(&cache, address(W, 100, 2, *low), 99), Err(Refused::Rank));
-        assert_eq!(insert(&cache, nxdomain(W, Type::A, 100, *low), 99), Err(Refused::Rank));
+        assert_eq!(insert(&cache, address(W, 100, 2, *low), 99), Err(Refused::Credibility));
+        assert_eq!(insert(&cache, nxdomain(W, Type::A, 100, *low), 99), Err(Refused::Credibility));
         let (hit, body) = get(&cache, W, Type::A, 99).expect("a hit");
         assert_eq!((addresses(W, &hit, &body), hit.rank), (vec![(1, 1)], *high));
         insert(&cache, address(W, 100, 3, *high), 99).expect("the same rank replaces");
@@ -82,13 +83,13 @@ fn lower_ranks_do_not_replace_fresh_higher_ones() {
 #[test]
 fn nxdomain_holds_for_every_type_and_nodata_for_one() {
     let cache = cache_of(1 << 20);
-    insert(&cache, nxdomain(W, Type::A, 300, Rank::Answer), 0).expect("kept");
+    insert(&cache, nxdomain(W, Type::A, 300, Credibility::Answer), 0).expect("kept");
     let (hit, body) = get(&cache, W, Type::TXT, 100).expect("denied for every type");
     assert_eq!((hit.rcode, hit.freshness), (Rcode::NXDOMAIN, Freshness::Fresh(200)));
     assert_eq!(seen(&reply(W, Type::TXT, &hit, &body))[0].3, 200, "the SOA counts down with it");
 
     let message = response("nodata.example.", Type::A, Rcode::NOERROR, &[soa("example.", 900, 300)]);
-    let answer = Answer::of(&message, &terms(Rank::Answer, Some(300))).expect("an answer");
+    let answer = Answer::of(&message, &terms(Credibility::Answer, Some(300))).expect("an answer");
     insert(&cache, answer, 0).expect("kept");
     assert_eq!(get(&cache, "nodata.example.", Type::A, 0).map(|(hit, _)| hit.rcode), Some(Rcode::NOERROR));
     assert_eq!(get(&cache, "nodata.example.", Type::TXT, 0), None);
@@ -100,7 +101,7 @@ fn nxdomain_behind_a_cname_is_of_another_name() {
     let target = name("nothing.example.").as_name().as_wire().to_vec();
     let cname = Record(Section::Answer, W, Type::CNAME, 600, target);
     let message = response(W, Type::A, Rcode::NXDOMAIN, &[cname, soa("example.", 300, 300)]);
-    insert(&cache, Answer::of(&message, &terms(Rank::Answer, Some(300))).expect("an answer"), 0)
+    insert(&cache, Answer::of(&message, &terms(Credibility::Answer, Some(300))).expect("an answer"), 0)
         .expect("kept");
     assert_eq!(get(&cache, W, Type::A, 0).map(|(hit, _)| hit.rcode), Some(Rcode::NXDOMAIN));
     assert_eq!(get(&cache, W, Type::TXT, 0), None, "the name exists, it has a CNAME");
@@ -111,14 +112,14 @@ fn nxdomain_behind_a_cname_is_of_another_name() {
 #[test]
 fn nxdomain_for_ds_is_the_word_of_the_zone_above_and_holds_for_ds_alone() {
     let cache = cache_of(1 << 20);
-    insert(&cache, nxdomain(W, Type::DS, 300, Rank::Answer), 0).expect("kept");
+    insert(&cache, nxdomain(W, Type::DS, 300, Credibility::Answer), 0).expect("kept");
     assert_eq!(get(&cache, W, Type::DS, 100).map(|(hit, _)| hit.rcode), Some(Rcode::NXDOMAIN));
     assert_eq!(get(&cache, W, Type::SOA, 100), None, "the zone at the name may be served");
     let below = hashed("below.www.example.");
     assert_eq!(cache.nxdomain_above(&key(&below, Type::A), at(0), &mut [0; 512]), Lookup::Miss);
     // Nor does it contradict an NXDOMAIN of the name, whichever came first.
-    insert(&cache, nxdomain(W, Type::A, 300, Rank::Answer), 100).expect("kept");
-    insert(&cache, nxdomain(W, Type::DS, 300, Rank::Answer), 100).expect("kept");
+    insert(&cache, nxdomain(W, Type::A, 300, Credibility::Answer), 100).expect("kept");
+    insert(&cache, nxdomain(W, Type::DS, 300, Credibility::Answer), 100).expect("kept");
     assert_eq!(freshness(&cache, W, 100), Some(Freshness::Fresh(300)));
 }
 
@@ -127,7 +128,8 @@ fn a_name_that_a_dname_makes_too_long_is_kept_like_data() {
     let cache = cache_of(1 << 20);
     let dname = Record(Section::Answer, "example.", Type::DNAME, 600, b"\x04long\0".to_vec());
     let message = response(W, Type::A, Rcode::YXDOMAIN, &[dname]);
-    insert(&cache, Answer::of(&message, &terms(Rank::Answer, None)).expect("an answer"), 0).expect("kept");
+    insert(&cache, Answer::of(&message, &terms(Credibility::Answer, None)).expect("an answer"), 0)
+        .expect("kept");
     let (hit, body) = get(&cache, W, Type::A, 100).expect("a hit");
     assert_eq!((hit.rcode, hit.negative, hit.freshness), (Rcode::YXDOMAIN, false, Freshness::Fresh(500)));
     assert_eq!(seen(&reply(W, Type::A, &hit, &body)).len(), 1);
@@ -136,10 +138,10 @@ fn a_name_that_a_dname_makes_too_long_is_kept_like_data() {
 #[test]
 fn data_and_nxdomain_take_each_others_place() {
     let cache = cache_of(1 << 20);
-    insert(&cache, nxdomain(W, Type::TXT, 300, Rank::Answer), 0).expect("kept");
-    insert(&cache, address(W, 300, 1, Rank::Answer), 1).expect("kept");
+    insert(&cache, nxdomain(W, Type::TXT, 300, Credibility::Answer), 0).expect("kept");
+    insert(&cache, address(W, 300, 1, Credibility::Answer), 1).expect("kept");
     assert_eq!(get(&cache, W, Type::TXT, 1), None, "the name exists after all");
-    insert(&cache, nxdomain(W, Type::A, 300, Rank::Answer), 2).expect("kept");
+    insert(&cache, nxdomain(W, Type::A, 300, Credibility::Answer), 2).expect("kept");
     assert_eq!(get(&cache, W, Type::A, 2).map(|(hit, _)| hit.rcode), Some(Rcode::NXDOMAIN));
     assert_eq!(cache.stats().entries, 1);
 }
@@ -147,8 +149,8 @@ fn data_and_nxdomain_take_each_others_place() {
 #[test]
 fn a_fresh_denial_is_better_than_stale_data() {
     let cache = cache_of(1 << 20);
-    insert(&cache, address(W, 100, 1, Rank::Answer), 0).expect("kept");
-    insert(&cache, nxdomain(W, Type::TXT, 300, Rank::Answer), 100).expect("kept");
+    insert(&cache, address(W, 100, 1, Credibility::Answer), 0).expect("kept");
+    insert(&cache, nxdomain(W, Type::TXT, 300, Credibility::Answer), 100).expect("kept");
     assert_eq!(get(&cache, W, Type::A, 99).map(|(hit, _)| hit.rcode), Some(Rcode::NOERROR));
     assert_eq!(get(&cache, W, Type::A, 100).map(|(hit, _)| hit.rcode), Some(Rcode::NXDOMAIN));
     assert_eq!(freshness(&cache, W, 400), Some(Freshness::Stale(300)), "both stale: the data");
@@ -157,7 +159,7 @@ fn a_fresh_denial_is_better_than_stale_data() {
 #[test]
 fn nxdomain_denies_what_lies_below() {
     let cache = cache_of(1 << 20);
-    insert(&cache, nxdomain("gone.example.", Type::A, 300, Rank::Answer), 0).expect("kept");
+    insert(&cache, nxdomain("gone.example.", Type::A, 300, Credibility::Answer), 0).expect("kept");
     let below = hashed("A.b.gone.example.");
     let mut room = [0; 512];
     let Lookup::Hit(hit) = cache.nxdomain_above(&key(&below, Type::MX), at(100), &mut room) else {
@@ -182,7 +184,7 @@ fn failures_are_kept_beside_answers() {
     let cache = cache_of(1 << 20);
     let name = hashed(W);
     let failed = |now| cache.failure(&key(&name, Type::A), at(now), &mut [0; 512]);
-    insert(&cache, address(W, 100, 1, Rank::Answer), 0).expect("kept");
+    insert(&cache, address(W, 100, 1, Credibility::Answer), 0).expect("kept");
     insert(&cache, failure(W, None), 200).expect("kept");
     assert_eq!(freshness(&cache, W, 200), Some(Freshness::Stale(100)), "the stale answer is still there");
     assert_eq!(
@@ -208,12 +210,12 @@ fn failures_are_kept_beside_answers() {
 fn stale_answers_have_their_own_ttl_and_end() {
     let config = Config { bytes: 1 << 20, max_stale: 1000, stale_ttl: 30, ..Config::default() };
     let cache = cache_with(config.clone());
-    insert(&cache, address(W, 100, 1, Rank::Answer), 0).expect("kept");
+    insert(&cache, address(W, 100, 1, Credibility::Answer), 0).expect("kept");
     let (hit, body) = get(&cache, W, Type::A, 1099).expect("stale");
     assert_eq!((hit.freshness, addresses(W, &hit, &body)), (Freshness::Stale(999), vec![(1, 30)]));
     assert_eq!(get(&cache, W, Type::A, 1100), None);
     let none = cache_with(Config { max_stale: 0, ..config });
-    insert(&none, address(W, 100, 1, Rank::Answer), 0).expect("kept");
+    insert(&none, address(W, 100, 1, Credibility::Answer), 0).expect("kept");
     assert_eq!(freshness(&none, W, 99), Some(Freshness::Fresh(1)));
     assert_eq!(get(&none, W, Type::A, 100), None);
 }
@@ -222,14 +224,14 @@ fn stale_answers_have_their_own_ttl_and_end() {
 fn a_popular_entry_near_its_end_is_reported_once() {
     let cache = cache_of(1 << 20);
     let wanted = |now| get(&cache, W, Type::A, now).map(|(hit, _)| hit.prefetch);
-    insert(&cache, address(W, 100, 1, Rank::Answer), 0).expect("kept");
+    insert(&cache, address(W, 100, 1, Credibility::Answer), 0).expect("kept");
     assert_eq!(wanted(95), Some(false), "it had not been asked for before");
     assert_eq!(wanted(89), Some(false), "more than a tenth is left");
     assert_eq!(
         [wanted(90), wanted(90), wanted(99), wanted(100)],
         [Some(true), Some(false), Some(false), Some(false)]
     );
-    insert(&cache, address(W, 100, 2, Rank::Answer), 100).expect("kept");
+    insert(&cache, address(W, 100, 2, Credibility::Answer), 100).expect("kept");
     assert_eq!(
         [wanted(189), wanted(190), wanted(191)],
         [Some(false), Some(true), Some(false)],
@@ -240,7 +242,7 @@ fn a_popular_entry_near_its_end_is_reported_once() {
 #[test]
 fn a_busy_entry_is_reported_although_its_uses_are_no_longer_counted() {
     let cache = cache_of(1 << 20);
-    insert(&cache, address(W, 100, 1, Rank::Answer), 0).expect("kept");
+    insert(&cache, address(W, 100, 1, Credibility::Answer), 0).expect("kept");
     (0..10).for_each(|_| assert!(get(&cache, W, Type::A, 0).is_some()));
     assert_eq!(get(&cache, W, Type::A, 95).map(|(hit, _)| hit.prefetch), Some(true));
     assert_eq!(get(&cache, W, Type::A, 95).map(|(hit, _)| hit.prefetch), Some(false));
@@ -255,7 +257,7 @@ fn every_part_of_a_key_tells_answers_apart() {
         base,
         Key { dnssec_ok: true, ..base },
         Key { checking_disabled: true, ..base },
-        Key { realm: 1, ..base },
+        Key { view: 1, ..base },
         Key { qclass: Class::CH, ..base },
         Key { qtype: Type::AAAA, ..base },
     ];
@@ -267,10 +269,10 @@ fn every_part_of_a_key_tells_answers_apart() {
         let class = question_end(&message) - 1;
         message[class] = key.qclass.0 as u8;
         let terms = cache::Terms {
-            realm: key.realm,
+            view: key.view,
             dnssec_ok: key.dnssec_ok,
             checking_disabled: key.checking_disabled,
-            ..terms(Rank::Answer, None)
+            ..terms(Credibility::Answer, None)
         };
         insert(&cache, Answer::of(&message, &terms).expect("an answer"), 0).expect("kept");
     }
@@ -283,7 +285,7 @@ fn every_part_of_a_key_tells_answers_apart() {
 #[test]
 fn what_has_no_room_is_not_copied() {
     let cache = cache_of(1 << 20);
-    insert(&cache, address(W, 300, 1, Rank::Answer), 0).expect("kept");
+    insert(&cache, address(W, 300, 1, Credibility::Answer), 0).expect("kept");
     let name = hashed(W);
     let mut room = [0xee; 15];
     let lookup = cache.lookup(&key(&name, Type::A), at(0), &mut room);
@@ -297,12 +299,14 @@ fn flushing_takes_a_name_a_tree_a_type_or_a_realm() {
     let names = ["example.", "www.example.", "a.www.example.", "other."];
     let filled = || {
         let cache = cache_of(1 << 20);
-        names.iter().for_each(|name| insert(&cache, address(name, 300, 1, Rank::Answer), 0).expect("kept"));
-        insert(&cache, nxdomain("no.www.example.", Type::TXT, 300, Rank::Answer), 0).expect("kept");
+        names
+            .iter()
+            .for_each(|name| insert(&cache, address(name, 300, 1, Credibility::Answer), 0).expect("kept"));
+        insert(&cache, nxdomain("no.www.example.", Type::TXT, 300, Credibility::Answer), 0).expect("kept");
         cache
     };
     let lower = name(W).as_name().to_lower();
-    let flush = Flush { name: lower.as_lower(), tree: false, qtype: None, realm: None };
+    let flush = Flush { name: lower.as_lower(), tree: false, qtype: None, view: None };
     let left = |flush: &Flush<'_>| {
         let cache = filled();
         let dropped = cache.flush(flush);
@@ -318,19 +322,19 @@ fn flushing_takes_a_name_a_tree_a_type_or_a_realm() {
         left(&Flush { tree: true, qtype: Some(Type::TXT), ..flush }),
         ["example.", W, "a.www.example.", "other."]
     );
-    assert_eq!(left(&Flush { realm: Some(1), ..flush }).len(), 5);
+    assert_eq!(left(&Flush { view: Some(1), ..flush }).len(), 5);
 }
 
 #[test]
 fn flushing_reaches_every_entry_of_a_large_shard() {
     let cache = cache_of(8 << 20);
     for i in 0..20_000 {
-        insert(&cache, address(&format!("n{i}.example."), 300, 1, Rank::Answer), 0).expect("kept");
+        insert(&cache, address(&format!("n{i}.example."), 300, 1, Credibility::Answer), 0).expect("kept");
     }
     let kept = cache.stats().entries;
     assert!(kept > 10_000, "more than are looked through at once: {kept}");
     let lower = name("example.").as_name().to_lower();
-    let all = Flush { name: lower.as_lower(), tree: true, qtype: None, realm: None };
+    let all = Flush { name: lower.as_lower(), tree: true, qtype: None, view: None };
     assert_eq!((cache.flush(&all) as u64, cache.stats().entries), (kept, 0));
 }
 
@@ -339,7 +343,7 @@ fn entries_larger_than_a_quarter_of_the_newcomers_room_are_refused() {
     let cache = cache_of(64 << 10);
     let text = [[255].as_slice(), &[b'x'; 255]].concat().repeat(8);
     let message = response(W, Type::TXT, Rcode::NOERROR, &[Record(Section::Answer, W, Type::TXT, 300, text)]);
-    let answer = Answer::of(&message, &terms(Rank::Answer, None)).expect("an answer");
+    let answer = Answer::of(&message, &terms(Credibility::Answer, None)).expect("an answer");
     assert_eq!(insert(&cache, answer.clone(), 0), Err(Refused::TooLarge));
     assert_eq!(cache.stats().refused_size, 1);
     insert(&cache_of(1 << 20), answer, 0).expect("kept");
@@ -350,7 +354,8 @@ fn the_default_cache_keeps_the_longest_message() {
     let text = [[255].as_slice(), &[b'x'; 255]].concat().repeat(250);
     let message = response(W, Type::TXT, Rcode::NOERROR, &[Record(Section::Answer, W, Type::TXT, 300, text)]);
     let cache = cache_with(Config::default());
-    insert(&cache, Answer::of(&message, &terms(Rank::Answer, None)).expect("an answer"), 0).expect("kept");
+    insert(&cache, Answer::of(&message, &terms(Credibility::Answer, None)).expect("an answer"), 0)
+        .expect("kept");
     let (hit, body) = get(&cache, W, Type::TXT, 0).expect("a hit");
     assert_eq!(hit.len, 64_000 + 12);
     assert_eq!(body, message[question_end(&message)..]);
@@ -370,7 +375,7 @@ fn an_alias_that_leads_to_a_denial_keeps_its_own_ttl() {
     let cache = cache_of(1 << 20);
     let alias = Record(Section::Answer, W, Type::CNAME, 3600, b"\x02nx\x07example\0".to_vec());
     let message = response(W, Type::A, Rcode::NXDOMAIN, &[alias, soa("example.", 300, 300)]);
-    let denial = Answer::of(&message, &terms(Rank::Answer, Some(300))).expect("an answer");
+    let denial = Answer::of(&message, &terms(Credibility::Answer, Some(300))).expect("an answer");
     insert(&cache, denial, 0).expect("kept");
     let (hit, body) = get(&cache, W, Type::A, 100).expect("a hit");
     assert_eq!(hit.freshness, Freshness::Fresh(200), "no longer than the denial");

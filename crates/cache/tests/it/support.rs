@@ -1,6 +1,6 @@
 //! Makes responses and asks for them.
 
-use cache::{Answer, Cache, Config, Freshness, Hit, Key, Lookup, Now, Rank, Refused, Terms};
+use cache::{Answer, Cache, Config, Credibility, Freshness, Hit, Key, Lookup, Now, Refused, Terms};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, HEADER_LEN, Offset, Owner, Parser, QUESTION_TAIL, Section};
 use wire::{Class, Header, NameBuf, Rcode, Ttl, Type};
@@ -33,11 +33,11 @@ pub(crate) fn hashed(text: &str) -> HashedName {
 }
 
 pub(crate) fn key(name: &HashedName, qtype: Type) -> Key<'_> {
-    Key { name, qtype, qclass: Class::IN, realm: 0, dnssec_ok: false, checking_disabled: false }
+    Key { name, qtype, qclass: Class::IN, view: 0, dnssec_ok: false, checking_disabled: false }
 }
 
-pub(crate) fn terms(rank: Rank, ttl: Option<u32>) -> Terms {
-    Terms { realm: 0, dnssec_ok: false, checking_disabled: false, rank, ttl: ttl.map(Ttl::from_secs) }
+pub(crate) fn terms(rank: Credibility, ttl: Option<u32>) -> Terms {
+    Terms { view: 0, dnssec_ok: false, checking_disabled: false, rank, ttl: ttl.map(Ttl::from_secs) }
 }
 
 /// One record of a response.
@@ -80,19 +80,19 @@ pub(crate) fn soa(owner: &str, ttl: u32, minimum: u32) -> Record<'_> {
 }
 
 /// An answer of one address.
-pub(crate) fn address(owner: &str, ttl: u32, address: u32, rank: Rank) -> Answer {
+pub(crate) fn address(owner: &str, ttl: u32, address: u32, rank: Credibility) -> Answer {
     let message = response(owner, Type::A, Rcode::NOERROR, &[a(owner, ttl, address)]);
     Answer::of(&message, &terms(rank, None)).expect("an answer")
 }
 
-pub(crate) fn nxdomain(owner: &str, qtype: Type, ttl: u32, rank: Rank) -> Answer {
+pub(crate) fn nxdomain(owner: &str, qtype: Type, ttl: u32, rank: Credibility) -> Answer {
     let message = response(owner, qtype, Rcode::NXDOMAIN, &[soa("example.", ttl, ttl)]);
     Answer::of(&message, &terms(rank, Some(ttl))).expect("an answer")
 }
 
 pub(crate) fn failure(owner: &str, ttl: Option<u32>) -> Answer {
     let message = response(owner, Type::A, Rcode::SERVFAIL, &[]);
-    Answer::of(&message, &terms(Rank::Answer, ttl)).expect("an answer")
+    Answer::of(&message, &terms(Credibility::Answer, ttl)).expect("an answer")
 }
 
 pub(crate) fn insert(cache: &Cache, answer: Answer, now: u32) -> Result<(), Refused> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use cache::{Answer, Cache, Config, Lookup, Rank};
+use cache::{Answer, Cache, Config, Credibility, Lookup};
 use wire::message::Section;
 use wire::{Rcode, Type};
 
@@ -33,7 +33,9 @@ fn write(cache: &Cache, name: u64, version: u64) {
     let owner = format!("n{name}.example.");
     let record = Record(Section::Answer, &owner, Type::TXT, 3600, text(name, version));
     let message = response(&owner, Type::TXT, Rcode::NOERROR, &[record]);
-    cache.insert(Answer::of(&message, &terms(Rank::Answer, None)).expect("an answer"), at(0)).expect("kept");
+    cache
+        .insert(Answer::of(&message, &terms(Credibility::Answer, None)).expect("an answer"), at(0))
+        .expect("kept");
 }
 
 /// That a body is exactly that of one version of `name`.
@@ -96,7 +98,7 @@ fn no_copy_is_a_mixture() {
 #[test]
 fn a_prefetch_is_reported_to_one_thread() {
     let cache = cache_of(1 << 20);
-    insert(&cache, address("www.example.", 100, 1, Rank::Answer), 0).expect("kept");
+    insert(&cache, address("www.example.", 100, 1, Credibility::Answer), 0).expect("kept");
     (0..5).for_each(|_| assert!(freshness(&cache, "www.example.", 0).is_some()));
     let reported: u32 = thread::scope(|threads| {
         let ask = || {

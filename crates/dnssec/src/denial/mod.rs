@@ -1,6 +1,7 @@
 //! Proofs that something is not there, by NSEC (RFC 4035 §5.4) or NSEC3 (RFC 5155 §8).
 //!
-//! What comes in here is verified already: records that the zone itself has signed, and none that came of a wildcard.
+//! What comes in here is verified already: records that the zone itself has signed, and none that came of a
+//! wildcard.
 
 mod nsec;
 mod nsec3;
@@ -20,9 +21,11 @@ use crate::settings::ValidationSettings;
 pub(crate) enum Claim {
     /// The name, and any wildcard that could stand for it (RFC 4035 §3.1.3.2).
     Name,
-    /// Records of this type at the name, which may be there or be stood for by a wildcard (RFC 4035 §3.1.3.1, §3.1.3.4).
+    /// Records of this type at the name, which may be there or be stood for by a wildcard (RFC 4035 §3.1.3.1,
+    /// §3.1.3.4).
     Data(Type),
-    /// The name, and any closer wildcard than the one right below its ancestor of so many labels (RFC 4035 §3.1.3.3).
+    /// The name, and any closer wildcard than the one right below its ancestor of so many labels (RFC 4035
+    /// §3.1.3.3).
     Closer(usize),
 }
 
@@ -39,7 +42,8 @@ pub(crate) enum Denied {
     Iterations,
 }
 
-/// Proves a claim about `name` by the records of `zone`, at or above it. Hashes that are `known` cost nothing.
+/// Proves a claim about `name` by the records of `zone`, at or above it. Hashes that are `known` cost
+/// nothing.
 ///
 /// # Errors
 /// Why it is not proven.
@@ -79,10 +83,11 @@ fn hides_below(types: TypeBitmap<'_>) -> bool {
     is_delegation(types) || types.contains(Type::DNAME)
 }
 
-/// Whether a name with these types, which NSEC or NSEC3 list, has no record of type `t`, and none that would be the answer
-/// in its place.
+/// Whether a name with these types, which NSEC or NSEC3 list, has no record of type `t`, and none that would
+/// be the answer in its place.
 fn lacks(types: TypeBitmap<'_>, name: Name<'_>, t: Type) -> Result<Denied, BogusReason> {
-    // RFC 6840 §4.4: DS are the parent's, and only the parent can deny them; all else at a cut is the child's.
+    // RFC 6840 §4.4: DS are the parent's, and only the parent can deny them; all else at a cut is the
+    // child's.
     let by_whom =
         if t == Type::DS { !types.contains(Type::SOA) || name.is_root() } else { !is_delegation(types) };
     // RFC 6840 §4.3.

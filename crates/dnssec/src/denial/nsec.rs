@@ -30,8 +30,8 @@ enum Absence<'r> {
 }
 
 impl<'r> Names<'r> {
-    /// Takes those that are of the zone. A name has one NSEC, which leads further on within the zone, or from the last one
-    /// back to the zone's own name (RFC 4034 §4.1.1).
+    /// Takes those that are of the zone. A name has one NSEC, which leads further on within the zone, or from
+    /// the last one back to the zone's own name (RFC 4034 §4.1.1).
     pub(super) fn new(zone: Name<'r>, sets: &[&'r ReceivedSet]) -> Self {
         let read = |set: &&'r ReceivedSet| {
             let [rdata] = &set.rdatas[..] else { return None };

@@ -20,7 +20,8 @@ pub(super) struct Hashes<'r, 'k> {
     known: &'k mut KnownHashes,
 }
 
-/// Names and their hashes, so that several proofs about one name hash none twice. All have the same salt and iterations.
+/// Names and their hashes, so that several proofs about one name hash none twice. All have the same salt and
+/// iterations.
 #[derive(Debug, Default)]
 pub(crate) struct KnownHashes {
     salt: Vec<u8>,
@@ -67,8 +68,8 @@ struct Encloser<'n> {
 }
 
 impl<'r, 'k> Hashes<'r, 'k> {
-    /// Takes those that are of the zone, with a hash algorithm and flags that are known (RFC 5155 §8.2); of several chains
-    /// the first one's. `None` if there are none.
+    /// Takes those that are of the zone, with a hash algorithm and flags that are known (RFC 5155 §8.2); of
+    /// several chains the first one's. `None` if there are none.
     pub(super) fn new(zone: Name<'r>, sets: &[&'r ReceivedSet], known: &'k mut KnownHashes) -> Option<Self> {
         let mut all = sets.iter().filter_map(|set| read(zone, set));
         let (param, first) = all.next()?;
@@ -107,8 +108,8 @@ impl<'r, 'k> Hashes<'r, 'k> {
         self.spans.iter().find(|span| span.covers(hash)).copied()
     }
 
-    /// The closest encloser of a name that is not there: the one that is, right above one that is not. Looked for from the
-    /// zone's name on, near which it mostly is.
+    /// The closest encloser of a name that is not there: the one that is, right above one that is not. Looked
+    /// for from the zone's name on, near which it mostly is.
     fn encloser<'n>(
         &mut self,
         name: Name<'n>,

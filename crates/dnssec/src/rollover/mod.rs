@@ -1,8 +1,10 @@
-//! Trust anchors that follow their zones (RFC 5011), without I/O: responses and the time go in, changes come out.
+//! Trust anchors that follow their zones (RFC 5011), without I/O: responses and the time go in, changes come
+//! out.
 //!
-//! A zone whose anchors are followed is a [`TrustPoint`]. Its DNSKEY are asked for when [`TrustPoints::due`] says so, and what
-//! comes goes to [`TrustPoints::receive`], which validates it by the anchors of that zone alone. Nothing else moves a key from
-//! one state to the next: no time that passes does, and no answer without a good signature.
+//! A zone whose anchors are followed is a [`TrustPoint`]. Its DNSKEY are asked for when [`TrustPoints::due`]
+//! says so, and what comes goes to [`TrustPoints::receive`], which validates it by the anchors of that zone
+//! alone. Nothing else moves a key from one state to the next: no time that passes does, and no answer
+//! without a good signature.
 //!
 //! ```text
 //!   seen for the first time         30 days later, still there        revoked by itself          gone for 30 days
@@ -29,8 +31,8 @@ use crate::settings::ValidationSettings;
 pub use point::TrustPoint;
 pub use text::TrustTextFault;
 
-/// Seconds for which a new key must be seen before it is trusted, and for which a revoked one must be gone before it is
-/// forgotten: 30 days (RFC 5011 §2.4.1, §2.4.2).
+/// Seconds for which a new key must be seen before it is trusted, and for which a revoked one must be gone
+/// before it is forgotten: 30 days (RFC 5011 §2.4.1, §2.4.2).
 pub const HOLD_DOWN: u64 = 30 * DAY;
 const DAY: u64 = 86_400;
 const HOUR: u64 = 3600;
@@ -38,7 +40,8 @@ const HOUR: u64 = 3600;
 /// What a key is to its zone (RFC 5011 §4.2; what it calls Start is a key of which nothing is known).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnchorState {
-    /// It is no anchor yet, but becomes one when it is seen at that time, in seconds since 1970, or later, and always before.
+    /// It is no anchor yet, but becomes one when it is seen at that time, in seconds since 1970, or later,
+    /// and always before.
     Pending {
         /// That time.
         until: u64,
@@ -167,10 +170,11 @@ pub struct TrustPoints {
 }
 
 impl TrustPoints {
-    /// Follows these zones and no others, each from what is known of it, or else from its anchors in `configured`.
+    /// Follows these zones and no others, each from what is known of it, or else from its anchors in
+    /// `configured`.
     ///
-    /// If other anchors were configured when that became known, and not all of them are now, the operator has taken trust away:
-    /// then keys that were learned count no more. What was revoked stays revoked.
+    /// If other anchors were configured when that became known, and not all of them are now, the operator has
+    /// taken trust away: then keys that were learned count no more. What was revoked stays revoked.
     pub fn follow(&mut self, configured: &TrustAnchors, mut wanted: impl FnMut(Name<'_>) -> bool) {
         let mut known = std::mem::take(&mut self.zones);
         for (zone, ds) in configured.positive().filter(|(zone, _)| wanted(zone.as_name())) {
@@ -190,8 +194,8 @@ impl TrustPoints {
         self.zones.iter().filter(|(_, point)| point.left(now) == 0).map(|(zone, _)| *zone).collect()
     }
 
-    /// The clock was put to another time: the keys of all zones are to be asked for at once, since when that is due was reckoned
-    /// by the time before.
+    /// The clock was put to another time: the keys of all zones are to be asked for at once, since when that
+    /// is due was reckoned by the time before.
     pub fn clock_was_put(&mut self) {
         self.zones.values_mut().for_each(TrustPoint::refresh);
     }
@@ -201,7 +205,8 @@ impl TrustPoints {
         self.zones.values().map(|point| point.left(now)).min()
     }
 
-    /// Takes the response to a question for the DNSKEY of a zone, be it what it may, at `now` in seconds since 1970.
+    /// Takes the response to a question for the DNSKEY of a zone, be it what it may, at `now` in seconds
+    /// since 1970.
     pub fn receive(
         &mut self,
         zone: Name<'_>,
@@ -232,7 +237,8 @@ impl TrustPoints {
         }
     }
 
-    /// The anchors that count, where these are configured: those of zones that are followed are put in their place.
+    /// The anchors that count, where these are configured: those of zones that are followed are put in their
+    /// place.
     pub fn in_force(&self, configured: &TrustAnchors) -> TrustAnchors {
         let mut anchors = configured.clone();
         self.zones.iter().for_each(|(zone, point)| anchors.replace(*zone, point.anchors(zone.as_name())));

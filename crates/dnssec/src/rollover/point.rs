@@ -15,7 +15,8 @@ use crate::settings::ValidationSettings;
 use crate::signatures::Checked;
 use crate::verify::SignedSet;
 
-/// Keys of one zone that are remembered. Beyond, those that were removed are forgotten, and new ones are not looked at.
+/// Keys of one zone that are remembered. Beyond, those that were removed are forgotten, and new ones are not
+/// looked at.
 const MOST_KEYS: usize = 64;
 /// The longest time between two questions, in seconds (RFC 5011 §2.3).
 const LONGEST: u64 = 15 * DAY;
@@ -77,7 +78,8 @@ impl TrustPoint {
         }
     }
 
-    /// Seconds until the keys are to be asked for. A clock that was put back does not make that longer than it can be.
+    /// Seconds until the keys are to be asked for. A clock that was put back does not make that longer than
+    /// it can be.
     pub(super) fn left(&self, now: u64) -> u64 {
         let left = self.next.saturating_sub(now);
         if left > LONGEST { 0 } else { left }
@@ -202,7 +204,8 @@ impl TrustPoint {
         }
     }
 
-    /// Whether one more key can be remembered. That makes room if it takes no more than forgetting what was removed.
+    /// Whether one more key can be remembered. That makes room if it takes no more than forgetting what was
+    /// removed.
     fn has_room(&mut self) -> bool {
         if self.keys.len() >= MOST_KEYS
             && let Some(at) = self.keys.iter().position(|key| key.state == AnchorState::Removed)

@@ -1,5 +1,5 @@
-//! What is known of trust points, as text that is kept between two runs: lines of words, times in seconds since 1970, RDATA in
-//! hex.
+//! What is known of trust points, as text that is kept between two runs: lines of words, times in seconds
+//! since 1970, RDATA in hex.
 //!
 //! ```text
 //! zone . seen 1767225600 next 1767268800 retry 17280

@@ -169,7 +169,8 @@ impl Examined {
         Ok(())
     }
 
-    /// A DNAME of the answer, and the CNAME that follows from it. Returns where it leads, `None` if there is no such name.
+    /// A DNAME of the answer, and the CNAME that follows from it. Returns where it leads, `None` if there is
+    /// no such name.
     fn dname(
         &mut self,
         at: usize,

@@ -58,8 +58,8 @@ impl Examined {
         Ok(Learned { trust, by: zone, ttl: settled.part.ttl, covers: vec![at] })
     }
 
-    /// There is an alias: no zone begins at a name with CNAME (RFC 2181 §10.1), or below a DNAME (RFC 6672 §2.4). Where
-    /// it leads does not matter.
+    /// There is an alias: no zone begins at a name with CNAME (RFC 2181 §10.1), or below a DNAME (RFC 6672
+    /// §2.4). Where it leads does not matter.
     fn aliased(&mut self, name: Name<'_>, work: &mut Work<'_>) -> Result<Option<Learned>, Halt> {
         let above = |owner: Name<'_>| name != owner && name.is_at_or_below(owner);
         let is_alias = |set: &crate::response::ReceivedSet| {

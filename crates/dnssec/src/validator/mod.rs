@@ -1,6 +1,7 @@
 //! Validating a response, and asking for the DS and DNSKEY that this takes.
 //!
-//! A [`Validator`] has a response to validate, and above it on a stack those that it had to ask for. It does no I/O:
+//! A [`Validator`] has a response to validate, and above it on a stack those that it had to ask for. It does
+//! no I/O:
 //!
 //! ```text
 //!                         ┌──────── receive(response) or give_up() ◀───────┐
@@ -9,11 +10,12 @@
 //!                           └───▶ Progress::Done(Validated)
 //! ```
 //!
-//! What is learned on the way goes into a [`TrustTable`], from where the next lookup takes it. DS, or the proof that there
-//! are none, need not be asked for where a referral has brought them: [`Validator::receive_referral`].
+//! What is learned on the way goes into a [`TrustTable`], from where the next lookup takes it. DS, or the
+//! proof that there are none, need not be asked for where a referral has brought them:
+//! [`Validator::receive_referral`].
 //!
-//! One server of a zone may be broken while the others are well. So before DS or DNSKEY count as bogus they are to be had
-//! from another one, if there is one: [`Progress::Again`].
+//! One server of a zone may be broken while the others are well. So before DS or DNSKEY count as bogus they
+//! are to be had from another one, if there is one: [`Progress::Again`].
 
 mod answer;
 mod link;
@@ -41,8 +43,8 @@ pub struct Validation<'a> {
 }
 
 impl Validation<'_> {
-    /// Whether it is known that no chain of trust leads to the zone that a name is in, so that what its servers answer is most
-    /// likely for [`Validator::recall`]. It takes a few looks into the table.
+    /// Whether it is known that no chain of trust leads to the zone that a name is in, so that what its
+    /// servers answer is most likely for [`Validator::recall`]. It takes a few looks into the table.
     pub fn knows_insecure(&self, name: Name<'_>, table: &TrustTable) -> bool {
         matches!(self.work_of(table).zone_of(name), Ok(Standing::Insecure(..) | Standing::NoAnchor))
     }
@@ -53,14 +55,15 @@ impl Validation<'_> {
 pub struct Validated {
     /// The state of all that it covers together: that of its worst part.
     pub security: Security,
-    /// The longest that it may be kept: over all that it covers the least of the TTLs received, the original TTL and the
-    /// time that the signature has left (RFC 4035 §5.3.3). Of bogus data the
+    /// The longest that it may be kept: over all that it covers the least of the TTLs received, the original
+    /// TTL and the time that the signature has left (RFC 4035 §5.3.3). Of bogus data the
     /// [`bogus_ttl`](ValidationSettings::bogus_ttl).
     pub ttl: Ttl,
     /// The name whose records decided: where the chain broke, or where it is insecure.
     pub at: NameBuf,
-    /// The RRsets that it covers, as places in [`Response::sets`], ascending: the chain of CNAME and DNAME from the name
-    /// that was asked, the answer at its end, and what proves absences. Nothing is known of others, which must not be kept.
+    /// The RRsets that it covers, as places in [`Response::sets`], ascending: the chain of CNAME and DNAME
+    /// from the name that was asked, the answer at its end, and what proves absences. Nothing is known of
+    /// others, which must not be kept.
     pub covers: Vec<usize>,
     /// The chain leads to this name, which the response does not cover: it has to be asked for, and
     /// validated, by itself.
@@ -73,8 +76,8 @@ pub struct Validated {
 pub enum Progress {
     /// These records are needed. [`Validator::receive`] takes the response.
     Need(Need),
-    /// What came for this need is bogus. [`Validator::receive`] takes what another server of the same zone says;
-    /// [`Validator::give_up`] stays with what came.
+    /// What came for this need is bogus. [`Validator::receive`] takes what another server of the same zone
+    /// says; [`Validator::give_up`] stays with what came.
     Again(Need),
     /// It is finished.
     Done(Validated),
@@ -121,7 +124,8 @@ impl Task {
         Task { purpose, name, examined: Examined::new(response), second: Second::NotAsked }
     }
 
-    /// What is needed once more if this is what was learned from it: nothing unless that is the response's own fault.
+    /// What is needed once more if this is what was learned from it: nothing unless that is the response's
+    /// own fault.
     fn again(&self, learned: &Learned, table: &TrustTable, now: u64) -> Option<Need> {
         let above = self.name.as_name().parent();
         let own = matches!((&learned.trust, &self.second), (Trust::Bogus(_), Second::NotAsked))
@@ -175,8 +179,8 @@ impl Validator {
         Validator { stack: vec![Task::new(Purpose::Referral, child.to_buf(), response)], need: None }
     }
 
-    /// Takes, in place of an answer to the question for DS that it [needs](Progress::Need), what a referral to the servers of
-    /// that zone says. If that proves nothing, the DS are needed as before.
+    /// Takes, in place of an answer to the question for DS that it [needs](Progress::Need), what a referral
+    /// to the servers of that zone says. If that proves nothing, the DS are needed as before.
     pub fn receive_referral(&mut self, response: Response) {
         if let Some(Need::Ds(name)) = self.need {
             self.need = None;
@@ -189,9 +193,9 @@ impl Validator {
         self.stack.first().map(|task| &task.examined.response)
     }
 
-    /// What the answer is, if what is known of zones decides that by itself: nothing is asked for, no signature verified, no name
-    /// hashed, and nothing taken from any budget. It is what [`step`](Self::step) would come to, which goes on where this
-    /// returns `None`.
+    /// What the answer is, if what is known of zones decides that by itself: nothing is asked for, no
+    /// signature verified, no name hashed, and nothing taken from any budget. It is what [`step`](Self::step)
+    /// would come to, which goes on where this returns `None`.
     pub fn recall(&mut self, by: &Validation<'_>, table: &TrustTable) -> Option<Validated> {
         let [Task { purpose: Purpose::Answer, examined, .. }] = self.stack.as_mut_slice() else {
             return None;
@@ -200,8 +204,8 @@ impl Validator {
         examined.answer(&mut Work { by, table, budget: &mut budget, computes: false }).ok()
     }
 
-    /// Goes on as far as it can be gone. Called again without a response in between it asks for the same again; called
-    /// again when it is done, it says the same again.
+    /// Goes on as far as it can be gone. Called again without a response in between it asks for the same
+    /// again; called again when it is done, it says the same again.
     pub fn step(
         &mut self,
         by: &Validation<'_>,
@@ -245,7 +249,8 @@ impl Validator {
                 },
                 Ok(learned) => {
                     let validated = by.of_learned(learned.as_ref(), name);
-                    // What one query's budget did not suffice for is not known to be bogus: others may ask again.
+                    // What one query's budget did not suffice for is not known to be bogus: others may ask
+                    // again.
                     if let Security::Bogus(BogusReason::Limit(limit)) = validated.security
                         && limit.is_of_query()
                     {

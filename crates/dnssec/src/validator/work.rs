@@ -104,7 +104,8 @@ pub(super) struct Absence {
 /// What is asked of a response: a name, a claim about it, and by which zone it is proven.
 type AbsenceAsked = (NameBuf, Claim, NameBuf);
 
-/// A response, and what is known of it so far. Nothing is verified or proven twice, however often examining begins anew.
+/// A response, and what is known of it so far. Nothing is verified or proven twice, however often examining
+/// begins anew.
 #[derive(Clone, Debug)]
 pub(super) struct Examined {
     pub(super) response: Response,
@@ -144,8 +145,9 @@ impl Examined {
         result
     }
 
-    /// Finds out about an RRset that has to be secure unless it is in an insecure zone. Where `below` is given, only zones
-    /// strictly above that name may have signed, and the zone of its parent is the one it is in.
+    /// Finds out about an RRset that has to be secure unless it is in an insecure zone. Where `below` is
+    /// given, only zones strictly above that name may have signed, and the zone of its parent is the one it
+    /// is in.
     pub(super) fn settle(
         &mut self,
         at: usize,
@@ -195,8 +197,8 @@ impl Examined {
         Ok(Settled { part, signed: None })
     }
 
-    /// Finds out whether a claim about a name is proven, by `zone` if one is given. Where `below` is given, only by zones
-    /// strictly above that name.
+    /// Finds out whether a claim about a name is proven, by `zone` if one is given. Where `below` is given,
+    /// only by zones strictly above that name.
     pub(super) fn deny(
         &mut self,
         name: Name<'_>,
@@ -336,8 +338,8 @@ fn unsecured(
     })
 }
 
-/// The signers of RRsets that `name` is at or below, or strictly below where `below` is given. The deepest come first, and
-/// only so many.
+/// The signers of RRsets that `name` is at or below, or strictly below where `below` is given. The deepest
+/// come first, and only so many.
 fn signers<'s>(
     sets: impl Iterator<Item = &'s ReceivedSet>,
     name: Name<'_>,
@@ -362,8 +364,8 @@ pub(super) fn is_expanded(owner: Name<'_>, checked: &Checked) -> bool {
     checked.labels < owner.label_count() - owner.is_wildcard() as usize
 }
 
-/// Whether records of this type belong to the name of a zone or to names below, so that none of them can come of a
-/// wildcard.
+/// Whether records of this type belong to the name of a zone or to names below, so that none of them can come
+/// of a wildcard.
 fn never_expanded(rtype: Type) -> bool {
     matches!(rtype, Type::DS | Type::DNSKEY | Type::SOA | Type::DNAME)
 }

@@ -180,8 +180,8 @@ fn ed448(zone: &Zone, owner: NameBuf, rtype: Type, rdatas: Vec<Vec<u8>>) -> Repl
     answer
 }
 
-/// Ed448 is not verified here: a zone that has nothing else is insecure (RFC 4035 §5.2, RFC 6840 §5.2), and beside another
-/// algorithm that one counts.
+/// Ed448 is not verified here: a zone that has nothing else is insecure (RFC 4035 §5.2, RFC 6840 §5.2), and
+/// beside another algorithm that one counts.
 #[test]
 fn a_zone_signed_with_ed448_alone_is_insecure() {
     let (parent, zone) =

@@ -1,5 +1,5 @@
-//! What validators got wrong, one test for each class of mistake, named after it. Where there is one, the comment names a
-//! known case.
+//! What validators got wrong, one test for each class of mistake, named after it. Where there is one, the
+//! comment names a known case.
 
 use std::sync::Arc;
 

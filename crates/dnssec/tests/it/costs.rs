@@ -1,5 +1,6 @@
-//! Attacks on a validator's time, each with what it may cost: KeyTrap (CVE-2023-50387) in all its variants, hashes for NSEC3, and
-//! chases after DS. Keys, signatures and digests of one tag are what a zone's owner can have as many of as fit into a message.
+//! Attacks on a validator's time, each with what it may cost: KeyTrap (CVE-2023-50387) in all its variants,
+//! hashes for NSEC3, and chases after DS. Keys, signatures and digests of one tag are what a zone's owner can
+//! have as many of as fit into a message.
 
 use dnssec::{BogusReason, Need, Security, TrustTable, ValidationLimit, ValidationSettings, Validator};
 use testkit::name;
@@ -103,8 +104,8 @@ fn key_sig_trap_costs_as_many_signatures_as_may_fail() {
     }
 }
 
-/// HashTrap: many DS, and many keys that each of them might be of. Of each key that is looked at there is one digest of a type,
-/// however many DS there are.
+/// HashTrap: many DS, and many keys that each of them might be of. Of each key that is looked at there is one
+/// digest of a type, however many DS there are.
 #[test]
 fn hash_trap_costs_one_digest_of_each_key_that_is_looked_at() {
     let zone = name("nsec.test.");
@@ -173,8 +174,8 @@ fn hash_trap_with_many_tags_costs_as_many_digests_as_ds_are_followed() {
     assert_eq!(ended.budget.digests(), honest - 1 + 8 * 2);
 }
 
-/// Data without a signature is followed down from the anchor, name by name: that ends with the budget, however many labels
-/// there are and whatever the zone's servers prove of each.
+/// Data without a signature is followed down from the anchor, name by name: that ends with the budget,
+/// however many labels there are and whatever the zone's servers prove of each.
 #[test]
 fn a_chase_after_ds_ends_with_the_budget() {
     let deep = format!("{}nsec.test.", "a.".repeat(110));

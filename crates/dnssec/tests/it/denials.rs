@@ -1,5 +1,5 @@
-//! Denials used for other names than those they were proven for: they never deny what is there, and do deny what is not. What
-//! is made of wildcards is what the zone's servers would answer.
+//! Denials used for other names than those they were proven for: they never deny what is there, and do deny
+//! what is not. What is made of wildcards is what the zone's servers would answer.
 
 use dnssec::{
     DenialWork, ProvenDenials, Security, TrustTable, ValidationLimits, ValidationSettings, Validator,
@@ -290,8 +290,8 @@ fn large_sets_of_wildcards_are_not_kept() {
     assert!(of(400) && !of(512));
 }
 
-/// A name was hashed for the search and again for each proof, and 64 blocks of SHA-1 were all that it might cost: with more than
-/// eight iterations no name was denied, and no wildcard expanded.
+/// A name was hashed for the search and again for each proof, and 64 blocks of SHA-1 were all that it might
+/// cost: with more than eight iterations no name was denied, and no wildcard expanded.
 #[test]
 fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
     let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));

@@ -1,5 +1,5 @@
-//! Answers as attackers make them of honest ones. Whatever they do: what is secure is true, and nothing in a signed zone
-//! becomes insecure.
+//! Answers as attackers make them of honest ones. Whatever they do: what is secure is true, and nothing in a
+//! signed zone becomes insecure.
 //!
 //! What is true is known: it is what the zones answer to the same question.
 
@@ -310,7 +310,8 @@ fn signatures_out_of_their_time() {
     assert!(mutants > 600 && rejected > mutants * 9 / 10, "{rejected} of {mutants}");
 }
 
-/// Signs the set of this RRSIG anew, with the zone's key, for another time. Leaves those of wildcards as they are.
+/// Signs the set of this RRSIG anew, with the zone's key, for another time. Leaves those of wildcards as they
+/// are.
 fn resign(reply: &Reply, line: &mut Line, inception: u32, expiration: u32) -> bool {
     let Some(rtype) = covered(line) else { return false };
     let sig = wire::rdata::view::Rrsig::read(&line.rdata).expect("an RRSIG");

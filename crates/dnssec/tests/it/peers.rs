@@ -1,5 +1,6 @@
-//! Mutants judged by Unbound and BIND, too: a server on loopback answers for the tree's zones, and gives one question an answer
-//! as an attacker makes it. Unbound, and BIND's `delv`, ask it, and their verdicts are compared with ours.
+//! Mutants judged by Unbound and BIND, too: a server on loopback answers for the tree's zones, and gives one
+//! question an answer as an attacker makes it. Unbound, and BIND's `delv`, ask it, and their verdicts are
+//! compared with ours.
 //!
 //! Usually every fortieth mutant is judged, with `MUTANTS_STEP` or in long tests (`NOMEN_LONG_TESTS`) more:
 //!
@@ -8,7 +9,8 @@
 //! ```
 //!
 //! It prints a line for each way to make mutants, and one for each triple of verdicts. All that differ are in
-//! `verdicts.txt` in the folder that it names; `peers.md` beside this file explains them, and a triple that it does not have fails.
+//! `verdicts.txt` in the folder that it names; `peers.md` beside this file explains them, and a triple that
+//! it does not have fails.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -9,7 +9,8 @@ use wire::{NameBuf, Rcode, Type};
 use crate::classes::signed;
 use crate::support::{TREE, is_bogus, reply, security, validate};
 
-/// Names that every zone of the tree has, or has not, with a type: data, aliases, wildcards, absences, and delegations.
+/// Names that every zone of the tree has, or has not, with a type: data, aliases, wildcards, absences, and
+/// delegations.
 const QUESTIONS: [(&str, Type); 22] = [
     ("www.", Type::A),
     ("www.", Type::ANY),
@@ -100,7 +101,8 @@ fn a_denial_without_its_soa_proves_its_response_code_and_no_other() {
     }
 }
 
-/// An empty answer with servers in the authority section, those of the zone or of one below, is no proof of anything.
+/// An empty answer with servers in the authority section, those of the zone or of one below, is no proof of
+/// anything.
 #[test]
 fn what_a_referral_has_is_no_secure_answer_with_any_response_code() {
     for zone in ["nsec.test.", "hash.test."] {

@@ -1,4 +1,5 @@
-//! What is known of zones decides some answers by itself: then it decides as validating does, and nothing is spent on it.
+//! What is known of zones decides some answers by itself: then it decides as validating does, and nothing is
+//! spent on it.
 
 use dnssec::{Progress, Security, TrustTable, Validation, ValidationBudget, ValidationSettings, Validator};
 use testkit::name;

@@ -205,7 +205,8 @@ fn a_revoked_key_is_no_anchor_from_then_on_and_is_removed_after_thirty_days() {
     let mut it = Follower::new(&[1, 2]);
     let (old, new, gone) = (key(1), key(2), revoked(1));
     it.sees(&[&old, &new], &[&old]);
-    // REVOKE is a bit of the flags, so the tag is another. What is reported is the one that the operator knows.
+    // REVOKE is a bit of the flags, so the tag is another. What is reported is the one that the operator
+    // knows.
     assert_ne!(gone.tag(), old.tag());
     let changes = it.after(DAY).sees(&[&gone, &new], &[&gone, &new]);
     assert_eq!(changes, [(old.tag(), AnchorEvent::Revoked)]);
@@ -434,7 +435,8 @@ fn text_that_is_no_state_is_refused_with_its_line() {
     assert_eq!(fault(&format!("{good}{last}\n")), 4);
 }
 
-/// What a key is in the root's RRset at some time: 0 it is not there, 1 it is, 2 it is revoked; and whether it signs.
+/// What a key is in the root's RRset at some time: 0 it is not there, 1 it is, 2 it is revoked; and whether
+/// it signs.
 type Part = (u8, bool);
 
 /// RFC 5011 in as few words as possible, for one zone and a clock that goes on.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Account, Config, Engine, Sources, Worker, Zones, ZonesConfig};
+use engine::{Config, Engine, Sources, Worker, WorkerState, Zones, ZonesConfig};
 use exchange::{MAX_MESSAGE, Packets, Transport};
 use testkit::{Chain, everything, key, name, sign};
 use wire::{Rcode, Type};
@@ -24,7 +24,7 @@ fn worker(nsec3_rounds: u32) -> Worker<Zones> {
     let mut zones = Zones::new(Arc::new(catalog));
     zones.config = ZonesConfig { nsec3_rounds, ..zones.config };
     let engine = Engine::new(zones, Sources::default(), Config::default());
-    Worker::new(Arc::new(engine), Arc::new(Account::new(Waker::noop().clone())))
+    Worker::new(Arc::new(engine), Arc::new(WorkerState::new(Waker::noop().clone())))
 }
 
 /// The response code and the extended error of the reply; with DNSSEC records or without.

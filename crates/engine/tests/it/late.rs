@@ -1,4 +1,4 @@
-//! Answers that come later: they leave as those at once do, and every ticket is settled once.
+//! Answers that come later: they leave as those at once do, and every responder is settled once.
 
 use engine::Refusal;
 use exchange::{Outcome, Transport};
@@ -26,11 +26,11 @@ fn a_late_answer_is_byte_for_byte_the_one_at_once() {
             let mut rig = Rig::new();
             let at_once = rig.ask_by(transport, &query("example.", Type::A, additional)).expect("a reply");
             pend(&mut rig, transport, Type::AAAA, additional);
-            let ticket = rig.source.ticket();
-            assert_eq!(ticket.qname().to_string(), "example.");
+            let responder = rig.source.responder();
+            assert_eq!(responder.qname().to_string(), "example.");
             // From another thread, as it comes.
             let settled = std::thread::spawn(move || {
-                ticket.resume(|b| {
+                responder.resume(|b| {
                     fill(b, 3);
                     Ok(Some(ErrorInfo(3)))
                 })
@@ -48,7 +48,7 @@ fn a_late_answer_is_byte_for_byte_the_one_at_once() {
 fn a_late_answer_is_cut_counted_and_logged() {
     let mut rig = Rig::new();
     pend(&mut rig, Transport::Udp, Type::AAAA, OPT_NSID);
-    rig.source.ticket().resume(|b| {
+    rig.source.responder().resume(|b| {
         fill(b, 200);
         Ok(None)
     });
@@ -69,7 +69,7 @@ fn a_late_answer_is_cut_counted_and_logged() {
 fn a_ticket_that_is_dropped_answers_servfail() {
     let mut rig = Rig::new();
     pend(&mut rig, Transport::Udp, Type::AAAA, OPT_NSID);
-    drop(rig.source.ticket());
+    drop(rig.source.responder());
     let late = only(rig.late());
     assert_eq!(said(&late), Said { rcode: Rcode::SERVFAIL, truncated: false, answers: 0, error: Some(0) });
 }
@@ -78,11 +78,11 @@ fn a_ticket_that_is_dropped_answers_servfail() {
 fn a_late_refusal_says_why_and_nothing_else() {
     let mut rig = Rig::new();
     pend(&mut rig, Transport::Udp, Type::AAAA, OPT_NSID);
-    rig.source.ticket().refuse(Refusal::PROHIBITED);
+    rig.source.responder().refuse(Refusal::PROHIBITED);
     let expected = Said { rcode: Rcode::REFUSED, truncated: false, answers: 0, error: Some(18) };
     assert_eq!(said(&only(rig.late())), expected);
     pend(&mut rig, Transport::Udp, Type::AAAA, OPT_NSID);
-    rig.source.ticket().resume(|b| {
+    rig.source.responder().resume(|b| {
         fill(b, 3);
         Err(Refusal::PROHIBITED)
     });
@@ -93,7 +93,7 @@ fn a_late_refusal_says_why_and_nothing_else() {
 fn a_late_stream_reaches_its_connection() {
     let mut rig = Rig::new();
     pend(&mut rig, Transport::Tcp, Type::AAAA, b"");
-    rig.source.ticket().stream(Box::new(Three(3)));
+    rig.source.responder().stream(Box::new(Three(3)));
     let late = rig.late();
     assert!(matches!(late[..], [(Transport::Tcp, Outcome::Stream(_), _)]));
     assert_eq!(rig.worker.stats().streams.get(), 1);
@@ -105,7 +105,7 @@ fn more_late_answers_than_fit_one_batch_all_leave() {
     for _ in 0..100 {
         pend(&mut rig, Transport::Udp, Type::AAAA, b"");
     }
-    let tickets = std::mem::take(&mut *rig.source.tickets.lock().expect("lock"));
-    tickets.into_iter().for_each(|ticket| ticket.refuse(Refusal::PROHIBITED));
+    let responders = std::mem::take(&mut *rig.source.responders.lock().expect("lock"));
+    responders.into_iter().for_each(|responder| responder.refuse(Refusal::PROHIBITED));
     assert_eq!(rig.late().len(), 100);
 }

@@ -1,10 +1,12 @@
-//! Where memory is not the end: a chain that leads out of it, an answer that is gone when it is wanted, and who may go on.
+//! Where memory is not the end: a chain that leads out of it, an answer that is gone when it is wanted, and
+//! who may go on.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use engine::{
-    Account, Asked, Both, Config, Engine, Found, Memory, Refusal, Sought, Source, Sources, Worker, Zones,
+    Asked, Both, Config, Engine, Found, LookupKey, Memory, Refusal, Source, Sources, Worker, WorkerState,
+    Zones,
 };
 use exchange::{Client, MAX_MESSAGE, Outcome, Packets, Transport};
 use wire::hash::{HashKey, HashedName};
@@ -38,7 +40,7 @@ impl Memory for Half {
 
     fn prefetch_find(&self, _: &HashedName) {}
 
-    fn find(&self, _: &Sought<'_>) -> Option<()> {
+    fn find(&self, _: &LookupKey<'_>) -> Option<()> {
         Some(())
     }
 
@@ -71,7 +73,7 @@ fn worker(offers: bool, elsewhere: Option<Arc<dyn Source>>) -> Worker<Both<Zones
     let first = Zones::new(Arc::new(Catalog::new(&key)));
     let memory = Both { first, then: Half { key, offers } };
     let engine = Engine::new(memory, Sources { elsewhere, ..Sources::default() }, Config::default());
-    Worker::new(Arc::new(engine), Arc::new(Account::new(Waker::noop().clone())))
+    Worker::new(Arc::new(engine), Arc::new(WorkerState::new(Waker::noop().clone())))
 }
 
 /// The reply of an engine with such data.
@@ -129,7 +131,8 @@ fn cd_is_repeated_to_those_who_may_even_in_refusals() {
     assert!(!repeated(true, &query("a.", Type::AXFR, b"")));
 }
 
-/// What memory answers leaves with the batch; what others have to be asked about is gone on with afterwards, in its order.
+/// What memory answers leaves with the batch; what others have to be asked about is gone on with afterwards,
+/// in its order.
 #[test]
 fn of_a_batch_that_may_be_put_off_memory_answers_first() {
     let source = Arc::new(Scripted::default());
@@ -152,7 +155,7 @@ fn of_a_batch_that_may_be_put_off_memory_answers_first() {
     assert_eq!(worker.stats().pending.get(), 1);
     let read: u64 = worker.stats().queries.iter().flatten().map(|counter| counter.get()).sum();
     assert_eq!(read, 5, "each is counted once");
-    source.ticket().resume(|_| Ok(None));
+    source.responder().resume(|_| Ok(None));
     assert_eq!(batch.late(&mut worker).len(), 1);
     assert!(batch.resume(&mut worker).is_empty());
 }

@@ -1,4 +1,5 @@
-//! Batches of packets against the reference of [`testkit::reference`]: whatever the zones are, and whatever comes.
+//! Batches of packets against the reference of [`testkit::reference`]: whatever the zones are, and whatever
+//! comes.
 
 use std::fmt;
 

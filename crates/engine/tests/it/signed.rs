@@ -1,4 +1,5 @@
-//! Signed queries (RFC 8945): whatever the reply, it is signed by the key of the query, and no longer for that.
+//! Signed queries (RFC 8945): whatever the reply, it is signed by the key of the query, and no longer for
+//! that.
 
 use exchange::{Outcome, Transport, unix_seconds};
 use transfer::tsig::{ResponseError, TsigRcode, find};
@@ -47,7 +48,7 @@ fn a_late_reply_is_signed_as_one_at_once() {
     let mut rig = Rig::new();
     let (packet, mut verifier) = signed(&query("example.", Type::AAAA, OPT_NSID), unix_seconds());
     assert!(matches!(rig.ask(&packet), Err(Outcome::Pending)));
-    rig.source.ticket().resume(|b| {
+    rig.source.responder().resume(|b| {
         fill(b, 3);
         Ok(None)
     });

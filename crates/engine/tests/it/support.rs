@@ -5,8 +5,8 @@ use std::task::Waker;
 use std::time::Instant;
 
 use engine::{
-    Account, Asked, Config, Engine, LoggedQuery, LoggedReply, QueryLog, Refusal, Role, Source, Sourced,
-    Sources, Ticket, TicketOffice, Worker, Zones,
+    Asked, Config, Engine, LoggedQuery, LoggedReply, QueryLog, Refusal, Responder, Responders, Role, Source,
+    SourceReply, Sources, Worker, WorkerState, Zones,
 };
 use exchange::{MAX_MESSAGE, MessageStream, Next, Outcome, Packets, Transport};
 use transfer::tsig::{ResponseVerifier, TsigAlgorithm, TsigKey, TsigKeys, sign_request};
@@ -19,13 +19,13 @@ use zone::catalog::Catalog;
 /// Answers by the type asked for.
 #[derive(Default)]
 pub(crate) struct Scripted {
-    /// Tickets taken for the test to settle.
-    pub(crate) tickets: Mutex<Vec<Ticket>>,
+    /// Responders taken for the test to settle.
+    pub(crate) responders: Mutex<Vec<Responder>>,
 }
 
 impl Scripted {
-    pub(crate) fn ticket(&self) -> Ticket {
-        self.tickets.lock().expect("lock").pop().expect("a ticket")
+    pub(crate) fn responder(&self) -> Responder {
+        self.responders.lock().expect("lock").pop().expect("a ticket")
     }
 }
 
@@ -60,31 +60,31 @@ pub(crate) fn fill(b: &mut Builder<'_>, records: u8) {
 }
 
 impl Source for Scripted {
-    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply {
         match asked.question.qtype {
             // At once, and late: the same sections.
             Type::A => {
                 fill(b, 3);
-                Sourced::Ready(Some(ErrorInfo(3)))
+                SourceReply::Ready(Some(ErrorInfo(3)))
             }
             Type::AAAA | Type::CNAME | Type::PTR => {
-                let (ticket, promise) = tickets.take();
-                self.tickets.lock().expect("lock").push(ticket);
-                Sourced::Pending(promise)
+                let (responder, promise) = responders.take();
+                self.responders.lock().expect("lock").push(responder);
+                SourceReply::Pending(promise)
             }
-            Type::TXT => Sourced::Stream(Box::new(Three(3))),
+            Type::TXT => SourceReply::Stream(Box::new(Three(3))),
             Type::MX => {
                 fill(b, 3);
-                Sourced::Refused(Refusal::because(Rcode::SERVFAIL, ErrorInfo::NOT_READY))
+                SourceReply::Refused(Refusal::because(Rcode::SERVFAIL, ErrorInfo::NOT_READY))
             }
             // More than fits.
             Type::SRV => {
                 fill(b, 200);
-                Sourced::Ready(None)
+                SourceReply::Ready(None)
             }
             _ => {
                 b.set_rcode(Rcode::NXDOMAIN);
-                Sourced::Ready(None)
+                SourceReply::Ready(None)
             }
         }
     }
@@ -96,8 +96,8 @@ impl Source for Scripted {
         links: Vec<u8>,
         _: &Asked<'_>,
         b: &mut Builder<'_>,
-        _: TicketOffice<'_>,
-    ) -> Sourced {
+        _: Responders<'_>,
+    ) -> SourceReply {
         let behind = &links[b.len()..];
         b.append(behind).expect("it fits");
         b.add_count(Section::Answer, Header::of(&links).expect("a header").counts()[1]);
@@ -110,7 +110,7 @@ impl Source for Scripted {
             &[192, 0, 2, 1],
         )
         .expect("it fits");
-        Sourced::Ready(None)
+        SourceReply::Ready(None)
     }
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn rig(sources: bool) -> Rig {
     engine.set_keys(&keys);
     let log = Arc::new(Logged::default());
     engine.set_query_log(Some(log.clone()));
-    let account = Arc::new(Account::new(Waker::noop().clone()));
+    let account = Arc::new(WorkerState::new(Waker::noop().clone()));
     Rig { worker: Worker::new(Arc::new(engine), account), source, log }
 }
 

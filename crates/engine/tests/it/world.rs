@@ -1,9 +1,10 @@
-//! An engine with zones, and the reference that its replies are held against. Also used by the fuzz target `engine`.
+//! An engine with zones, and the reference that its replies are held against. Also used by the fuzz target
+//! `engine`.
 
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Account, Config, Engine, Identity, Sources, Worker, Zones};
+use engine::{Config, Engine, Identity, Sources, Worker, WorkerState, Zones};
 use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
 use testkit::answers::Served;
 use testkit::model::ModelZone;
@@ -44,7 +45,7 @@ impl Drop for Context<'_> {
 }
 
 fn worker(engine: &Arc<Engine<Zones>>) -> Worker<Zones> {
-    Worker::new(Arc::clone(engine), Arc::new(Account::new(Waker::noop().clone())))
+    Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(Waker::noop().clone())))
 }
 
 impl World {
@@ -84,8 +85,8 @@ impl World {
         World { worker: worker(&engine), lone: worker(&engine), reference, names }
     }
 
-    /// Has a batch answered, and holds each reply against the reference: what comes back for a packet, which is one
-    /// reply or silence, hangs on the packet alone.
+    /// Has a batch answered, and holds each reply against the reference: what comes back for a packet, which
+    /// is one reply or silence, hangs on the packet alone.
     ///
     /// # Panics
     /// If a reply is not as it has to be.

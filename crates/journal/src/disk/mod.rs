@@ -1,8 +1,9 @@
 //! What the stores need of a disk: [`Disk`], [`DiskFile`]; [`RealDisk`] is the one there is.
 //!
-//! What may be lost is what POSIX lets be lost. Bytes and lengths are on the disk once [`DiskFile::sync_data`] has
-//! returned, in any order and in part before; names are once [`Disk::sync_folder`] has. One thing is asked of the device: a
-//! write changes the bytes it is of and no other ones, even where the power goes.
+//! What may be lost is what POSIX lets be lost. Bytes and lengths are on the disk once
+//! [`DiskFile::sync_data`] has returned, in any order and in part before; names are once
+//! [`Disk::sync_folder`] has. One thing is asked of the device: a write changes the bytes it is of and no
+//! other ones, even where the power goes.
 
 mod real;
 
@@ -14,7 +15,8 @@ pub use real::RealDisk;
 
 /// An open file. Dropped, it is closed.
 pub trait DiskFile: Send + Sync {
-    /// Reads bytes from `offset` on; returns how many, which are fewer than asked for at the end, and may be elsewhere.
+    /// Reads bytes from `offset` on; returns how many, which are fewer than asked for at the end, and may be
+    /// elsewhere.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes bytes from `offset` on; returns how many were written, which may be fewer.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
@@ -26,8 +28,8 @@ pub trait DiskFile: Send + Sync {
     }
     /// Cuts the file, or fills it with zeros, to this length.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Returns once all that was written, and the length, is on the disk (fdatasync). After an error nothing that was
-    /// written since the last success can be relied on, whatever a later call returns.
+    /// Returns once all that was written, and the length, is on the disk (fdatasync). After an error nothing
+    /// that was written since the last success can be relied on, whatever a later call returns.
     fn sync_data(&self) -> io::Result<()>;
 }
 

@@ -1,7 +1,9 @@
-//! Nothing acknowledged is lost: whenever the power goes, whatever of the rest stays, and whichever call fails.
+//! Nothing acknowledged is lost: whenever the power goes, whatever of the rest stays, and whichever call
+//! fails.
 //!
-//! The short runs are part of every test run. The long ones: `JOURNAL_CRASHES=200000 cargo test --release -p journal --test
-//! it crashes` (and `JOURNAL_SEED=N` for other ones).
+//! The short runs are part of every test run. The long ones:
+//! `JOURNAL_CRASHES=200000 cargo test --release -p journal --test it crashes` (and `JOURNAL_SEED=N` for other
+//! ones).
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -146,7 +148,8 @@ impl Run {
         Ok(found)
     }
 
-    /// Whether a call came to what it should, where `fault` is why not. After a fault the store says where it is.
+    /// Whether a call came to what it should, where `fault` is why not. After a fault the store says where it
+    /// is.
     fn faulted(&mut self, fault: &StoreFault) {
         self.faults += 1;
         assert!(!matches!(fault, StoreFault::Damaged { .. }) || self.disk.is_off(), "{fault}");

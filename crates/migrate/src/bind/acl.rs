@@ -157,7 +157,8 @@ fn same(left: &[Statement], right: &[Statement]) -> bool {
         })
 }
 
-/// Adds blocks of `[[resolver.access]]`, of which the first that fits decides as here. Returns whether all could be said.
+/// Adds blocks of `[[resolver.access]]`, of which the first that fits decides as here. Returns whether all
+/// could be said.
 pub(crate) fn access(work: &mut Work, acls: &Acls<'_>, list: &[Statement]) -> bool {
     access_within(work, acls, list, (0, false))
 }

@@ -39,7 +39,8 @@ impl Frame<'_> {
         self.scopes.iter().rev().find_map(|scope| scope.find(key))
     }
 
-    /// The statement that keeps clients from querying a zone, its own or one for all zones; without a zone, one for all.
+    /// The statement that keeps clients from querying a zone, its own or one for all zones; without a zone,
+    /// one for all.
     fn limit<'s>(&'s self, zone: Option<&'s Statement>) -> Option<&'s Statement> {
         let of_queries = ["allow-query", "allow-query-on"].into_iter().find_map(|key| {
             let found = zone.and_then(|zone| zone.find(key)).or_else(|| self.global(key))?;
@@ -150,7 +151,8 @@ fn for_everybody(view: &Statement) -> bool {
     limits.iter().filter_map(|limit| view.find(limit)).all(any)
 }
 
-/// Notes lists, keys and servers, which are named elsewhere, in any order, and whether there are trust anchors.
+/// Notes lists, keys and servers, which are named elsewhere, in any order, and whether there are trust
+/// anchors.
 fn collect<'t>(work: &mut Work, all: &'t [Statement], frame: &mut Frame<'t>) {
     for statement in all {
         match statement.key() {

@@ -480,7 +480,8 @@ fn validation(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     }
 }
 
-/// Whether answers are validated: `yes` takes the anchors that are written alone, and nothing is where there are none.
+/// Whether answers are validated: `yes` takes the anchors that are written alone, and nothing is where there
+/// are none.
 fn validates(frame: &Frame<'_>) -> bool {
     match frame.global("dnssec-validation").map_or("auto", Statement::value) {
         "no" => false,

@@ -1,4 +1,5 @@
-//! What `options` of named.conf says of the queries to other servers, and of the order of addresses in answers.
+//! What `options` of named.conf says of the queries to other servers, and of the order of addresses in
+//! answers.
 
 use std::net::IpAddr;
 

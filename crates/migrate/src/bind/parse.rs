@@ -170,7 +170,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A statement that does not end: the fault is behind its last word, or where it begins if a block is its end.
+    /// A statement that does not end: the fault is behind its last word, or where it begins if a block is its
+    /// end.
     fn unfinished<T>(&self, from: usize, parts: &[Part]) -> Result<T, SyntaxFault> {
         let span = match (parts.last(), parts.first()) {
             (Some(Part::Word(word)), _) | (_, Some(Part::Word(word))) => word.span.clone(),

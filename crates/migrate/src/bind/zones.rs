@@ -437,7 +437,8 @@ fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     Ok(())
 }
 
-/// `forward first`, which holds where nothing is said: the servers of the name are asked where the forwarders have no answer.
+/// `forward first`, which holds where nothing is said: the servers of the name are asked where the forwarders
+/// have no answer.
 pub(super) fn forward_mode(work: &mut Work, mode: Option<&Statement>, rule: &mut Keys) {
     match mode.map_or("first", Statement::value) {
         "first" => rule.switch("forward-first", true),

@@ -1,5 +1,6 @@
-//! The YAML that knot.conf is written in: sections, items that begin with `-`, and keys with one value or a list. What else
-//! YAML has, Knot does not read either, so no reader of all of YAML would tell its errors from ours.
+//! The YAML that knot.conf is written in: sections, items that begin with `-`, and keys with one value or a
+//! list. What else YAML has, Knot does not read either, so no reader of all of YAML would tell its errors
+//! from ours.
 
 use std::path::Path;
 

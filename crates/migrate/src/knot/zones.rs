@@ -434,7 +434,8 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
     }
 }
 
-/// With `automatic-acl`, the servers that are notified may transfer the zone, unless an item of `acl` refuses them.
+/// With `automatic-acl`, the servers that are notified may transfer the zone, unless an item of `acl` refuses
+/// them.
 fn automatic(
     work: &mut Work,
     frame: &Frame<'_>,
@@ -645,7 +646,8 @@ fn file(frame: &Frame<'_>, entries: &Entries<'_>) -> PathBuf {
     join(&storage, entries.get("file").map_or("%s.zone", Statement::value))
 }
 
-/// A zone's file by its pattern: `%s` is the name, `%c[N]` and `%c[N-M]` characters of it, `%l[N]` a label, from the last.
+/// A zone's file by its pattern: `%s` is the name, `%c[N]` and `%c[N-M]` characters of it, `%l[N]` a label,
+/// from the last.
 fn file_name(pattern: &str, zone: &str) -> String {
     let labels: Vec<&str> = zone.split('.').filter(|label| !label.is_empty()).collect();
     formatted(pattern, &mut |what, first, last| match what {

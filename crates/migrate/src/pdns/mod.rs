@@ -1,5 +1,5 @@
-//! PowerDNS: pdns.conf of the Authoritative Server 4.3 to 4.9, with the named.conf of its bind backend, and recursor.conf of
-//! the Recursor 4.4 to 5.2 as long as that is not YAML.
+//! PowerDNS: pdns.conf of the Authoritative Server 4.3 to 4.9, with the named.conf of its bind backend, and
+//! recursor.conf of the Recursor 4.4 to 5.2 as long as that is not YAML.
 
 mod recursor;
 pub(crate) mod settings;
@@ -559,8 +559,8 @@ fn source(work: &mut Work, all: &[Statement], keys: &mut Keys) {
     keys.texts("source", taken.iter().map(ToString::to_string).collect());
 }
 
-/// The networks that a list lets pass: `!` refuses, and the longest network that a client is in decides. What is no network is
-/// reported.
+/// The networks that a list lets pass: `!` refuses, and the longest network that a client is in decides. What
+/// is no network is reported.
 fn networks(work: &mut Work, found: Option<&Statement>, text: &str) -> Vec<String> {
     let mut members = Vec::new();
     for word in list(text) {

@@ -1,4 +1,5 @@
-//! The syntax of pdns.conf and of the old recursor.conf: `name=value`, `name+=value`, lines that go on behind a backslash.
+//! The syntax of pdns.conf and of the old recursor.conf: `name=value`, `name+=value`, lines that go on behind
+//! a backslash.
 
 use std::path::Path;
 

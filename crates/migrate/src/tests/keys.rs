@@ -318,7 +318,8 @@ fn files_of_zones_that_take_updates_are_written_as_often() {
     assert!(!knot("-1").toml.contains("write-file-every"));
 }
 
-/// No limit, or none that was chosen, became the least that there is: one record, one connection, one question at a time.
+/// No limit, or none that was chosen, became the least that there is: one record, one connection, one
+/// question at a time.
 #[test]
 fn nothing_as_a_number_is_not_the_least_of_it() {
     let pdns = |more: &str| of(PeerProgram::PowerDns, &[("/c", &format!("launch=bind\n{more}\n"))]);

@@ -1,5 +1,6 @@
-//! Generated configurations of each program, judged by a small model of what they let clients do: afterwards no client can do
-//! what it could not do before, and where one can do less, that is reported and sets the exit status.
+//! Generated configurations of each program, judged by a small model of what they let clients do: afterwards
+//! no client can do what it could not do before, and where one can do less, that is reported and sets the
+//! exit status.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -71,7 +72,8 @@ fn acl_text(acl: &Acl) -> String {
     format!("{{ {} }}", acl.iter().map(member).collect::<String>())
 }
 
-/// Whether the list matches a client, and lets it pass: `Some(false)` is a refusal. `geoip` fits as it is said.
+/// Whether the list matches a client, and lets it pass: `Some(false)` is a refusal. `geoip` fits as it is
+/// said.
 fn matched(acl: &Acl, client: Asker, geoip: bool) -> Option<bool> {
     acl.iter().find_map(|(deny, element)| {
         let found = match element {
@@ -148,7 +150,8 @@ impl PolicyRule {
         format!("{action} {} {} {name} {}; ", self.identity, self.kind, self.types.join(" "))
     }
 
-    /// Whether it is about records of a name and type that a client changes; the key of a client is its identity.
+    /// Whether it is about records of a name and type that a client changes; the key of a client is its
+    /// identity.
     fn fits(&self, client: Asker, zone: &str, name: &str, rtype: &str) -> bool {
         let Some(key) = client.key else { return false };
         let is_identity = match self.identity.strip_prefix('*') {
@@ -249,8 +252,8 @@ fn said(key: &str, acl: &Option<Acl>) -> String {
     acl.as_ref().map_or(String::new(), |acl| format!("{key} {};\n", acl_text(acl)))
 }
 
-/// The names that are asked for afterwards were asked for in the same way before. Returns whether some are asked for no more, or
-/// of fewer servers.
+/// The names that are asked for afterwards were asked for in the same way before. Returns whether some are
+/// asked for no more, or of fewer servers.
 fn asks_no_more(before: &dyn Fn(&str) -> Asked, after: &After) -> Result<bool, TestCaseError> {
     let mut less = false;
     for name in NAMES {
@@ -329,8 +332,8 @@ proptest! {
         for client in askers() {
             let black = passes(&black, false, client, geoip);
             let own_zones = of_client(client);
-            // Addresses of this machine beside those of loopback are not in nomen's word for BIND's `localhost`, which is
-            // reported as different.
+            // Addresses of this machine beside those of loopback are not in nomen's word for BIND's
+            // `localhost`, which is reported as different.
             let is_counted = client.address != OWN[2] || !text.contains("localhost");
             for zone in zones.iter().filter(|zone| zone.kind != "forward") {
                 let is_there = !black && own_zones.iter().any(|own| own.name == zone.name);

@@ -454,7 +454,8 @@ fn access(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// Refuses clients with a view of their own. Returns the networks about which more than `access-control` decides.
+/// Refuses clients with a view of their own. Returns the networks about which more than `access-control`
+/// decides.
 fn views(work: &mut Work, all: &[&Statement], rules: &mut Vec<(u8, Passage, Network)>) -> Vec<Network> {
     const VIEW: &str = "nomen has no views: these clients are refused";
     let mut viewed = Vec::new();

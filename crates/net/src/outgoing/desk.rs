@@ -1,5 +1,5 @@
-//! What the threads that act on a core's requests share: its own thread, which is always there, and the datagram workers that
-//! bring requests.
+//! What the threads that act on a core's requests share: its own thread, which is always there, and the
+//! datagram workers that bring requests.
 //!
 //! The thread that holds the lock acts. The core's thread waits for the lock; all others only try it, so that
 //! no thread that answers clients waits here. What a worker brings is kept for workers: it remembers on its
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use exchange::{Counter, wake_together};
 
-use super::lanes::{Lane, Waiting};
+use super::client_queues::{ClientQueue, Waiting};
 use super::links::WorkerLinks;
 use super::sync::{AtomicBool, Events, Mutex, MutexGuard, Poll, Waker, fence, thread_local};
 
@@ -41,7 +41,8 @@ impl Sleep {
         BROUGHT.saturating_sub(self.brought)
     }
 
-    /// Others have acted on so many more. Returns whether the thread may sleep on, the core's next deadline being this.
+    /// Others have acted on so many more. Returns whether the thread may sleep on, the core's next deadline
+    /// being this.
     pub(super) fn goes_on(&mut self, taken: usize, deadline: Option<Instant>) -> bool {
         self.brought += taken;
         self.brought < BROUGHT && self.ends_by(deadline)
@@ -76,8 +77,8 @@ pub(super) struct Turned {
 
 /// Where requests are acted on.
 pub(super) trait Desk: Send {
-    /// The thread is about to sleep: what it would wake for is seen now or leads to another waking from here on. Returns for how
-    /// long it may sleep.
+    /// The thread is about to sleep: what it would wake for is seen now or leads to another waking from here
+    /// on. Returns for how long it may sleep.
     fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration>;
 
     /// The thread acts on everything that has happened.
@@ -145,15 +146,15 @@ impl<D: ?Sized> Shared<D> {
 }
 
 impl Shared<dyn Desk> {
-    /// Passes a request of a lane on: `send` puts it into a queue. Where workers act on what they bring, and this is one, it is theirs;
-    /// otherwise it is the thread's.
+    /// Passes a request of a client queue on: `send` puts it into a queue. Where workers act on what they
+    /// bring, and this is one, it is theirs; otherwise it is the thread's.
     pub(super) fn pass<T>(
         self: &Arc<Self>,
-        lane: Lane,
+        client_queue: ClientQueue,
         by_workers: bool,
         send: impl FnOnce(Queue) -> T,
     ) -> T {
-        self.waiting.add(lane);
+        self.waiting.add(client_queue);
         if by_workers && bring(self) {
             return send(Queue::Workers);
         }
@@ -176,7 +177,8 @@ impl<D: Desk + ?Sized> Shared<D> {
         }
     }
 
-    /// The thread is about to sleep. Requests that come from now on are acted on where they come from, or wake it.
+    /// The thread is about to sleep. Requests that come from now on are acted on where they come from, or
+    /// wake it.
     fn lie_down(&self) -> Option<Duration> {
         let mut driver = self.driver();
         self.asleep.store(true, Relaxed);
@@ -190,8 +192,8 @@ impl<D: Desk + ?Sized> Shared<D> {
         let _ = self.waker.wake();
     }
 
-    /// Sees to it that a request that has just been queued is acted on: here, if the thread sleeps and there is little to
-    /// do, which spares two changes from one thread to another; or by the thread.
+    /// Sees to it that a request that has just been queued is acted on: here, if the thread sleeps and there
+    /// is little to do, which spares two changes from one thread to another; or by the thread.
     fn attend(&self) {
         // Either the thread sees the request before it waits, or it is seen to be asleep here.
         fence(SeqCst);
@@ -227,7 +229,8 @@ impl<D: Desk + ?Sized> Shared<D> {
 /// What the thread of a worker remembers.
 #[derive(Default)]
 struct Remembered {
-    /// Where it acts. It acts for one core; requests to another, for which it has no links, are that one's thread's.
+    /// Where it acts. It acts for one core; requests to another, for which it has no links, are that one's
+    /// thread's.
     desk: Option<Arc<Shared<dyn Desk>>>,
     /// It has brought something since its last turn.
     brought: bool,
@@ -239,7 +242,8 @@ thread_local! {
     static REMEMBERED: RefCell<Option<Remembered>> = RefCell::new(None);
 }
 
-/// A request is about to be queued for workers. Returns whether the present thread is one, and will take its turn.
+/// A request is about to be queued for workers. Returns whether the present thread is one, and will take its
+/// turn.
 fn bring(desk: &Arc<Shared<dyn Desk>>) -> bool {
     REMEMBERED.with(|remembered| {
         let mut remembered = remembered.borrow_mut();
@@ -260,8 +264,8 @@ pub(super) fn has_brought() -> bool {
     REMEMBERED.with(|it| it.borrow().as_ref().is_some_and(|remembered| remembered.brought))
 }
 
-/// Has the present thread take its turn, with up to `most` requests less the replies. Returns whether there may be more to act on
-/// at once, and whether another thread acted.
+/// Has the present thread take its turn, with up to `most` requests less the replies. Returns whether there
+/// may be more to act on at once, and whether another thread acted.
 pub(super) fn turn(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
     // What is acted on may bring more, so nothing is borrowed meanwhile.
     let desk = REMEMBERED.with(|it| {

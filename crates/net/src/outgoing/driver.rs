@@ -1,5 +1,5 @@
-//! The loop that drives a core: waits for sockets, requests and the core's deadline, reports to the core, and does
-//! what it decides.
+//! The loop that drives a core: waits for sockets, requests and the core's deadline, reports to the core, and
+//! does what it decides.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link, NumberMap, wake_together};
 use mio::{Events, Poll, Registry, Token, Waker};
 
+use super::client_queues::{ClientQueue, Lanes, Waiting};
 use super::desk::{Counts, Desk, Queue, Shared, Sleep, Turned};
-use super::lanes::{Lane, Lanes, Waiting};
-use super::links::{Heard, Mailbox, Place, Tally, WorkerLinks};
+use super::links::{LinkEvent, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
 use super::socket::{BUFFER, LinkProgress, LinkSocket, is_exhausted};
 
@@ -26,22 +26,22 @@ const TOGETHER: usize = 64;
 /// Requests taken before sockets get their turn.
 const REQUESTS: usize = 256;
 
-/// While requests come now and then, the thread sleeps no longer than this, so that nearly none of them has to wake it
-/// because of a deadline.
+/// While requests come now and then, the thread sleeps no longer than this, so that nearly none of them has
+/// to wake it because of a deadline.
 const NAP: Duration = Duration::from_millis(25);
 /// So long after the last request the thread sleeps until something happens.
-const QUIET: Duration = Duration::from_secs(1);
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Settings of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingConfig {
     /// Links open at a time; one more is refused with [`io::ErrorKind::QuotaExceeded`]. Default: 4096.
     pub links: usize,
-    /// Requests that wait for the core, above which [`Outgoing::offer`] returns the next; but not before twice as many wait if
-    /// fewer than a sixteenth are of the same [origin](Core::origin). Default: 1000.
+    /// Requests that wait for the core, above which [`Outgoing::offer`] returns the next; but not before
+    /// twice as many wait if fewer than a sixteenth are of the same [origin](Core::origin). Default: 1000.
     pub queue: usize,
-    /// Whether datagram workers act themselves on the requests that they bring, and wait for the replies beside their
-    /// sockets. For cores that are quick about everything. Default: no.
+    /// Whether datagram workers act themselves on the requests that they bring, and wait for the replies
+    /// beside their sockets. For cores that are quick about everything. Default: no.
     pub by_workers: bool,
 }
 
@@ -72,9 +72,9 @@ pub struct OutgoingTotals {
 
 /// A core at work on a thread of its own. Dropping it ends the thread, without waiting for what is under way.
 pub struct Outgoing<R> {
-    requests: Sender<(Lane, R)>,
+    requests: Sender<(ClientQueue, R)>,
     /// For those that workers act on themselves, if they do.
-    by_workers: Option<Sender<(Lane, R)>>,
+    by_workers: Option<Sender<(ClientQueue, R)>>,
     /// Where a request comes from.
     origin: fn(&R) -> u64,
     most: usize,
@@ -123,7 +123,8 @@ impl<R: Send + 'static> Outgoing<R> {
         let (theirs, links) = (Arc::clone(&shared), config.links);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let _end = End(&theirs);
-            // Room for all links: a timer that has run out does so only after all replies that were there before.
+            // Room for all links: a timer that has run out does so only after all replies that were there
+            // before.
             theirs.run(poll, links + 1);
         })?;
         let by_workers = config.by_workers.then_some(by_workers);
@@ -133,28 +134,29 @@ impl<R: Send + 'static> Outgoing<R> {
 
     /// Passes a request to the core. Returns whether there is one to take it.
     pub fn request(&self, request: R) -> bool {
-        self.pass(self.lane_of(&request), request)
+        self.pass(self.queue_of(&request), request)
     }
 
-    /// The same, unless too many wait already: then it is returned. If there is no core to take it any more, it is dropped.
+    /// The same, unless too many wait already: then it is returned. If there is no core to take it any more,
+    /// it is dropped.
     pub fn offer(&self, request: R) -> Option<R> {
-        let lane = self.lane_of(&request);
-        if !self.shared.waiting.admits(lane, self.most) {
+        let client_queue = self.queue_of(&request);
+        if !self.shared.waiting.admits(client_queue, self.most) {
             return Some(request);
         }
-        self.pass(lane, request);
+        self.pass(client_queue, request);
         None
     }
 
-    fn lane_of(&self, request: &R) -> Lane {
-        self.shared.waiting.lane((self.origin)(request))
+    fn queue_of(&self, request: &R) -> ClientQueue {
+        self.shared.waiting.client_queue((self.origin)(request))
     }
 
-    fn pass(&self, lane: Lane, request: R) -> bool {
+    fn pass(&self, client_queue: ClientQueue, request: R) -> bool {
         let Outgoing { requests, by_workers, .. } = self;
-        self.shared.pass(lane, by_workers.is_some(), |queue| match (queue, by_workers) {
-            (Queue::Workers, Some(by_workers)) => by_workers.send((lane, request)).is_ok(),
-            _ => requests.send((lane, request)).is_ok(),
+        self.shared.pass(client_queue, by_workers.is_some(), |queue| match (queue, by_workers) {
+            (Queue::Workers, Some(by_workers)) => by_workers.send((client_queue, request)).is_ok(),
+            _ => requests.send((client_queue, request)).is_ok(),
         })
     }
 
@@ -203,22 +205,22 @@ impl<C: Core> Drop for End<'_, C> {
 
 /// Requests on their way to the core.
 struct Line<R> {
-    come: Receiver<(Lane, R)>,
-    lanes: Lanes<R>,
+    come: Receiver<(ClientQueue, R)>,
+    client_queues: Lanes<R>,
 }
 
 impl<R> Line<R> {
-    fn new(come: Receiver<(Lane, R)>) -> Self {
-        Line { come, lanes: Lanes::default() }
+    fn new(come: Receiver<(ClientQueue, R)>) -> Self {
+        Line { come, client_queues: Lanes::default() }
     }
 
     /// Takes the next request of those that have come by now.
     fn take(&mut self, waiting: &Waiting) -> Option<R> {
-        while let Ok((lane, request)) = self.come.try_recv() {
-            self.lanes.push(lane, request);
+        while let Ok((client_queue, request)) = self.come.try_recv() {
+            self.client_queues.push(client_queue, request);
         }
-        let (lane, request) = self.lanes.pop()?;
-        waiting.remove(lane);
+        let (client_queue, request) = self.client_queues.pop()?;
+        waiting.remove(client_queue);
         Some(request)
     }
 }
@@ -296,7 +298,7 @@ impl<C: Core> Driver<C> {
         let now = Instant::now();
         let busy = self.take_requests(1, waiting, now) > 0 || !self.again.is_empty();
         let busy = busy.then_some(now);
-        let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < QUIET);
+        let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < IDLE_AFTER);
         let until = [busy, self.core.deadline(), nap.map(|_| now + NAP)].into_iter().flatten().min();
         self.sleep = Sleep::until(until);
         until.map(|until| until.saturating_duration_since(now))
@@ -309,8 +311,8 @@ impl<C: Core> Driver<C> {
     }
 
     /// A worker's turn: replies first, since they end what requests begin. What is left over then waits as
-    /// requests in their lanes, where one client's do not hold up another's, and not as unread replies, whose
-    /// servers would seem slow.
+    /// requests in their client queues, where one client's do not hold up another's, and not as unread
+    /// replies, whose servers would seem slow.
     fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned {
         let now = Instant::now();
         self.greet(worker);
@@ -351,16 +353,16 @@ impl<C: Core> Driver<C> {
         taken
     }
 
-    fn tell_core(&mut self, link: Link, heard: &Heard, worker: &WorkerLinks, now: Instant) {
+    fn tell_core(&mut self, link: Link, heard: &LinkEvent, worker: &WorkerLinks, now: Instant) {
         match heard {
-            Heard::Bound(local) => self.core.bound(link, *local),
-            Heard::Message(at) => {
+            LinkEvent::Bound(local) => self.core.bound(link, *local),
+            LinkEvent::Message(at) => {
                 self.counts.received.add(1);
                 let event = Event::Message { link, message: worker.message(at) };
                 self.core.event(event, now, &mut self.actions);
             }
-            Heard::Ended(error) => self.end(link, *error, now),
-            Heard::Refused(error) => {
+            LinkEvent::Ended(error) => self.end(link, *error, now),
+            LinkEvent::Refused(error) => {
                 self.forget(link);
                 self.core.event(Event::Ended { link, error: *error }, now, &mut self.actions);
             }
@@ -585,7 +587,8 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Reports to the core that a link is over. If it is the thread's it is closed; a worker's has closed it already.
+    /// Reports to the core that a link is over. If it is the thread's it is closed; a worker's has closed it
+    /// already.
     fn end(&mut self, link: Link, error: io::ErrorKind, now: Instant) {
         if self.forget(link) {
             self.counts.ended.add(1);

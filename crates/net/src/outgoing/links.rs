@@ -17,7 +17,7 @@ use exchange::{Action, Link, NumberMap};
 use mio::{Events, Poll, Token, Waker};
 
 use super::port::Ports;
-use super::promptness::Promptness;
+use super::predictor::ReplyPredictor;
 use super::socket::{BUFFER, DatagramLink, is_exhausted};
 use super::stock::{BUNCH, Stock};
 use crate::ready::Ready;
@@ -26,14 +26,14 @@ use crate::ready::Ready;
 const MAIL: Token = Token(usize::MAX);
 /// The most links that are read in a turn, beside those opened in the last one.
 const LINKS_READ: usize = 32;
-/// The most links that are waited for one by one. With so few, what a wait takes for each is less than to put it into the set and to
-/// ask the set for it.
+/// The most links that are waited for one by one. With so few, what a wait takes for each is less than to put
+/// it into the set and to ask the set for it.
 const APART: usize = 4;
-const _: () = assert!(APART < Ready::MOST);
+const _: () = assert!(APART < Ready::MAX_DESCRIPTORS);
 /// The place of the set among the descriptors that are waited for; the links apart follow.
 const SET: usize = 0;
 /// Bytes of the message buffer that stay allocated.
-const KEPT: usize = 64 * 1024;
+const BUFFER_KEPT_BYTES: usize = 64 * 1024;
 
 /// Where links are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Mailbox {
 
 /// What became of a link.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum LinkEvent {
     /// It sends from here; reported only where the core wants that.
     Bound(SocketAddr),
     /// A message came; where its bytes are.
@@ -140,10 +140,10 @@ pub(super) struct WorkerLinks {
     /// The descriptors of the set and of those links, in this order.
     descriptors: Vec<RawFd>,
     found: Found,
-    promptness: Promptness,
+    predictor: ReplyPredictor,
     ports: Ports,
     /// Events that the core has not seen yet.
-    heard: VecDeque<(Link, Heard)>,
+    heard: VecDeque<(Link, LinkEvent)>,
     /// The bytes of the messages received.
     bytes: Vec<u8>,
     buffer: Vec<u8>,
@@ -178,7 +178,7 @@ impl WorkerLinks {
             fresh: VecDeque::new(),
             apart: Vec::new(),
             found: Found::Any,
-            promptness: Promptness::default(),
+            predictor: ReplyPredictor::default(),
             ports: Ports::new(),
             heard: VecDeque::new(),
             bytes: Vec::new(),
@@ -226,9 +226,9 @@ impl WorkerLinks {
     }
 
     /// Reads one message from each link: from `most` of those that have something, but from no more than
-    /// [`LINKS_READ`], and from all that were opened in the last turn. Reads nothing before the core has seen the
-    /// earlier events: a worker that another one keeps out comes back soon, and would look in vain at links
-    /// that are about to be closed.
+    /// [`LINKS_READ`], and from all that were opened in the last turn. Reads nothing before the core has seen
+    /// the earlier events: a worker that another one keeps out comes back soon, and would look in vain at
+    /// links that are about to be closed.
     pub(super) fn read_links(&mut self, most: usize) {
         if self.open.is_empty() || !self.heard.is_empty() {
             return;
@@ -247,20 +247,21 @@ impl WorkerLinks {
                 true
             }
         };
-        // Asked however many are left from before: others would never get their turn while these are flooded. An error leaves no
-        // events; whatever is ready is found ready again.
+        // Asked however many are left from before: others would never get their turn while these are flooded.
+        // An error leaves no events; whatever is ready is found ready again.
         if asks_set && self.poll.poll(&mut self.events, Some(Duration::ZERO)).is_ok() {
             for event in self.events.iter().filter(|event| event.token() != MAIL) {
                 queue(Link(event.token().0 as u64), &mut self.open, &mut self.again);
             }
         }
-        // Those that have something now may have more: they are looked at again in the next turn, unless they are closed.
+        // Those that have something now may have more: they are looked at again in the next turn, unless they
+        // are closed.
         let ready = self.again.len();
         for _ in 0..self.fresh.len() {
             let Some(link) = self.fresh.pop_front() else { break };
             if self.open.contains_key(&link) {
                 let came = self.read(link);
-                self.promptness.note(came);
+                self.predictor.note(came);
             }
         }
         let mut left = most.min(LINKS_READ);
@@ -285,7 +286,7 @@ impl WorkerLinks {
             Ok(len) => {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(&self.buffer[..len]);
-                self.heard.push_back((link, Heard::Message(start..start + len)));
+                self.heard.push_back((link, LinkEvent::Message(start..start + len)));
                 queue(link, &mut self.open, &mut self.again);
             }
             Err(error) => match error.kind() {
@@ -294,7 +295,7 @@ impl WorkerLinks {
                     return false;
                 }
                 io::ErrorKind::Interrupted => queue(link, &mut self.open, &mut self.again),
-                kind => self.over(link, Heard::Ended(kind)),
+                kind => self.over(link, LinkEvent::Ended(kind)),
             },
         }
         true
@@ -329,12 +330,12 @@ impl WorkerLinks {
         // What has come already is reported at once.
         match socket.register(self.poll.registry(), Token(link.0 as usize)) {
             Ok(()) => *waited_for = WaitedFor::InSet,
-            Err(error) => self.over(link, Heard::Ended(error.kind())),
+            Err(error) => self.over(link, LinkEvent::Ended(error.kind())),
         }
     }
 
     /// A link has ended; the core gets the event in the next turn.
-    fn over(&mut self, link: Link, heard: Heard) {
+    fn over(&mut self, link: Link, heard: LinkEvent) {
         self.close(link);
         self.heard.push_back((link, heard));
     }
@@ -357,11 +358,11 @@ impl WorkerLinks {
     }
 
     /// Returns the next event for the core.
-    pub(super) fn next_heard(&mut self) -> Option<(Link, Heard)> {
+    pub(super) fn next_heard(&mut self) -> Option<(Link, LinkEvent)> {
         let next = self.heard.pop_front();
         if next.is_none() {
             self.bytes.clear();
-            self.bytes.shrink_to(KEPT);
+            self.bytes.shrink_to(BUFFER_KEPT_BYTES);
         }
         next
     }
@@ -376,12 +377,14 @@ impl WorkerLinks {
         self.orders.append(&mut self.mail.actions());
     }
 
-    /// What the core has decided about links of this worker, of datagrams all of them, to be [carried out](Self::carry_out).
+    /// What the core has decided about links of this worker, of datagrams all of them, to be [carried
+    /// out](Self::carry_out).
     pub(super) fn order(&mut self, action: Action) {
         self.orders.push(action);
     }
 
-    /// Does what the core has decided. `goes_on` says whether another turn follows at once; returns whether one must.
+    /// Does what the core has decided. `goes_on` says whether another turn follows at once; returns whether
+    /// one must.
     pub(super) fn carry_out(&mut self, goes_on: bool) -> bool {
         let mut orders = std::mem::take(&mut self.orders);
         for action in orders.drain(..) {
@@ -391,7 +394,7 @@ impl WorkerLinks {
                     Err(error) => {
                         self.tally.refused += 1;
                         self.tally.exhausted += u64::from(is_exhausted(&error));
-                        self.heard.push_back((link, Heard::Refused(error.kind())));
+                        self.heard.push_back((link, LinkEvent::Refused(error.kind())));
                     }
                 },
                 Action::Send { link, message } => self.outbox.push((link, message)),
@@ -428,10 +431,10 @@ impl WorkerLinks {
     fn take_in(&mut self, link: Link, socket: DatagramLink) {
         self.tally.opened += 1;
         if self.reports_bound {
-            self.heard.extend(socket.local().map(|local| (link, Heard::Bound(local))));
+            self.heard.extend(socket.local().map(|local| (link, LinkEvent::Bound(local))));
         }
         self.open.insert(link, WorkerLink { socket, waited_for: WaitedFor::Not, queued: false });
-        match self.promptness.expects_reply() {
+        match self.predictor.expects_reply() {
             true => self.fresh.push_back(link),
             false => self.wait_for(link),
         }
@@ -444,7 +447,7 @@ impl WorkerLinks {
             let Some(WorkerLink { socket, .. }) = self.open.get_mut(&link) else { continue };
             self.tally.sent += 1;
             if let Err(error) = socket.send(&message) {
-                self.over(link, Heard::Ended(error.kind()));
+                self.over(link, LinkEvent::Ended(error.kind()));
             }
         }
         self.outbox = outbox;
@@ -472,7 +475,7 @@ impl WorkerLinks {
             };
             match moved {
                 Ok(()) => given.push((link, socket)),
-                Err(error) => self.heard.push_back((link, Heard::Ended(error.kind()))),
+                Err(error) => self.heard.push_back((link, LinkEvent::Ended(error.kind()))),
             }
         }
         given
@@ -491,7 +494,8 @@ impl WorkerLinks {
         self.mail.actions().clear();
     }
 
-    /// Closes the sockets of links that are closed and opens others, once they are enough: in a row each takes the kernel less time.
+    /// Closes the sockets of links that are closed and opens others, once they are enough: in a row each
+    /// takes the kernel less time.
     pub(super) fn tidy(&mut self) {
         if self.closed.len() >= BUNCH {
             self.closed.clear();
@@ -543,9 +547,9 @@ mod tests {
             links.read_links(LINKS_READ);
             while let Some((link, heard)) = links.next_heard() {
                 all.push(match heard {
-                    Heard::Bound(local) => panic!("{local}: not wanted"),
-                    Heard::Message(at) => (link.0, Ok(links.message(&at).to_vec())),
-                    Heard::Ended(error) | Heard::Refused(error) => (link.0, Err(error)),
+                    LinkEvent::Bound(local) => panic!("{local}: not wanted"),
+                    LinkEvent::Message(at) => (link.0, Ok(links.message(&at).to_vec())),
+                    LinkEvent::Ended(error) | LinkEvent::Refused(error) => (link.0, Err(error)),
                 });
             }
             links.carry_out(false);
@@ -574,7 +578,7 @@ mod tests {
         assert!(links.carry_out(false));
         assert!(matches!(
             links.next_heard(),
-            Some((Link(1), Heard::Refused(io::ErrorKind::AddrNotAvailable)))
+            Some((Link(1), LinkEvent::Refused(io::ErrorKind::AddrNotAvailable)))
         ));
         assert_eq!((links.take_tally().refused, links.is_open()), (1, false));
     }
@@ -669,7 +673,7 @@ mod tests {
         assert!(links.carry_out(false), "the next turn follows at once");
         let (_, from) = other.recv_from(&mut [0; 8]).expect("it is sent");
         other.send_to(b"reply", from).expect("it is sent");
-        let Some((Link(1), Heard::Bound(local))) = links.next_heard() else { panic!("not reported") };
+        let Some((Link(1), LinkEvent::Bound(local))) = links.next_heard() else { panic!("not reported") };
         assert_eq!((local, links.next_heard().is_none()), (from, true));
         links.report_bound(false);
         ask(&mut links, 2, to);

@@ -1,5 +1,5 @@
-//! Source ports of outgoing datagrams: any of the unprivileged ones, as hard to guess as the system's random numbers
-//! (RFC 5452 §4.5). The kernel's own choice comes from a smaller range.
+//! Source ports of outgoing datagrams: any of the unprivileged ones, as hard to guess as the system's random
+//! numbers (RFC 5452 §4.5). The kernel's own choice comes from a smaller range.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,8 @@ use socket2::Socket;
 
 /// The lowest port taken.
 const LOWEST: u16 = 1024;
-/// Ports tried before the choice is left to the kernel: where many are taken, one of these is free all the same.
+/// Ports tried before the choice is left to the kernel: where many are taken, one of these is free all the
+/// same.
 const TRIES: usize = 16;
 /// Random bytes fetched from the system at once.
 const FETCHED: usize = 512;

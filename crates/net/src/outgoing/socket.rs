@@ -1,4 +1,5 @@
-//! One link: a connected datagram socket, or a connection with what waits to be written and what was read of a message.
+//! One link: a connected datagram socket, or a connection with what waits to be written and what was read of
+//! a message.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -148,8 +149,8 @@ impl LinkSocket {
         Ok(LinkSocket::Stream(Upstream { stream, open: false, unsent: Vec::new(), partial: Vec::new() }))
     }
 
-    /// The address and port that it sends from, which a connection has as soon as it is being opened; `None` if the system does
-    /// not say.
+    /// The address and port that it sends from, which a connection has as soon as it is being opened; `None`
+    /// if the system does not say.
     pub(super) fn local(&self) -> Option<SocketAddr> {
         match self {
             LinkSocket::Datagrams(socket) => socket.local(),
@@ -196,8 +197,8 @@ impl LinkSocket {
         }
     }
 
-    /// Writes and reads what is possible, but not for ever. Closing is all that a socket needs in the end: the system then
-    /// forgets that it was registered.
+    /// Writes and reads what is possible, but not for ever. Closing is all that a socket needs in the end:
+    /// the system then forgets that it was registered.
     ///
     /// # Errors
     /// Why the link is over. What was read before that has been passed on.

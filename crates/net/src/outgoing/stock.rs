@@ -1,5 +1,5 @@
-//! Sockets for links to come, opened several at a time: the kernel needs less time for each of several in a row, and none of it
-//! while a client waits. Each is used for one link.
+//! Sockets for links to come, opened several at a time: the kernel needs less time for each of several in a
+//! row, and none of it while a client waits. Each is used for one link.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Sockets that are opened together.
 pub(super) const BUNCH: usize = 8;
 
-/// Datagram sockets without a port and without a peer. A link that takes one binds it to a random port then: before, there is no port
-/// that could be found by probing, and nothing can be sent to the socket.
+/// Datagram sockets without a port and without a peer. A link that takes one binds it to a random port then:
+/// before, there is no port that could be found by probing, and nothing can be sent to the socket.
 #[derive(Default)]
 pub(super) struct Stock {
     v4: Vec<Socket>,

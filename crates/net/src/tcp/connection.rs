@@ -1,5 +1,5 @@
-//! One connection, polled by its worker: it reads, has what is whole answered in batches, takes in late answers, pulls
-//! streams and writes, over any stream of bytes. What it decides is in `life`.
+//! One connection, polled by its worker: it reads, has what is whole answered in batches, takes in late
+//! answers, pulls streams and writes, over any stream of bytes. What it decides is in `life`.
 
 use std::cell::RefCell;
 use std::io;
@@ -235,8 +235,8 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Answers the whole messages at the start of `input`, batch by batch, as long as there is room for answers.
-    /// Returns how many bytes they took.
+    /// Answers the whole messages at the start of `input`, batch by batch, as long as there is room for
+    /// answers. Returns how many bytes they took.
     fn answer(
         &mut self,
         input: &[u8],

@@ -1,5 +1,6 @@
-//! What one connection decides: when there is room for more queries, what its half a message or its silence means, and
-//! when enough is enough. No I/O, and no clock: its owner passes the time in, so that a life can be replayed.
+//! What one connection decides: when there is room for more queries, what its half a message or its silence
+//! means, and when enough is enough. No I/O, and no clock: its owner passes the time in, so that a life can
+//! be replayed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,8 +19,8 @@ pub(super) const BATCH: usize = 32;
 const WRITE_PROGRESS: usize = 4096;
 /// A connection's first guess at the size of its answers.
 const FIRST_GUESS: usize = 16 * 1024;
-/// How long a client that has sent nothing yet is waited for once the listener stops: it connected just before, and its
-/// query may be on the way.
+/// How long a client that has sent nothing yet is waited for once the listener stops: it connected just
+/// before, and its query may be on the way.
 const FIRST_GRACE: Duration = Duration::from_millis(250);
 
 /// Why a connection ended.
@@ -68,7 +69,8 @@ pub(super) struct Life {
     pending: usize,
     ending: Option<Ending>,
     stream_failed: bool,
-    /// Set once the listener stops: when patience ends with a client that has sent nothing, and with every other.
+    /// Set once the listener stops: when patience ends with a client that has sent nothing, and with every
+    /// other.
     drain_until: Option<(Instant, Instant)>,
     /// A message was received whole.
     greeted: bool,
@@ -111,8 +113,8 @@ impl Life {
         self.pending + self.streams.len()
     }
 
-    /// How many queries may be answered now: fewer if much is under way, or if answers are so large that a whole
-    /// batch of them would take much memory.
+    /// How many queries may be answered now: fewer if much is under way, or if answers are so large that a
+    /// whole batch of them would take much memory.
     pub(super) fn batch_room(&self, config: &TcpConfig) -> usize {
         if self.output.unsent() > config.max_unsent || self.ending == Some(Ending::Framing) {
             return 0;
@@ -130,8 +132,8 @@ impl Life {
         wanted
     }
 
-    /// Notes that `n` bytes were received, 0 at the end of the stream; `answered` is whether whole messages came
-    /// with them.
+    /// Notes that `n` bytes were received, 0 at the end of the stream; `answered` is whether whole messages
+    /// came with them.
     pub(super) fn received(&mut self, n: usize, answered: bool, now: Instant) {
         if n == 0 {
             self.ending = Some(Ending::Eof);
@@ -223,8 +225,8 @@ impl Life {
         }
     }
 
-    /// Why the connection is over, if it is. `quiet` reports whether nothing waits to be read, and is asked only if it
-    /// matters.
+    /// Why the connection is over, if it is. `quiet` reports whether nothing waits to be read, and is asked
+    /// only if it matters.
     pub(super) fn finished(&self, quiet: impl FnOnce() -> bool) -> Option<Close> {
         if self.stream_failed {
             return Some(Close::Stream);

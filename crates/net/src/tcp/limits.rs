@@ -1,6 +1,6 @@
-//! How many TCP connections there may be, in all and per client, which one goes when there is no room, and how long
-//! each may take. All of it can be changed while connections are served. Changed only when connections come and go; a
-//! busy connection writes nothing here but its own time stamp.
+//! How many TCP connections there may be, in all and per client, which one goes when there is no room, and
+//! how long each may take. All of it can be changed while connections are served. Changed only when
+//! connections come and go; a busy connection writes nothing here but its own time stamp.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +27,8 @@ pub struct TcpTimes {
     pub idle_min: Duration,
     /// Longest time from the first byte of a message to its last. Default: 2 s.
     pub message: Duration,
-    /// Longest time in which a client must take at least 4 KiB, or all there is, of what is sent. Default: 5 s.
+    /// Longest time in which a client must take at least 4 KiB, or all there is, of what is sent. Default: 5
+    /// s.
     pub write: Duration,
 }
 
@@ -93,7 +94,8 @@ struct Table {
 
 struct Entry {
     client: IpAddr,
-    /// Milliseconds from `Shared::start` to when the connection last had something to do; [`BUSY`] while it has.
+    /// Milliseconds from `Shared::start` to when the connection last had something to do; [`BUSY`] while it
+    /// has.
     stamp: AtomicU64,
     events: UnboundedSender<ConnectionEvent>,
 }
@@ -286,8 +288,8 @@ impl Drop for Permit {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 an IPv6 address is in, which one customer usually has to
-/// itself.
+/// What counts as one client: an IPv4 address, or the /64 an IPv6 address is in, which one customer usually
+/// has to itself.
 fn client(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(v4) => v4.into(),

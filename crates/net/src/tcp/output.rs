@@ -38,8 +38,8 @@ impl Output {
         });
     }
 
-    /// Has `write` write a message where it is sent from, into room for the longest there is. It returns how long the message
-    /// is, `None` if there is none.
+    /// Has `write` write a message where it is sent from, into room for the longest there is. It returns how
+    /// long the message is, `None` if there is none.
     pub(crate) fn write(&mut self, write: impl FnOnce(&mut [u8]) -> Option<u16>) {
         self.write_up_to(usize::from(u16::MAX), write);
     }
@@ -56,8 +56,8 @@ impl Output {
         }
     }
 
-    /// Uses `spare` as buffer if there is none: a connection with nothing to send then costs no memory, and one
-    /// that sends does not allocate.
+    /// Uses `spare` as buffer if there is none: a connection with nothing to send then costs no memory, and
+    /// one that sends does not allocate.
     pub(crate) fn borrow_from(&mut self, spare: &mut Vec<u8>) {
         if self.buffer.capacity() == 0 {
             std::mem::swap(&mut self.buffer, spare);
@@ -74,8 +74,8 @@ impl Output {
         }
     }
 
-    /// Writes what the system takes now. `Ready` holds how many bytes it took, 0 if there was nothing to write;
-    /// `Pending` means that it takes none now.
+    /// Writes what the system takes now. `Ready` holds how many bytes it took, 0 if there was nothing to
+    /// write; `Pending` means that it takes none now.
     pub(crate) fn poll_write(
         &mut self,
         stream: &mut (impl AsyncWrite + Unpin),

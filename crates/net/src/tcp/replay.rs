@@ -1,4 +1,5 @@
-//! Lives of connections, replayed: a client's bytes, a handler's answers and the time are all in the test's hands.
+//! Lives of connections, replayed: a client's bytes, a handler's answers and the time are all in the test's
+//! hands.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use exchange::{Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome, Seat, Transport};
+use exchange::{Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome, Transport, WorkerContext};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -113,7 +114,7 @@ impl MessageStream for Endless {
     }
 }
 
-type Factory = fn(&Seat) -> Echo;
+type Factory = fn(&WorkerContext) -> Echo;
 
 /// Notes that it was woken.
 struct Again(AtomicBool);
@@ -149,8 +150,8 @@ impl Replay {
         let stats = Arc::new(WorkerStats::default());
         let make: Factory = |_| Echo;
         let reporter = Listening::default().reporter(id);
-        let seat = id.seat(Waker::noop().clone());
-        let guarded = Guarded::new(Arc::new(make), seat, Arc::clone(&stats), reporter);
+        let worker_context = id.worker_context(Waker::noop().clone());
+        let guarded = Guarded::new(Arc::new(make), worker_context, Arc::clone(&stats), reporter);
         let (events, receiver) = unbounded_channel();
         let limits = TcpLimits::new(most, most, &times);
         let peer = ([192, 0, 2, 1], 4000).into();

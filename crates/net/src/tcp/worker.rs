@@ -1,5 +1,5 @@
-//! The TCP worker: one thread with a single-threaded runtime, one listening socket, the accepting of connections, also
-//! when descriptors run out.
+//! The TCP worker: one thread with a single-threaded runtime, one listening socket, the accepting of
+//! connections, also when descriptors run out.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -44,7 +44,8 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Connections taken from the kernel's queue when stopping, at most.
 const LAST_ACCEPTS: usize = 4096;
 
-/// Opens a listening socket. One that is not `shared` is only bound: it finds out whether the address is in use.
+/// Opens a listening socket. One that is not `shared` is only bound: it finds out whether the address is in
+/// use.
 pub(crate) fn open(
     addr: SocketAddr,
     config: &ListenerConfig,
@@ -64,7 +65,8 @@ pub(crate) fn open(
         sys::set_freebind(&socket, addr).map_err(BindRefusal::option("IP_FREEBIND"))?;
     }
     socket.set_nonblocking(true).map_err(BindRefusal::from_io)?;
-    // Answers are written whole, so waiting to fill a segment gains nothing. Connections take it over from here.
+    // Answers are written whole, so waiting to fill a segment gains nothing. Connections take it over from
+    // here.
     let _ = socket.set_tcp_nodelay(true);
     socket.bind(&addr.into()).map_err(BindRefusal::from_io)?;
     if shared {
@@ -96,8 +98,8 @@ pub(crate) fn spawn<F: HandlerFactory>(
             job.reporter.report(WorkerFaultKind::Pin(e));
         }
         let bell = Bell::new();
-        let seat = job.id.seat(Arc::clone(&bell).into());
-        let guarded = Guarded::new(factory, seat, Arc::clone(&job.stats), job.reporter.clone());
+        let worker_context = job.id.worker_context(Arc::clone(&bell).into());
+        let guarded = Guarded::new(factory, worker_context, Arc::clone(&job.stats), job.reporter.clone());
         let desk = Rc::new(RefCell::new(Desk::new(guarded)));
         let events = Events::default();
         let returns = Returns::new(Rc::clone(&desk), Rc::clone(&events), Arc::clone(&job.stats));
@@ -216,9 +218,10 @@ impl<F: HandlerFactory> Acceptor<F> {
         }
     }
 
-    /// Accepts one connection, at need with the reserved descriptor: the system reports that descriptors are short
-    /// even if no connection waits, so this is also how to find out whether one does. If one does, the longest
-    /// idle connection has to go for it; if none is idle, it is turned away, so that its client learns at once.
+    /// Accepts one connection, at need with the reserved descriptor: the system reports that descriptors are
+    /// short even if no connection waits, so this is also how to find out whether one does. If one does, the
+    /// longest idle connection has to go for it; if none is idle, it is turned away, so that its client
+    /// learns at once.
     fn accept(&mut self, listener: &TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
         if self.reserve.is_none() {
             self.reserve = reserve();
@@ -286,7 +289,8 @@ impl<F: HandlerFactory> Acceptor<F> {
         });
     }
 
-    /// Takes in the connections the kernel still holds. Those of a passed socket wait there for the next server.
+    /// Takes in the connections the kernel still holds. Those of a passed socket wait there for the next
+    /// server.
     fn take_last(&mut self, socket: TcpListener) {
         let last = if self.job.leaves_unread() { 0 } else { LAST_ACCEPTS };
         for _ in 0..last {
@@ -341,7 +345,8 @@ async fn again(kept: &TcpListener, stop: &mut watch::Receiver<bool>) -> Option<T
     }
 }
 
-/// How long to pause after an error of accepting, the `errors`-th in a row; or the error, if the socket must go.
+/// How long to pause after an error of accepting, the `errors`-th in a row; or the error, if the socket must
+/// go.
 fn pause_after(error: io::Error, errors: u32) -> io::Result<Duration> {
     let (first, longest) = PAUSE;
     let pause = first.saturating_mul(1 << errors.min(8)).min(longest);

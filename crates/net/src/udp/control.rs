@@ -75,9 +75,10 @@ impl ControlBytes {
     pub(crate) const EMPTY: ControlBytes = ControlBytes([0; CONTROL_LEN]);
 
     /// Reads where a datagram was sent to, from the first `len` bytes, and makes the same control message fit
-    /// for the reply: it keeps the address, so the reply leaves from there, but not the interface, which would
-    /// bypass the routing table (link-local addresses mean nothing without theirs and keep it). Also returns how
-    /// many bytes of control data the reply should be given: whatever else the system reported stays behind.
+    /// for the reply: it keeps the address, so the reply leaves from there, but not the interface, which
+    /// would bypass the routing table (link-local addresses mean nothing without theirs and keep it). Also
+    /// returns how many bytes of control data the reply should be given: whatever else the system reported
+    /// stays behind.
     ///
     /// `None` if there is no packet information, as on a socket that was not asked for it.
     pub(crate) fn take_local(&mut self, len: usize, port: u16) -> Option<(SocketAddr, usize)> {
@@ -107,8 +108,8 @@ impl ControlBytes {
         None
     }
 
-    /// These `used` bytes of control data followed by what has the kernel cut a send into datagrams of `len` bytes,
-    /// and the length of both.
+    /// These `used` bytes of control data followed by what has the kernel cut a send into datagrams of `len`
+    /// bytes, and the length of both.
     pub(crate) fn segmented(&self, used: usize, len: u16) -> (ControlBytes, usize) {
         let mut control = *self;
         let b = &mut control.0[used..];

@@ -11,8 +11,8 @@ const LINE: usize = 64;
 
 /// A way of moving datagrams.
 pub(crate) trait Datagrams {
-    /// Receives a batch, waiting for its first datagram up to the socket's timeout if `wait`. Returns how many
-    /// queries [`Datagrams::batch`] will show, which may be none.
+    /// Receives a batch, waiting for its first datagram up to the socket's timeout if `wait`. Returns how
+    /// many queries [`Datagrams::batch`] will show, which may be none.
     ///
     /// # Errors
     /// `WouldBlock` if nothing came; otherwise the socket's error.
@@ -24,8 +24,8 @@ pub(crate) trait Datagrams {
     /// The queries received.
     fn batch(&mut self) -> Batch<'_>;
 
-    /// Sends the replies decided on. What cannot be sent is counted and forgotten. Returns how many queries are to be
-    /// answered later.
+    /// Sends the replies decided on. What cannot be sent is counted and forgotten. Returns how many queries
+    /// are to be answered later.
     fn send(&mut self) -> u64;
 
     /// Room for late answers, while no batch is being answered.
@@ -41,8 +41,8 @@ pub(crate) trait Datagrams {
     fn finished(&mut self) -> bool;
 }
 
-/// The distance between buffers of `room` bytes: an odd number of cache lines, so that the starts of a batch's
-/// buffers, which are what is touched most, do not all compete for the same cache sets.
+/// The distance between buffers of `room` bytes: an odd number of cache lines, so that the starts of a
+/// batch's buffers, which are what is touched most, do not all compete for the same cache sets.
 pub(crate) fn stride(room: usize) -> usize {
     (room.div_ceil(LINE) | 1) * LINE
 }

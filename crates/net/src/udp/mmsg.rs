@@ -1,5 +1,5 @@
-//! The fast way of moving datagrams: `recvmmsg` and `sendmmsg` over header arrays that are built once. Every header
-//! points into slices owned here; only lengths change from batch to batch.
+//! The fast way of moving datagrams: `recvmmsg` and `sendmmsg` over header arrays that are built once. Every
+//! header points into slices owned here; only lengths change from batch to batch.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -134,8 +134,8 @@ impl Mmsg {
         self.envelopes.push(Envelope { start: raw * self.input_stride, len, peer, local, raw });
     }
 
-    /// Fills the outgoing headers from the outcomes; returns how many there are, and how many queries are to be answered
-    /// later.
+    /// Fills the outgoing headers from the outcomes; returns how many there are, and how many queries are to
+    /// be answered later.
     #[inline]
     fn gather(&mut self) -> (usize, u64) {
         let mut tally = endpoint::Tally::default();
@@ -154,7 +154,8 @@ impl Mmsg {
         (self.address(0), due)
     }
 
-    /// Fills the headers of the planned groups from `at` on: header `i` sends group `i`. Returns how many there are.
+    /// Fills the headers of the planned groups from `at` on: header `i` sends group `i`. Returns how many
+    /// there are.
     #[inline]
     fn address(&mut self, at: usize) -> usize {
         let mut n = at;
@@ -204,8 +205,8 @@ impl Mmsg {
         }
     }
 
-    /// Has the replies from group `at` on leave one by one, after the kernel refused that group; for good if it takes
-    /// no groups at all. Returns the number of headers.
+    /// Has the replies from group `at` on leave one by one, after the kernel refused that group; for good if
+    /// it takes no groups at all. Returns the number of headers.
     #[cold]
     fn part(&mut self, at: usize, error: &io::Error) -> usize {
         if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP)) {
@@ -227,9 +228,9 @@ impl Datagrams for Mmsg {
         self.received = 1;
         self.envelopes.clear();
         let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
-        // SAFETY: `headers_in` has `outcomes.len()` headers. Each names one `SocketName`, one `iovec` over `max_query`
-        // bytes inside `input` and either no control data or one `ControlBytes`, with those lengths, all owned by
-        // `self` and not borrowed elsewhere during the call. No timeout is passed.
+        // SAFETY: `headers_in` has `outcomes.len()` headers. Each names one `SocketName`, one `iovec` over
+        // `max_query` bytes inside `input` and either no control data or one `ControlBytes`, with those
+        // lengths, all owned by `self` and not borrowed elsewhere during the call. No timeout is passed.
         let rc = unsafe {
             libc::recvmmsg(
                 self.fd(),
@@ -310,11 +311,11 @@ impl Datagrams for Mmsg {
         let (mut n, due) = self.gather();
         let (mut at, mut waits) = (0, 0);
         while at < n {
-            // SAFETY: headers `at..n` were filled by `address`: a name and control data that the kernel wrote in the
-            // last `receive`, with lengths no greater than it gave, or that `send_late` put in their place, with the
-            // lengths `encode` and `source` gave; or a `ControlBytes` of ours as long as `segmented` says; and as many
-            // `iovec`s as the group has replies, each over at most `max_reply` bytes inside `output`. All are owned by
-            // `self` and not borrowed elsewhere during the call.
+            // SAFETY: headers `at..n` were filled by `address`: a name and control data that the kernel wrote
+            // in the last `receive`, with lengths no greater than it gave, or that `send_late` put in their
+            // place, with the lengths `encode` and `source` gave; or a `ControlBytes` of ours as long as
+            // `segmented` says; and as many `iovec`s as the group has replies, each over at most `max_reply`
+            // bytes inside `output`. All are owned by `self` and not borrowed elsewhere during the call.
             let rc = unsafe {
                 libc::sendmmsg(
                     self.fd(),
@@ -357,6 +358,7 @@ impl Datagrams for Mmsg {
 #[cold]
 fn wait_writable(fd: RawFd) {
     let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one live `pollfd`, and the count says one. Whatever the outcome, the caller tries to send again.
+    // SAFETY: one live `pollfd`, and the count says one. Whatever the outcome, the caller tries to send
+    // again.
     unsafe { libc::poll(&mut poll, 1, SEND_WAIT_MS) };
 }

@@ -1,5 +1,6 @@
-//! Datagram service: one loop (`service`) over several ways of moving datagrams (`datagrams` is what each can do): `mmsg`,
-//! `plain`, and in `crate::xdp` the queues of a network card. `worker` is the thread of a socket, `socket` makes them.
+//! Datagram service: one loop (`service`) over several ways of moving datagrams (`datagrams` is what each can
+//! do): `mmsg`, `plain`, and in `crate::xdp` the queues of a network card. `worker` is the thread of a
+//! socket, `socket` makes them.
 
 mod control;
 mod datagrams;

@@ -1,5 +1,5 @@
-//! The plain way of moving datagrams: one `recvfrom` and one `sendto` each, all from the standard library. It answers
-//! exactly as `mmsg` does and is what that one is tested against.
+//! The plain way of moving datagrams: one `recvfrom` and one `sendto` each, all from the standard library. It
+//! answers exactly as `mmsg` does and is what that one is tested against.
 
 use std::io;
 use std::os::fd::AsRawFd;

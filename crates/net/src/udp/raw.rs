@@ -19,15 +19,15 @@ unsafe impl Zeroable for libc::iovec {}
 // SAFETY: nullable raw pointers and integers.
 unsafe impl Zeroable for libc::mmsghdr {}
 
-/// A zeroed, fixed-length heap slice reached only through the raw pointer it was allocated with. Unlike with a
-/// `Box<[T]>`, borrowing it as a slice between system calls leaves pointers taken before valid.
+/// A zeroed, fixed-length heap slice reached only through the raw pointer it was allocated with. Unlike with
+/// a `Box<[T]>`, borrowing it as a slice between system calls leaves pointers taken before valid.
 pub(crate) struct RawSlice<T: Zeroable> {
     start: NonNull<T>,
     len: usize,
 }
 
-// SAFETY: it owns its memory like a `Box<[T]>`, and the pointers inside headers point into slices owned by the same
-// back end, which moves to another thread as a whole.
+// SAFETY: it owns its memory like a `Box<[T]>`, and the pointers inside headers point into slices owned by
+// the same back end, which moves to another thread as a whole.
 unsafe impl<T: Zeroable> Send for RawSlice<T> {}
 
 impl<T: Zeroable> RawSlice<T> {
@@ -40,8 +40,8 @@ impl<T: Zeroable> RawSlice<T> {
         RawSlice { start: NonNull::from(Box::leak(boxed)).cast(), len }
     }
 
-    /// A pointer to element `i` and those after it, for the kernel. It is used only while no slice borrowed from
-    /// `self` lives, which the back end's `&mut self` around each system call ensures.
+    /// A pointer to element `i` and those after it, for the kernel. It is used only while no slice borrowed
+    /// from `self` lives, which the back end's `&mut self` around each system call ensures.
     ///
     /// # Panics
     /// If `i` is not below the length.
@@ -54,8 +54,8 @@ impl<T: Zeroable> RawSlice<T> {
 
     #[inline]
     pub(crate) fn slice(&self) -> &[T] {
-        // SAFETY: `start` points to `len` initialised elements; the borrow of `self` keeps them alive and, with
-        // the rule on `ptr`, unwritten.
+        // SAFETY: `start` points to `len` initialised elements; the borrow of `self` keeps them alive and,
+        // with the rule on `ptr`, unwritten.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -69,8 +69,8 @@ impl<T: Zeroable> RawSlice<T> {
 impl<T: Zeroable> Drop for RawSlice<T> {
     fn drop(&mut self) {
         let slice = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
-        // SAFETY: this pointer and length came out of a `Box` in `zeroed`, and this is the only place that puts
-        // them back into one.
+        // SAFETY: this pointer and length came out of a `Box` in `zeroed`, and this is the only place that
+        // puts them back into one.
         drop(unsafe { Box::from_raw(slice) });
     }
 }

@@ -1,18 +1,19 @@
-//! Which replies of a batch leave together: those to one destination from one source that are equally long, as one
-//! send that the kernel cuts up (`UDP_SEGMENT`). Planning only; the sending is in `mmsg`.
+//! Which replies of a batch leave together: those to one destination from one source that are equally long,
+//! as one send that the kernel cuts up (`UDP_SEGMENT`). Planning only; the sending is in `mmsg`.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// Most replies in a send: what every kernel with `UDP_SEGMENT` takes.
-const MOST: usize = 64;
-/// Longest reply that leaves with others, in bytes. With its headers each must fit a packet, which by the size of our
-/// IPv6 sockets' packets has 1280 bytes.
+const MAX_REPLIES_A_SEND: usize = 64;
+/// Longest reply that leaves with others, in bytes. With its headers each must fit a packet, which by the
+/// size of our IPv6 sockets' packets has 1280 bytes.
 const LONGEST: usize = 1232;
 /// Most bytes in a send, below what the length field of either family can hold.
 const MOST_BYTES: usize = 65_000;
 /// Places for open groups, a power of two; a reply looks for its group in one place only.
 const PLACES: usize = 256;
-/// Replies below which a batch is not worth looking through, and from which on it shows how many flows there are.
+/// Replies below which a batch is not worth looking through, and from which on it shows how many flows there
+/// are.
 const SHALLOW: usize = 4;
 const DEEP: usize = 32;
 /// After deep batches in which little could be joined, so many are sent without looking.
@@ -85,7 +86,7 @@ impl Plan {
                 let first = &replies[group.first];
                 first.len == reply.len
                     && reply.len <= LONGEST
-                    && group.count < MOST.min(MOST_BYTES / reply.len)
+                    && group.count < MAX_REPLIES_A_SEND.min(MOST_BYTES / reply.len)
                     && first.peer == reply.peer
                     && first.local == reply.local
             });
@@ -123,8 +124,8 @@ impl Plan {
     }
 }
 
-/// Where the group of this reply is looked for. That it may be guessed only costs its guesser: replies that meet in
-/// one place leave alone.
+/// Where the group of this reply is looked for. That it may be guessed only costs its guesser: replies that
+/// meet in one place leave alone.
 #[inline]
 fn place(reply: &QueuedReply) -> usize {
     let address = match reply.peer.ip() {
@@ -132,7 +133,8 @@ fn place(reply: &QueuedReply) -> usize {
         IpAddr::V6(ip) => ip.to_bits() as u64,
     };
     let key = address ^ u64::from(reply.peer.port()) << 32 ^ (reply.len as u64) << 48;
-    // The top bits of a product depend on all of its factor (the odd number nearest 2^64 over the golden ratio).
+    // The top bits of a product depend on all of its factor (the odd number nearest 2^64 over the golden
+    // ratio).
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.trailing_zeros())) as usize
 }
 

@@ -1,32 +1,32 @@
-//! The loop of a datagram worker: receive, answer, send, whichever back end moves the datagrams. Between batches it sends
-//! what has become ready of the answers that are due later, goes on with what was put off, and takes its turn at asking other
-//! servers. At the end it drains what has arrived.
+//! The loop of a datagram worker: receive, answer, send, whichever back end moves the datagrams. Between
+//! batches it sends what has become ready of the answers that are due later, goes on with what was put off,
+//! and takes its turn at asking other servers. At the end it drains what has arrived.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exchange::{HandlerFactory, Seat};
+use exchange::{HandlerFactory, WorkerContext};
 
 use super::datagrams::Datagrams;
 use crate::alarm::{Alarm, NOTHING, Wait};
 use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
 use crate::job::Job;
-use crate::outgoing::Duty;
+use crate::outgoing::WorkerOutbound;
 use crate::stats::WorkerStats;
 use crate::sys;
 
-/// Errors in a row after which a socket is given up. Some errors are leftovers of earlier replies and go away by
-/// being read.
+/// Errors in a row after which a socket is given up. Some errors are leftovers of earlier replies and go away
+/// by being read.
 const ERRORS_TOLERATED: u32 = 8;
 /// How often a stopping worker looks whether everything is out.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
-/// Of so many queries received together those that take long are put off, where others are answered from memory: these would
-/// notice.
+/// Of so many queries received together those that take long are put off, where others are answered from
+/// memory: these would notice.
 const BURST: usize = 8;
-/// Full batches in a row before there is time for anything else: in the middle of a burst it shows who else asks for what is in
-/// memory.
+/// Full batches in a row before there is time for anything else: in the middle of a burst it shows who else
+/// asks for what is in memory.
 const FULL: u32 = 4;
 /// Queries that were put off and are gone on with at a time.
 const RESUMED: usize = 8;
@@ -38,7 +38,7 @@ pub(crate) struct DatagramService<F: HandlerFactory> {
     /// Queries that are to be answered later and are not yet.
     due: u64,
     /// Its part in asking other servers.
-    duty: Duty,
+    outbound: WorkerOutbound,
     /// The last batch had several queries: there may be more by now.
     several: bool,
     /// Queries may be put off.
@@ -56,13 +56,13 @@ impl<F: HandlerFactory> DatagramService<F> {
         {
             job.reporter.report(WorkerFaultKind::Pin(e));
         }
-        let seat: Seat = job.id.seat(Arc::clone(&alarm).into());
-        let guarded = Guarded::new(factory, seat, Arc::clone(&job.stats), job.reporter.clone());
+        let worker_context: WorkerContext = job.id.worker_context(Arc::clone(&alarm).into());
+        let guarded = Guarded::new(factory, worker_context, Arc::clone(&job.stats), job.reporter.clone());
         DatagramService {
             guarded,
             alarm,
             due: 0,
-            duty: Duty::new(),
+            outbound: WorkerOutbound::new(),
             several: false,
             put_off: false,
             full: 0,
@@ -72,9 +72,9 @@ impl<F: HandlerFactory> DatagramService<F> {
 
     /// Serves until a stop is requested. An error means that the socket is beyond use.
     pub(crate) fn serve<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<()> {
-        self.duty.begin();
+        self.outbound.begin();
         let end = self.serve_until_told(datagrams);
-        self.duty.end();
+        self.outbound.end();
         end
     }
 
@@ -92,7 +92,7 @@ impl<F: HandlerFactory> DatagramService<F> {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     self.guarded.idle();
-                    self.duty.idle();
+                    self.outbound.idle();
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
@@ -114,26 +114,26 @@ impl<F: HandlerFactory> DatagramService<F> {
         Ok(())
     }
 
-    /// Receives a batch. While answers are due later, the worker waits for those as well as for queries, and for other servers
-    /// that it has asked.
+    /// Receives a batch. While answers are due later, the worker waits for those as well as for queries, and
+    /// for other servers that it has asked.
     #[inline]
     fn receive<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<usize> {
-        if self.due == 0 && !self.duty.is_busy() {
+        if self.due == 0 && !self.outbound.is_busy() {
             return datagrams.receive(true);
         }
         // Links are looked at each time, unless a wait shows that there is no need.
-        self.duty.look();
-        let urgent = self.put_off || self.duty.is_urgent();
+        self.outbound.look();
+        let urgent = self.put_off || self.outbound.is_urgent();
         if self.several || urgent {
             match receive_now(datagrams) {
                 Ok(0) if !urgent => {}
                 received => return received,
             }
         }
-        let at_most = self.duty.patience();
-        let wait = Wait { alarm: &self.alarm, links: self.duty.links(), at_most };
+        let at_most = self.outbound.patience();
+        let wait = Wait { alarm: &self.alarm, links: self.outbound.links(), at_most };
         let woken = datagrams.wait_beside(&wait);
-        self.duty.found(woken.links);
+        self.outbound.found(woken.links);
         match woken.socket {
             true => receive_now(datagrams),
             false if woken.is_woken() || at_most.is_some() => Ok(0),
@@ -150,7 +150,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
         let stats: &WorkerStats = &self.job.stats;
         let mut batch = datagrams.batch();
-        if n >= BURST && !self.duty.is_calm() {
+        if n >= BURST && !self.outbound.is_calm() {
             batch.let_put_off();
             self.put_off = true;
         }
@@ -160,7 +160,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         self.guarded.batch(&mut batch);
         let due = datagrams.send();
         if due < n as u64 {
-            self.duty.answered();
+            self.outbound.answered();
         }
         self.due += due;
     }
@@ -172,15 +172,15 @@ impl<F: HandlerFactory> DatagramService<F> {
         self.full > 0
     }
 
-    /// Goes on with what was put off, acts on what others are to be asked and on what they replied, each a little at a time; then
-    /// sends the late answers that are ready.
+    /// Goes on with what was put off, acts on what others are to be asked and on what they replied, each a
+    /// little at a time; then sends the late answers that are ready.
     #[inline]
     fn take_turn<D: Datagrams>(&mut self, datagrams: &mut D) {
         if self.put_off {
             self.put_off = self.guarded.resume(&mut datagrams.late(), RESUMED);
             self.settle(datagrams);
         }
-        if !self.duty.is_due() {
+        if !self.outbound.is_due() {
             if self.due > 0 && self.alarm.rang() {
                 self.answer_late(datagrams);
             }
@@ -188,12 +188,12 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
         // What gets ready here needs no event to be seen.
         let rang = self.alarm.hold();
-        self.guarded.beside(|| self.duty.turn());
+        self.guarded.beside(|| self.outbound.turn());
         self.alarm.release(rang);
         if self.due > 0 {
             self.answer_late(datagrams);
         }
-        self.duty.tidy();
+        self.outbound.tidy();
     }
 
     fn answer_late<D: Datagrams>(&mut self, datagrams: &mut D) {
@@ -208,8 +208,8 @@ impl<F: HandlerFactory> DatagramService<F> {
         self.due = self.due.saturating_sub(datagrams.send_late());
     }
 
-    /// Answers what the socket still holds. Not for a passed socket: what that holds, and what still comes, is for the next
-    /// server; nor can it be left, since it is the next one's as well.
+    /// Answers what the socket still holds. Not for a passed socket: what that holds, and what still comes,
+    /// is for the next server; nor can it be left, since it is the next one's as well.
     #[cold]
     fn empty<D: Datagrams>(&mut self, datagrams: &mut D, deadline: Instant) {
         datagrams.leave();
@@ -228,9 +228,9 @@ impl<F: HandlerFactory> DatagramService<F> {
     fn wait_for_late<D: Datagrams>(&mut self, datagrams: &mut D, deadline: Instant) {
         while Instant::now() < deadline && (self.due > 0 || !datagrams.finished()) {
             let step = if self.put_off { Duration::ZERO } else { DRAIN_STEP };
-            let wait = Wait { alarm: &self.alarm, links: self.duty.links(), at_most: Some(step) };
+            let wait = Wait { alarm: &self.alarm, links: self.outbound.links(), at_most: Some(step) };
             let woken = wait.beside(NOTHING, step);
-            self.duty.found(woken.links);
+            self.outbound.found(woken.links);
             self.take_turn(datagrams);
         }
     }

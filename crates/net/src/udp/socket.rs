@@ -1,9 +1,10 @@
 //! Makes datagram sockets: options, binding, the reuseport program.
 //!
-//! Path MTU: like BIND, NSD and Knot we want neither the DF bit nor the kernel's path MTU cache, which an off-path
-//! attacker can lower with forged ICMP messages. `IP_PMTUDISC_OMIT` is that: no DF, learned MTUs ignored, and a
-//! message longer than the interface MTU still leaves, in fragments. On IPv6 routers cannot fragment, so, as NSD
-//! and Knot do, we also fragment at the 1280 bytes every IPv6 link must carry (RFC 8200 §5).
+//! Path MTU: like BIND, NSD and Knot we want neither the DF bit nor the kernel's path MTU cache, which an
+//! off-path attacker can lower with forged ICMP messages. `IP_PMTUDISC_OMIT` is that: no DF, learned MTUs
+//! ignored, and a message longer than the interface MTU still leaves, in fragments. On IPv6 routers cannot
+//! fragment, so, as NSD and Knot do, we also fragment at the 1280 bytes every IPv6 link must carry (RFC 8200
+//! §5).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -108,8 +109,8 @@ pub(crate) fn spread(socket: &UdpSocket, spread: Spread, sockets: usize) -> io::
     sys::attach_reuseport(socket, by, u32::try_from(sockets).unwrap_or(u32::MAX))
 }
 
-/// Makes sure that no further datagram reaches this socket, while those it holds can still be read and answered.
-/// Closing it instead would lose what arrives between the last read and the close.
+/// Makes sure that no further datagram reaches this socket, while those it holds can still be read and
+/// answered. Closing it instead would lose what arrives between the last read and the close.
 ///
 /// A connected socket receives from its peer only, and the kernel's hash passes it over when it picks among
 /// those that share an address; a program would not, so that goes first. The peer is the discard port of this

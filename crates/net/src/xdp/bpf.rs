@@ -1,5 +1,6 @@
-//! `bpf(2)`: maps, loading the program, attaching it to an interface. All of it ends with its descriptors: the kernel
-//! detaches the program when the last descriptor of its link is closed, also when the process dies.
+//! `bpf(2)`: maps, loading the program, attaching it to an interface. All of it ends with its descriptors:
+//! the kernel detaches the program when the last descriptor of its link is closed, also when the process
+//! dies.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -87,8 +88,8 @@ const LICENCE: &[u8] = b"Apache-2.0 OR MIT\0";
 /// Calls `bpf`; a result that is a descriptor is for the caller to own.
 ///
 /// # Safety
-/// `T` is the attribute of `command`, every pointer in it is valid for what the command reads there, and the command
-/// writes nowhere else.
+/// `T` is the attribute of `command`, every pointer in it is valid for what the command reads there, and the
+/// command writes nowhere else.
 unsafe fn bpf<T>(command: libc::c_long, attribute: &T) -> io::Result<RawFd> {
     // SAFETY: the attribute lives and its size is given; the rest is the caller's promise.
     let rc = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attribute), size_of::<T>()) };
@@ -127,7 +128,8 @@ pub(super) fn insert_socket(map: &OwnedFd, queue: u32, socket: &impl AsRawFd) ->
         value: (&raw const value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: the attribute of this command; key and value are live numbers of the four bytes the map was made for.
+    // SAFETY: the attribute of this command; key and value are live numbers of the four bytes the map was
+    // made for.
     unsafe { bpf(MAP_UPDATE, &attribute) }.map(drop)
 }
 
@@ -147,8 +149,8 @@ pub(super) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
         interface: 0,
         attach: ATTACH_XDP,
     };
-    // SAFETY: the attribute of this command; the instructions are laid out as the kernel's and as many as said, the
-    // licence ends with a zero, and there is no log to write.
+    // SAFETY: the attribute of this command; the instructions are laid out as the kernel's and as many as
+    // said, the licence ends with a zero, and there is no log to write.
     unsafe { bpf_open(PROGRAM_LOAD, &attribute) }
 }
 
@@ -203,8 +205,8 @@ impl Passed {
     /// Frames of this queue that passed.
     pub(super) fn of(&self, queue: u32) -> u64 {
         let slot = queue as usize % SLOTS * SLOT;
-        // SAFETY: the slot lies within the mapping, which is aligned to pages and lives as long as `self`; the kernel
-        // only changes it atomically.
+        // SAFETY: the slot lies within the mapping, which is aligned to pages and lives as long as `self`;
+        // the kernel only changes it atomically.
         unsafe { self.start.add(slot).cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed)
     }
 }

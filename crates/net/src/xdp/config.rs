@@ -26,10 +26,10 @@ pub enum XdpCopy {
 
 /// Settings of an AF_XDP front.
 ///
-/// What goes through it bypasses the kernel: its firewall, its packet captures, its routing. A reply goes back to the
-/// link address its query came from. Cards that take VLAN tags off (`rxvlan` of `ethtool -k`) must have that
-/// turned off where tagged queries are to be answered; with VLAN interfaces on top of such a card there is no
-/// front. Addresses the host gets later are served through the sockets.
+/// What goes through it bypasses the kernel: its firewall, its packet captures, its routing. A reply goes
+/// back to the link address its query came from. Cards that take VLAN tags off (`rxvlan` of `ethtool -k`)
+/// must have that turned off where tagged queries are to be answered; with VLAN interfaces on top of such a
+/// card there is no front. Addresses the host gets later are served through the sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
     /// Name of the network interface, such as `eth0`.
@@ -41,8 +41,8 @@ pub struct XdpConfig {
     pub attach: XdpAttach,
     /// How frames reach us. Default: [`XdpCopy::Auto`].
     pub copy: XdpCopy,
-    /// Frames that may wait in a queue, of 2 KiB each, or 4 KiB if the MTU is above 1774. Rounded up to a power of
-    /// two, 64 to 65,536. Default: 4096.
+    /// Frames that may wait in a queue, of 2 KiB each, or 4 KiB if the MTU is above 1774. Rounded up to a
+    /// power of two, 64 to 65,536. Default: 4096.
     pub frames: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Ethernet frames that carry one UDP datagram: taking a query apart, and putting a reply together around its
 //! payload. Bytes only: no rings, no system calls, no `unsafe`.
 //!
-//! Understood is what the program in the kernel lets through: Ethernet, at most one 802.1Q tag, IPv4 without options
-//! and in one piece (RFC 791) or IPv6 without extension headers (RFC 8200), UDP (RFC 768). The kernel's own checks
-//! lie behind us on this path, so they are repeated here.
+//! Understood is what the program in the kernel lets through: Ethernet, at most one 802.1Q tag, IPv4 without
+//! options and in one piece (RFC 791) or IPv6 without extension headers (RFC 8200), UDP (RFC 768). The
+//! kernel's own checks lie behind us on this path, so they are repeated here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -53,15 +53,16 @@ pub(super) enum FrameFault {
 /// What depends on the interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Senders on this very host leave the checksum to a card there is none of, so a datagram may hold the sum of
-    /// the pseudo header alone, where the card would find it.
+    /// Senders on this very host leave the checksum to a card there is none of, so a datagram may hold the
+    /// sum of the pseudo header alone, where the card would find it.
     pub(super) unfinished_checksums: bool,
     /// Index of the interface: scope of link-local addresses.
     pub(super) interface: u32,
 }
 
-/// The sum of 16-bit words of RFC 1071, not yet folded. In the byte order of this machine, which that sum allows:
-/// the folded value written in the same order is right. `bytes` must start at an even place of what is summed.
+/// The sum of 16-bit words of RFC 1071, not yet folded. In the byte order of this machine, which that sum
+/// allows: the folded value written in the same order is right. `bytes` must start at an even place of what
+/// is summed.
 #[inline]
 fn sum(bytes: &[u8], start: u64) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -215,11 +216,12 @@ fn parse_udp<'a>(
     }
 }
 
-/// Puts the headers of a reply before its payload, which is the `len` bytes of `frame` from [`HEADROOM`] on, and
-/// returns where the frame begins. `link` is that of the query; the reply goes back the way it came. `id` identifies
-/// the fragments a router may cut an IPv4 packet into.
+/// Puts the headers of a reply before its payload, which is the `len` bytes of `frame` from [`HEADROOM`] on,
+/// and returns where the frame begins. `link` is that of the query; the reply goes back the way it came. `id`
+/// identifies the fragments a router may cut an IPv4 packet into.
 ///
-/// `None` if the payload is longer than `frame` or than a datagram can be, or the addresses are of two families.
+/// `None` if the payload is longer than `frame` or than a datagram can be, or the addresses are of two
+/// families.
 #[inline]
 pub(super) fn build(
     frame: &mut [u8],

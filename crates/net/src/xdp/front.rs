@@ -30,8 +30,8 @@ const GROUPS: usize = 8;
 const KERNEL_HEADROOM: usize = 256;
 /// Bytes of link layer and tag.
 const LINK: usize = 18;
-/// Longest IPv6 packet that no link may refuse (RFC 8200 §5). Routers do not cut up IPv6 packets, and we learn of no
-/// smaller path, so replies keep to it.
+/// Longest IPv6 packet that no link may refuse (RFC 8200 §5). Routers do not cut up IPv6 packets, and we
+/// learn of no smaller path, so replies keep to it.
 const IPV6_MIN_MTU: usize = 1280;
 
 /// Queues that are open and filling, not served by any worker yet.
@@ -52,7 +52,8 @@ pub(crate) struct FrontQueue {
 }
 
 impl Front {
-    /// Opens a socket on each queue and attaches the program. `listeners` are the sockets whose queries are taken.
+    /// Opens a socket on each queue and attaches the program. `listeners` are the sockets whose queries are
+    /// taken.
     pub(crate) fn open(
         listeners: Vec<(SocketAddr, UdpSocket)>,
         config: &ListenerConfig,
@@ -151,8 +152,8 @@ fn measures(interface: &Interface, targets: &[(IpAddr, u16)], config: &ListenerC
     Measures { rules, frame, batch: config.udp.batch.clamp(1, 1024), room }
 }
 
-/// Loads the program and attaches it. Also returns the map of sockets, still empty, and whether the program runs in
-/// the driver.
+/// Loads the program and attaches it. Also returns the map of sockets, still empty, and whether the program
+/// runs in the driver.
 fn attach(
     interface: &Interface,
     targets: &[(IpAddr, u16)],
@@ -211,7 +212,8 @@ fn open_queue(
     }
 }
 
-/// A queue whose socket was just closed is let go of a little later; how long to wait for that, and in what steps.
+/// A queue whose socket was just closed is let go of a little later; how long to wait for that, and in what
+/// steps.
 const RELEASE: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 

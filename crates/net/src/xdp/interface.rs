@@ -1,5 +1,5 @@
-//! What the system knows of a network interface: index, link address, MTU, queues, driver, and the addresses of the
-//! host. Asked once, when a front is set up.
+//! What the system knows of a network interface: index, link address, MTU, queues, driver, and the addresses
+//! of the host. Asked once, when a front is set up.
 
 use std::ffi::CString;
 use std::io;
@@ -83,8 +83,8 @@ fn empty_request(name: &str) -> Request {
 /// One of the plain questions, which fill in the request's own data.
 fn ask(socket: &impl AsRawFd, name: &str, question: libc::c_ulong) -> io::Result<Request> {
     let mut request = empty_request(name);
-    // SAFETY: `request` is laid out as `struct ifreq`, with its name ended by a zero, and lives; the questions asked
-    // here write within it.
+    // SAFETY: `request` is laid out as `struct ifreq`, with its name ended by a zero, and lives; the
+    // questions asked here write within it.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), question as _, &raw mut request) };
     if rc == 0 { Ok(request) } else { Err(io::Error::last_os_error()) }
 }
@@ -100,8 +100,8 @@ fn ethtool<const N: usize>(socket: &impl AsRawFd, name: &str, question: u32) -> 
     answer[0] = question;
     let mut request = empty_request(name);
     request.data[..size_of::<usize>()].copy_from_slice(&(&raw mut answer).expose_provenance().to_ne_bytes());
-    // SAFETY: `request` is laid out as `struct ifreq`, its data begins with a pointer to `answer`, and both live.
-    // The callers give `answer` the size of the structure their question is answered with.
+    // SAFETY: `request` is laid out as `struct ifreq`, its data begins with a pointer to `answer`, and both
+    // live. The callers give `answer` the size of the structure their question is answered with.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if rc == 0 { Ok(answer) } else { Err(io::Error::last_os_error()) }
 }
@@ -132,14 +132,14 @@ fn has_vlans(name: &str) -> bool {
     std::fs::read_to_string("/proc/thread-self/net/vlan/config").is_ok_and(|text| lists_vlans(&text, name))
 }
 
-/// Whether the kernel's list of VLAN interfaces has one on top of `name`. After two lines of headings each line is a
-/// name, a number and the interface below, with bars between.
+/// Whether the kernel's list of VLAN interfaces has one on top of `name`. After two lines of headings each
+/// line is a name, a number and the interface below, with bars between.
 fn lists_vlans(text: &str, name: &str) -> bool {
     text.lines().skip(2).any(|line| line.rsplit('|').next().is_some_and(|below| below.trim() == name))
 }
 
-/// The addresses of the host that datagrams from elsewhere can be sent to. Of link-local ones only those of the
-/// interface of this index.
+/// The addresses of the host that datagrams from elsewhere can be sent to. Of link-local ones only those of
+/// the interface of this index.
 ///
 /// # Errors
 /// What the system reports.

@@ -1,10 +1,10 @@
-//! The program that runs in the kernel for every frame of the interface, written as BPF instructions: which frames go
-//! to our sockets and which pass. Neither loading nor attaching here, and no `unsafe`.
+//! The program that runs in the kernel for every frame of the interface, written as BPF instructions: which
+//! frames go to our sockets and which pass. Neither loading nor attaching here, and no `unsafe`.
 //!
-//! Redirected is a frame to the interface's own link address, with at most one 802.1Q tag, that holds a UDP datagram
-//! in one piece, without IPv4 options or IPv6 extension headers, for one of our addresses and ports, and that fits a
-//! frame of ours. Everything else passes on to the kernel: ARP, neighbour discovery, TCP, fragments, other services,
-//! and every frame of a queue that has no socket.
+//! Redirected is a frame to the interface's own link address, with at most one 802.1Q tag, that holds a UDP
+//! datagram in one piece, without IPv4 options or IPv6 extension headers, for one of our addresses and ports,
+//! and that fits a frame of ours. Everything else passes on to the kernel: ARP, neighbour discovery, TCP,
+//! fragments, other services, and every frame of a queue that has no socket.
 
 use std::net::IpAddr;
 
@@ -149,8 +149,8 @@ impl Assembler {
     }
 }
 
-/// Makes the program: `sockets_map` and `counters_map` are descriptors of the maps it uses. `None` if it would be too
-/// long.
+/// Makes the program: `sockets_map` and `counters_map` are descriptors of the maps it uses. `None` if it
+/// would be too long.
 pub(super) fn assemble(
     targets: &Targets<'_>,
     sockets_map: i32,
@@ -260,8 +260,9 @@ mod tests {
     use super::super::frame::tests::frame;
     use super::*;
 
-    /// Runs the program as the kernel would on a queue that has a socket: true if it redirects. Panics on what the
-    /// kernel's verifier would refuse: reading outside the frame or before the start, unknown instructions, loops.
+    /// Runs the program as the kernel would on a queue that has a socket: true if it redirects. Panics on
+    /// what the kernel's verifier would refuse: reading outside the frame or before the start, unknown
+    /// instructions, loops.
     fn redirects(program: &[Instruction], bytes: &[u8]) -> bool {
         const BASE: u64 = 1 << 32;
         let mut registers = [0_u64; 11];

@@ -1,5 +1,6 @@
-//! One receive queue as a way of moving datagrams: frames come in from its AF_XDP socket, queries go to the handler,
-//! replies are written straight into frames that go out. Late answers leave through the kernel's own sockets.
+//! One receive queue as a way of moving datagrams: frames come in from its AF_XDP socket, queries go to the
+//! handler, replies are written straight into frames that go out. Late answers leave through the kernel's own
+//! sockets.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -20,7 +21,8 @@ use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 use crate::udp::{Datagrams, Endpoint, Tally, count_send_error, stride};
 
-/// How long the kernel is given to take a reply, and how often in a row, before queries are left where they are.
+/// How long the kernel is given to take a reply, and how often in a row, before queries are left where they
+/// are.
 const SEND_WAIT: Duration = Duration::from_millis(10);
 const SEND_WAITS: u32 = 5;
 /// Late answers written together.

@@ -1,5 +1,5 @@
-//! Memory shared with the kernel: mappings, and the rings through which descriptors go to the kernel and come back.
-//! What the descriptors mean is the business of `socket`.
+//! Memory shared with the kernel: mappings, and the rings through which descriptors go to the kernel and come
+//! back. What the descriptors mean is the business of `socket`.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -133,7 +133,8 @@ impl<T: Entry> Ring<T> {
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: lies aligned within the mapping, which lives as long as `self`, and is only accessed atomically.
+        // SAFETY: lies aligned within the mapping, which lives as long as `self`, and is only accessed
+        // atomically.
         unsafe { self.producer.as_ref() }
     }
 
@@ -179,7 +180,8 @@ impl<T: Entry> Producer<T> {
                 return false;
             }
         }
-        // SAFETY: the entry lies within the ring, and being neither published nor still to be taken it is ours.
+        // SAFETY: the entry lies within the ring, and being neither published nor still to be taken it is
+        // ours.
         unsafe { self.ring.entry(self.written).write(entry) };
         self.written = self.written.wrapping_add(1);
         true
@@ -235,8 +237,8 @@ impl<T: Entry> Consumer<T> {
         if self.is_empty() {
             return None;
         }
-        // SAFETY: the entry lies within the ring and was published by the kernel, which leaves it alone until it is
-        // released.
+        // SAFETY: the entry lies within the ring and was published by the kernel, which leaves it alone until
+        // it is released.
         let entry = unsafe { self.ring.entry(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);
         Some(entry)

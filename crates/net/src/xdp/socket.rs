@@ -1,9 +1,9 @@
-//! One AF_XDP socket with its memory: frames that the kernel fills with what came in, and frames for what goes out.
-//! A frame belongs either to the kernel or to us; the rings of `ring` show when it changes hands, and this file is
-//! where that rule is kept. What the frames hold is not known here.
+//! One AF_XDP socket with its memory: frames that the kernel fills with what came in, and frames for what
+//! goes out. A frame belongs either to the kernel or to us; the rings of `ring` show when it changes hands,
+//! and this file is where that rule is kept. What the frames hold is not known here.
 //!
-//! Frames that go out are kept in groups, one group for each batch of replies. A group is ours again when the kernel
-//! is done with every frame of it, so its frames can be borrowed as one slice.
+//! Frames that go out are kept in groups, one group for each batch of replies. A group is ours again when the
+//! kernel is done with every frame of it, so its frames can be borrowed as one slice.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -136,8 +136,8 @@ impl QueueSocket {
         self.zero_copy
     }
 
-    /// Hands up to `most` received frames to `each`, one after another, and returns them to the kernel. Returns
-    /// how many there were.
+    /// Hands up to `most` received frames to `each`, one after another, and returns them to the kernel.
+    /// Returns how many there were.
     #[inline]
     pub(super) fn receive(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
         let mut n = 0;
@@ -149,11 +149,13 @@ impl QueueSocket {
             let frame = at / self.layout.frame;
             let end = at.saturating_add(descriptor.len as usize);
             if frame >= self.layout.receive || end > (frame + 1) * self.layout.frame {
-                // The kernel names only frames it was given; were this not one, it would not be ours to give back.
+                // The kernel names only frames it was given; were this not one, it would not be ours to give
+                // back.
                 continue;
             }
-            // SAFETY: `at..end` lies in a frame for receiving, so within the mapping. The kernel has handed it over
-            // through the ring and gets it back below, after the borrow has ended; nothing else points into it.
+            // SAFETY: `at..end` lies in a frame for receiving, so within the mapping. The kernel has handed
+            // it over through the ring and gets it back below, after the borrow has ended; nothing else
+            // points into it.
             let bytes = unsafe {
                 std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), descriptor.len as usize)
             };
@@ -204,14 +206,15 @@ impl QueueSocket {
         let Some(group) = self.current else { return &mut [] };
         let len = self.layout.group * self.layout.frame;
         let at = self.layout.receive * self.layout.frame + group * len;
-        // SAFETY: the group lies behind the frames for receiving, within the mapping. None of its frames is held by
-        // the kernel: `reserve` chose it for that, and `transmit`, which gives frames away, unsets `current`. The
-        // exclusive borrow of `self` keeps every other access away.
+        // SAFETY: the group lies behind the frames for receiving, within the mapping. None of its frames is
+        // held by the kernel: `reserve` chose it for that, and `transmit`, which gives frames away, unsets
+        // `current`. The exclusive borrow of `self` keeps every other access away.
         unsafe { std::slice::from_raw_parts_mut(self.memory.start().add(at).as_ptr(), len) }
     }
 
-    /// Sends frames of the current group: the number of each in the group, where its contents begin and how long
-    /// they are. Returns how many were handed to the kernel; those that do not lie in their frame are left out.
+    /// Sends frames of the current group: the number of each in the group, where its contents begin and how
+    /// long they are. Returns how many were handed to the kernel; those that do not lie in their frame are
+    /// left out.
     #[inline]
     pub(super) fn transmit(&mut self, frames: impl Iterator<Item = (usize, usize, usize)>) -> usize {
         let Some(group) = self.current.take() else { return 0 };
@@ -296,7 +299,8 @@ impl QueueSocket {
         };
     }
 
-    /// Waits until something is received, or, if `send`, until replies can be sent. False if the time ran out.
+    /// Waits until something is received, or, if `send`, until replies can be sent. False if the time ran
+    /// out.
     ///
     /// # Errors
     /// The socket's own error, such as that its interface is gone.

@@ -1,5 +1,5 @@
-//! Datagram workers that ask another server themselves: every query of a client leads to one message on a link of its own, and
-//! its reply is the answer.
+//! Datagram workers that ask another server themselves: every query of a client leads to one message on a
+//! link of its own, and its reply is the answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, UdpSocket};
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Batch, Core, Event, Handler, LateReplies, Link, Outcome, Seat, Transport};
+use exchange::{Action, Batch, Core, Event, Handler, LateReplies, Link, Outcome, Transport, WorkerContext};
 use net::{Context, Listener, ListenerConfig, Outgoing, OutgoingConfig, Running, UdpBackend, UdpConfig};
 
 use crate::later::{self, LateAnswers, Queues, WaitingQuery};
-use crate::script::{PATIENCE, receive, udp_client, wait_until};
+use crate::script::{TEST_TIMEOUT, receive, udp_client, wait_until};
 
 /// The thirteenth byte of a query that is answered once time is over, without anybody being asked.
 const AFTER_A_TIME: u8 = b't';
@@ -162,7 +162,7 @@ fn core(other: &UdpSocket, seen: &Seen) -> Arc<Outgoing<Asked>> {
 
 fn other_server() -> UdpSocket {
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
-    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    other.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     other
 }
 
@@ -174,7 +174,10 @@ fn serve(workers: usize, backend: UdpBackend, cores: &[Arc<Outgoing<Asked>>]) ->
     };
     let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &config).unwrap();
     let (queues, cores) = (Queues::default(), cores.to_vec());
-    let factory = move |seat: &Seat| Asking { cores: cores.clone(), queue: queues.of(seat) };
+    let factory = move |worker_context: &WorkerContext| Asking {
+        cores: cores.clone(),
+        queue: queues.of(worker_context),
+    };
     bound.serve(factory, &Context::default()).unwrap()
 }
 
@@ -326,7 +329,8 @@ fn a_panic_of_the_core_costs_what_it_was_about_and_no_worker() {
     outgoing.stop();
 }
 
-/// The other server takes its time, so the worker waits for replies that it has looked for in vain; before that, it was quick.
+/// The other server takes its time, so the worker waits for replies that it has looked for in vain; before
+/// that, it was quick.
 #[test]
 fn replies_are_heard_however_soon_they_come() {
     const TOGETHER: u32 = 200;

@@ -1,10 +1,10 @@
-//! Answers promised for later, as tests settle them: the queue each worker's handler takes them from, and the promises
-//! that go into it.
+//! Answers promised for later, as tests settle them: the queue each worker's handler takes them from, and the
+//! promises that go into it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use exchange::{Client, LateQueue, LateReplies, MessageStream, Outcome, ReturnAddress, Seat};
+use exchange::{Client, LateQueue, LateReplies, MessageStream, Outcome, ReturnAddress, WorkerContext};
 
 /// A promise settled: with a message, a stream or nothing.
 pub(crate) enum Settlement {
@@ -22,9 +22,9 @@ pub(crate) type LateAnswers = Arc<LateQueue<(ReturnAddress, Settlement)>>;
 pub(crate) struct Queues(Arc<Mutex<HashMap<usize, LateAnswers>>>);
 
 impl Queues {
-    pub(crate) fn of(&self, seat: &Seat) -> LateAnswers {
-        let new = || Arc::new(LateQueue::new(seat.waker.clone()));
-        Arc::clone(self.0.lock().unwrap().entry(seat.index).or_insert_with(new))
+    pub(crate) fn of(&self, worker_context: &WorkerContext) -> LateAnswers {
+        let new = || Arc::new(LateQueue::new(worker_context.waker.clone()));
+        Arc::clone(self.0.lock().unwrap().entry(worker_context.index).or_insert_with(new))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Two network namespaces with a veth pair between them, and raw frames on the client's end. Needs root and `ip`;
-//! leaves the test out where either is missing, which fails it if `NOTHING_MISSING` is set.
+//! Two network namespaces with a veth pair between them, and raw frames on the client's end. Needs root and
+//! `ip`; leaves the test out where either is missing, which fails it if `NOTHING_MISSING` is set.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use socket2::{MaybeUninitSlice, MsgHdrMut, Socket};
 
-/// The pair; deleted when dropped. The client has the addresses 198.18.9.1 and fd00:9::1, the server those that end
-/// in 2, and its link address is [`SERVER_LINK`].
+/// The pair; deleted when dropped. The client has the addresses 198.18.9.1 and fd00:9::1, the server those
+/// that end in 2, and its link address is [`SERVER_LINK`].
 pub(crate) struct VethPair {
     client: String,
     server: String,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// One pair at a time: a child process holds all our descriptors until it runs its program, and a socket or an
-/// attached program that another test has just closed would for that moment still be there.
+/// One pair at a time: a child process holds all our descriptors until it runs its program, and a socket or
+/// an attached program that another test has just closed would for that moment still be there.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub(crate) const CLIENT_LINK: [u8; 6] = [2, 0, 0, 0, 9, 1];
@@ -29,7 +29,8 @@ pub(crate) const SERVER_LINK: [u8; 6] = [2, 0, 0, 0, 9, 2];
 pub(crate) const SERVER_INTERFACE: &str = "xdp-s";
 
 impl VethPair {
-    /// Makes the pair with this many queues each way; `None`, with the reason printed, where that is not permitted.
+    /// Makes the pair with this many queues each way; `None`, with the reason printed, where that is not
+    /// permitted.
     pub(crate) fn make(queues: u32) -> Option<VethPair> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));

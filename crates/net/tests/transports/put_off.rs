@@ -5,10 +5,10 @@ use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use exchange::{Batch, Handler, LateReplies, Outcome, ReturnAddress, Seat, Transport};
+use exchange::{Batch, Handler, LateReplies, Outcome, ReturnAddress, Transport, WorkerContext};
 use net::{Context, Listener, ListenerConfig, Running};
 
-use crate::script::{PATIENCE, receive, udp_client};
+use crate::script::{TEST_TIMEOUT, receive, udp_client};
 
 /// The thirteenth byte of a query that is put off, if that may be.
 const SLOW: u8 = b's';
@@ -19,11 +19,11 @@ const HOLD: u8 = b'h';
 /// Of a slow one that makes the handler panic when it goes on with it.
 const PANIC: u8 = b'x';
 
-type PutOff = Arc<Mutex<VecDeque<(ReturnAddress, Vec<u8>)>>>;
+type DeferredQueries = Arc<Mutex<VecDeque<(ReturnAddress, Vec<u8>)>>>;
 
 /// Sends queries back.
 struct Echo {
-    put_off: PutOff,
+    put_off: DeferredQueries,
     held: SyncSender<()>,
     go_on: Arc<Mutex<Receiver<()>>>,
 }
@@ -36,7 +36,7 @@ impl Handler for Echo {
             let packet = queries.packet(i);
             if packet[12] == HOLD {
                 self.held.send(()).unwrap();
-                self.go_on.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+                self.go_on.lock().unwrap().recv_timeout(TEST_TIMEOUT).unwrap();
             }
             if may_put_off && matches!(packet[12], SLOW | PANIC) {
                 self.put_off.lock().unwrap().push_back((queries.return_address(i), packet.to_vec()));
@@ -74,10 +74,10 @@ struct Rig {
 impl Rig {
     fn new() -> Rig {
         let ((held, is_held), (go_on, goes_on)) = (sync_channel(1), sync_channel(1));
-        let (put_off, goes_on) = (PutOff::default(), Arc::new(Mutex::new(goes_on)));
+        let (put_off, goes_on) = (DeferredQueries::default(), Arc::new(Mutex::new(goes_on)));
         let config = ListenerConfig { workers: 1, ..ListenerConfig::default() };
         let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &config).unwrap();
-        let factory = move |_: &Seat| Echo {
+        let factory = move |_: &WorkerContext| Echo {
             put_off: Arc::clone(&put_off),
             held: held.clone(),
             go_on: Arc::clone(&goes_on),
@@ -87,10 +87,11 @@ impl Rig {
         Rig { running, held: is_held, go_on, client }
     }
 
-    /// Asks all of these while the worker is busy, so that it finds them together. Returns what comes back, in its order.
+    /// Asks all of these while the worker is busy, so that it finds them together. Returns what comes back,
+    /// in its order.
     fn ask_together(&self, kinds: &[u8], answers: usize) -> Vec<(u8, u8)> {
         self.client.send(&query(0, HOLD)).unwrap();
-        self.held.recv_timeout(PATIENCE).unwrap();
+        self.held.recv_timeout(TEST_TIMEOUT).unwrap();
         for (n, kind) in kinds.iter().enumerate() {
             self.client.send(&query(n as u8, *kind)).unwrap();
         }
@@ -150,7 +151,7 @@ fn a_panic_over_a_query_that_was_put_off_costs_that_one() {
 fn a_worker_that_ends_leaves_nothing_put_off() {
     let rig = Rig::new();
     rig.client.send(&query(0, HOLD)).unwrap();
-    rig.held.recv_timeout(PATIENCE).unwrap();
+    rig.held.recv_timeout(TEST_TIMEOUT).unwrap();
     (0..60).for_each(|n| assert!(rig.client.send(&query(n, SLOW)).is_ok()));
     let Rig { running, go_on, client, .. } = rig;
     running.stop();

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use exchange::{Batch, Handler, LateReplies, MessageStream, Next, Outcome, Seat, Transport};
+use exchange::{Batch, Handler, LateReplies, MessageStream, Next, Outcome, Transport, WorkerContext};
 use net::{Context, Listener, ListenerConfig, Running};
 
 use crate::later::{self, LateAnswers, Queues, Settlement, WaitingQuery};
 
 /// How long a test waits for something that must come, be the machine as busy as it may.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a test waits for something that must not come.
 pub(crate) const SILENCE: Duration = Duration::from_millis(150);
 
@@ -210,8 +210,11 @@ impl ScriptedServer {
         let (held, idles) = (Held::default(), Arc::<AtomicUsize>::default());
         let (h, n) = (Arc::clone(&held), Arc::clone(&idles));
         let queues = Queues::default();
-        let factory =
-            move |seat: &Seat| Script { held: Arc::clone(&h), idles: Arc::clone(&n), queue: queues.of(seat) };
+        let factory = move |worker_context: &WorkerContext| Script {
+            held: Arc::clone(&h),
+            idles: Arc::clone(&n),
+            queue: queues.of(worker_context),
+        };
         ScriptedServer { running: bound.serve(factory, context).unwrap(), held, idles }
     }
 
@@ -238,7 +241,7 @@ impl ScriptedServer {
 
 /// Waits until a condition holds.
 pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
@@ -250,7 +253,7 @@ pub(crate) fn udp_client(server: SocketAddr) -> UdpSocket {
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).unwrap();
     socket.connect(server).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket
 }
 
@@ -266,7 +269,7 @@ pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
 pub(crate) fn silent(socket: &UdpSocket) {
     socket.set_read_timeout(Some(SILENCE)).unwrap();
     assert!(socket.recv(&mut [0; 100]).is_err(), "an unexpected reply");
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
 }
 
 /// A TCP client.
@@ -275,8 +278,8 @@ pub(crate) struct TcpClient(pub(crate) TcpStream);
 impl TcpClient {
     pub(crate) fn connect(server: SocketAddr) -> TcpClient {
         let stream = TcpStream::connect(server).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         TcpClient(stream)
     }
@@ -315,7 +318,7 @@ impl TcpClient {
             Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
             other => panic!("expected silence, got {other:?}"),
         }
-        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.0.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     }
 
     /// Sends one echo query and checks its reply.

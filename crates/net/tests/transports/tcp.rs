@@ -246,7 +246,7 @@ fn clients_and_all_together_are_limited() {
         let to = std::net::SocketAddr::from(([127, 0, 0, 1], port));
         socket.connect(&SockAddr::from(to)).unwrap();
         let stream: std::net::TcpStream = socket.into();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         TcpClient(stream)
     };
     let mut first: Vec<_> = (0..3).map(|_| connect("127.0.0.1")).collect();
@@ -386,7 +386,7 @@ fn connections_spread_over_workers_and_sockets_of_others_serve() {
 fn connections_wait_in_a_passed_socket_for_the_next_server() {
     let passed = TcpListener::bind("127.0.0.1:0").unwrap();
     let serve = || {
-        let config = ListenerConfig { drain: PATIENCE, ..config() };
+        let config = ListenerConfig { drain: TEST_TIMEOUT, ..config() };
         let bound = Listener::from_tcp(vec![passed.try_clone().unwrap()], &config).unwrap();
         assert_eq!(bound.passed(), Some(1));
         ScriptedServer::serve(bound, &Context::default())

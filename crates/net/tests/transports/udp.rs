@@ -214,8 +214,8 @@ fn a_reply_the_system_refuses_does_not_cost_the_others() {
     assert_eq!((totals.replies, totals.send_too_big, totals.batches), (40, 20, 1));
 }
 
-/// Sends queries of two lengths before anybody serves, so that they make deep batches, and returns what came back
-/// from each of two clients, and the counters.
+/// Sends queries of two lengths before anybody serves, so that they make deep batches, and returns what came
+/// back from each of two clients, and the counters.
 fn deep_batches(socket: UdpSocket) -> (Vec<Vec<Vec<u8>>>, net::Totals) {
     let bound = Listener::from_udp(vec![socket], &fast(1)).unwrap();
     let clients = [(); 2].map(|()| udp_client(bound.local_addr()));
@@ -272,7 +272,7 @@ fn what_a_passed_socket_holds_is_for_the_next_server() {
         let passed = UdpSocket::bind("127.0.0.1:0").unwrap();
         let serve = || {
             let sockets = vec![passed.try_clone().unwrap()];
-            let config = ListenerConfig { drain: PATIENCE, ..config(1, backend) };
+            let config = ListenerConfig { drain: TEST_TIMEOUT, ..config(1, backend) };
             let bound = Listener::from_udp(sockets, &config).unwrap();
             assert_eq!(bound.passed(), Some(1));
             ScriptedServer::serve(bound, &Context::default())
@@ -342,7 +342,8 @@ fn a_panic_costs_one_query() {
 /// The descriptor of this process's only socket that is bound to this address.
 fn descriptor_at(addr: SocketAddr) -> RawFd {
     let is_there = |fd: &RawFd| {
-        // SAFETY: looked at and not kept; a number that is no socket, or not any more, is answered with an error.
+        // SAFETY: looked at and not kept; a number that is no socket, or not any more, is answered with an
+        // error.
         let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
         SockRef::from(&socket).local_addr().is_ok_and(|at| at.as_socket() == Some(addr))
     };
@@ -491,7 +492,7 @@ fn handing_over_to_another_listener_loses_nothing() {
 fn stopping_waits_for_answers_promised() {
     everywhere(|mut config, addr| {
         // Far longer than anybody waits here.
-        config.drain = 10 * PATIENCE;
+        config.drain = 10 * TEST_TIMEOUT;
         let server = ScriptedServer::start(addr, Transport::Udp, &config);
         let client = udp_client(server.addr());
         let q = query(1, Order::Hold, 30);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use exchange::{Batch, Handler, LateReplies, Outcome, Seat, Transport};
+use exchange::{Batch, Handler, LateReplies, Outcome, Transport, WorkerContext};
 use net::{
     BindFault, Bound, Context, Listener, ListenerConfig, Running, Totals, WorkerFaultKind, XdpAttach,
     XdpConfig, XdpCopy,
@@ -25,9 +25,9 @@ const V6: &str = "[fd00:9::2]:53";
 struct Mirror(LateAnswers);
 
 /// Makes mirrors.
-fn mirror() -> impl Fn(&Seat) -> Mirror + Send + Sync {
+fn mirror() -> impl Fn(&WorkerContext) -> Mirror + Send + Sync {
     let queues = Queues::default();
-    move |seat| Mirror(queues.of(seat))
+    move |worker_context| Mirror(queues.of(worker_context))
 }
 
 impl Handler for Mirror {
@@ -56,7 +56,8 @@ impl Handler for Mirror {
     }
 }
 
-/// The reply to a query: the same ID, a length and a filling that its bytes decide. Cut to `room`, and said so.
+/// The reply to a query: the same ID, a length and a filling that its bytes decide. Cut to `room`, and said
+/// so.
 fn answer(query: &[u8], room: usize) -> Vec<u8> {
     let len = 12 + usize::from(u16::from_be_bytes([query[10], query[11]])) % 3000;
     let mut reply: Vec<u8> = query.iter().copied().cycle().take(len.min(room)).collect();
@@ -372,7 +373,8 @@ fn all_else_goes_to_the_kernel() {
     let Some(link) = VethPair::make(1) else { return };
     both_ways(|attach| {
         let served = Served::new(&link, [V4, V6], Some(front(attach)));
-        // Neither side knows the other's link address yet on the first round, so this also shows ARP and ND at work.
+        // Neither side knows the other's link address yet on the first round, so this also shows ARP and ND
+        // at work.
         let clients = [V4, V6].map(|addr| client(&link, addr));
         let mut large = query(1);
         (large[3], large[10], large[11]) = (0, 0, 9);
@@ -430,7 +432,8 @@ fn all_else_goes_to_the_kernel() {
         }
         let (through_sockets, totals) = served.stop();
         assert_eq!((through_sockets, totals.queries), (4, 0));
-        // Fragments, the options, the other ports, three frames at least of each connection, the header, two pings.
+        // Fragments, the options, the other ports, three frames at least of each connection, the header, two
+        // pings.
         assert!(totals.xdp_passed >= 4 + 1 + 2 + 6 + 1 + 2, "{}", totals.xdp_passed);
     });
 }
@@ -691,7 +694,8 @@ fn a_killed_process_leaves_nothing_attached() {
     }
 }
 
-/// The process that [`a_killed_process_leaves_nothing_attached`] kills. It also ends when its standard input does.
+/// The process that [`a_killed_process_leaves_nothing_attached`] kills. It also ends when its standard input
+/// does.
 #[test]
 #[ignore = "a part of another test, which runs it"]
 fn serves_until_it_is_killed() {

@@ -62,8 +62,9 @@ impl fmt::Display for LocalRecordFault {
 impl std::error::Error for LocalRecordFault {}
 
 impl LocalRecord {
-    /// Reads one line of master-file text (RFC 1035 §5.1), without comments and parentheses: `name [TTL] [IN] type data`, TTL
-    /// and class in either order. Names without a final dot have one. Without a TTL it is an hour.
+    /// Reads one line of master-file text (RFC 1035 §5.1), without comments and parentheses:
+    /// `name [TTL] [IN] type data`, TTL and class in either order. Names without a final dot have one.
+    /// Without a TTL it is an hour.
     ///
     /// # Errors
     /// [`LocalRecordFault`]

@@ -1,14 +1,14 @@
 //! Special-use names: those that mean something here and nothing out there.
 //!
-//! Their registries are "Special-Use Domain Names" (RFC 6761) and "Locally-Served DNS Zones" (RFC 6303). Not in the table:
-//! `example.` and its like, which are resolved as any name is (RFC 6761 §6.5).
+//! Their registries are "Special-Use Domain Names" (RFC 6761) and "Locally-Served DNS Zones" (RFC 6303). Not
+//! in the table: `example.` and its like, which are resolved as any name is (RFC 6761 §6.5).
 
 use wire::{LowerNameBuf, Name, NameBuf};
 
 use super::record::LocalRecord;
 
-/// A special-use name. It is the top of a zone that is served here, as RFC 6303 §3 has it: with an SOA record, an NS record
-/// that names the zone itself, and little else.
+/// A special-use name. It is the top of a zone that is served here, as RFC 6303 §3 has it: with an SOA
+/// record, an NS record that names the zone itself, and little else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecialName {
     /// The name, in lower case with its final dot.
@@ -53,8 +53,8 @@ impl SpecialName {
         self.records.iter().filter_map(|line| line.parse().ok())
     }
 
-    /// Whether the root or `arpa` says what is signed below: the name stands in the public DNS, so that questions for DS have
-    /// an answer there.
+    /// Whether the root or `arpa` says what is signed below: the name stands in the public DNS, so that
+    /// questions for DS have an answer there.
     pub(super) fn is_delegated(&self) -> bool {
         self.domain.ends_with(".arpa.")
     }

@@ -3,13 +3,13 @@
 
 use cache::Now;
 use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Validated};
-use resolver::Inquiry;
+use resolver::QueryKey;
 use wire::message::{Builder, Compressor, Full, Header, Offset, Owner};
 use wire::{Class, LowerNameBuf, Rcode, Ttl, Type};
 
+use crate::cache_views::CacheView;
 use crate::message::Message;
 use crate::policy::Policy;
-use crate::realms::Realm;
 use crate::service::{Piece, Service, with_ad};
 
 /// Room for an answer; a longer one is asked for.
@@ -46,13 +46,15 @@ impl Service {
     pub(crate) fn learn_denial(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         (response, validated): (&Response, &Validated),
         ttl: Ttl,
         now: Now,
     ) {
-        if let Some(realm) = self.realm(policy, inquiry).filter(|realm| is_denied_in(policy, *realm)) {
-            self.denials.learn(realm.number, response, validated, ttl, seconds(now));
+        if let Some(cache_view) =
+            self.cache_view(policy, query_key).filter(|cache_view| is_denied_in(policy, *cache_view))
+        {
+            self.denials.learn(cache_view.number, response, validated, ttl, seconds(now));
         }
     }
 
@@ -60,12 +62,14 @@ impl Service {
     pub(crate) fn learn_wildcards(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         (response, validated): (&Response, &Validated),
         now: Now,
     ) {
-        if let Some(realm) = self.realm(policy, inquiry).filter(|realm| is_denied_in(policy, *realm)) {
-            self.denials.learn_wildcards(realm.number, response, validated, seconds(now));
+        if let Some(cache_view) =
+            self.cache_view(policy, query_key).filter(|cache_view| is_denied_in(policy, *cache_view))
+        {
+            self.denials.learn_wildcards(cache_view.number, response, validated, seconds(now));
         }
     }
 
@@ -73,17 +77,17 @@ impl Service {
     pub(crate) fn made(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
-        realm: Realm,
+        query_key: &QueryKey,
+        cache_view: CacheView,
         now: Now,
     ) -> Option<(Piece, Option<LowerNameBuf>)> {
-        if !is_synthesized(policy, inquiry, realm) {
+        if !is_synthesized(policy, query_key, cache_view) {
             return None;
         }
         let mut work = DenialWork::default();
-        let made = match self.denied(policy, inquiry, realm, now, &mut work) {
+        let made = match self.denied(policy, query_key, cache_view, now, &mut work) {
             Some(piece) => Some((piece, None)),
-            None => self.expanded(policy, inquiry, realm, now, &mut work),
+            None => self.expanded(policy, query_key, cache_view, now, &mut work),
         };
         if work.hashes() > 0 {
             self.stats().denial_hashes.add_many(work.hashes().into());
@@ -95,39 +99,39 @@ impl Service {
     fn denied(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
-        realm: Realm,
+        query_key: &QueryKey,
+        cache_view: CacheView,
         now: Now,
         work: &mut DenialWork,
     ) -> Option<Piece> {
-        let name = inquiry.name.as_name();
-        let denial = self.denials.deny(realm.number, name, inquiry.qtype, seconds(now), work)?;
+        let name = query_key.name.as_name();
+        let denial = self.denials.deny(cache_view.number, name, query_key.qtype, seconds(now), work)?;
         let sets = denial.sets.iter().map(|set| &**set);
-        let message = write(inquiry, denial.rcode, denial.ttl, sets).ok()?;
+        let message = write(query_key, denial.rcode, denial.ttl, sets).ok()?;
         self.stats().denied.add();
-        self.keep_made(policy, inquiry, &message, Some(denial.ttl), now);
-        Some(Piece { negative_ttl: Some(denial.ttl), ..piece(message, denial.rcode, realm) })
+        self.keep_made(policy, query_key, &message, Some(denial.ttl), now);
+        Some(Piece { negative_ttl: Some(denial.ttl), ..piece(message, denial.rcode, cache_view) })
     }
 
-    /// The answer to a question, if it is known that a DNAME redirects the name or that a wildcard covers it; and where it
-    /// leads, if that is not its end.
+    /// The answer to a question, if it is known that a DNAME redirects the name or that a wildcard covers it;
+    /// and where it leads, if that is not its end.
     fn expanded(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
-        realm: Realm,
+        query_key: &QueryKey,
+        cache_view: CacheView,
         now: Now,
         work: &mut DenialWork,
     ) -> Option<(Piece, Option<LowerNameBuf>)> {
-        let name = inquiry.name.as_name();
-        if let Some(made) = self.denials.redirect(realm.number, name, inquiry.qtype, seconds(now)) {
-            let message = write(inquiry, Rcode::NOERROR, made.ttl, [&*made.dname, &made.cname]).ok()?;
+        let name = query_key.name.as_name();
+        if let Some(made) = self.denials.redirect(cache_view.number, name, query_key.qtype, seconds(now)) {
+            let message = write(query_key, Rcode::NOERROR, made.ttl, [&*made.dname, &made.cname]).ok()?;
             self.stats().redirected.add();
             let leads_to = made.leads_to.map(|name| name.as_name().to_lower());
-            return Some((piece(message, Rcode::NOERROR, realm), leads_to));
+            return Some((piece(message, Rcode::NOERROR, cache_view), leads_to));
         }
-        let made = self.denials.expand(realm.number, name, inquiry.qtype, seconds(now), work)?;
-        let message = write(inquiry, Rcode::NOERROR, made.ttl, [&made.set, &*made.proof]).ok()?;
+        let made = self.denials.expand(cache_view.number, name, query_key.qtype, seconds(now), work)?;
+        let message = write(query_key, Rcode::NOERROR, made.ttl, [&made.set, &*made.proof]).ok()?;
         // Another name may have addresses that this one may not.
         if policy.private.as_ref().is_some_and(|private| private.offends(&message)) {
             return None;
@@ -135,25 +139,25 @@ impl Service {
         self.stats().expanded.add();
         let leads_to = made.leads_to.map(|name| name.as_name().to_lower());
         if leads_to.is_none() {
-            self.keep_made(policy, inquiry, &message, None, now);
+            self.keep_made(policy, query_key, &message, None, now);
         }
-        Some((piece(message, Rcode::NOERROR, realm), leads_to))
+        Some((piece(message, Rcode::NOERROR, cache_view), leads_to))
     }
 
-    /// Keeps an answer made here, if it was asked for before a short time ago: the cache has it ready sooner than it is made. Of a flood
-    /// of names that are asked for once, none takes the room of others.
-    fn keep_made(&self, policy: &Policy, inquiry: &Inquiry, message: &[u8], ttl: Option<Ttl>, now: Now) {
-        if self.made.has_come(inquiry) {
-            self.keep(policy, inquiry, &with_ad(message, true), ttl, now);
+    /// Keeps an answer made here, if it was asked for before a short time ago: the cache has it ready sooner
+    /// than it is made. Of a flood of names that are asked for once, none takes the room of others.
+    fn keep_made(&self, policy: &Policy, query_key: &QueryKey, message: &[u8], ttl: Option<Ttl>, now: Now) {
+        if self.made.has_come(query_key) {
+            self.keep(policy, query_key, &with_ad(message, true), ttl, now);
         }
     }
 }
 
-fn piece(message: Vec<u8>, rcode: Rcode, realm: Realm) -> Piece {
+fn piece(message: Vec<u8>, rcode: Rcode, cache_view: CacheView) -> Piece {
     Piece {
         message: Message::Own(message.into()),
         rcode,
-        authentic: realm.passes_ad,
+        authentic: cache_view.passes_ad,
         negative_ttl: None,
         stale: false,
         info: None,
@@ -162,17 +166,17 @@ fn piece(message: Vec<u8>, rcode: Rcode, realm: Realm) -> Piece {
 }
 
 /// Whether the client of this query gets answers that are made here.
-fn is_synthesized(policy: &Policy, inquiry: &Inquiry, realm: Realm) -> bool {
-    !inquiry.checking_disabled && inquiry.qclass == Class::IN && is_denied_in(policy, realm)
+fn is_synthesized(policy: &Policy, query_key: &QueryKey, cache_view: CacheView) -> bool {
+    !query_key.checking_disabled && query_key.qclass == Class::IN && is_denied_in(policy, cache_view)
 }
 
-fn is_denied_in(policy: &Policy, realm: Realm) -> bool {
-    policy.aggressive_nsec && realm.validates
+fn is_denied_in(policy: &Policy, cache_view: CacheView) -> bool {
+    policy.aggressive_nsec && cache_view.validates
 }
 
 /// The message of these RRsets: for those who have set DO with signatures, and with what proves it.
 fn write<'s>(
-    inquiry: &Inquiry,
+    query_key: &QueryKey,
     rcode: Rcode,
     ttl: Ttl,
     sets: impl IntoIterator<Item = &'s ReceivedSet>,
@@ -181,15 +185,15 @@ fn write<'s>(
     let mut header = Header::query(0).reply();
     header.set_rcode(rcode);
     let mut b = Builder::new(&mut written, ROOM, header, &mut names);
-    b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass)?;
-    b.learn(inquiry.name.as_name(), Offset::QNAME);
+    b.question(query_key.name.as_name(), query_key.qtype, query_key.qclass)?;
+    b.learn(query_key.name.as_name(), Offset::QNAME);
     let is_proof = |set: &ReceivedSet| matches!(set.rtype, Type::NSEC | Type::NSEC3);
-    for set in sets.into_iter().filter(|set| inquiry.dnssec_ok || !is_proof(set)) {
+    for set in sets.into_iter().filter(|set| query_key.dnssec_ok || !is_proof(set)) {
         let own = set.rdatas.iter().map(|rdata| (set.rtype, rdata));
         let signatures = set.signatures.iter().map(|signature| (Type::RRSIG, &signature.rdata));
-        for (rtype, rdata) in own.chain(signatures.filter(|_| inquiry.dnssec_ok)) {
+        for (rtype, rdata) in own.chain(signatures.filter(|_| query_key.dnssec_ok)) {
             let owner = Owner::Name(set.owner.as_name());
-            b.record(set.section, owner, rtype, inquiry.qclass, ttl, rdata)?;
+            b.record(set.section, owner, rtype, query_key.qclass, ttl, rdata)?;
         }
     }
     let len = b.finish();

@@ -1,4 +1,5 @@
-//! What clients get of an answer that was validated: with DNSSEC records for those who have set DO, without for others.
+//! What clients get of an answer that was validated: with DNSSEC records for those who have set DO, without
+//! for others.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ impl Form {
         Form { covered, made: [None, None] }
     }
 
-    /// Where the chain leads on, if the answer does not say what is at its end. Of ANY and CNAME the first link is the answer.
+    /// Where the chain leads on, if the answer does not say what is at its end. Of ANY and CNAME the first
+    /// link is the answer.
     pub(super) fn leads_to(&self, answer: &Answer, validated: &Validated) -> Option<LowerNameBuf> {
         let qtype = question_of(answer).ok().map(|(_, qtype)| qtype);
         let further = validated.leads_to.filter(|_| !matches!(qtype, Some(Type::ANY | Type::CNAME)));
@@ -42,7 +44,8 @@ impl Form {
         if validated.security == Security::Secure { ttl.min(validated.ttl) } else { ttl }
     }
 
-    /// The message for clients with or without DO, and whether it was made just now. AD is set if it is secure.
+    /// The message for clients with or without DO, and whether it was made just now. AD is set if it is
+    /// secure.
     pub(super) fn write(
         &mut self,
         answer: &Answer,
@@ -104,8 +107,8 @@ impl Form {
     }
 }
 
-/// Whether records of this type are for those only who have set DO (RFC 4035 §3.2.1): all that is for validating, unless it
-/// was asked for.
+/// Whether records of this type are for those only who have set DO (RFC 4035 §3.2.1): all that is for
+/// validating, unless it was asked for.
 fn is_hidden(rtype: Type, section: Section, qtype: Type) -> bool {
     let asked = section == Section::Answer && (qtype == rtype || qtype == Type::ANY);
     matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3) && !asked

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use dnssec::{BogusReason, Need, Progress, Response, Security, Validated, Validator};
-use resolver::{Answer, AnsweredBy, Budget, Inquiry, LookupFailure, ReplyFault};
+use resolver::{Answer, AnsweredBy, Budget, LookupFailure, QueryKey, ReplyFault};
 use wire::Rcode;
 
-use super::effort::{Effort, Spent};
 use super::link::first_link;
 use super::queue::Candidate;
+use super::quota::{Spent, ValidationQuota};
 use super::{Basis, Turn};
 
 /// An answer being validated.
@@ -16,11 +16,11 @@ pub(super) struct Job {
     /// The answer, or the second one.
     pub(super) answer: Arc<Answer>,
     /// The question, with CD clear.
-    pub(super) inquiry: Inquiry,
+    pub(super) query_key: QueryKey,
     pub(super) validator: Validator,
     /// Whose query pays, and from what.
     pub(super) payer: Budget,
-    effort: Effort,
+    quota: ValidationQuota,
     /// What was spent on it.
     spent: Spent,
     pub(super) asked: Vec<Need>,
@@ -41,9 +41,9 @@ pub(super) struct Job {
 /// A job whose answer is not read yet.
 pub(super) struct Unread {
     answer: Arc<Answer>,
-    inquiry: Inquiry,
+    query_key: QueryKey,
     payer: Budget,
-    effort: Effort,
+    quota: ValidationQuota,
 }
 
 impl Unread {
@@ -52,15 +52,15 @@ impl Unread {
     /// # Errors
     /// If it cannot be read.
     pub(super) fn read(self) -> Result<Box<Job>, LookupFailure> {
-        let Unread { answer, inquiry, payer, effort } = self;
+        let Unread { answer, query_key, payer, quota } = self;
         let response = Response::read(&answer.message, answer.rcode)
             .map_err(|_| LookupFailure::BadReply(ReplyFault::Malformed))?;
         let mut job = Job {
             answer: Arc::clone(&answer),
-            inquiry,
+            query_key,
             validator: Validator::answer(response),
             payer,
-            effort,
+            quota,
             spent: Spent::default(),
             asked: Vec::new(),
             outlived: false,
@@ -80,9 +80,9 @@ impl Job {
     pub(super) fn of(candidate: &Candidate) -> Unread {
         Unread {
             answer: Arc::clone(&candidate.answer),
-            inquiry: candidate.inquiry,
+            query_key: candidate.query_key,
             payer: candidate.budget.clone(),
-            effort: candidate.effort.clone(),
+            quota: candidate.quota.clone(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Job {
     pub(super) fn step(&mut self, turn: &Turn<'_>) -> Progress {
         let Basis { config, table } = turn.basis;
         let validator = &mut self.validator;
-        self.effort.pay(config.limits, &mut self.spent, |budget| validator.step(&turn.by(), table, budget))
+        self.quota.pay(config.limits, &mut self.spent, |budget| validator.step(&turn.by(), table, budget))
     }
 
     /// What was spent on it.
@@ -98,10 +98,11 @@ impl Job {
         self.spent
     }
 
-    /// Whether this was too much work for the query that pays only because that has spent something on other answers.
+    /// Whether this was too much work for the query that pays only because that has spent something on other
+    /// answers.
     pub(super) fn is_spent_elsewhere(&self, reason: BogusReason) -> bool {
         matches!(reason, BogusReason::Limit(limit) if limit.is_of_query())
-            && self.effort.is_more_than(self.spent)
+            && self.quota.is_more_than(self.spent)
     }
 
     /// Begins again with a second answer, if that can be read.
@@ -113,8 +114,8 @@ impl Job {
         true
     }
 
-    /// Begins again with the first link of the chain, if there is more behind it and that is not too much work. The answer was found
-    /// to be `bogus`, which stands if this link is bogus, too.
+    /// Begins again with the first link of the chain, if there is more behind it and that is not too much
+    /// work. The answer was found to be `bogus`, which stands if this link is bogus, too.
     pub(super) fn begin_with_first_link(&mut self, bogus: &Validated) -> bool {
         let Security::Bogus(reason) = bogus.security else { return false };
         if self.is_cut || matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable) {
@@ -154,8 +155,8 @@ impl Job {
         Response::read(&answer.referrals.get(at)?.message, Rcode::NOERROR).ok()
     }
 
-    /// Whether it may be for the server that answered that this is bogus, so that another one may know better: not if the
-    /// chain is broken above, and not if it was too much work.
+    /// Whether it may be for the server that answered that this is bogus, so that another one may know
+    /// better: not if the chain is broken above, and not if it was too much work.
     pub(super) fn is_at_fault(&self, reason: BogusReason, validated: &Validated, turn: &Turn<'_>) -> bool {
         let own = !matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable);
         let broken = || turn.basis.table.is_broken(validated.at.as_name(), turn.at.wall);

@@ -6,8 +6,8 @@ use wire::{LowerNameBuf, Name, Rcode, Type};
 
 use crate::message::Unjoinable;
 
-/// Returns the part of an answer that ends with the first alias, if there is more behind it: that leads to a name which is
-/// then looked up by itself.
+/// Returns the part of an answer that ends with the first alias, if there is more behind it: that leads to a
+/// name which is then looked up by itself.
 pub(super) fn first_link(answer: &Answer) -> Option<Answer> {
     let (message, target) = cut(answer).ok().flatten()?;
     Some(Answer {

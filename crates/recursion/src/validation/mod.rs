@@ -1,9 +1,9 @@
-//! Answers are validated here before anybody gets them. No signature is verified and no name hashed on the query path, nor on the
-//! thread that asks other servers: [`Validations`] is for threads of its own, and answers come to them by a
-//! [`Queue`](queue::Queue).
+//! Answers are validated here before anybody gets them. No signature is verified and no name hashed on the
+//! query path, nor on the thread that asks other servers: [`Validations`] is for threads of its own, and
+//! answers come to them by a [`Queue`](queue::Queue).
 //!
 //! ```text
-//!     settler ─┬─▶ queue ──▶ Validations ─┬─▶ cache, clients
+//!     completion ─┬─▶ queue ──▶ Validations ─┬─▶ cache, clients
 //!        ▲     └─▶ recalled ──────────────┼──────▲
 //!        └──────── other servers ◀────────┘ DS and DNSKEY
 //! ```
@@ -12,17 +12,19 @@
 //! to its clients where it arrived, by the same rules: no thread is woken for it. It has no job, asks for
 //! nothing, and is never bogus.
 //!
-//! Clients who wait for the same answer share one validation, and the one that came first pays. If that one has spent so much on other answers
-//! that the rest does not suffice, the next one pays. Those that need the same DS or DNSKEY share the question for
-//! it; the one that came first pays. Whatever a client shares, it waits no longer than its own query's time; and where one that
-//! paid has no more time or means, the next one pays, from what it has. DS that referrals on the way to an answer brought come with it, and are not asked for.
+//! Clients who wait for the same answer share one validation, and the one that came first pays. If that one
+//! has spent so much on other answers that the rest does not suffice, the next one pays. Those that need the
+//! same DS or DNSKEY share the question for it; the one that came first pays. Whatever a client shares, it
+//! waits no longer than its own query's time; and where one that paid has no more time or means, the next one
+//! pays, from what it has. DS that referrals on the way to an answer brought come with it, and are not asked
+//! for.
 //!
-//! One server of a zone that is broken or lies must not make the zone bogus, nor a copy of it on this machine. So what is bogus
-//! is asked for once more, of another server of the zone; only if there is none, or what that says is bogus too, the first verdict stands. It is paid
-//! from the same budgets.
+//! One server of a zone that is broken or lies must not make the zone bogus, nor a copy of it on this
+//! machine. So what is bogus is asked for once more, of another server of the zone; only if there is none, or
+//! what that says is bogus too, the first verdict stands. It is paid from the same budgets.
 //!
-//! Where an answer is bogus at every server and begins with an alias, that alias is validated by itself, and what it leads to is
-//! looked up by itself: a server may know the names behind an alias only from a copy.
+//! Where an answer is bogus at every server and begins with an alias, that alias is validated by itself, and
+//! what it leads to is looked up by itself: a server may know the names behind an alias only from a copy.
 //!
 //! Any number of threads share one [`State`], which is locked while a thread takes a job out of it or puts it
 //! back, and not while anything is verified. A job is at work on one thread at a time, or it rests and waits
@@ -30,12 +32,12 @@
 
 pub(crate) mod bogus;
 pub(crate) mod denied;
-pub(crate) mod effort;
 mod form;
 mod job;
 mod link;
 mod outcome;
 pub(crate) mod queue;
+pub(crate) mod quota;
 pub(crate) mod repeats;
 mod state;
 mod work;
@@ -45,29 +47,29 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cache::Now;
 use dnssec::{Need, Security, TrustTable, Validation};
-use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupFailure, ShedReason};
+use resolver::{Answer, Budget, ClientPrefix, LookupFailure, QueryKey, ShedReason};
 use wire::{Name, NameBuf};
 
+use crate::completion::Who;
 use crate::policy::{Policy, ValidationConfig};
 use crate::service::Service;
-use crate::settler::Who;
-use effort::Effort;
 use job::Job;
 use outcome::hand_over;
 use queue::Candidate;
+use quota::ValidationQuota;
 pub(crate) use state::State;
 pub use work::Validations;
 
 /// What a client really asked, whose answer is validated before it gets it.
 pub(crate) struct Unchecked {
     /// The question, with CD clear.
-    pub(crate) inquiry: Inquiry,
+    pub(crate) query_key: QueryKey,
     /// Where the client is.
     pub(crate) client: ClientPrefix,
     /// What DS and DNSKEY are paid from.
     pub(crate) budget: Budget,
     /// What the work is paid from.
-    pub(crate) effort: Effort,
+    pub(crate) quota: ValidationQuota,
 }
 
 /// What validating an answer has found, for a person who asks.
@@ -135,13 +137,13 @@ impl Service {
         who: Who,
         at: Moment,
     ) {
-        let Unchecked { inquiry, client, budget, effort } = unchecked;
+        let Unchecked { query_key, client, budget, quota } = unchecked;
         let config = &policy.validation;
         let Some(place) = self.unvalidated.place(client, config.waiting, config.waiting_of_network) else {
             self.stats().validation.shed.add();
             return self.give_up(policy, who, LookupFailure::Shed(ShedReason::Queue), None, at.cache);
         };
-        let candidate = Candidate { answer, inquiry, client, budget, effort, who, _place: place };
+        let candidate = Candidate { answer, query_key, client, budget, quota, who, _place: place };
         let basis = self.basis(policy);
         if let Some(candidate) = self.recall(&Turn { policy, basis: &basis, at }, candidate) {
             self.unvalidated.put(candidate);
@@ -158,7 +160,7 @@ impl Service {
         }
         let (by, table) = (turn.by(), &turn.basis.table);
         // Nothing is read here that will most likely be read again.
-        if !by.knows_insecure(candidate.inquiry.name.as_name(), table) {
+        if !by.knows_insecure(candidate.query_key.name.as_name(), table) {
             return Some(candidate);
         }
         let Ok(mut job) = Job::of(&candidate).read() else {

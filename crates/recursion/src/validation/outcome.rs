@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use cache::Now;
 use dnssec::{BogusReason, Need, Security, Validated};
-use resolver::{Answer, AnsweredBy, Inquiry, LookupFailure, LookupOutcome, ReplyFault, ReportAgent};
+use resolver::{Answer, AnsweredBy, LookupFailure, LookupOutcome, QueryKey, ReplyFault, ReportAgent};
 use wire::{NameBuf, Ttl};
 
 use super::form::Form;
@@ -13,16 +13,16 @@ use super::job::Job;
 use super::queue::Candidate;
 use super::state::{Finished, RECENT, State};
 use super::{Turn, Verdict, lock};
+use crate::completion::{Waiter, Waiting, Who};
 use crate::failures::FailureCause;
 use crate::message::Message;
 use crate::policy::Policy;
-use crate::pursuit::refusal_of;
+use crate::query_state::refusal_of;
 use crate::service::{Piece, Service};
-use crate::settler::{Waiter, Waiting, Who};
 
 impl Service {
-    /// What an answer is stands now: that is counted and remembered, and those who wait for it get it. `who` says as which answer it
-    /// came first, and who waits.
+    /// What an answer is stands now: that is counted and remembered, and those who wait for it get it. `who`
+    /// says as which answer it came first, and who waits.
     pub(super) fn conclude(
         &self,
         turn: &Turn<'_>,
@@ -32,7 +32,7 @@ impl Service {
     ) {
         self.learn(turn, &job, &validated);
         let form = Mutex::new(Form::of(job.validator.response(), &validated));
-        let Job { answer, inquiry, asked, fault, .. } = *job;
+        let Job { answer, query_key, asked, fault, .. } = *job;
         let mut state = lock(&self.validating);
         let Some((received, candidates)) = who(&mut state) else { return };
         let finished = Arc::new(Finished { received, answer, form, validated, asked });
@@ -43,10 +43,11 @@ impl Service {
         for candidate in candidates {
             hand_over(self, turn, &finished, candidate);
         }
-        // Also where another server had a better answer: one of them has not, and no client will complain of it.
+        // Also where another server had a better answer: one of them has not, and no client will complain of
+        // it.
         let fault = fault.filter(|reason| for_client && !matches!(reason, BogusReason::Limit(_)));
         if let (Some(reason), Some(agent)) = (fault, &finished.received.agent) {
-            self.report(turn.policy, &inquiry, reason.extended_error(), agent, turn.at.cache);
+            self.report(turn.policy, &query_key, reason.extended_error(), agent, turn.at.cache);
         }
     }
 
@@ -67,32 +68,32 @@ impl Service {
                     }
                     _ => Some(validated.ttl),
                 };
-                self.remember_bogus(turn.policy, &job.inquiry, reason, ttl, turn.at.cache);
+                self.remember_bogus(turn.policy, &job.query_key, reason, ttl, turn.at.cache);
             }
         }
         let Some(response) = job.validator.response() else { return };
         let proven = (response, validated);
         if let Some(ttl) = job.answer.negative_ttl {
             let ttl = ttl.min(validated.ttl);
-            self.learn_denial(turn.policy, &job.inquiry, proven, ttl, turn.at.cache);
+            self.learn_denial(turn.policy, &job.query_key, proven, ttl, turn.at.cache);
         }
-        self.learn_wildcards(turn.policy, &job.inquiry, proven, turn.at.cache);
+        self.learn_wildcards(turn.policy, &job.query_key, proven, turn.at.cache);
     }
 
     fn remember_bogus(
         &self,
         policy: &Policy,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         reason: BogusReason,
         ttl: Option<Ttl>,
         now: Now,
     ) {
         let failure = self.cache().config().failure;
         let seconds = ttl.map_or(failure.min, Ttl::as_secs).clamp(failure.min, failure.max);
-        self.bogus.note(inquiry, reason, now.plus(seconds));
+        self.bogus.note(query_key, reason, now.plus(seconds));
         for dnssec_ok in [false, true] {
-            let inquiry = Inquiry { dnssec_ok, ..*inquiry };
-            self.keep_failure(policy, &inquiry, ttl, now);
+            let query_key = QueryKey { dnssec_ok, ..*query_key };
+            self.keep_failure(policy, &query_key, ttl, now);
         }
     }
 
@@ -111,7 +112,8 @@ impl Service {
         }
     }
 
-    /// Validating the answer to a client's question is more than its query may cost, which it has spent on other answers.
+    /// Validating the answer to a client's question is more than its query may cost, which it has spent on
+    /// other answers.
     pub(super) fn refuse_overspent(
         &self,
         policy: &Policy,
@@ -123,7 +125,7 @@ impl Service {
         match who {
             Who::Client(waiting) => {
                 // The name that comes next may be innocent. The one that was asked led to all that.
-                self.keep_failure(policy, &waiting.pursuit.asked, None, now);
+                self.keep_failure(policy, &waiting.query_state.asked, None, now);
                 self.refuse_bogus(waiting, reason, at);
             }
             // Callers in this program ask for one thing only.
@@ -133,8 +135,8 @@ impl Service {
 
     /// The answer to a client's question is bogus.
     pub(super) fn refuse_bogus(&self, waiting: Box<Waiting>, reason: BogusReason, at: &NameBuf) {
-        self.failed(&waiting.pursuit.next, FailureCause::Bogus { at, reason });
-        waiting.ticket.refuse(refusal_of(reason));
+        self.failed(&waiting.query_state.next, FailureCause::Bogus { at, reason });
+        waiting.responder.refuse(refusal_of(reason));
     }
 }
 
@@ -155,14 +157,14 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
     let mut form = lock(form);
     let leads_to = form.leads_to(answer, validated);
     let negative_ttl = answer.negative_ttl.map(|ttl| form.cap(validated, ttl));
-    let Ok((message, is_new)) = form.write(answer, validated, candidate.inquiry.dnssec_ok) else {
+    let Ok((message, is_new)) = form.write(answer, validated, candidate.query_key.dnssec_ok) else {
         let failure = LookupFailure::BadReply(ReplyFault::Malformed);
         return service.give_up(policy, candidate.who, failure, answer.agent.as_deref(), now);
     };
     drop(form);
     // The beginning of a chain is no answer by itself.
     if is_new && leads_to.is_none() {
-        service.keep(policy, &candidate.inquiry, &message, negative_ttl, now);
+        service.keep(policy, &candidate.query_key, &message, negative_ttl, now);
     }
     match candidate.who {
         Who::Client(waiting) => {
@@ -183,7 +185,7 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
 
 /// Passes the verdict to a callback in this program.
 fn tell(who: Who, answer: &Arc<Answer>, validated: &Validated, asked: &[Need]) {
-    if let Who::Told(told) = who {
+    if let Who::Callback(told) = who {
         let Validated { security, at, .. } = *validated;
         let verdict = Verdict { security, at, asked: asked.to_vec() };
         told(LookupOutcome::Answered(Arc::clone(answer)), Some(verdict));

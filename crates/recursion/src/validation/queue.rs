@@ -6,22 +6,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dnssec::{Need, Response};
-use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupOutcome};
+use resolver::{Answer, Budget, ClientPrefix, LookupOutcome, QueryKey};
 
-use super::effort::Effort;
-use crate::settler::Who;
+use super::quota::ValidationQuota;
+use crate::completion::Who;
 
 /// An answer whose waiter is not to have it before it is validated.
 pub(crate) struct Candidate {
     pub(crate) answer: Arc<Answer>,
     /// What was asked, with CD clear.
-    pub(crate) inquiry: Inquiry,
+    pub(crate) query_key: QueryKey,
     /// Where the client is.
     pub(crate) client: ClientPrefix,
     /// What DS and DNSKEY are paid from, if no other candidate came first.
     pub(crate) budget: Budget,
     /// What the work is paid from, likewise.
-    pub(crate) effort: Effort,
+    pub(crate) quota: ValidationQuota,
     /// The waiter.
     pub(crate) who: Who,
     /// Its place among all that wait.
@@ -66,8 +66,8 @@ pub(crate) enum Next {
     Closed,
 }
 
-/// Tasks, in the order of their coming. Clients have a bounded number of places; what validating has asked for always finds
-/// one, since without it those places would never be free again.
+/// Tasks, in the order of their coming. Clients have a bounded number of places; what validating has asked
+/// for always finds one, since without it those places would never be free again.
 #[derive(Default)]
 pub(crate) struct Queue {
     tasks: Mutex<Tasks>,
@@ -116,7 +116,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Queue {
-    /// A place for one who waits, if fewer than `most` have one, and of its network fewer than `most_of_network`.
+    /// A place for one who waits, if fewer than `most` have one, and of its network fewer than
+    /// `most_of_network`.
     pub(crate) fn place(&self, network: ClientPrefix, most: usize, most_of_network: usize) -> Option<Place> {
         let mut taken = lock(&self.taken);
         let own = taken.by_network.get(&network).copied().unwrap_or_default();
@@ -161,8 +162,8 @@ impl Queue {
             return drop(task);
         }
         tasks.waiting.push_back(task);
-        // A call is a system call. Threads that work look for the next task by themselves, and those that were called take all
-        // that there is by then.
+        // A call is a system call. Threads that work look for the next task by themselves, and those that
+        // were called take all that there is by then.
         let calls = tasks.called < tasks.idle.min(tasks.waiting.len());
         tasks.called += usize::from(calls);
         drop(tasks);

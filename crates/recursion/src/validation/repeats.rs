@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use resolver::Inquiry;
+use resolver::QueryKey;
 
 /// So many questions are remembered at the most, four bytes each.
 const SLOTS: usize = 1 << 14;
@@ -24,8 +24,8 @@ impl<K: Default> Default for Repeats<K> {
 
 impl<K: BuildHasher> Repeats<K> {
     /// Whether a question came before. From now on it has. One in four billion is taken for another.
-    pub(crate) fn has_come(&self, inquiry: &Inquiry) -> bool {
-        let hash = self.key.hash_one(inquiry);
+    pub(crate) fn has_come(&self, query_key: &QueryKey) -> bool {
+        let hash = self.key.hash_one(query_key);
         let upper = (hash >> 32) as u32;
         let slot = self.seen.get(hash as usize % SLOTS);
         slot.is_some_and(|slot| slot.swap(upper, Ordering::Relaxed) == upper)
@@ -43,27 +43,27 @@ mod tests {
     /// Always with the same key: with any other, two of the questions might share a slot.
     type Fixed = Repeats<BuildHasherDefault<DefaultHasher>>;
 
-    fn inquiry(name: &str, dnssec_ok: bool) -> Inquiry {
+    fn query_key(name: &str, dnssec_ok: bool) -> QueryKey {
         let name: wire::NameBuf = name.parse().expect("a name");
         let (qtype, qclass) = (Type::A, Class::IN);
-        Inquiry { name: name.as_name().to_lower(), qtype, qclass, dnssec_ok, checking_disabled: false }
+        QueryKey { name: name.as_name().to_lower(), qtype, qclass, dnssec_ok, checking_disabled: false }
     }
 
     #[test]
     fn a_question_that_came_is_known_and_those_that_differ_are_not() {
         let repeats = Fixed::default();
-        assert!(!repeats.has_come(&inquiry("a.example.", false)));
-        assert!(!repeats.has_come(&inquiry("b.example.", false)));
-        assert!(!repeats.has_come(&inquiry("a.example.", true)));
-        assert!(repeats.has_come(&inquiry("a.example.", false)));
-        assert!(repeats.has_come(&inquiry("a.example.", true)));
+        assert!(!repeats.has_come(&query_key("a.example.", false)));
+        assert!(!repeats.has_come(&query_key("b.example.", false)));
+        assert!(!repeats.has_come(&query_key("a.example.", true)));
+        assert!(repeats.has_come(&query_key("a.example.", false)));
+        assert!(repeats.has_come(&query_key("a.example.", true)));
     }
 
     #[test]
     fn of_a_flood_of_questions_that_differ_none_is_known_and_what_is_remembered_has_a_bound() {
         let repeats = Fixed::default();
         let all = |n: usize| {
-            (0..n).filter(|i| repeats.has_come(&inquiry(&format!("n{i}.example."), false))).count()
+            (0..n).filter(|i| repeats.has_come(&query_key(&format!("n{i}.example."), false))).count()
         };
         assert_eq!(all(8 * SLOTS), 0);
         // Of these most have driven one another out.

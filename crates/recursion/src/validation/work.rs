@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use dnssec::{BogusReason, Progress, Response, Security, Validated};
 use resolver::{
-    AnsweredBy, Budget, ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, ReplyFault,
+    AnsweredBy, Budget, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ReplyFault,
     ShedReason,
 };
 use wire::{Class, LowerNameBuf, NameBuf, Type};
@@ -17,9 +17,9 @@ use super::outcome::hand_over;
 use super::queue::{Came, Candidate, Next, Task, Wanted};
 use super::state::{Needed, State, Underway, key};
 use super::{Basis, Moment, Turn, lock, wall};
+use crate::completion::{Waiter, Who, is_of_servers};
 use crate::policy::Policy;
 use crate::service::Service;
-use crate::settler::{Waiter, Who, is_of_servers};
 use crate::stats::ValidationStats;
 
 /// Validates answers for a service, on whatever threads. All of one service are the same.
@@ -37,7 +37,8 @@ impl Validations {
         lock(&self.service.validating)
     }
 
-    /// Validates what comes, until [`Service::stop_validating`] is called. As many threads may do so as there are.
+    /// Validates what comes, until [`Service::stop_validating`] is called. As many threads may do so as there
+    /// are.
     pub fn run(&self) {
         loop {
             self.expire(Instant::now(), wall());
@@ -189,16 +190,16 @@ impl Validations {
         };
         drop(state);
         if is_first {
-            let inquiry = unchecked(wanted.need.name().to_lower(), wanted.need.rtype());
+            let query_key = unchecked(wanted.need.name().to_lower(), wanted.need.rtype());
             let failed = |failure| self.service.unvalidated.found(wanted, LookupOutcome::Failed(failure));
-            if !wanted.again && !outlived && self.service.has_failed(turn.policy, &inquiry, turn.at.cache) {
+            if !wanted.again && !outlived && self.service.has_failed(turn.policy, &query_key, turn.at.cache) {
                 return failed(LookupFailure::NoReply);
             }
             if !wanted.again {
                 self.stats().fetches.add();
             }
             let waiter = Waiter::new(Who::Validations(Box::new(wanted)));
-            if self.ask(inquiry, client, budget, other_than, waiter).is_some() {
+            if self.ask(query_key, client, budget, other_than, waiter).is_some() {
                 failed(LookupFailure::Shed(ShedReason::Queue));
             }
         }
@@ -207,14 +208,14 @@ impl Validations {
     /// Has other servers asked.
     fn ask(
         &self,
-        inquiry: Inquiry,
+        query_key: QueryKey,
         client: ClientPrefix,
         budget: Budget,
         other_than: Option<AnsweredBy>,
         waiter: Waiter,
     ) -> Option<LookupRequest<Waiter>> {
         self.service.request(LookupRequest {
-            inquiry,
+            query_key,
             recursion_desired: true,
             client,
             patience: None,
@@ -241,8 +242,8 @@ impl Validations {
         if wanted.again {
             self.stats().again.add();
         }
-        // The first job learns from it what the others then find in the table. Those that need it meanwhile do not ask for
-        // it once more.
+        // The first job learns from it what the others then find in the table. Those that need it meanwhile
+        // do not ask for it once more.
         let ids = self.state().needed.get_mut(&key(&wanted)).map(|all| std::mem::take(&mut all.jobs));
         let mut ids = ids.into_iter().flatten();
         if let Some(first) = ids.next() {
@@ -274,8 +275,8 @@ impl Validations {
         self.go_on(turn, id, job);
     }
 
-    /// What some jobs need cannot be had. If that was for want of means or time of the one that asked, others ask again. What
-    /// was asked for a second time need not be had.
+    /// What some jobs need cannot be had. If that was for want of means or time of the one that asked, others
+    /// ask again. What was asked for a second time need not be had.
     fn not_found(&self, turn: &Turn<'_>, wanted: Wanted, failure: LookupFailure) {
         use LookupFailure::{Overspent, Shed, TimedOut};
         let needed = self.state().needed.remove(&key(&wanted));
@@ -298,7 +299,8 @@ impl Validations {
         }
     }
 
-    /// Some of those who wait for a job get no answer. With the last of them it ends; returns whether it has not.
+    /// Some of those who wait for a job get no answer. With the last of them it ends; returns whether it has
+    /// not.
     fn part(
         &self,
         turn: &Turn<'_>,
@@ -330,8 +332,8 @@ impl Validations {
         if let Some(job) = job {
             self.count(&job);
             for dnssec_ok in [false, true].into_iter().filter(|_| of_servers) {
-                let inquiry = Inquiry { dnssec_ok, ..job.inquiry };
-                self.service.keep_failure(turn.policy, &inquiry, None, turn.at.cache);
+                let query_key = QueryKey { dnssec_ok, ..job.query_key };
+                self.service.keep_failure(turn.policy, &query_key, None, turn.at.cache);
             }
         }
         let mut agent = received.agent.as_deref();
@@ -349,8 +351,9 @@ impl Validations {
         self.stats().failed_signatures.add_many(spent.failures().into());
     }
 
-    /// It is known what an answer is. If it is bogus, another server may have a better one, or the beginning of its chain may be good.
-    /// Returns a job to go on with: this one, or that of the client that pays next where the first could not.
+    /// It is known what an answer is. If it is bogus, another server may have a better one, or the beginning
+    /// of its chain may be good. Returns a job to go on with: this one, or that of the client that pays next
+    /// where the first could not.
     fn done(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, validated: Validated) -> Option<Box<Job>> {
         if let Security::Bogus(reason) = validated.security {
             if job.is_spent_elsewhere(reason) {
@@ -380,8 +383,8 @@ impl Validations {
         None
     }
 
-    /// The query that pays has cost enough, and a part of that elsewhere. So nothing is known of this answer: the next one that waits
-    /// for it pays, from what is left of its own.
+    /// The query that pays has cost enough, and a part of that elsewhere. So nothing is known of this answer:
+    /// the next one that waits for it pays, from what is left of its own.
     fn spent(
         &self,
         turn: &Turn<'_>,
@@ -417,10 +420,10 @@ impl Validations {
     /// Asks another server than the one whose answer is bogus.
     fn ask_again(&self, id: u64, job: Box<Job>) {
         let other_than = job.answer.by;
-        let inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..job.inquiry };
+        let query_key = QueryKey { dnssec_ok: true, checking_disabled: true, ..job.query_key };
         let Some((client, budget)) = self.state().rest(id, job) else { return };
         let waiter = Waiter::new(Who::Second(id));
-        if self.ask(inquiry, client, budget, other_than, waiter).is_some() {
+        if self.ask(query_key, client, budget, other_than, waiter).is_some() {
             let failed = LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue));
             self.service.unvalidated.second(id, failed);
         }
@@ -457,6 +460,6 @@ impl Validations {
 }
 
 /// A question with DO and CD: for everything that validating takes.
-fn unchecked(name: LowerNameBuf, qtype: Type) -> Inquiry {
-    Inquiry { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
+fn unchecked(name: LowerNameBuf, qtype: Type) -> QueryKey {
+    QueryKey { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
 }

@@ -4,7 +4,7 @@ use exchange::Transport;
 use recursion::LocalConfig;
 use wire::Rcode;
 
-use crate::support::{SOA, Upstream, World, ask, cache_config, data, denial, domain, inquiry, record};
+use crate::support::{SOA, Upstream, World, ask, cache_config, data, denial, domain, query_key, record};
 
 const WWW: [&str; 1] = ["www.example. 600 A 192.0.2.80"];
 
@@ -237,12 +237,12 @@ fn a_person_is_told_what_is_known() {
     world.learn("www.example. A", &data(&WWW));
     world.after(10);
     let at = world.service.now(std::time::Instant::now()).plus(10);
-    let known = world.service.inspect(&inquiry("www.example. A"), at);
+    let known = world.service.inspect(&query_key("www.example. A"), at);
     assert_eq!(known.rule.map(|rule| rule.to_string()), Some(".".into()));
     assert_eq!(known.cached.map(|cached| cached.rcode), Some(Rcode::NOERROR));
     assert!(!known.local && known.failure.is_none());
-    let corp = world.service.inspect(&inquiry("www.corp.example. A"), at);
+    let corp = world.service.inspect(&query_key("www.corp.example. A"), at);
     assert_eq!(corp.rule.map(|rule| rule.to_string()), Some("corp.example.".into()));
     assert!(corp.cached.is_none());
-    assert!(world.service.inspect(&inquiry("localhost. A"), at).local);
+    assert!(world.service.inspect(&query_key("localhost. A"), at).local);
 }

@@ -1,9 +1,9 @@
-//! What RFC 4035 §4 and §5, RFC 8198, RFC 8767 and RFC 9520 leave to be got wrong, as cases that other resolvers can be asked, too:
-//! `peers.rs` does that.
+//! What RFC 4035 §4 and §5, RFC 8198, RFC 8767 and RFC 9520 leave to be got wrong, as cases that other
+//! resolvers can be asked, too: `peers.rs` does that.
 
 use std::time::Duration;
 
-use resolver::Inquiry;
+use resolver::QueryKey;
 use testkit::tree::{Reply as TreeReply, covered};
 use wire::{Rcode, Ttl, Type};
 
@@ -59,12 +59,12 @@ fn error(reply: TreeReply, rcode: Rcode) -> TreeReply {
 
 /// Changes the data of the signatures over one type, where that type is asked for.
 fn signatures(
-    inquiry: &Inquiry,
+    query_key: &QueryKey,
     mut reply: TreeReply,
     rtype: Type,
     change: fn(&mut Vec<u8>),
 ) -> Option<TreeReply> {
-    if inquiry.qtype == rtype {
+    if query_key.qtype == rtype {
         let lines = reply.lines_mut().filter(|line| covered(line) == Some(rtype));
         lines.for_each(|line| change(&mut line.rdata));
     }
@@ -82,8 +82,8 @@ const VALIDATION: [Case; 9] = [
     case(
         "what clients receive for data that is secure, insecure and bogus",
         &[
-            Step::Server(|inquiry, reply| match inquiry.name.to_string().ends_with("hash.test.") {
-                true => forged(inquiry, reply, Type::A),
+            Step::Server(|query_key, reply| match query_key.name.to_string().ends_with("hash.test.") {
+                true => forged(query_key, reply, Type::A),
                 false => Some(reply),
             }),
             Ask("www.nsec.test. A", "NOERROR rd ra"),
@@ -100,7 +100,7 @@ const VALIDATION: [Case; 9] = [
     case(
         "CD has a client get what is bogus, and no other client",
         &[
-            Step::Server(|inquiry, reply| forged(inquiry, reply, Type::A)),
+            Step::Server(|query_key, reply| forged(query_key, reply, Type::A)),
             Ask("www.hash.test. A cd", "NOERROR rd ra cd"),
             Ask("www.hash.test. A", "SERVFAIL rd ra EDE 6"),
             Ask("www.hash.test. A do cd", "NOERROR rd ra cd"),
@@ -111,15 +111,15 @@ const VALIDATION: [Case; 9] = [
     case(
         "a signature with more labels than its owner has",
         &[
-            Step::Server(|inquiry, reply| signatures(inquiry, reply, Type::A, |rdata| rdata[3] += 1)),
+            Step::Server(|query_key, reply| signatures(query_key, reply, Type::A, |rdata| rdata[3] += 1)),
             Ask("www.nsec.test. A do", "SERVFAIL rd ra EDE 6"),
         ],
     ),
     case(
         "a signature by the zone above",
         &[
-            Step::Server(|inquiry, reply| {
-                signatures(inquiry, reply, Type::A, |rdata| signed_by(rdata, "test."))
+            Step::Server(|query_key, reply| {
+                signatures(query_key, reply, Type::A, |rdata| signed_by(rdata, "test."))
             }),
             Ask("www.nsec.test. A do", "SERVFAIL rd ra EDE 6"),
         ],
@@ -127,8 +127,8 @@ const VALIDATION: [Case; 9] = [
     case(
         "a signature by a zone beside",
         &[
-            Step::Server(|inquiry, reply| {
-                signatures(inquiry, reply, Type::A, |rdata| signed_by(rdata, "hash.test."))
+            Step::Server(|query_key, reply| {
+                signatures(query_key, reply, Type::A, |rdata| signed_by(rdata, "hash.test."))
             }),
             Ask("www.nsec.test. A do", "SERVFAIL rd ra EDE 10"),
         ],
@@ -136,8 +136,8 @@ const VALIDATION: [Case; 9] = [
     case(
         "a signature that is not good beside one that is",
         &[
-            Step::Server(|inquiry, mut reply| {
-                if inquiry.qtype == Type::A {
+            Step::Server(|query_key, mut reply| {
+                if query_key.qtype == Type::A {
                     let good = reply.answer.iter().find(|line| covered(line) == Some(Type::A)).cloned();
                     let mut bad = good.expect("a signature");
                     *bad.rdata.last_mut().expect("data") ^= 1;
@@ -159,8 +159,8 @@ const VALIDATION: [Case; 9] = [
     case(
         "a DNSKEY RRset with a key that its signature does not cover",
         &[
-            Step::Server(|inquiry, mut reply| {
-                if inquiry.qtype == Type::DNSKEY && inquiry.name.to_string() == "nsec.test." {
+            Step::Server(|query_key, mut reply| {
+                if query_key.qtype == Type::DNSKEY && query_key.name.to_string() == "nsec.test." {
                     let mut more = reply.answer.iter().find(|line| line.rtype == Type::DNSKEY).cloned();
                     let more = more.as_mut().expect("a key");
                     *more.rdata.last_mut().expect("data") ^= 1;
@@ -337,13 +337,13 @@ const STALE: [Case; 7] = [
     stale(
         "what has expired does not hide that an answer is bogus",
         &[
-            Step::Server(|inquiry, reply| match inquiry.qtype {
+            Step::Server(|query_key, reply| match query_key.qtype {
                 Type::A => Some(lasting(reply, 1)),
                 _ => Some(reply),
             }),
             Ask("www.nsec.test. A do", "NOERROR rd ra ad"),
             After(2),
-            Step::Server(|inquiry, reply| forged(inquiry, reply, Type::A)),
+            Step::Server(|query_key, reply| forged(query_key, reply, Type::A)),
             Ask("www.nsec.test. A do", "SERVFAIL rd ra EDE 6"),
         ],
     ),
@@ -354,7 +354,7 @@ const FAILURES: [Case; 4] = [
     case(
         "a failure is one of its question alone",
         &[
-            Step::Server(|inquiry, reply| (inquiry.qtype != Type::A).then_some(reply)),
+            Step::Server(|query_key, reply| (query_key.qtype != Type::A).then_some(reply)),
             Ask("www.plain.test. A", "SERVFAIL rd ra EDE 22"),
             Ask("www.plain.test. TXT", "NOERROR rd ra"),
             Ask("www.plain.test. AAAA", "NOERROR rd ra"),
@@ -373,8 +373,8 @@ const FAILURES: [Case; 4] = [
     case(
         "keys that cannot be had are a failure of their zone alone",
         &[
-            Step::Server(|inquiry, reply| {
-                let is_key = inquiry.qtype == Type::DNSKEY && inquiry.name.to_string() == "nsec.test.";
+            Step::Server(|query_key, reply| {
+                let is_key = query_key.qtype == Type::DNSKEY && query_key.name.to_string() == "nsec.test.";
                 (!is_key).then_some(reply)
             }),
             Ask("www.nsec.test. A do", "SERVFAIL rd ra EDE 22"),
@@ -385,7 +385,7 @@ const FAILURES: [Case; 4] = [
     case(
         "what an alias leads to fails, and the alias does not",
         &[
-            Step::Server(|inquiry, reply| match inquiry.name.to_string().as_str() {
+            Step::Server(|query_key, reply| match query_key.name.to_string().as_str() {
                 "www.plain.test." => None,
                 "alias.plain.test." => Some(reply.without(|line| line.rtype != Type::CNAME)),
                 _ => Some(reply),

@@ -151,8 +151,10 @@ fn it_can_be_turned_off_and_forgotten() {
 
 #[test]
 fn what_is_not_secure_denies_nothing_else() {
-    let mut with =
-        Validated { server: |inquiry, reply| forged(inquiry, reply, wire::Type::A), ..with_denials(|_| {}) };
+    let mut with = Validated {
+        server: |query_key, reply| forged(query_key, reply, wire::Type::A),
+        ..with_denials(|_| {})
+    };
     assert_eq!(with.says("nothing.plain.test. A do"), "NXDOMAIN rd ra");
     with.world.miss(&ask("nothing0.plain.test. A do"));
     with.run();

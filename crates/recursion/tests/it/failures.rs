@@ -103,8 +103,8 @@ fn why_a_question_gets_servfail_is_reported_for_the_log() {
     let mut world = World::new(|_| ());
     let told = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&told);
-    world.service.report_failures(Box::new(move |inquiry, why| {
-        note.lock().expect("lock").push(format!("{}: {why}", inquiry.name.as_name()));
+    world.service.report_failures(Box::new(move |query_key, why| {
+        note.lock().expect("lock").push(format!("{}: {why}", query_key.name.as_name()));
     }));
     world.miss(&ask("www.example. A"));
     world.failed("www.example. A", LookupFailure::NoReply);

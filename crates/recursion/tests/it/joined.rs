@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use exchange::{Action, Core, Event, Link};
-use recursion::Settler;
-use resolver::{ChaCha, ForwardConfig, ForwardRule, Forwarder, ForwarderRequest, Upstream};
+use recursion::LookupCompletion;
+use resolver::{ChaCha, ForwardConfig, ForwardRule, Resolver, ResolverRequest, Upstream};
 use wire::NameBuf;
 use wire::message::Parser;
 
@@ -15,7 +15,7 @@ use crate::validation::{TREE, Validated};
 /// One server for all names of the tree.
 struct Joined {
     with: Validated,
-    forwarder: Forwarder<Settler, ChaCha>,
+    forwarder: Resolver<LookupCompletion, ChaCha>,
     /// The questions that it does not answer.
     silent: Vec<&'static str>,
     /// Queries that it has not answered.
@@ -36,7 +36,7 @@ impl Joined {
         // So the query's own time counts.
         config.timing.client = Duration::from_secs(60);
         config.limits.tries = 100;
-        let forwarder = Forwarder::new(config, with.world.settler(), ChaCha::new([1; 32]));
+        let forwarder = Resolver::new(config, with.world.completion(), ChaCha::new([1; 32]));
         let start = with.world.now();
         Joined { with, forwarder, silent: silent.to_vec(), held: Vec::new(), start }
     }
@@ -60,7 +60,7 @@ impl Joined {
             let noted = std::mem::take(&mut *self.with.world.noted.0.lock().expect("one thread"));
             let mut actions = Vec::new();
             for request in noted {
-                self.forwarder.request(ForwarderRequest::Lookup(request), now, &mut actions);
+                self.forwarder.request(ResolverRequest::Lookup(request), now, &mut actions);
             }
             self.act(actions);
             let is_silent = |query: &[u8]| self.silent.contains(&question(query).as_str());

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use recursion::Dns64Config;
-use resolver::{Inquiry, LookupFailure};
+use resolver::{LookupFailure, QueryKey};
 use testkit::answers::Line;
 use wire::{Rcode, Type};
 
-use crate::support::{Ask, Reply, SOA, Upstream, World, ask, data, denial, domain, inquiry, record};
+use crate::support::{Ask, Reply, SOA, Upstream, World, ask, data, denial, domain, query_key, record};
 
 /// What happens next.
 #[derive(Clone, Debug)]
@@ -84,17 +84,18 @@ fn change(world: &mut World, number: usize) {
     });
 }
 
-/// What a server says to an inquiry. Its data show what was asked: whether DO and CD were set, and by which rule.
-fn report(world: &mut World, inquiry: &Inquiry, reported: Reported) {
-    let name = inquiry.name.to_string();
-    let mark = mark(&name, inquiry.dnssec_ok, inquiry.checking_disabled);
-    let rdata = match (inquiry.qtype, reported) {
+/// What a server says to an query key. Its data show what was asked: whether DO and CD were set, and by which
+/// rule.
+fn report(world: &mut World, query_key: &QueryKey, reported: Reported) {
+    let name = query_key.name.to_string();
+    let mark = mark(&name, query_key.dnssec_ok, query_key.checking_disabled);
+    let rdata = match (query_key.qtype, reported) {
         (Type::A, Reported::Private) => format!("10.0.0.{mark}"),
         (Type::A, _) => format!("8.8.8.{mark}"),
         (Type::AAAA, _) => format!("2001:db8::{mark:x}"),
         _ => format!("\"{mark}\""),
     };
-    let own = format!("{name} 300 {} {rdata}", inquiry.qtype);
+    let own = format!("{name} 300 {} {rdata}", query_key.qtype);
     let alias = |to: usize| format!("{name} 300 CNAME {}", NAMES[to]);
     let soa = if name.ends_with("corp.example.") { "corp.example. 900 SOA a. b. 1 2 3 4 300" } else { SOA };
     // `printer.lan.` is in a zone of its own.
@@ -102,13 +103,13 @@ fn report(world: &mut World, inquiry: &Inquiry, reported: Reported) {
     let authorities = [soa];
     let nothing = Upstream { authorities: &authorities, ..denial(Rcode::NOERROR) };
     let outcome = match reported {
-        Reported::Data | Reported::Private => world.outcome(inquiry, &data(&[&own])),
-        Reported::Nothing => world.outcome(inquiry, &nothing),
-        Reported::NoName => world.outcome(inquiry, &Upstream { rcode: Rcode::NXDOMAIN, ..nothing }),
-        Reported::Alias(to) => world.outcome(inquiry, &data(&[&alias(to)])),
+        Reported::Data | Reported::Private => world.outcome(query_key, &data(&[&own])),
+        Reported::Nothing => world.outcome(query_key, &nothing),
+        Reported::NoName => world.outcome(query_key, &Upstream { rcode: Rcode::NXDOMAIN, ..nothing }),
+        Reported::Alias(to) => world.outcome(query_key, &data(&[&alias(to)])),
         Reported::Failure => resolver::LookupOutcome::Failed(LookupFailure::NoReply),
     };
-    world.end(inquiry, &outcome);
+    world.end(query_key, &outcome);
 }
 
 /// A number below 8 for the rule, DO and CD.
@@ -178,7 +179,7 @@ proptest! {
                     let asked = world.asked();
                     if let Some(text) = asked.get(number % asked.len().max(1)) {
                         let text = text.split(" within").next().expect("text");
-                        report(&mut world, &inquiry(text), reported);
+                        report(&mut world, &query_key(text), reported);
                     }
                 }
                 Step::RunOut if world.asked().iter().any(|text| text.contains("within")) => world.run_out(),
@@ -192,7 +193,7 @@ proptest! {
         let mut rounds = 0;
         while let Some(text) = world.asked().first() {
             let text = text.split(" within").next().expect("text").to_owned();
-            report(&mut world, &inquiry(&text), if rounds < 20 { Reported::Data } else { Reported::Failure });
+            report(&mut world, &query_key(&text), if rounds < 20 { Reported::Data } else { Reported::Failure });
             late(&mut world, &mut waiting);
             rounds += 1;
         }

@@ -1,7 +1,7 @@
-//! The cases of `cases.rs` with Unbound, BIND and PowerDNS Recursor in place of the resolver here: they forward all names to one server,
-//! in a network namespace, which answers as the servers of the tree do. Response code and AD are
-//! compared. Where the three agree with each other and not with the case, the test fails, unless `peers.md` beside this file has the
-//! question, with the reason.
+//! The cases of `cases.rs` with Unbound, BIND and PowerDNS Recursor in place of the resolver here: they
+//! forward all names to one server, in a network namespace, which answers as the servers of the tree do.
+//! Response code and AD are compared. Where the three agree with each other and not with the case, the test
+//! fails, unless `peers.md` beside this file has the question, with the reason.
 //!
 //! ```text
 //! PEERS_SCENARIO='opt-out' cargo test -p recursion --test it -- --nocapture peers
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use resolver::Inquiry;
+use resolver::QueryKey;
 use testkit::decode::decode;
 use testkit::keys::Validity;
 use testkit::network::{self, Port, Replies};
@@ -98,7 +98,7 @@ fn replies(tree: &Arc<Tree>, server: &Arc<Mutex<Server>>) -> Arc<Replies> {
     Arc::new(move |query| {
         let (header, mut parser) = Parser::new(query).ok()?;
         let question = parser.question().ok()?;
-        let inquiry = Inquiry {
+        let query_key = QueryKey {
             name: question.name.to_lower(),
             qtype: question.qtype,
             qclass: question.qclass,
@@ -107,7 +107,7 @@ fn replies(tree: &Arc<Tree>, server: &Arc<Mutex<Server>>) -> Arc<Replies> {
         };
         let asked = question.name.to_buf();
         let honest = tree.reply(asked, question.qtype);
-        let reply = server.lock().expect("no panic")(&inquiry, honest)?;
+        let reply = server.lock().expect("no panic")(&query_key, honest)?;
         let mut message = TreeReply { name: asked, ..reply }.message();
         let rcode = message[3] & 0x0f;
         message[..2].copy_from_slice(&header.id().to_be_bytes());

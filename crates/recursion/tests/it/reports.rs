@@ -4,7 +4,7 @@ use recursion::{PolicyConfig, ReportLimits, SpecialOff, Unreported, Waiter};
 use resolver::{ClientPrefix, LookupRequest};
 use wire::Type;
 
-use crate::support::{QUEUE, ask, inquiry};
+use crate::support::{QUEUE, ask, query_key};
 use crate::validation::{Server, Validated, forged};
 
 const AGENT: [&str; 2] = ["agent.plain.test.", "nsec.test."];
@@ -17,7 +17,7 @@ fn reporting(policy: &mut PolicyConfig) {
 
 /// Servers that forge A records in zones of this agent.
 fn lying() -> Validated {
-    let server: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    let server: Server = |query_key, reply| forged(query_key, reply, Type::A);
     Validated { server, agent: Some(AGENT), ..Validated::new(reporting) }
 }
 
@@ -84,11 +84,11 @@ fn one_server_that_lies_is_reported_although_another_does_not() {
 #[test]
 fn what_comes_of_a_report_is_not_reported() {
     // The agent's answer is bogus, too, and its servers name an agent.
-    let server: Server = |inquiry, reply| {
-        if inquiry.qtype == Type::TXT {
+    let server: Server = |query_key, reply| {
+        if query_key.qtype == Type::TXT {
             return Some(reply.without(|line| line.rtype == Type::RRSIG));
         }
-        forged(inquiry, reply, Type::A)
+        forged(query_key, reply, Type::A)
     };
     let agent = Some(["agent.hash.test.", "nsec.test."]);
     let mut with = Validated { server, agent, ..Validated::new(reporting) };
@@ -137,7 +137,7 @@ fn there_are_so_many_in_a_second() {
 
 #[test]
 fn what_a_validator_cannot_have_is_reported_with_the_error_that_the_client_is_told() {
-    let server: Server = |inquiry, reply| (inquiry.qtype != Type::DNSKEY).then_some(reply);
+    let server: Server = |query_key, reply| (query_key.qtype != Type::DNSKEY).then_some(reply);
     let mut with = Validated { server, agent: Some(AGENT), ..Validated::new(reporting) };
     assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 22");
     with.run();
@@ -148,7 +148,7 @@ fn what_a_validator_cannot_have_is_reported_with_the_error_that_the_client_is_to
 /// A question that takes a place in the queue.
 fn dummy() -> LookupRequest<Waiter> {
     LookupRequest {
-        inquiry: inquiry("dummy. A"),
+        query_key: query_key("dummy. A"),
         recursion_desired: true,
         client: ClientPrefix::of([192, 0, 2, 1].into()),
         patience: None,

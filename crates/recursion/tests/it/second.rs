@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use resolver::Inquiry;
+use resolver::QueryKey;
 use testkit::answers::Line;
 use testkit::name;
 use testkit::tree::{Reply as TreeReply, covered};
@@ -12,8 +12,8 @@ use crate::support::ask;
 use crate::validation::{Server, TREE, Validated, forged};
 
 /// The signatures over one type are not good.
-fn badly_signed(inquiry: &Inquiry, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
-    if inquiry.qtype == rtype {
+fn badly_signed(query_key: &QueryKey, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
+    if query_key.qtype == rtype {
         let lines = reply.lines_mut().filter(|line| covered(line) == Some(rtype));
         lines.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
     }
@@ -28,13 +28,13 @@ fn again_and_mended(with: &Validated) -> [u64; 2] {
 #[test]
 fn one_bad_server_does_not_make_a_zone_bogus() {
     let bad: [Server; 4] = [
-        |inquiry, reply| forged(inquiry, reply, Type::A),
-        |inquiry, reply| badly_signed(inquiry, reply, Type::A),
-        |inquiry, reply| match inquiry.qtype {
+        |query_key, reply| forged(query_key, reply, Type::A),
+        |query_key, reply| badly_signed(query_key, reply, Type::A),
+        |query_key, reply| match query_key.qtype {
             Type::A => Some(reply.without(|line| line.rtype == Type::RRSIG)),
             _ => Some(reply),
         },
-        |inquiry, reply| match inquiry.qtype {
+        |query_key, reply| match query_key.qtype {
             Type::A => Some(reply.without(|line| line.rtype == Type::A)),
             _ => Some(reply),
         },
@@ -52,8 +52,8 @@ fn one_bad_server_does_not_make_a_zone_bogus() {
 #[test]
 fn neither_do_its_keys_or_those_that_lead_there() {
     let bad: [Server; 2] = [
-        |inquiry, reply| badly_signed(inquiry, reply, Type::DNSKEY),
-        |inquiry, reply| badly_signed(inquiry, reply, Type::DS),
+        |query_key, reply| badly_signed(query_key, reply, Type::DNSKEY),
+        |query_key, reply| badly_signed(query_key, reply, Type::DS),
     ];
     for server in bad {
         let mut with = Validated { second: Some(|_, reply| Some(reply)), ..Validated::of(server) };
@@ -84,9 +84,9 @@ fn a_server_that_fails_for_keys_or_ds_does_not_end_the_answer() {
     for rtype in [Type::DNSKEY, Type::DS] {
         for (what, change) in bad {
             *CHANGE.lock().expect("one thread") = Some((rtype, change));
-            let server: Server = |inquiry, reply| {
+            let server: Server = |query_key, reply| {
                 let (rtype, change) = CHANGE.lock().expect("one thread").expect("a change");
-                if inquiry.qtype == rtype { change(reply) } else { Some(reply) }
+                if query_key.qtype == rtype { change(reply) } else { Some(reply) }
             };
             let mut with = Validated { second: Some(|_, reply| Some(reply)), ..Validated::of(server) };
             let says = with.says("www.nsec.test. A do");
@@ -121,10 +121,10 @@ fn a_bad_tail_of_an_alias_chain_is_looked_up_by_itself() {
         |reply, is_tail| reply.without(|line| is_tail(line) && line.rtype == Type::RRSIG),
         |reply, is_tail| reply.without(|line| is_tail(line) && line.rtype != Type::RRSIG),
     ];
-    let server: Server = |inquiry, reply| {
+    let server: Server = |query_key, reply| {
         let case = CASE.lock().expect("one thread").clone().expect("a case");
         let (change, [first, _]) = case;
-        let is_first = inquiry.name.to_string() == first;
+        let is_first = query_key.name.to_string() == first;
         Some(if is_first { change(reply, is_tail) } else { reply })
     };
     let zones = ["nsec.test.", "hash.test."];
@@ -149,7 +149,7 @@ fn a_bad_tail_of_an_alias_chain_is_looked_up_by_itself() {
 #[test]
 fn an_alias_of_a_wildcard_without_its_proof_is_bogus() {
     for zone in ["nsec.test.", "hash.test."] {
-        let bad: Server = |inquiry, reply| match inquiry.name.to_string().starts_with("x.walias.") {
+        let bad: Server = |query_key, reply| match query_key.name.to_string().starts_with("x.walias.") {
             true => Some(reply.without(|line| {
                 let proofs = [Type::NSEC, Type::NSEC3];
                 proofs.contains(&line.rtype) || covered(line).is_some_and(|rtype| proofs.contains(&rtype))
@@ -164,8 +164,8 @@ fn an_alias_of_a_wildcard_without_its_proof_is_bogus() {
 
 #[test]
 fn a_chain_whose_first_link_is_bad_is_bogus() {
-    let bad: Server = |inquiry, mut reply| {
-        if inquiry.name.to_string().starts_with("alias") {
+    let bad: Server = |query_key, mut reply| {
+        if query_key.name.to_string().starts_with("alias") {
             let link = reply.lines_mut().filter(|line| covered(line) == Some(Type::CNAME));
             link.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
         }
@@ -175,14 +175,14 @@ fn a_chain_whose_first_link_is_bad_is_bogus() {
     assert_eq!(with.says("alias.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
     assert!(!with.asked.iter().any(|asked| asked.starts_with("www")), "{:?}", with.asked);
     // So it is where what it leads to is bogus by itself.
-    let bad: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    let bad: Server = |query_key, reply| forged(query_key, reply, Type::A);
     let mut with = Validated::of(bad);
     assert_eq!(with.says("alias.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
 }
 
 #[test]
 fn where_both_are_bad_it_is_bogus_and_nobody_is_asked_a_third_time() {
-    let bad: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    let bad: Server = |query_key, reply| forged(query_key, reply, Type::A);
     for second in [None, Some(bad)] {
         let mut with = Validated { second, ..Validated::of(bad) };
         assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
@@ -198,11 +198,11 @@ fn where_both_are_bad_it_is_bogus_and_nobody_is_asked_a_third_time() {
 
 #[test]
 fn the_first_verdict_is_told_if_the_second_is_no_better() {
-    let unsigned: Server = |inquiry, reply| match inquiry.qtype {
+    let unsigned: Server = |query_key, reply| match query_key.qtype {
         Type::A => Some(reply.without(|line| line.rtype == Type::RRSIG)),
         _ => Some(reply),
     };
-    let second: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    let second: Server = |query_key, reply| forged(query_key, reply, Type::A);
     let mut with = Validated { second: Some(second), ..Validated::of(unsigned) };
     assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 10");
 }
@@ -210,7 +210,7 @@ fn the_first_verdict_is_told_if_the_second_is_no_better() {
 #[test]
 fn a_second_answer_is_not_sought_where_it_cannot_help() {
     // The keys of the zone are bogus at every server: another answer changes nothing.
-    let bad: Server = |inquiry, reply| badly_signed(inquiry, reply, Type::DNSKEY);
+    let bad: Server = |query_key, reply| badly_signed(query_key, reply, Type::DNSKEY);
     let mut with = Validated { second: Some(bad), ..Validated::of(bad) };
     assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
     assert!(!with.asked.iter().any(|asked| asked.starts_with("!www")), "{:?}", with.asked);
@@ -225,7 +225,7 @@ fn a_second_answer_is_not_sought_where_it_cannot_help() {
 fn all_who_wait_share_the_second_answer_too() {
     let mut with = Validated {
         second: Some(|_, reply| Some(reply)),
-        ..Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A))
+        ..Validated::of(|query_key, reply| forged(query_key, reply, Type::A))
     };
     for question in ["www.nsec.test. A", "www.nsec.test. A do", "www.nsec.test. A ad"] {
         with.world.miss(&ask(question));

@@ -8,13 +8,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use cache::{Cache, Freshness};
-use engine::{Account, Both, Config, Engine, Sources, Worker, Zones};
+use engine::{Both, Config, Engine, Sources, Worker, WorkerState, Zones};
 use exchange::{Clock, MAX_MESSAGE, Outcome, Packets, Transport};
 use recursion::{
-    AccessAction, AccessRule, Cached, Domain, LocalConfig, LocalRecord, Lookups, PolicyConfig, PrivateConfig,
-    Service, Settler, ValidationConfig, Waiter,
+    AccessAction, AccessRule, Cached, Domain, LocalConfig, LocalRecord, LookupCompletion, Lookups,
+    PolicyConfig, PrivateConfig, Service, ValidationConfig, Waiter,
 };
-use resolver::{Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, Scope, scrub};
+use resolver::{LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey, Scope, scrub};
 use testkit::decode::{Decoded, decode};
 use testkit::tree::NOW;
 use wire::message::{Builder, Compressor, Offset, Owner, Section};
@@ -44,7 +44,7 @@ pub(crate) struct World {
     pub(crate) service: Arc<Service>,
     pub(crate) noted: Noted,
     pub(crate) policy: PolicyConfig,
-    pub(crate) settler: Settler,
+    pub(crate) completion: LookupCompletion,
     /// The clock that answers are validated by, in seconds since 1970.
     pub(crate) wall: Arc<AtomicU64>,
     engine: Arc<Engine<Both<Zones, Cached>>>,
@@ -125,15 +125,15 @@ impl World {
         let memory = Both { first: Zones::new(Arc::new(catalog)), then: service.memory() };
         let sources = Sources { elsewhere: Some(service.source()), ..Sources::default() };
         let engine = Arc::new(Engine::new(memory, sources, Config::default()));
-        let worker = Worker::new(Arc::clone(&engine), Arc::new(Account::new(Waker::noop().clone())));
+        let worker = Worker::new(Arc::clone(&engine), Arc::new(WorkerState::new(Waker::noop().clone())));
         let wall = Arc::new(AtomicU64::new(NOW.into()));
-        let settler = settler(&service, &wall);
-        World { service, noted, policy, settler, wall, engine, worker, now: start }
+        let completion = completion(&service, &wall);
+        World { service, noted, policy, completion, wall, engine, worker, now: start }
     }
 
-    /// One more settler.
-    pub(crate) fn settler(&self) -> Settler {
-        settler(&self.service, &self.wall)
+    /// One more completion.
+    pub(crate) fn completion(&self) -> LookupCompletion {
+        completion(&self.service, &self.wall)
     }
 
     /// Puts another policy in force.
@@ -203,22 +203,22 @@ impl World {
         self.noted.0.lock().expect("one thread").iter().map(show_request).collect()
     }
 
-    /// All who wait for this inquiry get this outcome.
-    pub(crate) fn end(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
-        self.settler.ended(inquiry, outcome, self.now);
-        self.settle(inquiry, outcome);
+    /// All who wait for this query key get this outcome.
+    pub(crate) fn end(&mut self, query_key: &QueryKey, outcome: &LookupOutcome) {
+        self.completion.ended(query_key, outcome, self.now);
+        self.settle(query_key, outcome);
     }
 
     /// They get it, some time after the lookup has ended.
-    pub(crate) fn settle(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
+    pub(crate) fn settle(&mut self, query_key: &QueryKey, outcome: &LookupOutcome) {
         // At once: other threads that validate may ask meanwhile.
         let theirs: Vec<LookupRequest<Waiter>> = {
             let mut noted = self.noted.0.lock().expect("no panic");
-            noted.extract_if(.., |request| request.inquiry == *inquiry).collect()
+            noted.extract_if(.., |request| request.query_key == *query_key).collect()
         };
-        assert!(!theirs.is_empty(), "no client waits for {}", show_inquiry(inquiry));
+        assert!(!theirs.is_empty(), "no client waits for {}", show_inquiry(query_key));
         for request in theirs {
-            self.settler.settle(request.waiter, outcome.clone(), self.now);
+            self.completion.settle(request.waiter, outcome.clone(), self.now);
         }
     }
 
@@ -231,26 +231,26 @@ impl World {
         assert!(!gone.is_empty(), "no client is in a hurry");
         for request in gone {
             let failed = LookupOutcome::Failed(LookupFailure::TimedOut);
-            self.settler.settle(request.waiter, failed, self.now);
+            self.completion.settle(request.waiter, failed, self.now);
         }
     }
 
     /// The lookup for `www.example. A`, say, brings this answer.
     pub(crate) fn answered(&mut self, question: &str, reply: &Upstream<'_>) {
-        let inquiry = inquiry(question);
-        let outcome = self.outcome(&inquiry, reply);
-        self.end(&inquiry, &outcome);
+        let query_key = query_key(question);
+        let outcome = self.outcome(&query_key, reply);
+        self.end(&query_key, &outcome);
     }
 
-    /// What a server's reply to an inquiry comes to by the rule for its name.
-    pub(crate) fn outcome(&self, inquiry: &Inquiry, reply: &Upstream<'_>) -> LookupOutcome {
-        let name = inquiry.name.as_name();
+    /// What a server's reply to an query key comes to by the rule for its name.
+    pub(crate) fn outcome(&self, query_key: &QueryKey, reply: &Upstream<'_>) -> LookupOutcome {
+        let name = query_key.name.as_name();
         let covers = |domain: &&Domain| name.is_at_or_below(domain.name.as_name());
         let rules = self.policy.domains.iter().filter(covers);
         let rule = rules.max_by_key(|domain| domain.name.as_name().label_count()).expect("a rule");
         let (domain, sent) = (rule.name.as_name(), name);
         let scope = Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
-        match scrub(&reply.message(inquiry), inquiry, reply.rcode, &scope) {
+        match scrub(&reply.message(query_key), query_key, reply.rcode, &scope) {
             Ok(answer) => LookupOutcome::Answered(Arc::new(answer)),
             Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
         }
@@ -258,7 +258,7 @@ impl World {
 
     /// The lookup fails.
     pub(crate) fn failed(&mut self, question: &str, failure: LookupFailure) {
-        self.end(&inquiry(question), &LookupOutcome::Failed(failure));
+        self.end(&query_key(question), &LookupOutcome::Failed(failure));
     }
 
     /// Asks, and has a server answer.
@@ -286,7 +286,7 @@ impl World {
     }
 }
 
-fn settler(service: &Arc<Service>, wall: &Arc<AtomicU64>) -> Settler {
+fn completion(service: &Arc<Service>, wall: &Arc<AtomicU64>) -> LookupCompletion {
     let wall = Arc::clone(wall);
     service.settler_by(move |_| wall.load(Relaxed))
 }
@@ -297,10 +297,10 @@ fn zone_record(line: &str) -> testkit::Record {
 }
 
 /// `www.example. A do cd`, say.
-pub(crate) fn inquiry(text: &str) -> Inquiry {
+pub(crate) fn query_key(text: &str) -> QueryKey {
     let words: Vec<&str> = text.split(' ').collect();
     let name: NameBuf = words[0].parse().expect("a name");
-    Inquiry {
+    QueryKey {
         name: name.as_name().to_lower(),
         qtype: words[1].parse().expect("a type"),
         qclass: Class::IN,
@@ -309,16 +309,16 @@ pub(crate) fn inquiry(text: &str) -> Inquiry {
     }
 }
 
-pub(crate) fn show_inquiry(inquiry: &Inquiry) -> String {
-    let bits = [(inquiry.dnssec_ok, " do"), (inquiry.checking_disabled, " cd")];
+pub(crate) fn show_inquiry(query_key: &QueryKey) -> String {
+    let bits = [(query_key.dnssec_ok, " do"), (query_key.checking_disabled, " cd")];
     let bits: String = bits.into_iter().filter(|(set, _)| *set).map(|(_, word)| word).collect();
-    format!("{} {}{bits}", inquiry.name, inquiry.qtype)
+    format!("{} {}{bits}", query_key.name, query_key.qtype)
 }
 
 fn show_request(request: &LookupRequest<Waiter>) -> String {
     let patience = request.patience.map_or(String::new(), |time| format!(" within {} ms", time.as_millis()));
     assert!(request.recursion_desired && request.trace.is_none());
-    show_inquiry(&request.inquiry) + &patience
+    show_inquiry(&request.query_key) + &patience
 }
 
 /// A client's query.
@@ -340,7 +340,7 @@ pub(crate) struct Ask {
 
 /// A query for `www.example. A do cd ad`, say: with EDNS and RD, from this machine by UDP.
 pub(crate) fn ask(question: &str) -> Ask {
-    let Inquiry { qtype, dnssec_ok, checking_disabled, .. } = inquiry(question);
+    let QueryKey { qtype, dnssec_ok, checking_disabled, .. } = query_key(question);
     let (name, _) = question.split_once(' ').expect("a type");
     Ask {
         id: 0x1234,
@@ -403,14 +403,14 @@ pub(crate) fn denial(rcode: Rcode) -> Upstream<'static> {
 }
 
 impl Upstream<'_> {
-    fn message(&self, inquiry: &Inquiry) -> Vec<u8> {
+    fn message(&self, query_key: &QueryKey) -> Vec<u8> {
         let mut header = Header::query(7).reply();
         header.set_authentic_data(self.authentic);
         header.set_rcode(self.rcode);
         let (mut buf, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
         let mut b = Builder::new(&mut buf, MAX_MESSAGE, header, &mut names);
-        b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass).expect("there is room");
-        b.learn(inquiry.name.as_name(), Offset::QNAME);
+        b.question(query_key.name.as_name(), query_key.qtype, query_key.qclass).expect("there is room");
+        b.learn(query_key.name.as_name(), Offset::QNAME);
         let answers = self.answers.iter().map(|line| (Section::Answer, line));
         let authorities = self.authorities.iter().map(|line| (Section::Authority, line));
         for (section, line) in answers.chain(authorities) {

@@ -116,7 +116,8 @@ fn a_chain_to_ipv4_addresses_that_leads_elsewhere_is_not_mixed_with_the_one_that
     let soa = "corp.example. 900 SOA a. b. 1 3600 600 86400 300";
     let nothing = Upstream { authorities: &[soa], ..data(&[]) };
     world.answered("www.corp.example. AAAA", &nothing);
-    // The servers say something else about A: an alias that leads to another rule's name, which has no addresses.
+    // The servers say something else about A: an alias that leads to another rule's name, which has no
+    // addresses.
     world.answered("www.corp.example. A", &data(&["www.corp.example. 600 CNAME www.example."]));
     world.answered("www.example. A", &denial(Rcode::NOERROR));
     let reply = world.later();
@@ -156,8 +157,10 @@ fn class_22_nothing_is_made_of_what_is_bogus() {
     };
     let mut with = Validated::new(with_dns64);
     assert_eq!(with.resolve("www.nsec.test. AAAA").answers().len(), 2);
-    let mut with =
-        Validated { server: |inquiry, reply| forged(inquiry, reply, Type::A), ..Validated::new(with_dns64) };
+    let mut with = Validated {
+        server: |query_key, reply| forged(query_key, reply, Type::A),
+        ..Validated::new(with_dns64)
+    };
     assert_eq!(with.says("www.nsec.test. AAAA"), "SERVFAIL rd ra EDE 6");
     assert_eq!(with.says("www.nsec.test. AAAA"), "SERVFAIL rd ra EDE 6");
     assert_eq!(with.world.service.stats().synthesized.get(), 0);

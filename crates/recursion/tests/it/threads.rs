@@ -49,7 +49,7 @@ fn whatever_threads_do_at_once_everybody_gets_the_right_answer() {
         let mut with = Validated {
             second: Some(second),
             referral: (round % 2 == 0).then_some(|reply| reply),
-            ..Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A))
+            ..Validated::of(|query_key, reply| forged(query_key, reply, Type::A))
         };
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {

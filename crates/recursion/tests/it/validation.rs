@@ -1,4 +1,5 @@
-//! Answers that are validated before anybody gets them, out of the tree of [`testkit::tree`]: signed for real.
+//! Answers that are validated before anybody gets them, out of the tree of [`testkit::tree`]: signed for
+//! real.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
@@ -9,19 +10,19 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use recursion::{Domain, PolicyConfig, SpecialOff, Validations};
 use resolver::{
-    AnsweredBy, Inquiry, LookupFailure, LookupOutcome, ReferralProof, ReportAgent, Scope, referral_proof,
+    AnsweredBy, LookupFailure, LookupOutcome, QueryKey, ReferralProof, ReportAgent, Scope, referral_proof,
     scrub,
 };
 use testkit::name;
 use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
 use wire::{Name, Rcode, Ttl, Type};
 
-use crate::support::{Ask, Reply, World, ask, inquiry, show_inquiry};
+use crate::support::{Ask, Reply, World, ask, query_key, show_inquiry};
 
 pub(crate) static TREE: LazyLock<Tree> = LazyLock::new(Tree::new);
 
 /// What an upstream server makes of the honest reply to a question; `None`: it does not answer.
-pub(crate) type Server = fn(&Inquiry, TreeReply) -> Option<TreeReply>;
+pub(crate) type Server = fn(&QueryKey, TreeReply) -> Option<TreeReply>;
 
 /// A world whose names are all validated, and the servers of the tree.
 pub(crate) struct Validated {
@@ -77,37 +78,37 @@ impl Validated {
         Validated { server, ..Validated::new(|_| {}) }
     }
 
-    /// What the server says to an inquiry.
-    pub(crate) fn outcome(&self, inquiry: &Inquiry) -> LookupOutcome {
-        self.outcome_of(inquiry, None)
+    /// What the server says to an query key.
+    pub(crate) fn outcome(&self, query_key: &QueryKey) -> LookupOutcome {
+        self.outcome_of(query_key, None)
     }
 
     /// What a server that is not at this address says.
-    fn outcome_of(&self, inquiry: &Inquiry, other_than: Option<AnsweredBy>) -> LookupOutcome {
-        let honest = TREE.reply(inquiry.name.into(), inquiry.qtype);
+    fn outcome_of(&self, query_key: &QueryKey, other_than: Option<AnsweredBy>) -> LookupOutcome {
+        let honest = TREE.reply(query_key.name.into(), query_key.qtype);
         let server = match (other_than, self.second) {
             (None, _) => self.server,
             (Some(_), Some(second)) => second,
             (Some(_), None) => return LookupOutcome::Failed(LookupFailure::NoOtherServer),
         };
-        let Some(reply) = server(inquiry, honest) else {
+        let Some(reply) = server(query_key, honest) else {
             return LookupOutcome::Failed(LookupFailure::NoReply);
         };
-        let covers = |domain: &&Domain| inquiry.name.as_name().is_at_or_below(domain.name.as_name());
+        let covers = |domain: &&Domain| query_key.name.as_name().is_at_or_below(domain.name.as_name());
         let rules = self.world.policy.domains.iter().filter(covers);
         let domain = rules.max_by_key(|domain| domain.name.as_name().label_count()).expect("a rule");
-        let (domain, sent) = (domain.name.as_name(), inquiry.name.as_name());
+        let (domain, sent) = (domain.name.as_name(), query_key.name.as_name());
         let scope = Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
-        match scrub(&reply.message(), inquiry, reply.rcode, &scope) {
+        match scrub(&reply.message(), query_key, reply.rcode, &scope) {
             Ok(answer) => {
                 let last = if other_than.is_some() { 2 } else { 1 };
                 let by = Some(AnsweredBy::Server(([192, 0, 2, last], 53).into()));
-                let (agent, referrals) = (self.agent(), self.referrals(inquiry));
+                let (agent, referrals) = (self.agent(), self.referrals(query_key));
                 LookupOutcome::Answered(Arc::new(resolver::Answer { by, agent, referrals, ..answer }))
             }
             // A reply of no use has the forwarder ask the next server in the same lookup.
             Err(_) if other_than.is_none() && self.second.is_some() => {
-                self.outcome_of(inquiry, Some(AnsweredBy::Server(([192, 0, 2, 1], 53).into())))
+                self.outcome_of(query_key, Some(AnsweredBy::Server(([192, 0, 2, 1], 53).into())))
             }
             Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
         }
@@ -119,20 +120,20 @@ impl Validated {
     }
 
     /// What the referrals on the way to an answer say of DS.
-    fn referrals(&self, inquiry: &Inquiry) -> Vec<ReferralProof> {
+    fn referrals(&self, query_key: &QueryKey) -> Vec<ReferralProof> {
         let Some(made) = self.referral else { return Vec::new() };
-        let from = match inquiry.qtype {
-            Type::DS => inquiry.name.as_name().parent().unwrap_or(Name::ROOT),
-            _ => inquiry.name.as_name(),
+        let from = match query_key.qtype {
+            Type::DS => query_key.name.as_name().parent().unwrap_or(Name::ROOT),
+            _ => query_key.name.as_name(),
         };
         let zones = ZONES.into_iter().filter(|zone| from.is_at_or_below(name(zone).as_name()));
         let proof = |zone| {
             let message = made(TREE.referral(name(zone))).message();
             let parent = name(zone).as_name().parent().expect("not the root").to_buf();
-            let (domain, sent) = (parent.as_name(), inquiry.name.as_name());
+            let (domain, sent) = (parent.as_name(), query_key.name.as_name());
             let scope =
                 Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
-            referral_proof(&message, &name(zone).as_name().to_lower(), inquiry, &scope)
+            referral_proof(&message, &name(zone).as_name().to_lower(), query_key, &scope)
         };
         zones.filter_map(proof).collect()
     }
@@ -155,14 +156,14 @@ impl Validated {
     /// Answers what was asked of others first; whether there was anything.
     pub(crate) fn answer_one(&mut self) -> bool {
         let noted = self.world.noted.0.lock().expect("one thread");
-        let next = noted.first().map(|request| (request.inquiry, request.other_than));
+        let next = noted.first().map(|request| (request.query_key, request.other_than));
         drop(noted);
-        let Some((inquiry, other_than)) = next else { return false };
+        let Some((query_key, other_than)) = next else { return false };
         let mark = if other_than.is_some() { "!" } else { "" };
-        self.asked.push(format!("{mark}{}", show_inquiry(&inquiry)));
-        let outcome = self.outcome_of(&inquiry, other_than);
+        self.asked.push(format!("{mark}{}", show_inquiry(&query_key)));
+        let outcome = self.outcome_of(&query_key, other_than);
         self.world.wall.store(self.wall, Relaxed);
-        self.world.end(&inquiry, &outcome);
+        self.world.end(&query_key, &outcome);
         true
     }
 
@@ -189,8 +190,8 @@ impl Validated {
 }
 
 /// The last byte of the data of the records of one type that are asked for is another.
-pub(crate) fn forged(inquiry: &Inquiry, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
-    if inquiry.qtype == rtype {
+pub(crate) fn forged(query_key: &QueryKey, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
+    if query_key.qtype == rtype {
         let lines = reply.answer.iter_mut().filter(|line| line.rtype == rtype);
         lines.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
     }
@@ -254,8 +255,8 @@ fn denials_and_wildcards_are_secure_with_what_proves_them() {
 #[test]
 fn a_signed_denial_without_an_soa_is_secure() {
     for zone in ["nsec.test.", "hash.test."] {
-        let mut with = Validated::of(|inquiry, reply| {
-            if inquiry.qtype == Type::DS {
+        let mut with = Validated::of(|query_key, reply| {
+            if query_key.qtype == Type::DS {
                 return Some(reply);
             }
             Some(reply.without(|line| line.rtype == Type::SOA || covered(line) == Some(Type::SOA)))
@@ -383,15 +384,15 @@ fn all_who_wait_for_an_answer_that_is_recalled_get_it_and_it_counts_once() {
     for id in 1..=3 {
         with.world.miss(&Ask { id, ..ask("www.plain.test. TXT do") });
     }
-    let outcome = with.outcome(&inquiry("www.plain.test. TXT do cd"));
-    with.world.end(&inquiry("www.plain.test. TXT do cd"), &outcome);
+    let outcome = with.outcome(&query_key("www.plain.test. TXT do cd"));
+    with.world.end(&query_key("www.plain.test. TXT do cd"), &outcome);
     assert_eq!(with.world.late().len(), 3);
     assert_eq!((with.counts(), with.world.service.stats().validation.recalled.get()), ([0, 2, 0, 0], 1));
 }
 
 #[test]
 fn what_is_bogus_is_servfail_with_its_reason_also_from_memory() {
-    let server: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    let server: Server = |query_key, reply| forged(query_key, reply, Type::A);
     let mut with = Validated::of(server);
     assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
     assert_eq!(with.counts(), [0, 0, 1, 0]);
@@ -408,18 +409,18 @@ fn what_is_bogus_is_servfail_with_its_reason_also_from_memory() {
 
 #[test]
 fn each_fault_has_its_extended_error() {
-    let unsigned: Server = |inquiry, reply| match inquiry.qtype {
+    let unsigned: Server = |query_key, reply| match query_key.qtype {
         Type::A => Some(reply.without(|line| line.rtype == Type::RRSIG)),
         _ => Some(reply),
     };
     assert_eq!(Validated::of(unsigned).says("www.nsec.test. A"), "SERVFAIL rd ra EDE 10");
-    let no_proof: Server = |inquiry, reply| match inquiry.qtype {
+    let no_proof: Server = |query_key, reply| match query_key.qtype {
         Type::AAAA => Some(reply.without(|l| l.rtype == Type::NSEC || covered(l) == Some(Type::NSEC))),
         _ => Some(reply),
     };
     assert_eq!(Validated::of(no_proof).says("www.nsec.test. AAAA"), "SERVFAIL rd ra EDE 12");
-    let no_keys: Server = |inquiry, reply| match inquiry.qtype {
-        Type::DNSKEY if !inquiry.name.as_name().is_root() => {
+    let no_keys: Server = |query_key, reply| match query_key.qtype {
+        Type::DNSKEY if !query_key.name.as_name().is_root() => {
             Some(reply.without(|line| line.rtype == Type::DNSKEY || covered(line) == Some(Type::DNSKEY)))
         }
         _ => Some(reply),
@@ -435,7 +436,7 @@ fn each_fault_has_its_extended_error() {
 
 #[test]
 fn who_sets_cd_gets_what_came_and_nobody_else_does() {
-    let mut with = Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A));
+    let mut with = Validated::of(|query_key, reply| forged(query_key, reply, Type::A));
     assert_eq!(with.says("www.nsec.test. A do cd"), "NOERROR rd ra cd");
     assert_eq!(with.world.hit(&ask("www.nsec.test. A do cd")).says(), "NOERROR rd ra cd", "it is kept");
     let plain = with.resolve("www.nsec.test. A cd");
@@ -452,7 +453,7 @@ fn ad_of_servers_counts_for_nothing() {
     for question in ["www.plain.test. A do", "www.nsec.test. A do cd"] {
         with.world.miss(&ask(question));
         with.work();
-        let mut next = inquiry(question);
+        let mut next = query_key(question);
         (next.dnssec_ok, next.checking_disabled) = (true, true);
         let LookupOutcome::Answered(answer) = with.outcome(&next) else { panic!("an answer") };
         let mut message = answer.message.to_vec();
@@ -467,7 +468,7 @@ fn ad_of_servers_counts_for_nothing() {
 
 #[test]
 fn below_a_negative_anchor_nothing_is_validated() {
-    let mut with = Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A));
+    let mut with = Validated::of(|query_key, reply| forged(query_key, reply, Type::A));
     assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
     let nsec = name("nsec.test.");
     let mut without = TrustAnchors::none();
@@ -534,7 +535,8 @@ fn a_chain_shares_one_budget_from_its_first_name_to_its_last() {
     assert_eq!(poor.says("gone.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
 }
 
-/// A world in which a query for `gone.nsec.test. A do`, an alias of `nothing.hash.test.`, takes one signature more than it may.
+/// A world in which a query for `gone.nsec.test. A do`, an alias of `nothing.hash.test.`, takes one signature
+/// more than it may.
 fn poor(change: impl Fn(&mut PolicyConfig)) -> (Validated, u64) {
     let rules = |policy: &mut PolicyConfig| {
         policy.domains = [".", "nsec.test.", "hash.test."].map(validated).into();
@@ -608,9 +610,9 @@ fn who_finds_no_place_in_the_queue_is_told() {
     with.world.miss(&ask("www.nsec.test. A"));
     with.world.miss(&ask("www.hash.test. A"));
     for question in ["www.nsec.test. A do cd", "www.hash.test. A do cd"] {
-        let inquiry = inquiry(question);
-        let outcome = with.outcome(&inquiry);
-        with.world.end(&inquiry, &outcome);
+        let query_key = query_key(question);
+        let outcome = with.outcome(&query_key);
+        with.world.end(&query_key, &outcome);
     }
     assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 0");
     assert_eq!((with.world.service.stats().validation.shed.get(), with.world.service.unvalidated()), (1, 1));
@@ -626,9 +628,9 @@ fn one_network_cannot_take_all_places() {
     let questions = ["www.nsec.test. A", "www.hash.test. A", "www.plain.test. A"];
     for (question, from) in questions.into_iter().zip(["127.0.0.1", "127.0.0.2", "127.0.1.1"]) {
         with.world.miss(&ask(question).from(from));
-        let inquiry = inquiry(&format!("{question} do cd"));
-        let outcome = with.outcome(&inquiry);
-        with.world.end(&inquiry, &outcome);
+        let query_key = query_key(&format!("{question} do cd"));
+        let outcome = with.outcome(&query_key);
+        with.world.end(&query_key, &outcome);
     }
     assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 0", "the second of 127.0.0.0/24");
     assert_eq!(with.world.service.unvalidated(), 2);
@@ -638,8 +640,8 @@ fn one_network_cannot_take_all_places() {
 
 #[test]
 fn where_keys_cannot_be_had_nobody_asks_for_them_again_at_once() {
-    let mut with = Validated::of(|inquiry, reply| {
-        let silent = inquiry.qtype == Type::DNSKEY && inquiry.name.as_name().label_count() == 1;
+    let mut with = Validated::of(|query_key, reply| {
+        let silent = query_key.qtype == Type::DNSKEY && query_key.name.as_name().label_count() == 1;
         (!silent).then_some(reply)
     });
     assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 22");
@@ -698,7 +700,7 @@ fn old_data_is_served_where_nobody_answers_but_not_in_place_of_bogus() {
     with.server = |_, _| None;
     assert_eq!(with.says("www.nsec.test. A ad"), "NOERROR rd ra EDE 3");
     with.world.after(100);
-    with.server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    with.server = |query_key, reply| forged(query_key, reply, Type::A);
     assert_eq!(with.says("www.nsec.test. A ad"), "SERVFAIL rd ra EDE 6");
     assert_eq!(with.says("www.nsec.test. A ad"), "SERVFAIL rd ra EDE 6");
 }
@@ -720,7 +722,7 @@ fn nothing_is_kept_longer_than_its_signatures_are_good() {
 #[test]
 fn a_rule_may_be_left_out() {
     let own = Domain { name: name("island.test."), trust_ad: false, validate: false };
-    let mut with = Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A));
+    let mut with = Validated::of(|query_key, reply| forged(query_key, reply, Type::A));
     with.world.change_policy(|policy| policy.domains.push(own.clone()));
     assert_eq!(with.says("www.island.test. A"), "NOERROR rd ra");
     assert_eq!(with.asked, ["www.island.test. A"], "asked as the client did");
@@ -729,7 +731,7 @@ fn a_rule_may_be_left_out() {
 
 #[test]
 fn what_was_kept_without_validating_is_not_served_where_it_is_wanted() {
-    let mut with = Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A));
+    let mut with = Validated::of(|query_key, reply| forged(query_key, reply, Type::A));
     with.world.change_policy(|policy| policy.domains[0].validate = false);
     assert_eq!(with.says("www.nsec.test. A"), "NOERROR rd ra");
     // One is on its way while the policy changes.
@@ -780,19 +782,19 @@ fn event() -> impl Strategy<Value = Event> {
 
 impl Validated {
     fn end_one(&mut self, which: Index, how: Ending) {
-        let pending: Vec<Inquiry> =
-            self.world.noted.0.lock().expect("one thread").iter().map(|request| request.inquiry).collect();
+        let pending: Vec<QueryKey> =
+            self.world.noted.0.lock().expect("one thread").iter().map(|request| request.query_key).collect();
         if pending.is_empty() {
             return;
         }
         self.server = match how {
             Ending::Honest => |_, reply| Some(reply),
-            Ending::Forged => |inquiry, reply| forged(inquiry, reply, Type::A),
+            Ending::Forged => |query_key, reply| forged(query_key, reply, Type::A),
             Ending::Failed => |_, _| None,
         };
-        let inquiry = pending[which.index(pending.len())];
-        let outcome = self.outcome(&inquiry);
-        self.world.end(&inquiry, &outcome);
+        let query_key = pending[which.index(pending.len())];
+        let outcome = self.outcome(&query_key);
+        self.world.end(&query_key, &outcome);
     }
 }
 
@@ -860,7 +862,7 @@ fn who_asks_in_the_program_is_told_what_was_found_and_what_it_took() {
     let (told, verdicts) = std::sync::mpsc::channel();
     for question in ["www.nsec.test. A", "www.plain.test. A"] {
         let told = told.clone();
-        with.world.service.look_up(inquiry(question), None, move |outcome, verdict| {
+        with.world.service.look_up(query_key(question), None, move |outcome, verdict| {
             assert!(matches!(outcome, LookupOutcome::Answered(answer) if answer.rcode == Rcode::NOERROR));
             told.send(verdict).expect("a listener");
         });

@@ -1,9 +1,9 @@
 //! Private addresses from outside are not passed on.
 
 use recursion::{PolicyConfig, PrivateConfig};
-use resolver::Outlet;
+use resolver::LookupSink;
 
-use crate::support::{World, ask, data, domain, inquiry};
+use crate::support::{World, ask, data, domain, query_key};
 
 const INSIDE: [&str; 1] = ["www.example. 600 A 10.0.0.1"];
 
@@ -34,11 +34,11 @@ fn an_answer_with_a_private_address_is_withheld_and_not_cached() {
 fn clients_who_are_settled_after_other_lookups_have_ended_do_not_get_it_either() {
     let mut world = World::new(guarded);
     world.miss(&ask("www.example. A"));
-    let inquiry = inquiry("www.example. A");
-    let outcome = world.outcome(&inquiry, &data(&INSIDE));
-    world.settler.ended(&inquiry, &outcome, std::time::Instant::now());
+    let query_key = query_key("www.example. A");
+    let outcome = world.outcome(&query_key, &data(&INSIDE));
+    world.completion.ended(&query_key, &outcome, std::time::Instant::now());
     world.learn("other.example. A", &data(&["other.example. 60 A 192.0.2.1"]));
-    world.settle(&inquiry, &outcome);
+    world.settle(&query_key, &outcome);
     let reply = world.later();
     assert_eq!((reply.says(), reply.answers().len()), ("NOERROR rd ra EDE 17".into(), 0));
 }

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use wire::Type;
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::LookupId;
 use crate::config::Upstream;
 use crate::delegations::{Cut, CutServer};
-use crate::inquiry::Outlet;
+use crate::query_key::LookupSink;
 use crate::random::Random;
 use crate::select::Asked;
 
 /// How long a family of addresses to which there is no way is left alone.
 const NO_WAY: Duration = Duration::from_secs(10);
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
+impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Whether the addresses of a zone's servers are known, and none of them answers.
     pub(super) fn is_dead(&mut self, cut: &Cut, now: Instant) -> bool {
         let mut known = Vec::new();
@@ -29,9 +29,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         !known.is_empty() && known.iter().all(failing)
     }
 
-    /// The addresses of a zone's servers that are known and can be reached, each once; where there are none, those that could
-    /// not be reached a moment ago: to one of them there may be a way all the same. With `outside` also those that the parent gave
-    /// without being authoritative for them.
+    /// The addresses of a zone's servers that are known and can be reached, each once; where there are none,
+    /// those that could not be reached a moment ago: to one of them there may be a way all the same. With
+    /// `outside` also those that the parent gave without being authoritative for them.
     fn addresses_of(&mut self, cut: &Cut, outside: bool, now: Instant, into: &mut Vec<SocketAddr>) {
         let iterate = &self.config.iterate;
         let (most, wanted) = (iterate.addresses, [iterate.ipv4, iterate.ipv6]);
@@ -103,7 +103,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// The addresses of the server whose answer is not wanted. For a part of the name it may be asked.
     fn unwanted(&mut self, id: LookupId, cut: &Cut, now: Instant) -> Vec<SocketAddr> {
-        let lookup = self.lookups.get(&id).filter(|lookup| *lookup.question() == lookup.inquiry);
+        let lookup = self.lookups.get(&id).filter(|lookup| *lookup.question() == lookup.query_key);
         let Some(address) = lookup.and_then(|lookup| lookup.unwanted_server()) else { return Vec::new() };
         let mut all = vec![address];
         for server in &cut.servers {
@@ -115,8 +115,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         all
     }
 
-    /// There is no way to an address, and most likely to none of its family: a lookup that goes step by step asks those of the
-    /// other one, if it has any.
+    /// There is no way to an address, and most likely to none of its family: a lookup that goes step by step
+    /// asks those of the other one, if it has any.
     pub(super) fn shut(&mut self, id: LookupId, address: SocketAddr, now: Instant) {
         let v6 = address.is_ipv6();
         if let Some(shut) = self.no_way.get_mut(usize::from(v6)) {

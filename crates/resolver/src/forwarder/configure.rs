@@ -1,22 +1,23 @@
 //! Other settings while lookups are in flight.
 //!
-//! First what belongs to a server that is gone goes, and lookups get the rules that cover them now; only then they go on.
+//! First what belongs to a server that is gone goes, and lookups get the rules that cover them now; only then
+//! they go on.
 
 use std::time::Instant;
 
 use exchange::{Action, Link};
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::{LinkUse, LookupId, Timer, Try, TryId, Walk};
 use crate::config::ForwardConfig;
-use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
+use crate::query_key::{LookupFailure, LookupOutcome, LookupSink};
 use crate::random::Random;
 use crate::rules::{Rules, Way};
 use crate::select::Asked;
 use crate::trace::TraceEvent;
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// Replaces all settings. See [`ForwarderRequest::Configure`](crate::ForwarderRequest::Configure).
+impl<O: LookupSink, R: Random> Resolver<O, R> {
+    /// Replaces all settings. See [`ResolverRequest::Configure`](crate::ResolverRequest::Configure).
     pub(super) fn configure(&mut self, config: ForwardConfig, now: Instant, actions: &mut Vec<Action>) {
         let (rules, upstreams) = Rules::of(&config, &mut self.servers, &mut self.random);
         (self.config, self.rules) = (config, rules);
@@ -74,12 +75,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Puts a lookup under the rule that covers it now; whether there is one. Tries at servers that the rule does not have
-    /// are forgotten. A lookup that goes step by step goes on where it is if that is below its rule's domain, else it
-    /// begins again.
+    /// Puts a lookup under the rule that covers it now; whether there is one. Tries at servers that the rule
+    /// does not have are forgotten. A lookup that goes step by step goes on where it is if that is below its
+    /// rule's domain, else it begins again.
     fn move_lookup(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let Some(lookup) = self.lookups.get_mut(&id) else { return true };
-        let Some(number) = self.rules.covering(&lookup.inquiry) else { return false };
+        let Some(number) = self.rules.covering(&lookup.query_key) else { return false };
         let Some(rule) = self.rules.get(number) else { return false };
         lookup.rule = number;
         let on_its_way =

@@ -1,20 +1,21 @@
 //! Rules whose servers are all down: their lookups fail at once.
 //!
-//! After a lookup by a rule that forwards has failed because no server replied, each of them is sent a question of our own, for the
-//! NS records of the rule's domain: a server that is only slow to resolve some name answers that one. Servers that do not
-//! are dead for half a minute. As long as all servers of a rule are dead, one question in each probe interval goes out and waits
-//! [`DEAD_WAIT`] for its answer; others fail without being sent.
+//! After a lookup by a rule that forwards has failed because no server replied, each of them is sent a
+//! question of our own, for the NS records of the rule's domain: a server that is only slow to resolve some
+//! name answers that one. Servers that do not are dead for half a minute. As long as all servers of a rule
+//! are dead, one question in each probe interval goes out and waits [`DEAD_WAIT`] for its answer; others fail
+//! without being sent.
 
 use std::time::{Duration, Instant};
 
 use exchange::Action;
 
-use super::Forwarder;
+use super::Resolver;
 use super::seek::plain;
 use super::state::{LookupId, Steps, Timer, Try, TryId};
 use crate::config::Reach;
-use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::query;
+use crate::query_key::{LookupFailure, LookupOutcome, LookupSink};
 use crate::random::Random;
 use crate::rules::Way;
 use crate::servers::ServerId;
@@ -23,8 +24,9 @@ use crate::trace::TraceEvent;
 /// Longest wait of a lookup for a reply of servers that are dead.
 const DEAD_WAIT: Duration = Duration::from_millis(50);
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// Limits the time of a lookup whose rule has only dead servers, or ends it. Returns whether it has ended.
+impl<O: LookupSink, R: Random> Resolver<O, R> {
+    /// Limits the time of a lookup whose rule has only dead servers, or ends it. Returns whether it has
+    /// ended.
     pub(super) fn ends_at_dead_servers(
         &mut self,
         id: LookupId,
@@ -61,8 +63,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Sends a question of our own to each server of a rule, if all of them are failing: whether they are down is then known for
-    /// the next lookups.
+    /// Sends a question of our own to each server of a rule, if all of them are failing: whether they are
+    /// down is then known for the next lookups.
     pub(super) fn check_servers(&mut self, rule: usize, now: Instant, actions: &mut Vec<Action>) {
         let Some(Way::Forward { servers, .. }) = self.rules.get(rule).map(|rule| &rule.way) else { return };
         let servers = servers.clone();
@@ -82,7 +84,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let recursion_desired = self.rules.recurse(rule);
         let Some(rule) = self.rules.get(rule) else { return };
         let domain = rule.domain.as_name().to_lower();
-        let inquiry = plain(domain.as_lower(), wire::Type::NS);
+        let query_key = plain(domain.as_lower(), wire::Type::NS);
         let stream = self.servers.get(server).is_some_and(|server| server.upstream.reach == Reach::Tcp);
         let try_id = TryId(self.number());
         let carrier = match stream {
@@ -90,9 +92,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             false => self.datagram_to(server, try_id, actions),
         };
         let Some((link, id, measurable)) = carrier else { return };
-        let (name, mixed) = self.name_for(server, &inquiry.name.into(), now);
+        let (name, mixed) = self.name_for(server, &query_key.name.into(), now);
         let opt = self.opt_for(server, Steps::default(), now);
-        let message = query::build(id, name.as_name(), &inquiry, recursion_desired, opt.as_ref());
+        let message = query::build(id, name.as_name(), &query_key, recursion_desired, opt.as_ref());
         actions.push(Action::Send { link, message });
         let at = now + self.config.timing.max_rto;
         if let Some(server) = self.servers.get_mut(server) {
@@ -106,7 +108,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             link,
             stream,
             id,
-            inquiry,
+            query_key,
             name,
             mixed,
             opt,

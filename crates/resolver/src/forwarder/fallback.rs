@@ -1,10 +1,11 @@
-//! What a lookup that goes step by step tries when no server of a zone is of use: the servers' addresses that the parent
-//! gave without being authoritative for them, the parent's servers again, and last the servers that offer recursion.
+//! What a lookup that goes step by step tries when no server of a zone is of use: the servers' addresses that
+//! the parent gave without being authoritative for them, the parent's servers again, and last the servers
+//! that offer recursion.
 //!
-//! The parent's servers are asked for glue that their referral lacked, and for the delegation itself if it was learned some
-//! time ago: the zone may have moved since. Each is bounded by the budget of the query, by [`PARENT_QUESTIONS`] for each lookup
-//! and by [`DELEGATION_RECHECK_INTERVAL`] for each zone. Servers that offer recursion and are not authoritative are asked with RD
-//! only when every other server has failed.
+//! The parent's servers are asked for glue that their referral lacked, and for the delegation itself if it
+//! was learned some time ago: the zone may have moved since. Each is bounded by the budget of the query, by
+//! [`PARENT_QUESTIONS`] for each lookup and by [`DELEGATION_RECHECK_INTERVAL`] for each zone. Servers that
+//! offer recursion and are not authoritative are asked with RD only when every other server has failed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use std::time::{Duration, Instant};
 use exchange::Action;
 use wire::{LowerName, LowerNameBuf, Rcode, Type};
 
-use super::Forwarder;
+use super::Resolver;
 use super::seek::{addresses_in, plain};
 use super::state::{LookupId, Recheck};
 use super::walk::Next;
 use crate::delegations::{Cut, CutServer};
-use crate::inquiry::{Inquiry, LookupOutcome, Outlet};
+use crate::query_key::{LookupOutcome, LookupSink, QueryKey};
 use crate::random::Random;
 use crate::scrub::{ReferralScope, ReplyFault, Scope, may_be_asked, referral, scrub};
 use crate::select::Asked;
@@ -29,9 +30,9 @@ const DELEGATION_RECHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// Most questions to parents' servers in one lookup, for glue and for delegations together.
 const PARENT_QUESTIONS: u8 = 3;
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// Takes the next fallback for a lookup whose zone has no server of use. Returns whether there is one, or the lookup has
-    /// ended.
+impl<O: LookupSink, R: Random> Resolver<O, R> {
+    /// Takes the next fallback for a lookup whose zone has no server of use. Returns whether there is one, or
+    /// the lookup has ended.
     pub(super) fn fall_back(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.other_than.is_none()) else {
             return false;
@@ -83,7 +84,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         Some(Box::new(Recheck { child, asked, failure, sought: Vec::new(), due, question: None }))
     }
 
-    /// Asks the parent's servers, or the servers that offer recursion. Returns whether there is anyone left to ask.
+    /// Asks the parent's servers, or the servers that offer recursion. Returns whether there is anyone left
+    /// to ask.
     fn check(
         &mut self,
         id: LookupId,
@@ -117,8 +119,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         true
     }
 
-    /// The closest zone above a delegated one whose servers are known. Above the servers that were learned of a rule's zone are
-    /// those that the operator has named.
+    /// The closest zone above a delegated one whose servers are known. Above the servers that were learned of
+    /// a rule's zone are those that the operator has named.
     fn parent_of(&mut self, id: LookupId, child: &Cut, now: Instant) -> Option<Arc<Cut>> {
         child.expires?;
         let start = Arc::clone(self.rules.get(self.lookups.get(&id)?.rule)?.start()?);
@@ -127,7 +129,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         Some(known.unwrap_or(start))
     }
 
-    /// A server below the zone itself whose address only the parent's servers can give, and that they were not asked for.
+    /// A server below the zone itself whose address only the parent's servers can give, and that they were
+    /// not asked for.
     fn without_glue(&mut self, recheck: &Recheck, now: Instant) -> Option<LowerNameBuf> {
         let zone = recheck.child.zone.as_lower();
         let lacks = |server: &&CutServer| {
@@ -168,8 +171,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         true
     }
 
-    /// Takes a delegation that a lookup has asked for again. Returns whether it leads to nothing new, and another fallback was
-    /// taken.
+    /// Takes a delegation that a lookup has asked for again. Returns whether it leads to nothing new, and
+    /// another fallback was taken.
     pub(super) fn is_unchanged(
         &mut self,
         id: LookupId,
@@ -193,7 +196,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     pub(super) fn weigh_glue(
         &self,
         recheck: &Recheck,
-        question: &Inquiry,
+        question: &QueryKey,
         message: &[u8],
         rcode: Rcode,
         scope: &Scope<'_>,

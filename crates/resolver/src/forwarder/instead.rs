@@ -4,15 +4,16 @@ use std::time::Instant;
 
 use exchange::Action;
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::{LookupId, Timer};
-use crate::inquiry::{LookupFailure, Outlet};
+use crate::query_key::{LookupFailure, LookupSink};
 use crate::random::Random;
 use crate::rules::Way;
 use crate::trace::TraceEvent;
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// Has a lookup that is about to fail begin anew, step by step, if its rule says so. Returns whether it does.
+impl<O: LookupSink, R: Random> Resolver<O, R> {
+    /// Has a lookup that is about to fail begin anew, step by step, if its rule says so. Returns whether it
+    /// does.
     pub(super) fn goes_instead(
         &mut self,
         id: LookupId,

@@ -1,43 +1,44 @@
-//! How much of a name servers are shown (RFC 9156), and what their replies to a part of it teach for the next name.
+//! How much of a name servers are shown (RFC 9156), and what their replies to a part of it teach for the next
+//! name.
 
 use std::time::{Duration, Instant};
 
 use wire::message::Parser;
 use wire::{LowerName, Type};
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::{LookupId, Walk};
 use crate::config::{IterateConfig, Minimisation};
 use crate::delegations::Cut;
-use crate::inquiry::{Inquiry, Outlet};
+use crate::query_key::{LookupSink, QueryKey};
 use crate::random::Random;
 use crate::scrub::Answer;
 
 /// Queries that show one label more each; later ones share out what is left of the name (RFC 9156 §2.3).
 const ONE_LABEL: u16 = 4;
 
-/// A name for each of the 32 digits of an IPv6 address would say little: networks are delegated at /16, /32, /48, /56 and /64,
-/// if at all. So many labels have such names, and those above them.
+/// A name for each of the 32 digits of an IPv6 address would say little: networks are delegated at /16, /32,
+/// /48, /56 and /64, if at all. So many labels have such names, and those above them.
 const IP6_LABELS: [usize; 7] = [1, 2, 6, 10, 14, 16, 18];
 
 /// ip6.arpa. (RFC 3596 §2.5), in wire form.
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\x00";
 
 impl Walk {
-    /// Shows more of the name, as RFC 9156 §2.3 says: of what is known to belong to the zone, `uncut` labels, all.
-    /// `taken` takes such a query from the budget and returns how many there were before.
+    /// Shows more of the name, as RFC 9156 §2.3 says: of what is known to belong to the zone, `uncut` labels,
+    /// all. `taken` takes such a query from the budget and returns how many there were before.
     pub(super) fn show_more(
         &mut self,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         config: &IterateConfig,
         uncut: Option<usize>,
         taken: impl FnOnce() -> Option<u16>,
     ) {
-        let name = inquiry.name.as_lower();
+        let name = query_key.name.as_lower();
         let total = name.label_count();
         self.shown = self.shown.max(uncut.unwrap_or_default());
         let left = total.saturating_sub(self.shown);
-        self.question = *inquiry;
+        self.question = *query_key;
         if config.minimisation == Minimisation::Off || self.whole || left <= 1 {
             self.shown = total;
             return;
@@ -53,14 +54,14 @@ impl Walk {
             self.shown + if before < ONE_LABEL { 1 } else { left.div_ceil(queries) }
         };
         if self.shown < total {
-            let name = inquiry.name.as_name().skip(total - self.shown).to_lower();
+            let name = query_key.name.as_name().skip(total - self.shown).to_lower();
             // Type A, since no server treats it specially.
-            self.question = Inquiry { name, qtype: Type::A, ..*inquiry };
+            self.question = QueryKey { name, qtype: Type::A, ..*query_key };
         }
     }
 }
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
+impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// How many labels of its name a lookup need not ask the servers that it has come to about.
     pub(super) fn uncut(&mut self, id: LookupId, now: Instant) -> Option<usize> {
         let lookup = self.lookups.get(&id)?;
@@ -68,7 +69,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if self.config.iterate.minimisation == Minimisation::Off {
             return None;
         }
-        let above = lookup.inquiry.name.as_lower().parent()?;
+        let above = lookup.query_key.name.as_lower().parent()?;
         self.delegations.uncut(above, walk.cut.zone.as_lower(), now)
     }
 
@@ -91,7 +92,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 }
 
-/// How long an answer holds: a denial as long as its SOA says (RFC 2308 §5), others as long as their shortest TTL.
+/// How long an answer holds: a denial as long as its SOA says (RFC 2308 §5), others as long as their shortest
+/// TTL.
 pub(super) fn lifetime(answer: &Answer) -> Option<Duration> {
     if let Some(ttl) = answer.negative_ttl {
         return Some(Duration::from_secs(ttl.as_secs().into()));

@@ -1,15 +1,18 @@
 //! The forwarder: lookups in flight, who waits for them, and when to look again.
 //!
-//! A lookup has tries, each a query to one server on a link of its own or on a connection that is kept. All its tries
-//! are listened to until the lookup ends: the first reply that can be used answers it. `tries` sends them and moves on
-//! where they fail; `replies` judges what comes back; `streams` keeps the connections; `state` has what each of them is;
-//! `configure` replaces the settings. `payers` knows from whose budget a lookup is paid.
+//! A lookup has tries, each a query to one server on a link of its own or on a connection that is kept. All
+//! its tries are listened to until the lookup ends: the first reply that can be used answers it. `tries`
+//! sends them and moves on where they fail; `replies` judges what comes back; `streams` keeps the
+//! connections; `state` has what each of them is; `configure` replaces the settings. `payers` knows from
+//! whose budget a lookup is paid.
 //!
-//! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after the other,
-//! asked each time for as much of the name as they need. `walk` takes these steps, `addresses` knows where the servers are. Where
-//! none has a known address, a lookup without clients finds it, on which the first one depends: `seek` begins these. What is tried
-//! where no server of a zone is of use is in `fallback`, and what is done where all servers of a rule are down in `dead`. Rules that forward first are in `instead`. Where there is a copy of the zone that a rule begins with, it
-//! is asked in place of the zone's servers.
+//! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after
+//! the other, asked each time for as much of the name as they need. `walk` takes these steps, `addresses`
+//! knows where the servers are. Where none has a known address, a lookup without clients finds it, on which
+//! the first one depends: `seek` begins these. What is tried where no server of a zone is of use is in
+//! `fallback`, and what is done where all servers of a rule are down in `dead`. Rules that forward first are
+//! in `instead`. Where there is a copy of the zone that a rule begins with, it is asked in place of the
+//! zone's servers.
 
 mod addresses;
 mod configure;
@@ -34,10 +37,10 @@ use exchange::{Action, Core, Event, Link, NumberMap, Transport};
 
 use crate::config::ForwardConfig;
 use crate::delegations::Delegations;
-use crate::inquiry::{
-    ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
-};
 use crate::limits::Load;
+use crate::query_key::{
+    LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey, ResolverRequest, ShedReason,
+};
 use crate::random::Random;
 use crate::rules::{Rules, Way};
 use crate::select::Asked;
@@ -48,7 +51,7 @@ use payers::Payer;
 use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 
 /// Resolves questions by asking the servers of its rules.
-pub struct Forwarder<O: Outlet, R: Random> {
+pub struct Resolver<O: LookupSink, R: Random> {
     config: ForwardConfig,
     rules: Rules,
     servers: Servers,
@@ -57,14 +60,15 @@ pub struct Forwarder<O: Outlet, R: Random> {
     no_way: [Option<Instant>; 2],
     /// When the servers of a rule may be asked again who they are, by the rule's number.
     prime_again: HashMap<usize, Instant>,
-    /// Lookups that have less to wait for than before or begin again, and are looked at before anything else happens.
+    /// Lookups that have less to wait for than before or begin again, and are looked at before anything else
+    /// happens.
     woken: VecDeque<LookupId>,
-    outlet: O,
+    sink: O,
     random: R,
     stats: Arc<ForwardStats>,
     load: Load,
     lookups: NumberMap<LookupId, Lookup<O::Waiter>>,
-    by_inquiry: HashMap<Inquiry, LookupId>,
+    by_inquiry: HashMap<QueryKey, LookupId>,
     tries: NumberMap<TryId, Try>,
     links: NumberMap<Link, LinkUse>,
     /// Clients whose outcome is held back.
@@ -76,14 +80,14 @@ pub struct Forwarder<O: Outlet, R: Random> {
     last: u64,
 }
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// A forwarder that hands outcomes to `outlet`. Rules that name the same server share what is known of it.
-    pub fn new(config: ForwardConfig, outlet: O, mut random: R) -> Self {
+impl<O: LookupSink, R: Random> Resolver<O, R> {
+    /// A forwarder that hands outcomes to `sink`. Rules that name the same server share what is known of it.
+    pub fn new(config: ForwardConfig, sink: O, mut random: R) -> Self {
         let mut servers = Servers::default();
         let (rules, upstreams) = Rules::of(&config, &mut servers, &mut random);
         let stats = Arc::new(ForwardStats::new());
         stats.set_upstreams(servers.stats(&upstreams));
-        Forwarder {
+        Resolver {
             load: Load::new(rules.len()),
             config,
             rules,
@@ -92,7 +96,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             no_way: [None; 2],
             prime_again: HashMap::new(),
             woken: VecDeque::new(),
-            outlet,
+            sink,
             random,
             stats,
             lookups: NumberMap::default(),
@@ -140,7 +144,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Takes a client's request.
     fn look_up(&mut self, request: LookupRequest<O::Waiter>, now: Instant, actions: &mut Vec<Action>) {
         let LookupRequest {
-            inquiry,
+            query_key,
             recursion_desired,
             client: prefix,
             patience,
@@ -150,7 +154,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             waiter,
         } = request;
         let tracer = trace.map(|trace| Tracer::new(trace, now));
-        let rule = self.rules.covering(&inquiry);
+        let rule = self.rules.covering(&query_key);
         let walks = rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.may_walk());
         let budget = if walks { Some(budget.unwrap_or_default()) } else { budget };
         let limits = &self.config.iterate.budget;
@@ -167,7 +171,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 Err((client, LookupFailure::Overspent(spent)))
             }
             (true, Some(rule), Ok(_)) => {
-                let lookup = Lookup { other_than, ..Lookup::new(inquiry, rule) };
+                let lookup = Lookup { other_than, ..Lookup::new(query_key, rule) };
                 self.admit(lookup, client, now, actions)
             }
         };
@@ -191,7 +195,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             tracer.note(now, event);
         }
         let limits = &self.config.limits;
-        let known = self.by_inquiry.get(&lookup.inquiry).copied().filter(|_| lookup.other_than.is_none());
+        let known = self.by_inquiry.get(&lookup.query_key).copied().filter(|_| lookup.other_than.is_none());
         let full = |lookup: &Lookup<O::Waiter>| lookup.clients.len() >= limits.clients_per_lookup;
         let admitted = self.load.may_wait(limits, client.prefix).and_then(|()| match known {
             Some(id) if self.lookups.get(&id).is_some_and(full) => Err(ShedReason::Clients),
@@ -247,7 +251,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     fn start(&mut self, mut lookup: Lookup<O::Waiter>, now: Instant, actions: &mut Vec<Action>) {
         let id = LookupId(self.number());
         // No client joins a lookup for a second answer.
-        let (inquiry, rule, alone) = (lookup.inquiry, lookup.rule, lookup.other_than.is_none());
+        let (query_key, rule, alone) = (lookup.query_key, lookup.rule, lookup.other_than.is_none());
         lookup.first_deadline = lookup.clients.iter().map(|client| client.deadline).min();
         if let Some(at) = lookup.first_deadline {
             self.set_timer(at, Timer::Client(id));
@@ -265,7 +269,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let walks = matches!(way, Some(Way::Iterate { .. }));
         self.lookups.insert(id, lookup);
         if alone {
-            self.by_inquiry.insert(inquiry, id);
+            self.by_inquiry.insert(query_key, id);
         }
         self.load.lookup_came(rule);
         self.stats.lookups.add(1);
@@ -280,7 +284,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.ask_failing(id, now, actions);
     }
 
-    /// The clients of a lookup whose time is over go; with the last one the lookup ends, unless others depend on it.
+    /// The clients of a lookup whose time is over go; with the last one the lookup ends, unless others depend
+    /// on it.
     fn client_timer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let outcome = LookupOutcome::Failed(LookupFailure::TimedOut);
@@ -327,7 +332,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             LookupOutcome::Failed(_) => true,
         };
         if says_something {
-            self.outlet.ended(&lookup.inquiry, &outcome, now);
+            self.sink.ended(&lookup.query_key, &outcome, now);
         }
         if let LookupOutcome::Failed(failure) = &outcome
             && matches!(failure, LookupFailure::NoReply | LookupFailure::TimedOut | LookupFailure::Network(_))
@@ -342,12 +347,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Takes a lookup out, and those that only it depended on. Tries that may show that a failing server answers again go
-    /// on without it.
+    /// Takes a lookup out, and those that only it depended on. Tries that may show that a failing server
+    /// answers again go on without it.
     fn remove(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> Option<Lookup<O::Waiter>> {
         let mut lookup = self.lookups.remove(&id)?;
-        if self.by_inquiry.get(&lookup.inquiry) == Some(&id) {
-            self.by_inquiry.remove(&lookup.inquiry);
+        if self.by_inquiry.get(&lookup.query_key) == Some(&id) {
+            self.by_inquiry.remove(&lookup.query_key);
         }
         self.load.lookup_went(lookup.rule);
         self.stats.in_flight.set(self.load.lookups() as u64);
@@ -391,7 +396,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(tracer) = client.tracer {
             tracer.settled(now, &outcome);
         }
-        self.outlet.settle(client.waiter, outcome, now);
+        self.sink.settle(client.waiter, outcome, now);
     }
 
     /// Notes a step of a lookup for the clients that want it.
@@ -436,21 +441,21 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 }
 
-impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
-    type Request = ForwarderRequest<O::Waiter>;
+impl<O: LookupSink, R: Random> Core for Resolver<O, R> {
+    type Request = ResolverRequest<O::Waiter>;
 
     /// The client's network.
     fn origin(request: &Self::Request) -> u64 {
         match request {
-            ForwarderRequest::Lookup(request) => request.client.number(),
-            ForwarderRequest::Configure(_) => 0,
+            ResolverRequest::Lookup(request) => request.client.number(),
+            ResolverRequest::Configure(_) => 0,
         }
     }
 
     fn request(&mut self, request: Self::Request, now: Instant, actions: &mut Vec<Action>) {
         match request {
-            ForwarderRequest::Lookup(request) => self.look_up(request, now, actions),
-            ForwarderRequest::Configure(config) => self.configure(*config, now, actions),
+            ResolverRequest::Lookup(request) => self.look_up(request, now, actions),
+            ResolverRequest::Configure(config) => self.configure(*config, now, actions),
         }
         self.wake(now, actions);
     }

@@ -1,5 +1,5 @@
-//! From whose budget a lookup is paid: that of the client who has waited longest or, if no client waits, of a lookup that
-//! depends on it.
+//! From whose budget a lookup is paid: that of the client who has waited longest or, if no client waits, of a
+//! lookup that depends on it.
 //!
 //! A waiter that joins pays nothing as long as another does. But no waiter's time ends with another's, nor
 //! does a waiter fail for what another has spent elsewhere: then the next one pays from its own budget, as it
@@ -9,16 +9,16 @@ use std::time::Instant;
 
 use exchange::Action;
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::{Client, Lookup, LookupId, Timer};
 use crate::budget::{Budget, Overspent};
 use crate::config::IterateConfig;
-use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
+use crate::query_key::{LookupFailure, LookupOutcome, LookupSink};
 use crate::random::Random;
 use crate::rules::Way;
 use crate::select::Asked;
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
+impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// A waiter of a lookup has gone. If it was the one that paid, the next one pays.
     pub(super) fn next_pays(&mut self, id: LookupId) {
         let Some(lookup) = self.lookups.get(&id) else { return };
@@ -36,8 +36,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Has a lookup paid from another budget, and so those that were begun for it. What is under way counts for the new budget as
-    /// it did for the old one; a lookup for which there is no room in it begins again, with as much as there is room for.
+    /// Has a lookup paid from another budget, and so those that were begun for it. What is under way counts
+    /// for the new budget as it did for the old one; a lookup for which there is no room in it begins again,
+    /// with as much as there is room for.
     pub(super) fn pays(&mut self, id: LookupId, payer: Payer) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let before = lookup.budget.clone();

@@ -6,11 +6,11 @@ use std::time::Instant;
 use exchange::{Action, Link};
 use wire::{Header, LowerNameBuf, Rcode};
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::{LinkUse, Try, TryId};
 use crate::extended;
-use crate::inquiry::{AnsweredBy, LookupOutcome, Outlet, ReportAgent};
-use crate::query::{self, Misfit, Reply, Sent};
+use crate::query::{self, Reply, ReplyMismatch, Sent};
+use crate::query_key::{AnsweredBy, LookupOutcome, LookupSink, ReportAgent};
 use crate::random::Random;
 use crate::rules::{Rule, Way};
 use crate::scrub::{Answer, ReplyFault, Scope, scrub};
@@ -28,7 +28,7 @@ enum Verdict {
     Useless(ReplyFault),
 }
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
+impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// A message came in on a link.
     pub(super) fn message(&mut self, link: Link, message: &[u8], now: Instant, actions: &mut Vec<Action>) {
         let id = match self.links.get_mut(&link) {
@@ -51,28 +51,28 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             return self.free(link, message);
         };
         let cookie = one.opt.as_ref().and_then(|opt| opt.cookie.as_ref()).map(|(ours, _)| *ours);
-        let sent = Sent { id: one.id, name: one.name.as_name(), inquiry: &one.inquiry, cookie };
+        let sent = Sent { id: one.id, name: one.name.as_name(), query_key: &one.query_key, cookie };
         let read = query::read(message, &sent);
         let (stream, steps, check) = (one.stream, one.steps, one.check);
-        let misfit = match &read {
+        let mismatch = match &read {
             Ok(reply) => self.distrusted(one, reply, cookie.is_some()),
-            Err(misfit) => Some(*misfit),
+            Err(mismatch) => Some(*mismatch),
         };
-        match (read, misfit) {
+        match (read, mismatch) {
             (Ok(reply), None) => {
                 self.free(link, message);
                 self.judge(id, message, reply, now, actions);
             }
-            (read, Some(misfit)) => {
-                self.count(misfit);
+            (read, Some(mismatch)) => {
+                self.count(mismatch);
                 // An attacker may be guessing, or the server may know no better; on a connection no attacker
                 // guesses.
                 self.note_of(id, now, |server, transport, _| TraceEvent::Suspected {
                     server,
                     transport,
-                    misfit,
+                    mismatch,
                 });
-                if !stream && !check && (read.is_ok() || misfit == Misfit::Id) {
+                if !stream && !check && (read.is_ok() || mismatch == ReplyMismatch::Id) {
                     self.replace(id, steps.and(TryChange::OverTcp), now, actions);
                 }
             }
@@ -81,27 +81,27 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// Why a datagram that fits may all the same be forged: it does not repeat what this server can repeat.
-    fn distrusted(&self, one: &Try, reply: &Reply, cookie: bool) -> Option<Misfit> {
+    fn distrusted(&self, one: &Try, reply: &Reply, cookie: bool) -> Option<ReplyMismatch> {
         let server = self.servers.get(one.server)?;
         if one.stream {
             None
         } else if one.mixed && !reply.same_case {
-            Some(Misfit::Case)
+            Some(ReplyMismatch::Case)
         } else if cookie && server.server_cookie.is_some() && reply.cookie.is_none() && !reply.truncated {
-            Some(Misfit::Cookie)
+            Some(ReplyMismatch::Cookie)
         } else {
             None
         }
     }
 
-    fn count(&self, misfit: Misfit) {
+    fn count(&self, mismatch: ReplyMismatch) {
         let suspects = &self.stats.suspects;
-        match misfit {
-            Misfit::Unreadable => suspects.unreadable.add(1),
-            Misfit::Id => suspects.id.add(1),
-            Misfit::Question => suspects.question.add(1),
-            Misfit::Case => suspects.case.add(1),
-            Misfit::Cookie => suspects.cookie.add(1),
+        match mismatch {
+            ReplyMismatch::Unreadable => suspects.unreadable.add(1),
+            ReplyMismatch::Id => suspects.id.add(1),
+            ReplyMismatch::Question => suspects.question.add(1),
+            ReplyMismatch::Case => suspects.case.add(1),
+            ReplyMismatch::Cookie => suspects.cookie.add(1),
         }
     }
 
@@ -172,8 +172,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// A server names the agent for reports of its zone (RFC 9567 §6.1). The option is between it and us: servers that ask
-    /// others name none for the names of others.
+    /// A server names the agent for reports of its zone (RFC 9567 §6.1). The option is between it and us:
+    /// servers that ask others name none for the names of others.
     fn hear_of_agent(&mut self, id: TryId, domain: LowerNameBuf) {
         let Some(one) = self.tries.get(&id) else { return };
         let Some(lookup) = one.lookup.and_then(|id| self.lookups.get_mut(&id)) else { return };
@@ -293,7 +293,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 max_ttl: self.config.max_ttl,
                 max_negative_ttl: self.config.max_negative_ttl,
             };
-            match scrub(message, &one.inquiry, rcode, &scope) {
+            match scrub(message, &one.query_key, rcode, &scope) {
                 Ok(answer) => {
                     let agent = self.lookups.get_mut(&lookup).and_then(|lookup| lookup.agent_of(server));
                     let by = self.servers.address(server).map(AnsweredBy::Server);

@@ -1,5 +1,5 @@
-//! Addresses of servers that no referral brought: looked up by lookups without clients, one after the other and, where that takes
-//! long, side by side.
+//! Addresses of servers that no referral brought: looked up by lookups without clients, one after the other
+//! and, where that takes long, side by side.
 //!
 //! The lookup that waits for one pays for it from its budget when it is begun; [`payers`](super::payers)
 //! moves it to another. A lookup that others have begun to do without is set aside: it takes the replies that
@@ -13,24 +13,25 @@ use exchange::Action;
 use wire::message::Parser;
 use wire::{Class, LowerName, LowerNameBuf, Name, Rcode, Type};
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::{Lookup, LookupId, Timer, Wait};
 use crate::budget::{Overspent, Seeking};
-use crate::inquiry::{Inquiry, LookupFailure, LookupOutcome, Outlet};
+use crate::query_key::{LookupFailure, LookupOutcome, LookupSink, QueryKey};
 use crate::random::Random;
 use crate::scrub::{Answer, address, may_be_asked};
 use crate::trace::TraceEvent;
 
-/// So many times the first timeout of a server that was never measured an address may be in coming before another server's is
-/// looked up beside it.
+/// So many times the first timeout of a server that was never measured an address may be in coming before
+/// another server's is looked up beside it.
 const SEEK_LONGER: u32 = 2;
 /// The most that a server's addresses, or that there are none, are believed.
 const HOST_TTL: u32 = 86_400;
 /// The same for none without a time of its own.
 const NO_HOST: Duration = Duration::from_secs(60);
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// Looks the address of one more server up, unless that is under way. Whether there is something to wait for.
+impl<O: LookupSink, R: Random> Resolver<O, R> {
+    /// Looks the address of one more server up, unless that is under way. Whether there is something to wait
+    /// for.
     pub(super) fn seek(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         match self.lookups.get(&id).map(|lookup| lookup.newest_wait()) {
             None => true,
@@ -44,15 +45,15 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Looks the address of one more server up, beside those that are waited for or if there are none. Whether there is something more
-    /// to wait for.
+    /// Looks the address of one more server up, beside those that are waited for or if there are none.
+    /// Whether there is something more to wait for.
     fn seek_one(&mut self, id: LookupId, beside: bool, now: Instant, actions: &mut Vec<Action>) -> bool {
         let before = self.lookups.get(&id).map_or(0, |lookup| lookup.waits().len());
         loop {
             if self.lookups.get(&id).is_none_or(|lookup| lookup.waits().len() > before) {
                 return true;
             }
-            let Some(inquiry) = self.next_sought(id, beside, now) else { return false };
+            let Some(query_key) = self.next_sought(id, beside, now) else { return false };
             let Some(lookup) = self.lookups.get_mut(&id) else { return true };
             let Some(budget) = lookup.budget.clone() else { return false };
             let limits = &self.config.iterate;
@@ -69,10 +70,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                     return false;
                 }
             };
-            let (name, qtype) = (Box::new(inquiry.name.into()), inquiry.qtype);
-            self.note(id, now, || TraceEvent::Sought { name, qtype });
-            if !self.depend(id, inquiry, seeking, now, actions) {
-                self.seek_no_more(id, inquiry.name.as_lower());
+            let (name, qtype) = (Box::new(query_key.name.into()), query_key.qtype);
+            self.note(id, now, || TraceEvent::LookupStarted { name, qtype });
+            if !self.depend(id, query_key, seeking, now, actions) {
+                self.seek_no_more(id, query_key.name.as_lower());
             }
         }
     }
@@ -125,11 +126,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         lookup.clients.is_empty() && !lookup.dependents.is_empty() && !lookup.dependents.iter().any(wants)
     }
 
-    /// The next server whose address may be looked up, by the family that is to be. Those with glue come last, since that
-    /// may be out of date; those below the zone never, since only its servers know them. Beside others, one is preferred of which
-    /// nothing was looked up so far, and one is left out whose name is in a zone without a server that
-    /// answers: that is no other way.
-    fn next_sought(&mut self, id: LookupId, beside: bool, now: Instant) -> Option<Inquiry> {
+    /// The next server whose address may be looked up, by the family that is to be. Those with glue come
+    /// last, since that may be out of date; those below the zone never, since only its servers know them.
+    /// Beside others, one is preferred of which nothing was looked up so far, and one is left out whose name
+    /// is in a zone without a server that answers: that is no other way.
+    fn next_sought(&mut self, id: LookupId, beside: bool, now: Instant) -> Option<QueryKey> {
         let families: Vec<Type> = [(false, Type::A), (true, Type::AAAA)]
             .into_iter()
             .filter(|(v6, _)| self.is_open(*v6, now))
@@ -169,17 +170,17 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         cut.is_some_and(|cut| self.is_dead(&cut, now))
     }
 
-    /// Has one lookup depend on another, which may have to be started; whether that could be done. If not, nothing was begun, and
-    /// what was taken for it is given back.
+    /// Has one lookup depend on another, which may have to be started; whether that could be done. If not,
+    /// nothing was begun, and what was taken for it is given back.
     fn depend(
         &mut self,
         id: LookupId,
-        inquiry: Inquiry,
+        query_key: QueryKey,
         seeking: Seeking,
         now: Instant,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let known = self.by_inquiry.get(&inquiry).copied();
+        let known = self.by_inquiry.get(&query_key).copied();
         if let Some(other) = known {
             if self.is_waited_for(id, other) {
                 return false;
@@ -191,7 +192,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             self.rouse(other, now, actions);
             return true;
         }
-        let Some(rule) = self.rules.covering(&inquiry) else { return false };
+        let Some(rule) = self.rules.covering(&query_key) else { return false };
         let Some(lookup) = self.lookups.get_mut(&id) else { return false };
         if let Err(reason) = self.load.may_start(&self.config.limits, rule) {
             lookup.hindered = lookup.hindered.or(Some(LookupFailure::Shed(reason)));
@@ -202,11 +203,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         // It gets the next number.
         let other = LookupId(self.last + 1);
         self.wait_for(id, Wait { on: other, seeking }, now);
-        self.start(Lookup { budget, depth, dependents, ..Lookup::new(inquiry, rule) }, now, actions);
+        self.start(Lookup { budget, depth, dependents, ..Lookup::new(query_key, rule) }, now, actions);
         true
     }
 
-    /// A server's address cannot be looked up: neither that of the other family, for it is with the same servers.
+    /// A server's address cannot be looked up: neither that of the other family, for it is with the same
+    /// servers.
     fn seek_no_more(&mut self, id: LookupId, name: LowerName<'_>) {
         let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
         for (at, server) in walk.cut.servers.iter().enumerate() {
@@ -266,7 +268,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         outcome: &LookupOutcome,
         now: Instant,
     ) {
-        let (name, qtype) = (lookup.inquiry.name, lookup.inquiry.qtype);
+        let (name, qtype) = (lookup.query_key.name, lookup.query_key.qtype);
         let loopback = self.config.iterate.loopback;
         let (mut addresses, ttl) = match outcome {
             LookupOutcome::Answered(answer) => addresses_in(answer, qtype),
@@ -305,7 +307,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// A lookup waits no longer for another that it depended on, and that may have found nothing: of a `limit`, if there is one.
+    /// A lookup waits no longer for another that it depended on, and that may have found nothing: of a
+    /// `limit`, if there is one.
     pub(super) fn goes_on_without(
         &mut self,
         dependent: LookupId,
@@ -350,13 +353,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 }
 
 /// A question of our own.
-pub(super) fn plain(name: LowerName<'_>, qtype: Type) -> Inquiry {
+pub(super) fn plain(name: LowerName<'_>, qtype: Type) -> QueryKey {
     let (dnssec_ok, checking_disabled) = (false, false);
-    Inquiry { name: name.to_buf(), qtype, qclass: Class::IN, dnssec_ok, checking_disabled }
+    QueryKey { name: name.to_buf(), qtype, qclass: Class::IN, dnssec_ok, checking_disabled }
 }
 
-/// The addresses in the answer to a question for them, and how long that holds. A server's name is no alias (RFC 2181
-/// §10.3).
+/// The addresses in the answer to a question for them, and how long that holds. A server's name is no alias
+/// (RFC 2181 §10.3).
 pub(super) fn addresses_in(answer: &Answer, qtype: Type) -> (Vec<IpAddr>, Option<Duration>) {
     let seconds = |ttl: u32| Some(Duration::from_secs(ttl.clamp(1, HOST_TTL).into()));
     let mut found = (Vec::new(), answer.negative_ttl.map_or(Some(NO_HOST), |ttl| seconds(ttl.as_secs())));

@@ -11,8 +11,8 @@ use wire::{LowerNameBuf, NameBuf, Type};
 use crate::budget::{Budget, Overspent, Seeking};
 use crate::delegations::Cut;
 use crate::extended::UpstreamError;
-use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry, LookupFailure, NetworkFault, ReportAgent};
 use crate::query::Opt;
+use crate::query_key::{AnsweredBy, ClientPrefix, LookupFailure, NetworkFault, QueryKey, ReportAgent};
 use crate::scrub::{ReferralProof, ReplyFault};
 use crate::select::Asked;
 use crate::servers::ServerId;
@@ -63,7 +63,7 @@ pub(super) struct Client<W> {
 
 /// A question that is being resolved.
 pub(super) struct Lookup<W> {
-    pub(super) inquiry: Inquiry,
+    pub(super) query_key: QueryKey,
     pub(super) rule: usize,
     /// Who waits.
     pub(super) clients: Vec<Client<W>>,
@@ -94,8 +94,8 @@ pub(super) struct Lookup<W> {
     /// The servers of its rule, or of the zone that it has come to.
     pub(super) asked: Vec<Asked>,
     pub(super) tries_left: u8,
-    /// Servers asked less often than this are asked at once where another is of no help: 1, until links to all have failed
-    /// and they are asked again.
+    /// Servers asked less often than this are asked at once where another is of no help: 1, until links to
+    /// all have failed and they are asked again.
     pub(super) round: u32,
     /// Tries that may still be answered.
     pub(super) tries: Vec<TryId>,
@@ -114,9 +114,9 @@ pub(super) struct Lookup<W> {
 
 impl<W> Lookup<W> {
     /// A lookup by a rule that has not begun, without clients.
-    pub(super) fn new(inquiry: Inquiry, rule: usize) -> Self {
+    pub(super) fn new(query_key: QueryKey, rule: usize) -> Self {
         Lookup {
-            inquiry,
+            query_key,
             rule,
             clients: Vec::new(),
             first_deadline: None,
@@ -144,12 +144,12 @@ impl<W> Lookup<W> {
     }
 
     /// What the servers are asked at the moment.
-    pub(super) fn question(&self) -> &Inquiry {
-        self.walk.as_ref().map_or(&self.inquiry, |walk| &walk.question)
+    pub(super) fn question(&self) -> &QueryKey {
+        self.walk.as_ref().map_or(&self.query_key, |walk| &walk.question)
     }
 
     /// The question for a server's address that the servers of its zone's parent are asked at the moment.
-    pub(super) fn glue_question(&self) -> Option<Inquiry> {
+    pub(super) fn glue_question(&self) -> Option<QueryKey> {
         self.recheck.as_ref().and_then(|recheck| recheck.question)
     }
 
@@ -202,8 +202,8 @@ impl<W> Lookup<W> {
 pub(super) struct Walk {
     /// The zone whose servers are asked.
     pub(super) cut: Arc<Cut>,
-    /// What they are asked: the inquiry, or an ancestor of its name.
-    pub(super) question: Inquiry,
+    /// What they are asked: the query key, or an ancestor of its name.
+    pub(super) question: QueryKey,
     /// Labels of the name that this shows.
     pub(super) shown: usize,
     /// It shows the whole name, here and in zones below.
@@ -236,7 +236,7 @@ pub(super) struct Recheck {
     /// The delegation was learned some time ago, and the parent's servers were not asked for it since.
     pub(super) due: bool,
     /// The question for a server's address, if it is not the delegation that is asked for.
-    pub(super) question: Option<Inquiry>,
+    pub(super) question: Option<QueryKey>,
 }
 
 /// Whether links led nowhere, and no server was silent otherwise.
@@ -260,7 +260,8 @@ pub(super) struct Wait {
     pub(super) seeking: Seeking,
 }
 
-/// What was changed since the first try of a server in this lookup. Each is done once, so none goes in a circle.
+/// What was changed since the first try of a server in this lookup. Each is done once, so none goes in a
+/// circle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     /// Over TCP.
@@ -299,7 +300,7 @@ pub(super) struct Try {
     /// Whether the link is a connection, which others may share.
     pub(super) stream: bool,
     pub(super) id: u16,
-    pub(super) inquiry: Inquiry,
+    pub(super) query_key: QueryKey,
     /// The name as it was sent.
     pub(super) name: NameBuf,
     /// Whether its letters are in random case.

@@ -6,16 +6,16 @@ use std::time::Instant;
 
 use exchange::{Action, Link, Transport};
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::{Connection, LinkUse, Steps, Timer, TryId};
-use crate::inquiry::Outlet;
+use crate::query_key::LookupSink;
 use crate::random::Random;
 use crate::servers::ServerId;
 use crate::trace::TraceEvent;
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
-    /// A connection to `server` that takes one more query, with an ID for it and whether the connection is open already.
-    /// `None` if all that may be are full.
+impl<O: LookupSink, R: Random> Resolver<O, R> {
+    /// A connection to `server` that takes one more query, with an ID for it and whether the connection is
+    /// open already. `None` if all that may be are full.
     pub(super) fn stream_to(
         &mut self,
         server: ServerId,
@@ -82,8 +82,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// A query sent at `sent` was not answered in time. If nothing else came since, the connection may be dead, and the
-    /// next query opens another.
+    /// A query sent at `sent` was not answered in time. If nothing else came since, the connection may be
+    /// dead, and the next query opens another.
     pub(super) fn suspect(&mut self, link: Link, sent: Instant) {
         let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
         if connection.heard.is_none_or(|heard| heard <= sent) {
@@ -117,8 +117,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Forgets a connection. A server may close one at any time: what was under way on one that had been of use is sent
-    /// once more on another (RFC 7766 §6.2.4).
+    /// Forgets a connection. A server may close one at any time: what was under way on one that had been of
+    /// use is sent once more on another (RFC 7766 §6.2.4).
     fn lose_stream(&mut self, link: Link, error: io::ErrorKind, now: Instant, actions: &mut Vec<Action>) {
         let Some(LinkUse::Stream(connection)) = self.links.remove(&link) else { return };
         self.drop_timer(Some(connection.idle_at), Timer::Idle(link));

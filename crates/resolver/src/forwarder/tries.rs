@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Link, Transport};
 use wire::NameBuf;
 
-use super::Forwarder;
+use super::Resolver;
 use super::state::{LinkUse, Lookup, LookupId, Steps, Timer, Try, TryId};
 use crate::config::{BudgetLimits, Reach};
-use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::query::{self, Opt};
+use crate::query_key::{LookupFailure, LookupOutcome, LookupSink};
 use crate::random::Random;
 use crate::select;
 use crate::server::{Ability, Server};
@@ -20,13 +20,13 @@ use crate::trace::{CookieSent, TraceEvent};
 /// So many links to a server that failed in one lookup show that there is no way to it.
 const REFUSALS: u32 = 2;
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
+impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Asks the next server, if there is one and a try is left.
     pub(super) fn ask_next(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         if lookup.walk.is_some() && !has_fresh(lookup) {
-            // None is left but those that were asked: others may have addresses, too, which other lookups may have found by
-            // now.
+            // None is left but those that were asked: others may have addresses, too, which other lookups may
+            // have found by now.
             if !self.add_addresses(id, now) {
                 self.seek(id, now, actions);
             }
@@ -46,8 +46,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Sends a query to the server at `place` of the lookup's rule. Where no try is left, or no connection can take
-    /// it, the lookup goes on as far as it can.
+    /// Sends a query to the server at `place` of the lookup's rule. Where no try is left, or no connection
+    /// can take it, the lookup goes on as far as it can.
     pub(super) fn launch(
         &mut self,
         id: LookupId,
@@ -58,7 +58,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         actions: &mut Vec<Action>,
     ) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let (inquiry, last) = (*lookup.question(), lookup.tries_left <= 1);
+        let (query_key, last) = (*lookup.question(), lookup.tries_left <= 1);
         let walk_recurses = lookup.walk.as_ref().is_some_and(|walk| walk.recursion);
         let recursion_desired = walk_recurses || self.rules.recurse(lookup.rule);
         pay(lookup, &self.config.iterate.budget, now);
@@ -76,9 +76,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             false => self.datagram_to(server, try_id, actions),
         };
         let Some((link, query_id, measurable)) = carrier else { return self.go_on(id, now, actions) };
-        let (name, mixed) = self.name_for(server, &inquiry.name.into(), now);
+        let (name, mixed) = self.name_for(server, &query_key.name.into(), now);
         let opt = self.opt_for(server, steps, now);
-        let message = query::build(query_id, name.as_name(), &inquiry, recursion_desired, opt.as_ref());
+        let message = query::build(query_id, name.as_name(), &query_key, recursion_desired, opt.as_ref());
         actions.push(Action::Send { link, message });
         let timing = &self.config.timing;
         // A connection takes a round trip to open.
@@ -98,7 +98,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             link,
             stream,
             id: query_id,
-            inquiry,
+            query_key,
             name,
             mixed,
             opt,
@@ -241,10 +241,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             asked.silent += 1;
             asked.broken += 1;
             asked.refused += u32::from(error == io::ErrorKind::ConnectionRefused);
-            // It may be about to be started; and that the first was refused may be forged by who guesses a port.
+            // It may be about to be started; and that the first was refused may be forged by who guesses a
+            // port.
             asked.spent |= refused && asked.broken >= REFUSALS;
         }
-        // Of a connection, routers elsewhere say so, too (ICMP), and whose they are decides who serves the zone.
+        // Of a connection, routers elsewhere say so, too (ICMP), and whose they are decides who serves the
+        // zone.
         let is_ours = error == io::ErrorKind::NetworkUnreachable && !one.stream;
         if let Some(server) = self.servers.get(one.server).filter(|_| is_ours) {
             self.shut(lookup, server.upstream.address, now);
@@ -261,8 +263,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Sees to it that a lookup that is not answered yet has something to wait for: a server not asked yet is asked
-    /// at once, those whose links failed once more, all of them, after a while.
+    /// Sees to it that a lookup that is not answered yet has something to wait for: a server not asked yet is
+    /// asked at once, those whose links failed once more, all of them, after a while.
     pub(super) fn go_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if self.wants_whole(id) {
             return self.ask_whole(id, now, actions);
@@ -340,7 +342,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.end(id, LookupOutcome::Failed(failure), now, actions);
     }
 
-    /// The lookup of a try has ended. The try goes on by itself where it may show that a failing server answers.
+    /// The lookup of a try has ended. The try goes on by itself where it may show that a failing server
+    /// answers.
     pub(super) fn leave(&mut self, id: TryId, now: Instant, actions: &mut Vec<Action>) {
         let max = self.config.timing.max_rto;
         let Some(one) = self.tries.get_mut(&id) else { return };

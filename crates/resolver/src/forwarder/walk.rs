@@ -1,8 +1,9 @@
 //! Lookups that go step by step, from the servers of one zone to those of the next (RFC 1034 §5.3.3).
 //!
-//! Whatever a step is for, it is sent, repeated and judged as a forwarded question is. A copy of a zone on this machine (RFC 8806)
-//! is asked in place of the zone's servers, and what it says judged in the same way; where it has nothing of use, they are asked. Aliases are not followed here: who
-//! asked gets the beginning of the chain and asks for its target, through its own cache and rules and from the same
+//! Whatever a step is for, it is sent, repeated and judged as a forwarded question is. A copy of a zone on
+//! this machine (RFC 8806) is asked in place of the zone's servers, and what it says judged in the same way;
+//! where it has nothing of use, they are asked. Aliases are not followed here: who asked gets the beginning
+//! of the chain and asks for its target, through its own cache and rules and from the same
 //! [`Budget`](crate::Budget).
 
 use std::net::IpAddr;
@@ -13,14 +14,14 @@ use exchange::Action;
 use wire::message::Header;
 use wire::{LowerName, LowerNameBuf, Name, Rcode, Type};
 
-use super::Forwarder;
+use super::Resolver;
 use super::minimise::lifetime;
 use super::seek::plain;
 use super::state::{Lookup, LookupId, Timer, TryId, Walk};
 use super::tries::has_fresh;
 use crate::config::Minimisation;
 use crate::delegations::Cut;
-use crate::inquiry::{AnsweredBy, Inquiry, LookupFailure, LookupOutcome, Outlet, ReportAgent};
+use crate::query_key::{AnsweredBy, LookupFailure, LookupOutcome, LookupSink, QueryKey, ReportAgent};
 use crate::random::Random;
 use crate::rules::Way;
 use crate::scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
@@ -56,20 +57,20 @@ struct Said<'m> {
     agent: Option<Box<ReportAgent>>,
 }
 
-impl<O: Outlet, R: Random> Forwarder<O, R> {
+impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// A lookup sets out from the closest cut that is known. DS stands above it (RFC 4035 §3.1.4.1).
     pub(super) fn set_out(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let (inquiry, rule) = (lookup.inquiry, lookup.rule);
+        let (query_key, rule) = (lookup.query_key, lookup.rule);
         lookup.asked.clear();
         lookup.recheck = None;
         let way = self.rules.get(rule).map(|rule| &rule.way);
         let Some(Way::Iterate { start, prime, .. }) = way else { return };
         let (start, prime) = (Arc::clone(start), *prime);
-        let name = inquiry.name.as_lower();
-        let from = if inquiry.qtype == Type::DS { name.parent().unwrap_or(name) } else { name };
+        let name = query_key.name.as_lower();
+        let from = if query_key.qtype == Type::DS { name.parent().unwrap_or(name) } else { name };
         let known = self.delegations.closest(from, start.zone.as_lower(), now);
-        let own = self.own_cut(&inquiry, from, now).filter(|own| {
+        let own = self.own_cut(&query_key, from, now).filter(|own| {
             let is_below = |cut: &Arc<Cut>| cut.zone.as_lower().is_at_or_below(own.zone.as_lower());
             own.zone.as_lower().is_at_or_below(start.zone.as_lower()) && !known.as_ref().is_some_and(is_below)
         });
@@ -82,10 +83,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// The cut at which a zone that is served here delegates a name.
-    fn own_cut(&self, inquiry: &Inquiry, name: LowerName<'_>, now: Instant) -> Option<Arc<Cut>> {
+    fn own_cut(&self, query_key: &QueryKey, name: LowerName<'_>, now: Instant) -> Option<Arc<Cut>> {
         let mut message = Vec::new();
         let zone = self.config.iterate.own_zones.as_ref()?.refer(name, &mut message)?;
-        let question = Inquiry { name: name.to_buf(), qtype: Type::A, ..*inquiry };
+        let question = QueryKey { name: name.to_buf(), qtype: Type::A, ..*query_key };
         let above = Cut::start(zone, &[]);
         let referral = referral(&message, &self.referral_scope(&above, &question)).ok()??;
         Some(Arc::new(Cut::of(&referral, None, now)))
@@ -93,13 +94,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// Asks the servers of a rule who they are, unless that is under way or was in vain a short time ago.
     fn prime(&mut self, rule: usize, zone: LowerName<'_>, now: Instant, actions: &mut Vec<Action>) {
-        let inquiry = plain(zone, Type::NS);
+        let query_key = plain(zone, Type::NS);
         let early = self.prime_again.get(&rule).is_some_and(|at| now < *at);
-        if early || self.by_inquiry.contains_key(&inquiry) {
+        if early || self.by_inquiry.contains_key(&query_key) {
             return;
         }
         self.prime_again.insert(rule, now + PRIME_AGAIN);
-        let lookup = Lookup { budget: Some(Default::default()), ..Lookup::new(inquiry, rule) };
+        let lookup = Lookup { budget: Some(Default::default()), ..Lookup::new(query_key, rule) };
         self.start(lookup, now, actions);
     }
 
@@ -110,7 +111,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Moves a lookup to a zone, whose servers are not asked yet. Returns whether it may; if not, it has ended.
+    /// Moves a lookup to a zone, whose servers are not asked yet. Returns whether it may; if not, it has
+    /// ended.
     pub(super) fn move_to(
         &mut self,
         id: LookupId,
@@ -137,7 +139,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(lookup) = self.lookups.get_mut(&id) else { return false };
         let shown = cut.zone.as_lower().label_count();
         let (waits, sought, seek_at) = (Vec::new(), Vec::new(), None);
-        let question = lookup.glue_question().unwrap_or(lookup.inquiry);
+        let question = lookup.glue_question().unwrap_or(lookup.query_key);
         let (outside, recursion) = (false, false);
         let walk = Walk { cut, question, shown, whole, waits, seek_at, sought, turn, outside, recursion };
         lookup.walk = Some(Box::new(walk));
@@ -198,7 +200,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             let budget = lookup.budget.as_ref();
             let config = &self.config.iterate;
             let taken = || budget.and_then(|budget| budget.take_minimised(&config.budget));
-            walk.show_more(&lookup.inquiry, config, uncut, taken);
+            walk.show_more(&lookup.query_key, config, uncut, taken);
         }
         self.drop_timer(resume, Timer::Resume(id));
         for id in tries {
@@ -291,7 +293,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 if !answer.authoritative && walk.is_some_and(|walk| walk.recursion) {
                     self.stats.recursive.add(1);
                     if let (Some(AnsweredBy::Server(server)), Some(lookup)) = (by, lookup.as_deref()) {
-                        self.outlet.took_recursive(cut.zone.as_name(), server, &lookup.inquiry);
+                        self.sink.took_recursive(cut.zone.as_name(), server, &lookup.query_key);
                     }
                 }
                 let referrals = lookup.map(|lookup| std::mem::take(&mut lookup.referrals));
@@ -339,7 +341,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             return Ok(Next::Down(referral, proof.flatten().map(Box::new)));
         }
         let lame = |fault| if fault == ReplyFault::Referral { ReplyFault::Lame } else { fault };
-        let part = *question != lookup.inquiry;
+        let part = *question != lookup.query_key;
         let answer = match scrub(message, question, rcode, &scope) {
             Ok(answer) => answer,
             // Where an alias in between leads is another matter.
@@ -360,13 +362,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             // What an alias in between leads to may not be there.
             (Rcode::NXDOMAIN, _) if positive => Ok(Next::Deeper(lifetime(&answer))),
             (Rcode::NXDOMAIN, Minimisation::Strict) => {
-                scrub(message, &lookup.inquiry, rcode, &scope).map(Next::Answer)
+                scrub(message, &lookup.query_key, rcode, &scope).map(Next::Answer)
             }
             _ => Ok(Next::Whole),
         }
     }
 
-    fn referral_scope<'a>(&self, cut: &'a Cut, question: &'a Inquiry) -> ReferralScope<'a> {
+    fn referral_scope<'a>(&self, cut: &'a Cut, question: &'a QueryKey) -> ReferralScope<'a> {
         ReferralScope {
             zone: cut.zone.as_name(),
             name: question.name.as_name(),
@@ -403,17 +405,19 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// The answer to who serves the zone that a rule begins with is believed as long as it says, if that is wanted.
+    /// The answer to who serves the zone that a rule begins with is believed as long as it says, if that is
+    /// wanted.
     fn learn_start(&mut self, id: LookupId, cut: &Cut, message: &[u8], answer: &Answer, now: Instant) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let rule = self.rules.get(lookup.rule).map(|rule| &rule.way);
         let Some(Way::Iterate { start, prime: true, .. }) = rule else { return };
-        let inquiry = &lookup.inquiry;
-        let asks_for_it = inquiry.qtype == Type::NS && inquiry.name == start.zone && cut.zone == start.zone;
+        let query_key = &lookup.query_key;
+        let asks_for_it =
+            query_key.qtype == Type::NS && query_key.name == start.zone && cut.zone == start.zone;
         if !asks_for_it || !answer.authoritative {
             return;
         }
-        if let Ok(Some(servers)) = priming(message, &self.referral_scope(cut, inquiry))
+        if let Ok(Some(servers)) = priming(message, &self.referral_scope(cut, query_key))
             && servers.servers.iter().any(|(_, addresses)| !addresses.is_empty())
         {
             let cut = Arc::new(Cut::of(&servers, None, now));
@@ -421,8 +425,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Whether a server has just had no use for a part of the name, and none is left that was not asked for it. The whole name may
-    /// have its answer at once, where the others that were asked are silent, or have addresses that are not known.
+    /// Whether a server has just had no use for a part of the name, and none is left that was not asked for
+    /// it. The whole name may have its answer at once, where the others that were asked are silent, or have
+    /// addresses that are not known.
     pub(super) fn wants_whole(&self, id: LookupId) -> bool {
         self.lookups.get(&id).is_some_and(|lookup| {
             let just = lookup.asked.iter().any(|asked| asked.spent && asked.tries > 0);
@@ -430,9 +435,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }) && !self.is_set_aside(id)
     }
 
-    /// Some servers have no use for a name in between (RFC 9156 §2.3). Those that are silent would be so again.
+    /// Some servers have no use for a name in between (RFC 9156 §2.3). Those that are silent would be so
+    /// again.
     fn may_be_misunderstood(&self, lookup: &Lookup<O::Waiter>) -> bool {
-        let part = lookup.walk.as_ref().is_some_and(|walk| walk.question != lookup.inquiry);
+        let part = lookup.walk.as_ref().is_some_and(|walk| walk.question != lookup.query_key);
         part && lookup.glue_question().is_none()
             && lookup.fault.is_some()
             && self.config.iterate.minimisation == Minimisation::Relaxed
@@ -448,7 +454,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.ask_zone(id, now, actions);
     }
 
-    /// What may still be done for a lookup whose servers have no more tries, or are of no use: whether anything is.
+    /// What may still be done for a lookup whose servers have no more tries, or are of no use: whether
+    /// anything is.
     pub(super) fn has_another_way(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let Some(lookup) = self.lookups.get(&id).filter(|lookup| lookup.walk.is_some()) else { return false };
         if lookup.overspent.is_some() {

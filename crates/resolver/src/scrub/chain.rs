@@ -4,7 +4,7 @@ use wire::{LowerNameBuf, Name, NameBuf, Rcode, Type};
 
 use super::records::{Kept, Records};
 use super::{ReplyFault, Scope};
-use crate::inquiry::Inquiry;
+use crate::query_key::QueryKey;
 
 /// Links followed, CNAME and DNAME together. Other resolvers stop at 11 to 16.
 const LINKS: usize = 16;
@@ -24,7 +24,8 @@ pub(super) struct Chain {
 pub(super) enum End {
     /// The records asked for.
     Data,
-    /// The CNAME that follows from a DNAME, as the answer to ANY. The response code may be that of its target.
+    /// The CNAME that follows from a DNAME, as the answer to ANY. The response code may be that of its
+    /// target.
     Alias,
     /// Nothing.
     Nothing,
@@ -34,12 +35,12 @@ pub(super) enum End {
 
 impl Chain {
     /// Whether it is the beginning of a chain, with nothing at the name that it leads to.
-    pub(super) fn breaks_off(&self, inquiry: &Inquiry) -> bool {
-        self.ends == End::Nothing && self.leads_to.is_none() && self.end.as_name() != inquiry.name.as_name()
+    pub(super) fn breaks_off(&self, query_key: &QueryKey) -> bool {
+        self.ends == End::Nothing && self.leads_to.is_none() && self.end.as_name() != query_key.name.as_name()
     }
 
-    /// The response code of what is kept. `rcode` is the reply's, that of the last name of its chain (RFC 6604 §3), which is
-    /// not kept where the chain leads on.
+    /// The response code of what is kept. `rcode` is the reply's, that of the last name of its chain (RFC
+    /// 6604 §3), which is not kept where the chain leads on.
     ///
     /// # Errors
     /// [`ReplyFault::Contradiction`] if the records prove the response code wrong.
@@ -61,11 +62,11 @@ impl Chain {
     /// Keeps the chain and what answers at its end.
     pub(super) fn follow(
         records: &mut Records<'_>,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         scope: &Scope<'_>,
         kept: &mut Kept,
     ) -> Result<Chain, ReplyFault> {
-        let mut end: NameBuf = inquiry.name.into();
+        let mut end: NameBuf = query_key.name.into();
         for _ in 0..=LINKS {
             let name = end.as_name();
             kept.passes(name);
@@ -74,10 +75,11 @@ impl Chain {
             }
             if let Some(next) = dname(records, name, scope, kept)? {
                 let Some(next) = next else { return Ok(Chain { end, ends: End::TooLong, leads_to: None }) };
-                // ANY is answered by the CNAME that follows (RFC 1034 §4.3.2, step 3a). Some servers go on all the same.
+                // ANY is answered by the CNAME that follows (RFC 1034 §4.3.2, step 3a). Some servers go on
+                // all the same.
                 let target = next.as_name();
                 let ends = kept.has_passed(target) || !records.tells_of(target, scope.domain);
-                match inquiry.qtype {
+                match query_key.qtype {
                     Type::CNAME => return Ok(Chain { end, ends: End::Data, leads_to: None }),
                     Type::ANY if ends => return Ok(Chain { end, ends: End::Alias, leads_to: None }),
                     _ => {}
@@ -85,11 +87,11 @@ impl Chain {
                 end = next;
                 continue;
             }
-            if inquiry.qtype == Type::ANY {
+            if query_key.qtype == Type::ANY {
                 let ends = if kept.all_at(records, name)? { End::Data } else { End::Nothing };
                 return Ok(Chain { end, ends, leads_to: None });
             }
-            if let Some(at) = records.answer(name, inquiry.qtype) {
+            if let Some(at) = records.answer(name, query_key.qtype) {
                 kept.set(records, at)?;
                 return Ok(Chain { end, ends: End::Data, leads_to: None });
             }
@@ -103,8 +105,8 @@ impl Chain {
     }
 }
 
-/// Keeps the DNAME above `name`, if there is one, and the CNAME that follows from it, whatever CNAME came along
-/// (RFC 6672 §2.2, §3.1). Returns where it leads, or `Some(None)` if that name would be too long.
+/// Keeps the DNAME above `name`, if there is one, and the CNAME that follows from it, whatever CNAME came
+/// along (RFC 6672 §2.2, §3.1). Returns where it leads, or `Some(None)` if that name would be too long.
 fn dname(
     records: &mut Records<'_>,
     name: Name<'_>,

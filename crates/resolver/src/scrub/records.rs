@@ -80,8 +80,8 @@ impl<'m> Records<'m> {
         })
     }
 
-    /// The closest DNAME above `name` within `domain`, and the number of its owner's labels. One pass: a name may have a
-    /// hundred ancestors.
+    /// The closest DNAME above `name` within `domain`, and the number of its owner's labels. One pass: a name
+    /// may have a hundred ancestors.
     pub(super) fn dname_above(&self, name: Name<'_>, domain: Name<'_>) -> Option<(usize, usize)> {
         let above = self.all.iter().enumerate().filter(|(_, found)| {
             let owner = found.owner.as_name();
@@ -112,8 +112,8 @@ impl<'m> Records<'m> {
         self.all.iter().any(here) || self.soa(name, domain).is_some()
     }
 
-    /// Whether the authority section has nothing but other servers to offer. NS records of `own`, the zones that the server may be
-    /// authoritative for, refer to no other zone.
+    /// Whether the authority section has nothing but other servers to offer. NS records of `own`, the zones
+    /// that the server may be authoritative for, refer to no other zone.
     pub(super) fn is_referral(&self, own: Option<OwnZones<'_>>) -> bool {
         let authority = || self.all.iter().filter(|found| found.section == Section::Authority);
         let refers =
@@ -226,8 +226,8 @@ impl Kept {
         self.passed.iter().any(|passed| passed.as_name() == name)
     }
 
-    /// Keeps the RRset that the record at `at` belongs to, and its signatures. Returns its TTL, also if it had
-    /// been kept before.
+    /// Keeps the RRset that the record at `at` belongs to, and its signatures. Returns its TTL, also if it
+    /// had been kept before.
     pub(super) fn set(&mut self, records: &mut Records<'_>, at: usize) -> Result<Ttl, ReplyFault> {
         let Some(found) = records.all.get(at) else { return Ok(Ttl::ZERO) };
         let (section, owner, rtype) = (found.section, found.owner, found.rtype);
@@ -323,7 +323,8 @@ impl Kept {
         Ok(!all.is_empty())
     }
 
-    /// Keeps the NSEC and NSEC3 records of the zones that the chain passes through (RFC 4035 §3.1.3, RFC 5155 §7.2).
+    /// Keeps the NSEC and NSEC3 records of the zones that the chain passes through (RFC 4035 §3.1.3, RFC 5155
+    /// §7.2).
     pub(super) fn proofs(&mut self, records: &mut Records<'_>) -> Result<(), ReplyFault> {
         self.zones_of_proofs(records);
         let zones = self.zones.clone();
@@ -340,7 +341,8 @@ impl Kept {
         self.sets(records, &all)
     }
 
-    /// Notes the zones that have signed NSEC and NSEC3 records: of a denial without an SOA nothing else names the zone.
+    /// Notes the zones that have signed NSEC and NSEC3 records: of a denial without an SOA nothing else names
+    /// the zone.
     fn zones_of_proofs(&mut self, records: &mut Records<'_>) {
         let signs = |found: &Found| (found.section, found.rtype) == (Section::Authority, Type::RRSIG);
         for at in records.pick(signs) {
@@ -389,8 +391,8 @@ impl Kept {
     }
 }
 
-/// Puts the end of a name into lower case that is, letter by letter, an end of the name as it was sent: a server that
-/// compresses repeats our random letter case there.
+/// Puts the end of a name into lower case that is, letter by letter, an end of the name as it was sent: a
+/// server that compresses repeats our random letter case there.
 fn lower_what_was_sent(wire: &mut [u8], sent: Name<'_>) {
     let same = sent.ancestors().find(|end| ends_with_labels(wire, end.as_wire()));
     let len = same.map_or(0, |end| end.len());

@@ -19,7 +19,8 @@ pub struct Referral {
     pub ttl: u32,
     /// The servers, each with its glue. Those with glue come first.
     pub servers: Vec<(LowerNameBuf, Vec<IpAddr>)>,
-    /// Addresses of servers whose names are outside the zone that was asked, which is not authoritative for them.
+    /// Addresses of servers whose names are outside the zone that was asked, which is not authoritative for
+    /// them.
     pub outside: Vec<(LowerNameBuf, IpAddr)>,
 }
 
@@ -42,8 +43,8 @@ pub struct ReferralScope<'a> {
     pub max_ttl: u32,
 }
 
-/// Reads the referral in a reply, if there is one: NS records in the authority section, of one zone that is below the
-/// one asked and at or above the name, without a word in the answer section.
+/// Reads the referral in a reply, if there is one: NS records in the authority section, of one zone that is
+/// below the one asked and at or above the name, without a word in the answer section.
 ///
 /// # Errors
 /// [`ReplyFault::Malformed`]: a record cannot be read.
@@ -54,8 +55,8 @@ pub fn referral(message: &[u8], scope: &ReferralScope<'_>) -> Result<Option<Refe
     servers_in(message, scope, Section::Authority, leads_down)
 }
 
-/// Reads the servers of the zone asked itself, and their addresses, in the reply to a question for its NS records: a
-/// priming response (RFC 8109 §4).
+/// Reads the servers of the zone asked itself, and their addresses, in the reply to a question for its NS
+/// records: a priming response (RFC 8109 §4).
 ///
 /// # Errors
 /// [`ReplyFault::Malformed`]: a record cannot be read.
@@ -132,8 +133,8 @@ fn data(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Vec<u8>, ReplyFau
     Ok(data)
 }
 
-/// Adds an address to the server that it belongs to: as glue only if the zone asked is authoritative for the name or for a
-/// zone above it.
+/// Adds an address to the server that it belongs to: as glue only if the zone asked is authoritative for the
+/// name or for a zone above it.
 fn add_glue(parser: &mut Parser<'_>, record: &RawRecord, scope: &ReferralScope<'_>, referral: &mut Referral) {
     let Ok(owner) = parser.name_at(record.owner_at) else { return };
     let mut servers = referral.servers.iter_mut();
@@ -162,7 +163,8 @@ pub(crate) fn address(data: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Whether a server may be at an address: it is one host's, not this host's own, and IPv4 is not hidden in IPv6.
+/// Whether a server may be at an address: it is one host's, not this host's own, and IPv4 is not hidden in
+/// IPv6.
 pub(crate) fn may_be_asked(address: IpAddr, loopback: bool) -> bool {
     let hidden = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     let nowhere = match address {

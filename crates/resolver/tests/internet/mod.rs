@@ -1,5 +1,5 @@
-//! A small Internet on virtual time: servers with addresses, zones that they serve as RFC 1034 §4.3.2 says, and things
-//! that go wrong with them. A resolver asks them; every reply takes its time.
+//! A small Internet on virtual time: servers with addresses, zones that they serve as RFC 1034 §4.3.2 says,
+//! and things that go wrong with them. A resolver asks them; every reply takes its time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use exchange::{Action, Core, Event, Link, Transport};
 use resolver::{
-    AnsweredBy, Budget, ChaCha, ClientPrefix, ForwardConfig, Forwarder, ForwarderRequest, Inquiry,
-    LookupOutcome, LookupRequest, Outlet, Trace, ZoneCopy,
+    AnsweredBy, Budget, ChaCha, ClientPrefix, ForwardConfig, LookupOutcome, LookupRequest, LookupSink,
+    QueryKey, Resolver, ResolverRequest, Trace, ZoneCopy,
 };
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Offset, Owner, Parser, Question, Section};
@@ -32,7 +32,8 @@ pub(crate) struct Rr {
     pub(crate) data: Vec<u8>,
 }
 
-/// A zone: all it has, with delegations and glue. Records outside it are added to referrals like glue, as a liar would.
+/// A zone: all it has, with delegations and glue. Records outside it are added to referrals like glue, as a
+/// liar would.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {
     pub(crate) apex: NameBuf,
@@ -187,20 +188,20 @@ pub(crate) struct TestCopy {
 }
 
 impl ZoneCopy for TestCopy {
-    fn respond(&self, inquiry: &Inquiry, message: &mut Vec<u8>) -> bool {
+    fn respond(&self, query_key: &QueryKey, message: &mut Vec<u8>) -> bool {
         let zone = self.zone.lock().expect("one thread");
         let Some(zone) = &*zone else { return false };
         let way = self.way.lock().expect("one thread").clone();
         let said = match way.as_str() {
             "servfail" => Said { rcode: 2, ..Said::default() },
             "empty" | "tc" => Said::default(),
-            _ => zone.say(inquiry.name.as_name(), inquiry.qtype),
+            _ => zone.say(query_key.name.as_name(), query_key.qtype),
         };
         let mut header = Header::query(0).reply();
         header.set_rcode(Rcode(said.rcode));
         header.set_authoritative(said.authoritative);
         header.set_truncated(way == "tc");
-        let (name, qtype, qclass) = (inquiry.name.as_name(), inquiry.qtype, inquiry.qclass);
+        let (name, qtype, qclass) = (query_key.name.as_name(), query_key.qtype, query_key.qclass);
         *message = written(header, &Question { name, qtype, qclass }, &said, |_| ());
         true
     }
@@ -258,13 +259,13 @@ enum Coming {
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes {
     pub(crate) settled: Arc<Mutex<Vec<(u32, LookupOutcome)>>>,
-    pub(crate) ended: Arc<Mutex<Vec<(Inquiry, LookupOutcome)>>>,
+    pub(crate) ended: Arc<Mutex<Vec<(QueryKey, LookupOutcome)>>>,
 }
 
-impl Outlet for Outcomes {
+impl LookupSink for Outcomes {
     type Waiter = u32;
-    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, _: Instant) {
-        self.ended.lock().expect("one thread").push((*inquiry, outcome.clone()));
+    fn ended(&mut self, query_key: &QueryKey, outcome: &LookupOutcome, _: Instant) {
+        self.ended.lock().expect("one thread").push((*query_key, outcome.clone()));
     }
     fn settle(&mut self, waiter: u32, outcome: LookupOutcome, _: Instant) {
         self.settled.lock().expect("one thread").push((waiter, outcome));
@@ -276,7 +277,7 @@ pub(crate) struct Internet {
     pub(crate) zones: Vec<Zone>,
     /// Whose answer to the next question is not wanted.
     pub(crate) other_than: Option<AnsweredBy>,
-    pub(crate) core: Forwarder<Outcomes, ChaCha>,
+    pub(crate) core: Resolver<Outcomes, ChaCha>,
     pub(crate) outcomes: Outcomes,
     pub(crate) now: Instant,
     /// All queries so far.
@@ -295,7 +296,7 @@ impl Internet {
             hosts: BTreeMap::new(),
             zones: Vec::new(),
             other_than: None,
-            core: Forwarder::new(config, outcomes.clone(), ChaCha::new([seed; 32])),
+            core: Resolver::new(config, outcomes.clone(), ChaCha::new([seed; 32])),
             outcomes,
             now: Instant::now(),
             log: Vec::new(),
@@ -306,7 +307,7 @@ impl Internet {
         }
     }
 
-    pub(crate) fn request(&mut self, request: ForwarderRequest<u32>) {
+    pub(crate) fn request(&mut self, request: ResolverRequest<u32>) {
         let mut actions = Vec::new();
         self.core.request(request, self.now, &mut actions);
         self.act(actions);
@@ -315,15 +316,15 @@ impl Internet {
     pub(crate) fn ask(
         &mut self,
         client: u32,
-        inquiry: Inquiry,
+        query_key: QueryKey,
         budget: Option<Budget>,
         trace: Option<Trace>,
     ) {
         // Each client has a network of its own.
         let from = IpAddr::from([10, (client >> 8) as u8, client as u8, 1]);
         let (client_at, patience) = (ClientPrefix::of(from), None);
-        self.request(ForwarderRequest::Lookup(LookupRequest {
-            inquiry,
+        self.request(ResolverRequest::Lookup(LookupRequest {
+            query_key,
             recursion_desired: true,
             client: client_at,
             patience,

@@ -1,17 +1,19 @@
-//! The same scenarios with Unbound, BIND and PowerDNS Recursor in place of the resolver here: each scenario's servers answer at port 53 of
-//! their addresses, in a network namespace of its own, and each question is asked of all three. What they answer is compared with
-//! what the scenario expects. Where the three agree with each other and not with the scenario, the test fails, unless
-//! `peers.md` beside this file has the question, with the reason.
+//! The same scenarios with Unbound, BIND and PowerDNS Recursor in place of the resolver here: each scenario's
+//! servers answer at port 53 of their addresses, in a network namespace of its own, and each question is
+//! asked of all three. What they answer is compared with what the scenario expects. Where the three agree
+//! with each other and not with the scenario, the test fails, unless `peers.md` beside this file has the
+//! question, with the reason.
 //!
-//! Response code and answer section are compared, without TTLs. A scenario is played up to the first line that real servers
-//! cannot play: a long wait, a question that goes on while others are asked, a setting that peers do not have.
+//! Response code and answer section are compared, without TTLs. A scenario is played up to the first line
+//! that real servers cannot play: a long wait, a question that goes on while others are asked, a setting that
+//! peers do not have.
 //!
 //! ```text
 //! PEERS_SCENARIO='servers: SERVFAIL of all' cargo test -p resolver --test iterate -- --nocapture peers
 //! ```
 //!
-//! plays the scenarios whose title has that text, and prints what each has answered. All that differs is in `peers.txt` in the folder for
-//! tests' files of the build.
+//! plays the scenarios whose title has that text, and prints what each has answered. All that differs is in
+//! `peers.txt` in the folder for tests' files of the build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -258,7 +260,8 @@ impl Stage {
         let Some((question, replies)) = self.asked.remove(client) else { return };
         let expected = Answer::expected(expected);
         let replies: Vec<Answer> = replies.iter().map(|reply| Answer::of(reply.as_deref())).collect();
-        // Where the scenario ends at an alias, peers go on, and may fail there. Their hints name who serves the root.
+        // Where the scenario ends at an alias, peers go on, and may fail there. Their hints name who serves
+        // the root.
         let is_failed = expected.leads_on && replies.iter().all(|answer| answer.rcode == "SERVFAIL");
         if is_failed || question == ". NS" && self.is_root_completed {
             return;
@@ -291,8 +294,8 @@ fn rules(play: &Play) -> Option<Vec<PeerRule>> {
     rules.iter().any(|rule| rule.domain.as_name().is_root()).then_some(rules)
 }
 
-/// Peers ask the root who its servers are: a root zone that does not say so gets the servers that the rule names. Returns whether it
-/// did.
+/// Peers ask the root who its servers are: a root zone that does not say so gets the servers that the rule
+/// names. Returns whether it did.
 fn complete_root(play: &mut Play, rules: &[PeerRule]) -> bool {
     let root = play.net.zones.iter_mut().find(|zone| zone.apex.as_name().is_root());
     let Some(zone) = root else { return false };

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use resolver::{
-    AnsweredBy, Budget, ForwardConfig, ForwardRule, ForwarderRequest, Inquiry, IterateRule, LocalCopy,
-    LookupFailure, LookupOutcome, Minimisation, StartServer, Trace, Upstream,
+    AnsweredBy, Budget, ForwardConfig, ForwardRule, IterateRule, LocalCopy, LookupFailure, LookupOutcome,
+    Minimisation, QueryKey, ResolverRequest, StartServer, Trace, Upstream,
 };
 use wire::{Class, Type};
 
@@ -193,9 +193,9 @@ impl Play {
                 assert!(fits(counter.get() as usize, words[1]), "{}: it is {}", self.at, counter.get());
             }
             "ended" => {
-                let wanted = inquiry(words[0], words[1], false);
+                let wanted = query_key(words[0], words[1], false);
                 let ended = self.net.outcomes.ended.lock().expect("one thread");
-                let of = ended.iter().rev().find(|(inquiry, _)| *inquiry == wanted);
+                let of = ended.iter().rev().find(|(query_key, _)| *query_key == wanted);
                 let (_, outcome) = of.unwrap_or_else(|| panic!("{}: it has not", self.at));
                 let shown = match outcome {
                     LookupOutcome::Answered(answer) => answer.rcode.to_string(),
@@ -311,7 +311,7 @@ impl Play {
 
     fn configure(&mut self) {
         self.configured = true;
-        self.net.request(ForwarderRequest::Configure(Box::new(self.config.clone())));
+        self.net.request(ResolverRequest::Configure(Box::new(self.config.clone())));
     }
 
     fn ask(&mut self, words: &[&str]) {
@@ -326,16 +326,16 @@ impl Play {
         self.clients.insert(client, (budget.clone(), trace.clone(), 0));
         (self.asked, self.before) = (self.net.now, self.net.log.len());
         let trace = words.contains(&"trace").then_some(trace);
-        let mut inquiry = inquiry(words[1], words[2], words.contains(&"do"));
+        let mut query_key = query_key(words[1], words[2], words.contains(&"do"));
         if words.contains(&"chaos") {
-            inquiry.qclass = Class(3);
+            query_key.qclass = Class(3);
         }
         let other_than = words.iter().find_map(|word| word.strip_prefix("not="));
         self.net.other_than = other_than.map(|who| match who {
             "copy" => AnsweredBy::Copy,
             ip => AnsweredBy::Server(SocketAddr::new(ip.parse().expect("an address"), 53)),
         });
-        self.net.ask(client, inquiry, Some(budget), trace);
+        self.net.ask(client, query_key, Some(budget), trace);
         if !words.contains(&"later") {
             self.net.run(self.asked + Duration::from_secs(30), |net| net.is_settled(client));
         }
@@ -418,8 +418,8 @@ fn show_asked(asked: &Asked) -> String {
 }
 
 /// A question.
-fn inquiry(qname: &str, qtype: &str, dnssec_ok: bool) -> Inquiry {
-    Inquiry {
+fn query_key(qname: &str, qtype: &str, dnssec_ok: bool) -> QueryKey {
+    QueryKey {
         name: name(qname).as_name().to_lower(),
         qtype: Type::from_text(qtype.as_bytes()).expect("a type"),
         qclass: Class::IN,

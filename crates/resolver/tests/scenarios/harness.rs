@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use super::shown::{duration, show, wire_form};
 use exchange::{Action, Core, Counter, Event, Link, Transport};
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, Inquiry,
-    LookupFailure, LookupOutcome, LookupRequest, Outlet, Reach, Trace, Upstream,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, LookupFailure, LookupOutcome,
+    LookupRequest, LookupSink, QueryKey, Reach, Resolver, ResolverRequest, Trace, Upstream,
 };
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Owner, Parser, Section};
@@ -50,15 +50,15 @@ struct Collector {
     ended: Arc<Mutex<Vec<String>>>,
 }
 
-impl Outlet for Collector {
+impl LookupSink for Collector {
     type Waiter = u32;
 
-    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, _: Instant) {
+    fn ended(&mut self, query_key: &QueryKey, outcome: &LookupOutcome, _: Instant) {
         self.ended.lock().expect("one thread").push(show(outcome));
         let LookupOutcome::Answered(answer) = outcome else { return };
         let (_, mut parser) = Parser::new(&answer.message).expect("a header");
         let question = parser.question().expect("a question");
-        assert_eq!(question.name.as_wire(), inquiry.name.as_name().as_wire(), "the question in lower case");
+        assert_eq!(question.name.as_wire(), query_key.name.as_name().as_wire(), "the question in lower case");
     }
 
     fn settle(&mut self, waiter: u32, outcome: LookupOutcome, _: Instant) {
@@ -83,7 +83,7 @@ struct Play {
     at: String,
     config: ForwardConfig,
     servers: Vec<(String, Upstream)>,
-    core: Option<(Forwarder<Collector, ChaCha>, Arc<ForwardStats>)>,
+    core: Option<(Resolver<Collector, ChaCha>, Arc<ForwardStats>)>,
     outcomes: Outcomes,
     ended: Arc<Mutex<Vec<String>>>,
     now: Instant,
@@ -131,7 +131,7 @@ impl Play {
             "settings" => self.config.rules.clear(),
             "configure" => {
                 let config = Box::new(self.config.clone());
-                self.request(ForwarderRequest::Configure(config));
+                self.request(ResolverRequest::Configure(config));
             }
             "ended" => {
                 let ended = std::mem::take(&mut *self.ended.lock().expect("one thread"));
@@ -247,20 +247,20 @@ impl Play {
             }
             let collector =
                 Collector { outcomes: Arc::clone(&self.outcomes), ended: Arc::clone(&self.ended) };
-            let core = Forwarder::new(self.config.clone(), collector, ChaCha::new([1; 32]));
+            let core = Resolver::new(self.config.clone(), collector, ChaCha::new([1; 32]));
             let stats = core.stats();
             self.core = Some((core, stats));
         }
     }
 
-    fn core(&mut self) -> &mut Forwarder<Collector, ChaCha> {
+    fn core(&mut self) -> &mut Resolver<Collector, ChaCha> {
         self.start();
         &mut self.core.as_mut().expect("started").0
     }
 
     fn ask(&mut self, words: &[&str]) {
         let name: NameBuf = words[1].parse().expect("a name");
-        let inquiry = Inquiry {
+        let query_key = QueryKey {
             name: name.as_name().to_lower(),
             qtype: Type::from_text(words[2].as_bytes()).expect("a type"),
             qclass: Class::IN,
@@ -271,7 +271,7 @@ impl Play {
         let from: IpAddr = from.map_or(Ipv4Addr::LOCALHOST.into(), |a| a.parse().expect("an address"));
         let trace = self.traces.entry(words[0].to_owned()).or_default().0.clone();
         let request = LookupRequest {
-            inquiry,
+            query_key,
             recursion_desired: !words.contains(&"nord"),
             client: ClientPrefix::of(from),
             budget: None,
@@ -280,10 +280,10 @@ impl Play {
             patience: words.iter().find_map(|word| word.strip_prefix("for=")).map(duration),
             waiter: words[0].parse().expect("a number"),
         };
-        self.request(ForwarderRequest::Lookup(request));
+        self.request(ResolverRequest::Lookup(request));
     }
 
-    fn request(&mut self, request: ForwarderRequest<u32>) {
+    fn request(&mut self, request: ResolverRequest<u32>) {
         let (now, mut actions) = (self.now, Vec::new());
         self.core().request(request, now, &mut actions);
         self.act(actions);
@@ -528,8 +528,8 @@ fn reply(query: &[u8], words: &[&str], records: &str) -> Vec<u8> {
     buf[..len - cut].to_vec()
 }
 
-/// `www.example. 60 A 192.0.2.1`, after `auth` or `add` if it is not an answer; `CH` in front of the type for class
-/// CHAOS; `*N` in front of all repeats it with the last number counted up.
+/// `www.example. 60 A 192.0.2.1`, after `auth` or `add` if it is not an answer; `CH` in front of the type for
+/// class CHAOS; `*N` in front of all repeats it with the last number counted up.
 fn write_record(b: &mut Builder<'_>, text: &str) {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let repeat = words[0].strip_prefix('*').map(|n| n.parse::<u32>().expect("a number"));

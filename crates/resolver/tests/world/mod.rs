@@ -1,4 +1,5 @@
-//! A forwarder on virtual time: what it sends and hands out is collected, and what it may never do is asserted.
+//! A forwarder on virtual time: what it sends and hands out is collected, and what it may never do is
+//! asserted.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use exchange::{Action, Core, Event, Link, Transport};
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, Forwarder, ForwarderRequest, Inquiry, LookupOutcome, LookupRequest,
-    Outlet,
+    ChaCha, ClientPrefix, ForwardConfig, LookupOutcome, LookupRequest, LookupSink, QueryKey, Resolver,
+    ResolverRequest,
 };
 use wire::{Class, NameBuf, Type};
 
@@ -16,16 +17,16 @@ use wire::{Class, NameBuf, Type};
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes(pub(crate) Arc<Mutex<Vec<(usize, LookupOutcome)>>>);
 
-impl Outlet for Outcomes {
+impl LookupSink for Outcomes {
     type Waiter = usize;
-    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome, _: Instant) {}
+    fn ended(&mut self, _: &QueryKey, _: &LookupOutcome, _: Instant) {}
     fn settle(&mut self, waiter: usize, outcome: LookupOutcome, _: Instant) {
         self.0.lock().expect("one thread").push((waiter, outcome));
     }
 }
 
 pub(crate) struct World {
-    pub(crate) core: Forwarder<Outcomes, ChaCha>,
+    pub(crate) core: Resolver<Outcomes, ChaCha>,
     pub(crate) now: Instant,
     /// The links that are open.
     pub(crate) open: BTreeMap<Link, (SocketAddr, Transport)>,
@@ -38,7 +39,7 @@ impl World {
     pub(crate) fn new(config: ForwardConfig, seed: u8) -> Self {
         let outcomes = Outcomes::default();
         World {
-            core: Forwarder::new(config, outcomes.clone(), ChaCha::new([seed; 32])),
+            core: Resolver::new(config, outcomes.clone(), ChaCha::new([seed; 32])),
             now: Instant::now(),
             open: BTreeMap::new(),
             queries: Vec::new(),
@@ -67,7 +68,7 @@ impl World {
         self.act(actions);
     }
 
-    pub(crate) fn request(&mut self, request: ForwarderRequest<usize>) {
+    pub(crate) fn request(&mut self, request: ResolverRequest<usize>) {
         let mut actions = Vec::new();
         self.core.request(request, self.now, &mut actions);
         self.act(actions);
@@ -76,15 +77,15 @@ impl World {
     /// A client asks for the address of a name.
     pub(crate) fn ask(&mut self, client: usize, name: &str, from: IpAddr, patience: Duration) {
         let name: NameBuf = name.parse().expect("a name");
-        let inquiry = Inquiry {
+        let query_key = QueryKey {
             name: name.as_name().to_lower(),
             qtype: Type::A,
             qclass: Class::IN,
             dnssec_ok: false,
             checking_disabled: false,
         };
-        self.request(ForwarderRequest::Lookup(LookupRequest {
-            inquiry,
+        self.request(ResolverRequest::Lookup(LookupRequest {
+            query_key,
             recursion_desired: true,
             client: ClientPrefix::of(from),
             patience: Some(patience),

@@ -21,7 +21,8 @@ pub const RCODES: [(Rcode, &str); 11] = [
     (Rcode::NOTIMP, "other"),
 ];
 
-/// Upper bounds of the histogram of waits for the disk, in microseconds; one place more holds what took longer.
+/// Upper bounds of the histogram of waits for the disk, in microseconds; one place more holds what took
+/// longer.
 pub const SYNC_BOUNDS: [u64; 12] =
     [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000];
 

@@ -1,5 +1,6 @@
-//! Journals that cannot be used: what is known of them, and what operators accept in their place. Until then their zones are
-//! answered with SERVFAIL, since all there is of them is older than what was acknowledged, or may be.
+//! Journals that cannot be used: what is known of them, and what operators accept in their place. Until then
+//! their zones are answered with SERVFAIL, since all there is of them is older than what was acknowledged, or
+//! may be.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -153,9 +154,9 @@ impl Changes {
         self.keep_accepted(apex, &zone, of, acknowledged)
     }
 
-    /// Accepts what the file of a zone, as it was when it was read, holds in place of its damaged journal. A reload serves it
-    /// then. If its serial number is later than all that was acknowledged, the zone comes from its file again, as before its
-    /// first update.
+    /// Accepts what the file of a zone, as it was when it was read, holds in place of its damaged journal. A
+    /// reload serves it then. If its serial number is later than all that was acknowledged, the zone comes
+    /// from its file again, as before its first update.
     ///
     /// # Errors
     /// [`AcceptFault`].
@@ -227,8 +228,8 @@ impl Changes {
     }
 }
 
-/// Stores a zone anew whose journal cannot be used any more, from the version in service, if that is the acknowledged one:
-/// nothing is lost then. Returns whether it was.
+/// Stores a zone anew whose journal cannot be used any more, from the version in service, if that is the
+/// acknowledged one: nothing is lost then. Returns whether it was.
 pub(super) fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
     let apex = served.apex().as_name();
     // What the system refuses may be there again by itself.

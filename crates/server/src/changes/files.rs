@@ -20,7 +20,7 @@ use zone::{Stamp, Zone};
 
 use super::notes::KnownFile;
 use super::worker::Order;
-use super::{PATIENCE, Shared};
+use super::{Shared, THREAD_REPLY_TIMEOUT};
 use crate::repeated::log_repeated;
 use crate::sync::lock;
 use crate::words::reason;
@@ -180,7 +180,8 @@ impl ZoneFiles {
         }
     }
 
-    /// Writes the file of a zone that is due, if it still is to be written; what does not succeed is tried again as late.
+    /// Writes the file of a zone that is due, if it still is to be written; what does not succeed is tried
+    /// again as late.
     fn write_due(&self, apex: &Apex) {
         let Some(every) = self.shared.rules.load().get(apex).and_then(|rules| rules.write_file_every) else {
             return;
@@ -191,7 +192,8 @@ impl ZoneFiles {
         }
     }
 
-    /// Has the master file of a zone hold what updates have made of the zone. `force`: whatever the file says.
+    /// Has the master file of a zone hold what updates have made of the zone. `force`: whatever the file
+    /// says.
     ///
     /// # Errors
     /// [`FileFault`], which is in the log, too.
@@ -256,12 +258,12 @@ impl ZoneFiles {
         Ok(current(true))
     }
 
-    /// The newest version of a zone that updates are changing, once those that came before have; `None` where none has since
-    /// the start.
+    /// The newest version of a zone that updates are changing, once those that came before have; `None` where
+    /// none has since the start.
     fn newest(&self, apex: &Apex) -> Result<Option<Arc<Zone>>, FileFault> {
         let (reply, replied) = sync_channel(1);
         let _ = self.orders.send(Order::Newest(apex.clone(), reply));
-        replied.recv_timeout(PATIENCE).map_err(|fault| match fault {
+        replied.recv_timeout(THREAD_REPLY_TIMEOUT).map_err(|fault| match fault {
             RecvTimeoutError::Timeout => FileFault::Busy,
             // The thread has ended. What updates have made of the zone is on the disk.
             RecvTimeoutError::Disconnected => FileFault::Stopping,
@@ -277,7 +279,8 @@ impl ZoneFiles {
         known.map_or(FileState::Edited, |file| FileState::Known(Serial(file.serial)))
     }
 
-    /// Remembers this version of a zone's file; `beside`: and those that were known, until it has taken their place.
+    /// Remembers this version of a zone's file; `beside`: and those that were known, until it has taken their
+    /// place.
     pub(super) fn note_file(
         &self,
         apex: &Apex,
@@ -335,7 +338,7 @@ fn name(apex: &Apex) -> Name<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zones::keeping::ZoneKeeping;
+    use crate::zones::manager::ZoneManagerHandle;
 
     #[test]
     fn a_server_that_stops_was_taken_for_a_thread_that_does_not_answer() {
@@ -343,7 +346,7 @@ mod tests {
         let notes = super::super::notes::Notes::open(state.path()).expect("notes");
         let (orders, taken) = std::sync::mpsc::channel();
         drop(taken);
-        let shared = Shared::new(notes, HashSet::new(), ZoneKeeping::new().0, Arc::default());
+        let shared = Shared::new(notes, HashSet::new(), ZoneManagerHandle::new().0, Arc::default());
         let files = ZoneFiles { shared: Arc::new(shared), orders };
         let newest = files.newest(&Apex::from(&b"\x01a\0"[..]));
         assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");

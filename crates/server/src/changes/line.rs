@@ -13,11 +13,11 @@ use super::Job;
 use super::counts::UpdateCounts;
 use super::plan::ZoneUpdates;
 use super::transactions::{CommitOrder, TransactionFault};
-use crate::zones::keeping::Claim;
+use crate::zones::manager::Claim;
 use crate::zones::{Apex, FileStamp};
 
 /// A zone that changes.
-pub(super) struct Line {
+pub(super) struct UpdatableZone {
     /// Distinguishes it from one of the same zone before.
     pub(super) number: u64,
     pub(super) store: ZoneStore,
@@ -54,14 +54,14 @@ impl std::fmt::Display for KeepFault {
 }
 
 /// What waits for a change of a zone.
-pub(super) enum Demand {
+pub(super) enum UpdateJob {
     /// A request.
     Update(Box<Job>),
     /// A transaction that is to become a change.
     Commit(CommitOrder),
 }
 
-impl Demand {
+impl UpdateJob {
     /// The zone.
     pub(super) fn apex(&self) -> &Apex {
         match self {
@@ -107,10 +107,10 @@ pub(super) struct Group {
     pub(super) changed: bool,
 }
 
-impl Line {
-    /// Takes demands one after the other, and returns when what they change is on the disk, for which it has waited once.
-    /// What is not there has not happened: the zone is as it was.
-    pub(super) fn take(&mut self, demands: &[Demand], now: u64, counts: &UpdateCounts) -> Group {
+impl UpdatableZone {
+    /// Takes demands one after the other, and returns when what they change is on the disk, for which it has
+    /// waited once. What is not there has not happened: the zone is as it was.
+    pub(super) fn take(&mut self, demands: &[UpdateJob], now: u64, counts: &UpdateCounts) -> Group {
         let nothing =
             |error| Group { decided: Vec::new(), fault: Some(KeepFault::Zone(error)), changed: false };
         let mut course = match Course::of(&self.zone, demands, now) {
@@ -201,18 +201,18 @@ struct Course {
 }
 
 impl Course {
-    fn of(zone: &Arc<Zone>, demands: &[Demand], now: u64) -> Result<Course, ChangeError> {
+    fn of(zone: &Arc<Zone>, demands: &[UpdateJob], now: u64) -> Result<Course, ChangeError> {
         let mut course = Course { decided: Vec::new(), zone: Arc::clone(zone), steps: Vec::new() };
         let mut updater = Updater::new(zone);
         for demand in demands {
             let decided = match demand {
-                Demand::Update(job) => {
+                UpdateJob::Update(job) => {
                     let key = job.key.as_ref().map(|key| key.as_lower());
                     let permission = job.rules.policy.permission(Requester { key, address: job.client });
                     Decided::Update(updater.apply(&job.request, &permission, job.rules.serial, now))
                 }
                 // It is compared with what the requests before it have made.
-                Demand::Commit(order) => {
+                UpdateJob::Commit(order) => {
                     course.end(updater)?;
                     let decided = course.commit(order, now);
                     updater = Updater::new(&course.zone);

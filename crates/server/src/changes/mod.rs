@@ -1,12 +1,14 @@
-//! Dynamic updates (RFC 2136) at work. What a request says and does is `update`'s, how it is kept `journal`'s.
+//! Dynamic updates (RFC 2136) at work. What a request says and does is `update`'s, how it is kept
+//! `journal`'s.
 //!
-//! A worker reads a request and leaves it in a queue. One thread takes all that is there, zone by zone: it does the
-//! requests one after the other on the newest version, puts what changes on the disk, has the next version put into
-//! service, and then they are answered. So nothing is acknowledged that a crash could lose, and however many wait, the disk
-//! is waited for once.
+//! A worker reads a request and leaves it in a queue. One thread takes all that is there, zone by zone: it
+//! does the requests one after the other on the newest version, puts what changes on the disk, has the next
+//! version put into service, and then they are answered. So nothing is acknowledged that a crash could lose,
+//! and however many wait, the disk is waited for once.
 //!
-//! From its first change on, the truth of a zone is in the state folder. Its master file is its first version, and is not
-//! read into service again unless an operator says so. It is written back where an operator wants that.
+//! From its first change on, the truth of a zone is in the state folder. Its master file is its first
+//! version, and is not read into service again unless an operator says so. It is written back where an
+//! operator wants that.
 //!
 //! | file | holds |
 //! |---|---|
@@ -41,7 +43,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use engine::{Asked, Engine, Refusal, Source, Sourced, Ticket, TicketOffice};
+use engine::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use journal::{History, RealDisk, StoreFault, ZoneFolder};
 use tracing::{error, info, warn};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
@@ -58,7 +60,7 @@ use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::sync::lock;
 use crate::words::reason;
-use crate::zones::keeping::{Kept, ZoneKeeping};
+use crate::zones::manager::{ZoneManagerHandle, ZoneTable};
 use crate::zones::{Apex, FileStamp};
 pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
 use damage::UnclearFiles;
@@ -77,7 +79,7 @@ pub const FOLDER: &str = "changes";
 /// The file in the state folder that has how far each zone's changes were acknowledged.
 pub const MARKS: &str = "zone-marks";
 /// Longest wait for the thread.
-const PATIENCE: Duration = Duration::from_secs(10);
+const THREAD_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Updates that are refused before the zone is looked at.
 static REFUSED: RefusalLog = RefusalLog::new("update");
@@ -120,7 +122,7 @@ struct Job {
     /// The key that signed it.
     key: Option<LowerNameBuf>,
     client: IpAddr,
-    ticket: Ticket,
+    responder: Responder,
 }
 
 /// Takes dynamic updates.
@@ -143,8 +145,8 @@ pub struct Changes {
 struct Shared {
     rules: ArcSwap<UpdateRules>,
     /// What changes goes into service through this.
-    keeping: ZoneKeeping,
-    kept: Arc<Kept>,
+    keeping: ZoneManagerHandle,
+    kept: Arc<ZoneTable>,
     counts: UpdateCounts,
     /// Zones that are kept on disk.
     stored: Mutex<HashSet<Apex>>,
@@ -162,7 +164,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(notes: Notes, stored: HashSet<Apex>, keeping: ZoneKeeping, kept: Arc<Kept>) -> Shared {
+    fn new(notes: Notes, stored: HashSet<Apex>, keeping: ZoneManagerHandle, kept: Arc<ZoneTable>) -> Shared {
         Shared {
             rules: ArcSwap::default(),
             keeping,
@@ -185,8 +187,8 @@ impl Changes {
         state.join(FOLDER).exists() || state.join(MARKS).exists()
     }
 
-    /// Starts the thread. From the next batch on the engine takes UPDATE, for the zones of [`allow`](Self::allow). What
-    /// changes goes into service through `keeping`, and is seen in `kept`.
+    /// Starts the thread. From the next batch on the engine takes UPDATE, for the zones of
+    /// [`allow`](Self::allow). What changes goes into service through `manager`, and is seen in `kept`.
     ///
     /// # Errors
     /// [`ChangesFault`].
@@ -195,7 +197,7 @@ impl Changes {
         settings: &Settings,
         state: &Path,
         background: &Arc<Background>,
-        (keeping, kept): (ZoneKeeping, Arc<Kept>),
+        (keeping, kept): (ZoneManagerHandle, Arc<ZoneTable>),
     ) -> Result<Arc<Changes>, ChangesFault> {
         // If it cannot be made, `open_folder` reports why.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
@@ -307,7 +309,7 @@ impl Changes {
         let (reply, replied) = sync_channel(1);
         self.order(Order::Release(apex.clone(), reply));
         // A thread that does not answer has ended, and has let go of the file.
-        let _ = replied.recv_timeout(PATIENCE);
+        let _ = replied.recv_timeout(THREAD_REPLY_TIMEOUT);
     }
 
     /// Whether versions of a zone are kept here.
@@ -315,8 +317,8 @@ impl Changes {
         lock(&self.shared.stored).contains(apex)
     }
 
-    /// A file of which nothing is remembered counts as known if it is older than what is stored. Which version it has is not
-    /// known then, but not the newest.
+    /// A file of which nothing is remembered counts as known if it is older than what is stored. Which
+    /// version it has is not known then, but not the newest.
     fn adopt_file(&self, apex: &Apex, file: &Path, stored: &Path, newest: Serial) {
         let is_noted = lock(&self.shared.notes).get(apex).is_some_and(|note| !note.files.is_empty());
         if !is_noted && !is_newer(file, stored) {
@@ -330,19 +332,19 @@ impl Changes {
         self.order(Order::Take(apex, zone, file, rules));
     }
 
-    /// The file of a zone is about to be taken, whether updates have changed the zone before or not. Waits for the thread;
-    /// returns whether the zone can be changed. [`taken`](Self::taken) has to follow.
+    /// The file of a zone is about to be taken, whether updates have changed the zone before or not. Waits
+    /// for the thread; returns whether the zone can be changed. [`taken`](Self::taken) has to follow.
     pub fn hold(&self, apex: &Apex) -> bool {
         let (reply, replied) = sync_channel(1);
         self.order(Order::Hold(apex.clone(), reply));
-        replied.recv_timeout(PATIENCE).unwrap_or(false)
+        replied.recv_timeout(THREAD_REPLY_TIMEOUT).unwrap_or(false)
     }
 
     /// What came of taking the file of a zone; `None` if it was not. Waits for the thread.
     pub fn taken(&self, apex: &Apex) -> Option<TakeEnd> {
         let (reply, replied) = sync_channel(1);
         self.order(Order::Taken(apex.clone(), reply));
-        replied.recv_timeout(PATIENCE).ok().flatten()
+        replied.recv_timeout(THREAD_REPLY_TIMEOUT).ok().flatten()
     }
 
     /// Has the master file of a zone hold what updates have made of the zone. `force`: also if it was edited.
@@ -362,11 +364,11 @@ impl Changes {
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         let (reply, replied) = sync_channel(1);
         self.order(Order::History(apex.clone(), from, reply));
-        replied.recv_timeout(PATIENCE).ok().flatten()
+        replied.recv_timeout(THREAD_REPLY_TIMEOUT).ok().flatten()
     }
 
-    /// Has a zone take no updates, also after a restart, and its file hold what they have made of it so far, so that it can be
-    /// edited. `None` if it is frozen already.
+    /// Has a zone take no updates, also after a restart, and its file hold what they have made of it so far,
+    /// so that it can be edited. `None` if it is frozen already.
     ///
     /// # Errors
     /// [`FileFault`]; then it takes updates as before.
@@ -436,7 +438,8 @@ impl Changes {
         Ok(work.difference())
     }
 
-    /// Makes a transaction a change of its zone. Returns, once that is kept and in service, what changed, if anything did.
+    /// Makes a transaction a change of its zone. Returns, once that is kept and in service, what changed, if
+    /// anything did.
     ///
     /// # Errors
     /// [`TransactionFault`]; then the transaction stays open.
@@ -445,7 +448,7 @@ impl Changes {
             let (reply, replied) = sync_channel(1);
             let rules = self.shared.rules.load().get(apex).cloned().unwrap_or_default();
             self.order(Order::Commit(Box::new(CommitOrder { apex: apex.clone(), work, rules, reply })));
-            replied.recv_timeout(PATIENCE).unwrap_or(Err(TransactionFault::Busy))
+            replied.recv_timeout(THREAD_REPLY_TIMEOUT).unwrap_or(Err(TransactionFault::Busy))
         })
     }
 
@@ -494,7 +497,7 @@ impl Changes {
         let (reply, replied) = sync_channel(1);
         self.order(Order::Stop(reply));
         // A disk that takes longer than this has had its chance.
-        let _ = replied.recv_timeout(PATIENCE);
+        let _ = replied.recv_timeout(THREAD_REPLY_TIMEOUT);
     }
 
     /// The serial number of a zone in service.
@@ -504,7 +507,7 @@ impl Changes {
     }
 
     /// Takes a request, if this client may change this zone.
-    fn take_request(&self, asked: &Asked<'_>, tickets: TicketOffice<'_>) -> Result<Sourced, Refusal> {
+    fn take_request(&self, asked: &Asked<'_>, responders: Responders<'_>) -> Result<SourceReply, Refusal> {
         let (apex, client) = (asked.qname.as_lower(), asked.client.peer.ip());
         let refused = |reason: &str| REFUSED.change_refused(asked, reason, || self.serial_of(apex.as_name()));
         let limits = UpdateLimits { records: self.records.load(Relaxed) };
@@ -536,10 +539,10 @@ impl Changes {
             return Err(NOT_KEPT);
         }
         counts.waiting.fetch_add(1, Relaxed);
-        let (ticket, promise) = tickets.take();
+        let (responder, promise) = responders.take();
         let (apex, rules) = (apex.as_wire().into(), Arc::clone(rules));
-        self.order(Order::Update(Box::new(Job { apex, request, rules, key, client, ticket })));
-        Ok(Sourced::Pending(promise))
+        self.order(Order::Update(Box::new(Job { apex, request, rules, key, client, responder })));
+        Ok(SourceReply::Pending(promise))
     }
 }
 
@@ -581,10 +584,10 @@ fn is_newer(file: &Path, than: &Path) -> bool {
 }
 
 impl Source for Changes {
-    fn answer(&self, asked: &Asked<'_>, _: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced {
-        self.take_request(asked, tickets).unwrap_or_else(|refusal| {
+    fn answer(&self, asked: &Asked<'_>, _: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply {
+        self.take_request(asked, responders).unwrap_or_else(|refusal| {
             self.shared.counts.answered(refusal.rcode);
-            Sourced::Refused(refusal)
+            SourceReply::Refused(refusal)
         })
     }
 }

@@ -2,8 +2,9 @@
 //! zone is frozen, and which version of its master file is known, so that an edit of it is distinguished from
 //! what nomen wrote.
 //!
-//! The file has a line of JSON for each thing that was noted; the last one of a zone counts. It is written anew, with one line for
-//! each zone, at the start and when it has grown. A line that a crash has torn counts for nothing.
+//! The file has a line of JSON for each thing that was noted; the last one of a zone counts. It is written
+//! anew, with one line for each zone, at the start and when it has grown. A line that a crash has torn counts
+//! for nothing.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -29,7 +30,8 @@ pub(super) struct ZoneNote {
     /// It takes no updates.
     #[serde(default)]
     pub frozen: bool,
-    /// Its master file as it was read or written last. While it is being replaced there are two: the new one and the old.
+    /// Its master file as it was read or written last. While it is being replaced there are two: the new one
+    /// and the old.
     #[serde(default)]
     pub files: Vec<KnownFile>,
 }

@@ -2,8 +2,8 @@
 //! and commits it or not. Until then it is not in service. A commit is one change of the zone, made by the
 //! thread that makes all others.
 //!
-//! A transaction is a version of the zone beside the one in service, with which it shares what is the same. How many there may be, how
-//! large each, and how long it may lie about, is bounded.
+//! A transaction is a version of the zone beside the one in service, with which it shares what is the same.
+//! How many there may be, how large each, and how long it may lie about, is bounded.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -185,8 +185,8 @@ impl Work {
         Ok(Some(change).filter(|change| !change.is_empty()))
     }
 
-    /// What leads from the version so far to the one with a record more, or in place of another of a type of which there is
-    /// one at a name. The whole RRset gets its TTL (RFC 2181 §5.2).
+    /// What leads from the version so far to the one with a record more, or in place of another of a type of
+    /// which there is one at a name. The whole RRset gets its TTL (RFC 2181 §5.2).
     fn setting(&self, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
         let SetRecord { owner, rtype, ttl, rdata } = record;
         if is_signers(*rtype) {
@@ -299,7 +299,8 @@ struct Open {
 }
 
 impl Transactions {
-    /// Opens one on a version of a zone. Once there is one, [`watch`](Self::watch) has to run: returns whether it does not yet.
+    /// Opens one on a version of a zone. Once there is one, [`watch`](Self::watch) has to run: returns
+    /// whether it does not yet.
     pub(super) fn begin(
         &self,
         apex: &Apex,
@@ -497,8 +498,8 @@ pub(super) struct CommitOrder {
 mod tests {
     use super::*;
     use crate::changes::counts::UpdateCounts;
-    use crate::changes::line::{Decided, Demand, Line};
-    use crate::zones::keeping::Claim;
+    use crate::changes::line::{Decided, UpdatableZone, UpdateJob};
+    use crate::zones::manager::Claim;
     use journal::{RealDisk, ZoneFolder};
     use proptest::prelude::*;
     use std::ops::ControlFlow;
@@ -573,7 +574,7 @@ mod tests {
         let folder = ZoneFolder::open(Arc::new(RealDisk), state.path()).expect("a folder");
         let (base, counts, now) = (zone(""), UpdateCounts::default(), Instant::now());
         let (store, _) = folder.zone(base.apex().as_name()).expect("a store");
-        let mut line = Line {
+        let mut line = UpdatableZone {
             number: 1,
             store,
             zone: Arc::clone(&base),
@@ -584,7 +585,7 @@ mod tests {
             claim: Claim::of_none(),
         };
         // The second changes what the first has changed since it was begun.
-        let demands: Vec<Demand> = ["a.example.", "a.example.", "b.example."]
+        let demands: Vec<UpdateJob> = ["a.example.", "a.example.", "b.example."]
             .iter()
             .zip(1..)
             .map(|(owner, last)| {
@@ -593,7 +594,7 @@ mod tests {
                 all.set(&apex, &address(owner, last), BOUNDS, now).expect("set");
                 let work = all.work(&apex, BOUNDS, now).expect("open");
                 let (reply, _) = std::sync::mpsc::sync_channel(1);
-                Demand::Commit(CommitOrder { apex, work, rules: Arc::default(), reply })
+                UpdateJob::Commit(CommitOrder { apex, work, rules: Arc::default(), reply })
             })
             .collect();
         let group = line.take(&demands, 0, &counts);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, sync_channel};
 use std::time::{Duration, Instant};
 
-use engine::{Refusal, Ticket};
+use engine::{Refusal, Responder};
 use exchange::{unix_seconds, wake_together};
 use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
 use tracing::{debug, info};
@@ -21,14 +21,14 @@ use zone::store::{ChangeSet, ChangedRecords, diff};
 
 use super::damage::heal;
 use super::files::ZoneFiles;
-use super::line::{Decided, Demand, Group, KeepFault, Line};
+use super::line::{Decided, Group, KeepFault, UpdatableZone, UpdateJob};
 use super::plan::ZoneUpdates;
 use super::transactions::{CommitEnd, CommitOrder, TransactionFault};
-use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
+use super::{Job, NOT_KEPT, Reply, Shared, THREAD_REPLY_TIMEOUT, refusal};
 use crate::background::{Background, JobKind};
 use crate::logging::audit;
 use crate::repeated::log_repeated;
-use crate::zones::keeping::ClaimedZone;
+use crate::zones::manager::ClaimedZone;
 use crate::zones::shown_change::ShownRecord;
 use crate::zones::{Apex, FileStamp};
 
@@ -112,7 +112,7 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     background: Arc<Background>,
     files: ZoneFiles,
-    lines: HashMap<Apex, Line>,
+    lines: HashMap<Apex, UpdatableZone>,
     /// Results of taking zones from their files, kept until `Order::Taken` asks for them.
     takes: HashMap<Apex, TakeEnd>,
     /// The number of the last line.
@@ -123,7 +123,7 @@ pub(super) struct Worker {
 
 /// A demand and how it is answered.
 enum Settled {
-    Update(Ticket, Result<(), Refusal>),
+    Update(Responder, Result<(), Refusal>),
     Commit(Reply<CommitEnd>, CommitEnd),
 }
 
@@ -147,11 +147,11 @@ impl Worker {
             while let Some(order) = next {
                 let other = match order {
                     Order::Update(job) => {
-                        group.push(Demand::Update(job));
+                        group.push(UpdateJob::Update(job));
                         None
                     }
                     Order::Commit(order) => {
-                        group.push(Demand::Commit(*order));
+                        group.push(UpdateJob::Commit(*order));
                         None
                     }
                     other => Some(other),
@@ -239,13 +239,13 @@ impl Worker {
     }
 
     /// Takes demands together: those of each zone in their order.
-    fn update(&mut self, demands: Vec<Demand>) {
+    fn update(&mut self, demands: Vec<UpdateJob>) {
         if demands.is_empty() {
             return;
         }
-        let requests = demands.iter().filter(|demand| matches!(demand, Demand::Update(_))).count();
+        let requests = demands.iter().filter(|demand| matches!(demand, UpdateJob::Update(_))).count();
         self.shared.counts.waiting.fetch_sub(requests, Relaxed);
-        let mut by_zone: BTreeMap<Apex, Vec<Demand>> = BTreeMap::new();
+        let mut by_zone: BTreeMap<Apex, Vec<UpdateJob>> = BTreeMap::new();
         for demand in demands {
             by_zone.entry(demand.apex().clone()).or_default().push(demand);
         }
@@ -275,7 +275,7 @@ impl Worker {
     fn update_zone(
         &mut self,
         apex: &Apex,
-        demands: Vec<Demand>,
+        demands: Vec<UpdateJob>,
         settled: &mut Vec<Settled>,
     ) -> Option<Arc<Zone>> {
         let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
@@ -321,8 +321,8 @@ impl Worker {
             let change = decided.as_ref().and_then(Decided::change);
             let after = change.map_or(serial, |change| change.after);
             settled.push(match demand {
-                Demand::Update(job) => answer(&shared, *job, &Outcome::of(decided), Some(serial)),
-                Demand::Commit(order) => {
+                UpdateJob::Update(job) => answer(&shared, *job, &Outcome::of(decided), Some(serial)),
+                UpdateJob::Commit(order) => {
                     let end = commit_end(apex, decided, fault.as_deref().unwrap_or_default());
                     Settled::Commit(order.reply, end)
                 }
@@ -339,7 +339,7 @@ impl Worker {
     }
 
     /// The zone, ready to be changed.
-    fn line(&mut self, apex: &Apex) -> Result<&mut Line, Refusal> {
+    fn line(&mut self, apex: &Apex) -> Result<&mut UpdatableZone, Refusal> {
         if !self.lines.contains_key(apex) {
             let line = self.open(apex)?;
             self.lines.insert(apex.clone(), line);
@@ -347,11 +347,11 @@ impl Worker {
         self.lines.get_mut(apex).ok_or(Refusal::ABANDONED)
     }
 
-    fn open(&mut self, apex: &Apex) -> Result<Line, Refusal> {
+    fn open(&mut self, apex: &Apex) -> Result<UpdatableZone, Refusal> {
         let (reply, replied) = sync_channel(1);
         self.shared.keeping.claim(apex.clone(), reply);
         // A reply that comes after this has no receiver, and ends its claim.
-        let claimed = replied.recv_timeout(PATIENCE).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
+        let claimed = replied.recv_timeout(THREAD_REPLY_TIMEOUT).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
         let ClaimedZone { version: zone, file, mut claim } = claimed;
         let opened = self.folder.zone(name(apex)).or_else(|fault| {
             let healed = self.is_stored(apex) && heal(&self.folder, &zone, &fault);
@@ -366,7 +366,7 @@ impl Worker {
                     }
                     self.number += 1;
                     let number = self.number;
-                    return Ok(Line {
+                    return Ok(UpdatableZone {
                         number,
                         store,
                         first: zone.serial(),
@@ -441,8 +441,8 @@ impl Worker {
     /// Puts versions into service, then answers the requests for them.
     fn publish(&self, zones: Vec<(Apex, Arc<Zone>)>, settled: Vec<Settled>) {
         let each = |settled| match settled {
-            Settled::Update(ticket, Ok(())) => ticket.resume(|_| Ok(None)),
-            Settled::Update(ticket, Err(refusal)) => ticket.refuse(refusal),
+            Settled::Update(responder, Ok(())) => responder.resume(|_| Ok(None)),
+            Settled::Update(responder, Err(refusal)) => responder.refuse(refusal),
             // The requester may have timed out.
             Settled::Commit(reply, end) => drop(reply.try_send(end)),
         };
@@ -642,21 +642,22 @@ fn not_kept(fault: &str) -> TransactionFault {
 /// The end of a demand whose zone is frozen or has a journal that cannot be used.
 fn refuse(
     shared: &Shared,
-    demand: Demand,
+    demand: UpdateJob,
     (refusal, is_frozen): (Refusal, bool),
     serial: Option<Serial>,
 ) -> Settled {
     match demand {
-        Demand::Update(job) => {
+        UpdateJob::Update(job) => {
             let why = if is_frozen { "the zone is frozen" } else { "its journal cannot be used" };
             answer(shared, *job, &Outcome::Refused(refusal, why.into()), serial)
         }
-        Demand::Commit(order) if is_frozen => Settled::Commit(order.reply, Err(TransactionFault::Frozen)),
-        Demand::Commit(order) => Settled::Commit(order.reply, Err(not_kept("the log says why"))),
+        UpdateJob::Commit(order) if is_frozen => Settled::Commit(order.reply, Err(TransactionFault::Frozen)),
+        UpdateJob::Commit(order) => Settled::Commit(order.reply, Err(not_kept("the log says why"))),
     }
 }
 
-/// Counts and logs an answer: a line for each client, key and zone, and then their number. `serial` is that of the zone before.
+/// Counts and logs an answer: a line for each client, key and zone, and then their number. `serial` is that
+/// of the zone before.
 fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) -> Settled {
     let (zone, client) = (name(&job.apex), job.client);
     let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.as_name().to_string());
@@ -698,11 +699,12 @@ fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) 
             audit!(%zone, %client, key, prerequisites, updates, serial, "update changes nothing");
         }
     }
-    Settled::Update(job.ticket, result)
+    Settled::Update(job.responder, result)
 }
 
-/// What `change` is of, as a change of `old` to the SOA of `new`, with a serial number behind that of the version so far:
-/// `wanted`, if it is that, or else the next one. Empty if nothing else changes and no serial number is wanted.
+/// What `change` is of, as a change of `old` to the SOA of `new`, with a serial number behind that of the
+/// version so far: `wanted`, if it is that, or else the next one. Empty if nothing else changes and no serial
+/// number is wanted.
 pub(super) fn with_serial(
     change: ChangeSet,
     old: &Zone,

@@ -1,5 +1,5 @@
-//! Keys about catalog zones (RFC 9432), zones whose records list other zones: of `[[zone]]` about a catalog zone itself, of
-//! `[[zone]]` and `[template.X]` about the one that lists a zone.
+//! Keys about catalog zones (RFC 9432), zones whose records list other zones: of `[[zone]]` about a catalog
+//! zone itself, of `[[zone]]` and `[template.X]` about the one that lists a zone.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,34 +15,36 @@ use super::table::value::{Share, Value, quote};
 use super::zones::{ConfiguredZone, Templates};
 use crate::words::did_you_mean;
 
-/// Largest share of a catalog zone's members that one version of it removes, where nothing else is configured.
+/// Largest share of a catalog zone's members that one version of it removes, where nothing else is
+/// configured.
 const MAX_REMOVED: f64 = 0.2;
 
 keys! {
     /// What a zone can say of the zones that it lists.
     pub struct CatalogKeys {
-        /// Template of the zones that this zone lists: it is a catalog zone (RFC 9432), and its members are served, too.
-        /// A member has the `file` of the template, or its `primaries`; where the template has neither, the catalog zone's
-        /// own primaries.
+        /// Template of the zones that this zone lists: it is a catalog zone (RFC 9432), and its members are
+        /// served, too. A member has the `file` of the template, or its `primaries`; where the template has
+        /// neither, the catalog zone's own primaries.
         live "catalog-template" template: Option<String> = None, example "customers";
         /// Templates of members by their group in the catalog zone; all others have `catalog-template`.
         live "catalog-groups" groups: Option<GroupTemplates> = None, example { gold = "customers" };
-        /// Largest share of a catalog zone's members that one version of it removes, or resets by other labels (RFC 9432
-        /// §5.4). If it would be more, and ten at least, all of them stay as they are until they are listed again or `nomen
-        /// ctl reload --force` is given. With `catalog-produce` they stay in the list. Unset: 0.2.
+        /// Largest share of a catalog zone's members that one version of it removes, or resets by other
+        /// labels (RFC 9432 §5.4). If it would be more, and ten at least, all of them stay as they are until
+        /// they are listed again or `nomen ctl reload --force` is given. With `catalog-produce` they stay in
+        /// the list. Unset: 0.2.
         live "catalog-max-removed" max_removed: Option<Share> = None, example 0.5;
-        /// Answer queries and transfers of the catalog zone itself. It is not for ordinary clients: unset, it is refused as
-        /// if it were not there.
+        /// Answer queries and transfers of the catalog zone itself. It is not for ordinary clients: unset, it
+        /// is refused as if it were not there.
         live "catalog-answers" answers: Option<bool> = None, example true;
-        /// Make this zone here: a catalog zone that lists every zone whose `catalog-member` is its name. It is kept in the
-        /// state folder, and has no `file`, no `primaries` and no `template`.
+        /// Make this zone here: a catalog zone that lists every zone whose `catalog-member` is its name. It
+        /// is kept in the state folder, and has no `file`, no `primaries` and no `template`.
         live "catalog-produce" produce: Option<bool> = None, example true;
     }
 }
 
 keys! {
-    /// What a zone and a template can say of the catalog zone that lists the zone. Of a key that both have, the zone's
-    /// counts.
+    /// What a zone and a template can say of the catalog zone that lists the zone. Of a key that both have,
+    /// the zone's counts.
     pub struct ListingKeys {
         /// Catalog zone with `catalog-produce` that lists the zone, for those who take it from here.
         live "catalog-member" catalog: Option<NameBuf> = None, example "catalog.example.com";

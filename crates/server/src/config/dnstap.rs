@@ -12,17 +12,19 @@ use super::table::value::{Int, Size, Word, list};
 use crate::dnstap::{Destination, DnstapConfig, Selection};
 
 keys! {
-    /// Copies of messages for a dnstap collector, in Frame Streams to a socket or a file. The section's presence turns it on;
-    /// one of `socket` and `file` must be given. Queries never wait for it: what it cannot take is counted and dropped.
-    /// [LOGGING.md](LOGGING.md) explains it.
+    /// Copies of messages for a dnstap collector, in Frame Streams to a socket or a file. The section's
+    /// presence turns it on; one of `socket` and `file` must be given. Queries never wait for it: what it
+    /// cannot take is counted and dropped. [LOGGING.md](LOGGING.md) explains it.
     pub struct Dnstap in "[dnstap]" {
-        /// Unix socket that the collector listens on. nomen connects as the user it runs as, and again whenever the collector
-        /// was away.
+        /// Unix socket that the collector listens on. nomen connects as the user it runs as, and again
+        /// whenever the collector was away.
         restart "socket" socket: Option<PathBuf> = None, example "/run/dnstap.sock";
-        /// File that frames are appended to. SIGHUP and `nomen ctl log reopen` open it anew, once it was moved away.
+        /// File that frames are appended to. SIGHUP and `nomen ctl log reopen` open it anew, once it was
+        /// moved away.
         restart "file" file: Option<PathBuf> = None, example "/var/log/nomen/nomen.dnstap";
-        /// Which messages: "auth-…" are about zones here, "client-…" are of clients about other names, "resolver-…" and
-        /// "forwarder-…" go to and come from other servers, "update-…" are dynamic updates. Unset: all.
+        /// Which messages: "auth-…" are about zones here, "client-…" are of clients about other names,
+        /// "resolver-…" and "forwarder-…" go to and come from other servers, "update-…" are dynamic updates.
+        /// Unset: all.
         live "messages" messages: Option<Vec<At<DnstapKind>>> = None, example ["client-response", "auth-response"];
         /// One of how many queries is copied. A response is copied if its query is.
         live "sample" sample: Int<u32, 1, 1000000> = Int(1), example 100;
@@ -30,7 +32,8 @@ keys! {
         restart "identity" identity: ChaosText = ChaosText::Auto, example "ams1";
         /// Its version; "auto" is the program and its version, "hide" sends none.
         restart "version" version: ChaosText = ChaosText::Auto, example "hide";
-        /// Memory for messages that wait to be written. While a collector is away they wait, as long as there is room.
+        /// Memory for messages that wait to be written. While a collector is away they wait, as long as there
+        /// is room.
         restart "queue-size" queue_size: Size<4_194_304, 1_073_741_824> = Size(16 << 20), example "64MiB";
     }
 }

@@ -1,4 +1,5 @@
-//! Reads the operator's configuration: a file and all it includes, into one [`Configuration`] or a list of every fault.
+//! Reads the operator's configuration: a file and all it includes, into one [`Configuration`] or a list of
+//! every fault.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -64,8 +65,8 @@ pub fn read_text(name: &str, text: String, base: &Path) -> Result<Accepted, Reje
     draft.finish()
 }
 
-/// Reads a configuration file, all it includes, and the zones that were added at run time: a file of `[[zone]]`, which
-/// `added` finds by the settings, if there is one. Checks the whole.
+/// Reads a configuration file, all it includes, and the zones that were added at run time: a file of
+/// `[[zone]]`, which `added` finds by the settings, if there is one. Checks the whole.
 pub fn read_service(
     path: &Path,
     added: impl FnOnce(&Settings) -> Option<PathBuf>,
@@ -82,7 +83,8 @@ pub fn read_service(
     draft.finish()
 }
 
-/// Reads one zone to be added to a configuration of these templates: the text of a `[[zone]]`. `has_state`: there is a state folder.
+/// Reads one zone to be added to a configuration of these templates: the text of a `[[zone]]`. `has_state`:
+/// there is a state folder.
 pub fn read_zone(
     name: &str,
     text: String,

@@ -1,5 +1,5 @@
-//! The configuration: a file for each feature, which declares its keys, checks what cannot be true together, and makes of
-//! its values the plain settings of the part that it configures.
+//! The configuration: a file for each feature, which declares its keys, checks what cannot be true together,
+//! and makes of its values the plain settings of the part that it configures.
 //!
 //! | file | section | for |
 //! |---|---|---|
@@ -14,9 +14,10 @@
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
-//! `table` is what the files are written with, `files` reads the operator's files, `report` shows what is wrong with them,
-//! and `reference` prints the page of all keys. A feature's keys get into the configuration by one line: in `server` if
-//! they belong to `[server]`, else in [`Settings`], where the compiler then asks for the rest.
+//! `table` is what the files are written with, `files` reads the operator's files, `report` shows what is
+//! wrong with them, and `reference` prints the page of all keys. A feature's keys get into the configuration
+//! by one line: in `server` if they belong to `[server]`, else in [`Settings`], where the compiler then asks
+//! for the rest.
 
 pub mod answers;
 pub mod catalogs;
@@ -173,8 +174,8 @@ impl Configuration {
 }
 
 impl Settings {
-    /// Takes over what can change while the server runs, so that these settings go on saying what is in force. Returns the
-    /// keys whose change waits for the next start.
+    /// Takes over what can change while the server runs, so that these settings go on saying what is in
+    /// force. Returns the keys whose change waits for the next start.
     pub fn adopt(&mut self, new: Settings) -> Vec<PendingKey> {
         let mut pending = Vec::new();
         let Settings {
@@ -251,8 +252,8 @@ impl Settings {
         }
     }
 
-    /// What is allowed, and probably not meant. `passed`: sockets are, or may be, passed to the server, which listens on them if the
-    /// configuration has no address; other machines may reach them.
+    /// What is allowed, and probably not meant. `passed`: sockets are, or may be, passed to the server, which
+    /// listens on them if the configuration has no address; other machines may reach them.
     pub fn warnings(&self, passed: bool) -> Vec<Diagnostic> {
         let mut addresses = self.listens.iter().flat_map(|listen| listen.addr.iter());
         let reached_by = match self.names_addresses() {

@@ -1,4 +1,5 @@
-//! Keys of `[server]` about whom the process becomes once its sockets are open; `crate::privileges` becomes it.
+//! Keys of `[server]` about whom the process becomes once its sockets are open; `crate::privileges` becomes
+//! it.
 
 use super::report::Diagnostic;
 use super::table::keys;

@@ -66,7 +66,8 @@ fn default_words(key: &KeyDoc) -> String {
     }
 }
 
-/// Every default as TOML that can be read back. Keys without a default, and sections that are off, are comments.
+/// Every default as TOML that can be read back. Keys without a default, and sections that are off, are
+/// comments.
 pub fn defaults() -> String {
     let mut out =
         String::from("# Every key with its default. Keys and sections that are off are comments.\n");
@@ -159,8 +160,8 @@ mod tests {
     /// Set to rewrite the page instead of comparing.
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
 
-    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries, and none of
-    /// these is made here; dnstap frames go into a file or to a socket.
+    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has
+    /// primaries, and none of these is made here; dnstap frames go into a file or to a socket.
     const FILES: [&str; 8] = [
         "file",
         "directory",
@@ -218,7 +219,8 @@ mod tests {
     /// What is commented out in the defaults must be accepted as well once the comment signs are gone.
     #[test]
     fn each_documented_key_is_accepted() {
-        // A copy of the root comes from a file or from servers, and is of use only with `iterate`, which needs a family.
+        // A copy of the root comes from a file or from servers, and is of use only with `iterate`, which
+        // needs a family.
         let copies: [&[&str]; 3] = [
             &["local-root", "local-root-file", "local-root-primaries"],
             &["iterate", "iterate-ipv4", "local-root-file"],

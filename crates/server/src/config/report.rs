@@ -191,8 +191,8 @@ fn floor_char(text: &str, at: usize) -> usize {
     at
 }
 
-/// The program's exit code for a configuration that cannot be used: whether its text is to blame, or a file that cannot be
-/// opened.
+/// The program's exit code for a configuration that cannot be used: whether its text is to blame, or a file
+/// that cannot be opened.
 pub fn exit_code(faults: &[Diagnostic]) -> u8 {
     if faults.iter().any(|fault| fault.outside) { EXIT_OUTSIDE } else { EXIT_FAULTS }
 }

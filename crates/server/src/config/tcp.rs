@@ -1,4 +1,5 @@
-//! Keys of `[server]` about TCP connections: how many there may be, how long they may take, what they may hold.
+//! Keys of `[server]` about TCP connections: how many there may be, how long they may take, what they may
+//! hold.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ keys! {
         live "tcp-message-timeout" message: Time<100, 600_000> = Time::secs(2), example "3s";
         /// Time a client may take to read at least 4 KiB of what it was sent over TCP.
         live "tcp-write-timeout" write: Time<100, 600_000> = Time::secs(5), example "10s";
-        /// Most queries of one TCP connection that wait for a later answer; further ones are not read until then.
+        /// Most queries of one TCP connection that wait for a later answer; further ones are not read until
+        /// then.
         restart "tcp-pipeline" pipeline: Int<usize, 1, 1024> = Int(32), example 64;
         /// Unread answers of one TCP connection above which no more of its queries are read.
         restart "tcp-write-buffer" write_buffer: Size<4096, { 16 << 20 }> = Size(128 << 10), example "256KiB";

@@ -319,8 +319,8 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all
 }
 
-/// Keys that cannot stand beside others: frames and a copy of the root go to and come from one place, and the copy wants names
-/// to be found from the root down, by some family of addresses.
+/// Keys that cannot stand beside others: frames and a copy of the root go to and come from one place, and the
+/// copy wants names to be found from the root down, by some family of addresses.
 const LEFT_OUT: [(&str, &str); 4] = [
     ("[dnstap]", "file"),
     ("[resolver]", "local-root-file"),
@@ -501,8 +501,8 @@ fn defaults_are_those_of_the_parts() {
 }
 
 proptest! {
-    /// Whatever is read in whatever order, the same start leaves the same keys in force and the last text decides
-    /// what waits.
+    /// Whatever is read in whatever order, the same start leaves the same keys in force and the last text
+    /// decides what waits.
     #[test]
     fn what_waits_depends_on_the_start_and_the_last_reload(reloads in prop::collection::vec(0..TEXTS.len(), 2..6)) {
         let mut running = settings(TEXTS[reloads[0]]);

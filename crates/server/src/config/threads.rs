@@ -10,8 +10,8 @@ use super::table::value::{Int, Size, Time, Value, quote};
 keys! {
     /// The threads that answer.
     pub struct Threads {
-        /// Threads that answer queries; "auto" is one for each CPU the process may use. More where systemd passes more
-        /// sockets for an address: one for each.
+        /// Threads that answer queries; "auto" is one for each CPU the process may use. More where systemd
+        /// passes more sockets for an address: one for each.
         restart "workers" workers: WorkerCount = WorkerCount::Auto, example 4;
         /// Keep each worker on its own CPU.
         restart "pin-cpus" pin_cpus: bool = false, example true;

@@ -22,51 +22,58 @@ use crate::words::reason;
 keys! {
     /// Zone transfers to and from other servers (RFC 5936, RFC 1995).
     pub struct Transfers in "[transfers]" {
-        /// Most transfers at a time. One more is answered with SERVFAIL; who may not have the zone does not count.
+        /// Most transfers at a time. One more is answered with SERVFAIL; who may not have the zone does not
+        /// count.
         live "outgoing" outgoing: Int<usize, 1, 100_000> = Int(100), example 200;
         /// Most of them to one address.
         live "outgoing-per-client" per_client: Int<usize, 1, 100_000> = Int(10), example 20;
-        /// Most of them to one network: an IPv4 /24 or an IPv6 /56. Unset: half of `outgoing`, and no fewer than
-        /// `outgoing-per-client`.
+        /// Most of them to one network: an IPv4 /24 or an IPv6 /56. Unset: half of `outgoing`, and no fewer
+        /// than `outgoing-per-client`.
         live "outgoing-per-network" per_network: Option<Int<usize, 1, 100_000>> = None, example 50;
-        /// Time in which a transfer sends nothing, since its client does not read, after which it is broken off if another needs its
-        /// place. Of several, the one that has stalled for the longest time is.
+        /// Time in which a transfer sends nothing, since its client does not read, after which it is broken
+        /// off if another needs its place. Of several, the one that has stalled for the longest time is.
         live "outgoing-stall" stall: Time<10, 600_000> = Time::secs(1), example "3s";
-        /// Fewest bytes a second that the client of a transfer takes, counted over three seconds. A slower one is broken off if another
-        /// needs its place, the slowest first; for a minute, clients of its network take free places alone. 0: any.
+        /// Fewest bytes a second that the client of a transfer takes, counted over three seconds. A slower
+        /// one is broken off if another needs its place, the slowest first; for a minute, clients of its
+        /// network take free places alone. 0: any.
         live "outgoing-min-rate" min_rate: Int<u64, 0, 1_000_000_000> = Int(50_000), example 10_000;
-        /// Most zones at a time whose primaries are asked for the newest version, or for a transfer. Others wait.
+        /// Most zones at a time whose primaries are asked for the newest version, or for a transfer. Others
+        /// wait.
         live "incoming" incoming: Int<usize, 1, 10_000> = Int(64), example 20;
         /// Most of them that are with one primary.
         live "incoming-per-primary" incoming_per_primary: Int<usize, 1, 10_000> = Int(8), example 4;
         /// Most records of one incoming transfer. One with more is given up, and the zone stays as it was.
         live "incoming-max-records" incoming_records: Int<u64, 1, 4_294_967_295> = Int(100_000_000), example 1000000;
-        /// Most bytes of one incoming transfer, likewise: of its messages, and of memory that its records take. Unset: a quarter of the
-        /// memory that the machine has, or that a control group leaves of it, and 16 GiB at the most.
+        /// Most bytes of one incoming transfer, likewise: of its messages, and of memory that its records
+        /// take. Unset: a quarter of the memory that the machine has, or that a control group leaves of it,
+        /// and 16 GiB at the most.
         live "incoming-max-size" incoming_size: Option<Size<65_536, 1_099_511_627_776>> = None, example "1GiB";
-        /// Most bytes of memory that all incoming transfers take together: their records, and the zones that are made of them until
-        /// these go into service. If they take more, the transfer that takes most is given up. Unset: half of the memory that the
-        /// machine has, or that a control group leaves of it.
+        /// Most bytes of memory that all incoming transfers take together: their records, and the zones that
+        /// are made of them until these go into service. If they take more, the transfer that takes most is
+        /// given up. Unset: half of the memory that the machine has, or that a control group leaves of it.
         live "incoming-memory" memory: Option<Size<65_536, 1_099_511_627_776>> = None, example "2GiB";
         /// Longest time for one incoming transfer, likewise.
         live "incoming-max-time" incoming_time: Time<1_000, 604_800_000> = Time::secs(7200), example "30m";
-        /// Fewest bytes a second that an incoming transfer brings, counted minute by minute. A slower one is given up. 0: any.
+        /// Fewest bytes a second that an incoming transfer brings, counted minute by minute. A slower one is
+        /// given up. 0: any.
         live "incoming-min-rate" incoming_rate: Int<u64, 0, 1_000_000_000> = Int(100), example 1000;
         /// Longest time in which an incoming transfer brings nothing at all.
         live "incoming-idle-timeout" incoming_idle: Time<1_000, 3_600_000> = Time::secs(60), example "30s";
         /// Most NOTIFY messages at a time whose replies are waited for. Others wait.
         live "notify-in-flight" notify_in_flight: Int<usize, 1, 2_000> = Int(400), example 200;
-        /// Most of them that are with one secondary, so that one that does not answer keeps no others waiting.
+        /// Most of them that are with one secondary, so that one that does not answer keeps no others
+        /// waiting.
         live "notify-per-secondary" notify_per_secondary: Int<usize, 1, 2_000> = Int(20), example 10;
-        /// Files of keys beside those of `[[tsig-key]]`: each `key "NAME" { algorithm NAME; secret "BASE64"; };`, as
-        /// `tsig-keygen` prints them and BIND reads them.
+        /// Files of keys beside those of `[[tsig-key]]`: each
+        /// `key "NAME" { algorithm NAME; secret "BASE64"; };`, as `tsig-keygen` prints them and BIND reads
+        /// them.
         live "key-files" key_files: Option<Vec<At<PathBuf>>> = None, example ["keys/transfer.key"];
     }
 }
 
 keys! {
-    /// A key that signs messages between servers (TSIG, RFC 8945). One in a file of `key-files` stays out of the
-    /// configuration, which more people may read.
+    /// A key that signs messages between servers (TSIG, RFC 8945). One in a file of `key-files` stays out of
+    /// the configuration, which more people may read.
     pub struct TsigKeyBlock in "[[tsig-key]]" {
         /// Its name, which both ends must use.
         live "name" name: NameBuf, example "transfer.example.com";

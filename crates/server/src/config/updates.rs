@@ -1,5 +1,5 @@
-//! `[updates]`, and keys of `[[zone]]` and `[template.X]` about changes: who may change a zone by dynamic updates, and how,
-//! and what is kept of changes.
+//! `[updates]`, and keys of `[[zone]]` and `[template.X]` about changes: who may change a zone by dynamic
+//! updates, and how, and what is kept of changes.
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -19,8 +19,8 @@ keys! {
         live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
         /// Most prerequisites and changes of one request together. One with more is refused.
         live "max-records" records: Int<usize, 1, 65_535> = Int(1000), example 100;
-        /// Most updates at a time that are passed on to primaries (`forward-updates`) and wait for their answers. One more is
-        /// answered with SERVFAIL.
+        /// Most updates at a time that are passed on to primaries (`forward-updates`) and wait for their
+        /// answers. One more is answered with SERVFAIL.
         live "forward-in-flight" forward_in_flight: Int<u64, 1, 10_000> = Int(64), example 200;
         /// Most transactions (`nomen ctl zone begin`) that are open at a time.
         live "transactions" transactions: Int<usize, 1, 10_000> = Int(16), example 4;
@@ -34,34 +34,37 @@ keys! {
 keys! {
     /// What a zone and a template can say of changes. Of a key that both have, the zone's counts.
     pub struct UpdateKeys {
-        /// Who may change the zone (RFC 2136), written as in `allow-transfer`: all its names, and all types but NS, SOA and
-        /// what signers make. Needs `state-dir` of `[server]`; a zone with `primaries` takes no updates.
+        /// Who may change the zone (RFC 2136), written as in `allow-transfer`: all its names, and all types
+        /// but NS, SOA and what signers make. Needs `state-dir` of `[server]`; a zone with `primaries` takes
+        /// no updates.
         live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None, example ["127.0.0.1", "key:dhcp.example.com"];
-        /// Who may change what: `grant` or `deny`; `key:NAME`, a network, both, or `any`; `name NAME`, `subdomain NAME`,
-        /// `wildcard *.NAME`, `pattern FORM` (`*` is any label, and at the end any labels: `_acme-challenge.*`), `self`,
-        /// `selfsub` or `zone`; types, of which `ANY` is all. The first rule that fits decides, and those of
-        /// `allow-update` come last.
+        /// Who may change what: `grant` or `deny`; `key:NAME`, a network, both, or `any`; `name NAME`,
+        /// `subdomain NAME`, `wildcard *.NAME`, `pattern FORM` (`*` is any label, and at the end any labels:
+        /// `_acme-challenge.*`), `self`, `selfsub` or `zone`; types, of which `ANY` is all. The first rule
+        /// that fits decides, and those of `allow-update` come last.
         live "update-policy" update_policy: Option<Vec<At<PolicyRule>>> = None,
             example ["grant key:dhcp.example.com subdomain dyn.example.com. A AAAA"];
-        /// The serial number after a change: one more, seconds since 1970, or the day and two digits; one more, too, where
-        /// those are not greater. Unset: `increment`.
+        /// The serial number after a change: one more, seconds since 1970, or the day and two digits; one
+        /// more, too, where those are not greater. Unset: `increment`.
         live "serial-policy" serial_policy: Option<SerialPolicy> = None, example "unixtime";
-        /// Whether it is kept what changes in the zone's file from one reload to the next, so that IXFR (RFC 1995) is answered
-        /// with that. Needs `state-dir` of `[server]`. Unset: where there is `allow-transfer`, for zones of 1000 records or
-        /// more; smaller ones go over whole about as fast.
+        /// Whether it is kept what changes in the zone's file from one reload to the next, so that IXFR
+        /// (RFC 1995) is answered with that. Needs `state-dir` of `[server]`. Unset: where there is
+        /// `allow-transfer`, for zones of 1000 records or more; smaller ones go over whole about as fast.
         live "ixfr-from-differences" ixfr_from_differences: Option<bool> = None, example true;
-        /// Take a string of more than 255 bytes in a TXT record of the zone's file as several, which readers join (RFC 7208
-        /// §3.3), with a warning. Otherwise the file is faulty.
+        /// Take a string of more than 255 bytes in a TXT record of the zone's file as several, which readers
+        /// join (RFC 7208 §3.3), with a warning. Otherwise the file is faulty.
         live "split-strings" split_strings: Option<bool> = None, example true;
-        /// Most bytes of the zone's file and all that it includes together. A zone with more is not loaded, and the version
-        /// before stays in service. Unset: `32GiB`.
+        /// Most bytes of the zone's file and all that it includes together. A zone with more is not loaded,
+        /// and the version before stays in service. Unset: `32GiB`.
         live "file-max-size" file_max_size: Option<Size<1_024, 1_099_511_627_776>> = None, example "1GiB";
-        /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last written as a
-        /// whole; of a zone that changes by its file, at most twice as many bytes of changes are kept in all. Unset: `16MiB`.
+        /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last
+        /// written as a whole; of a zone that changes by its file, at most twice as many bytes of changes are
+        /// kept in all. Unset: `16MiB`.
         live "journal-size" journal_size: Option<Size<0, 1_099_511_627_776>> = None, example "64MiB";
-        /// How long after a change the zone's file is written with what is served, at the latest. Comments of the old file are
-        /// lost. A file that was edited since nomen read or wrote it is not written, which the log has an error of each time;
-        /// that of a frozen zone is not written either. Unset: the file is written when an operator says so.
+        /// How long after a change the zone's file is written with what is served, at the latest. Comments of
+        /// the old file are lost. A file that was edited since nomen read or wrote it is not written, which
+        /// the log has an error of each time; that of a frozen zone is not written either. Unset: the file is
+        /// written when an operator says so.
         live "write-file-every" write_file_every: Option<Time<1_000, 2_592_000_000>> = None, example "1h";
     }
 }

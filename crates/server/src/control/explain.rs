@@ -1,5 +1,5 @@
-//! `nomen ctl explain`: the steps to an answer, which `authority` finds, and the answer itself as the query path
-//! makes it.
+//! `nomen ctl explain`: the steps to an answer, which `authority` finds, and the answer itself as the query
+//! path makes it.
 
 use std::sync::{Arc, mpsc};
 use std::task::{Wake, Waker};
@@ -10,10 +10,10 @@ use authority::explain::{Claim, Proof, Step, StepKind};
 use cache::Freshness;
 
 use dnssec::{Need, Security};
-use engine::{Account, Engine, Worker};
+use engine::{Engine, Worker, WorkerState};
 use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
 use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
-use resolver::{Inquiry, LookupOutcome, Trace};
+use resolver::{LookupOutcome, QueryKey, Trace};
 use serde_json::{Value, json};
 use wire::hash::HashedName;
 use wire::name::NameBuf;
@@ -25,7 +25,7 @@ use crate::message::{QuerySpec, print};
 use crate::recursive::Recursive;
 
 /// Longest wait for the answer of other servers; they are given up earlier.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Explains a question of class IN.
 pub(super) fn explain(
@@ -81,8 +81,8 @@ fn delegated(steps: &[Step], name: NameBuf) -> Option<NameBuf> {
     Some(target.unwrap_or(name))
 }
 
-/// Explains what clients who may recurse get for a name that a zone here delegates. Returns the answer; `None` if no rule covers
-/// the name, and all clients get the referral.
+/// Explains what clients who may recurse get for a name that a zone here delegates. Returns the answer;
+/// `None` if no rule covers the name, and all clients get the referral.
 fn resolved(
     recursive: &Recursive,
     name: NameBuf,
@@ -92,7 +92,7 @@ fn resolved(
 ) -> Result<Option<String>, String> {
     let service = &recursive.service;
     let lower = name.as_name().to_lower();
-    let inquiry = Inquiry { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
+    let inquiry = QueryKey { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
     let inspection = service.inspect(&inquiry, service.now(Instant::now()));
     if inspection.local || inspection.rule.is_none() {
         return Ok(None);
@@ -113,7 +113,7 @@ fn beyond(
 ) -> Result<Value, String> {
     let service = &recursive.service;
     let lower = name.as_name().to_lower();
-    let inquiry = Inquiry { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
+    let inquiry = QueryKey { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
     let inspection = service.inspect(&inquiry, service.now(Instant::now()));
     let mut steps = vec![said("no-zone", "no zone here holds the name")];
     if inspection.local {
@@ -128,10 +128,11 @@ fn beyond(
     Ok(json!({"steps": steps, "answer": answer}))
 }
 
-/// Explains what recursive service answers by a rule: what is known, or else what other servers say now. Returns the answer.
+/// Explains what recursive service answers by a rule: what is known, or else what other servers say now.
+/// Returns the answer.
 fn by_rule(
     service: &Service,
-    inquiry: Inquiry,
+    inquiry: QueryKey,
     inspection: Inspection,
     steps: &mut Vec<Value>,
 ) -> Result<String, String> {
@@ -180,12 +181,12 @@ fn by_rule(
 }
 
 /// Adds what clients get in place of AAAA records that are not there (DNS64), if records are made for them.
-fn dns64(service: &Service, inquiry: &Inquiry, message: &[u8], steps: &mut Vec<Value>) {
+fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<Value>) {
     if inquiry.qtype != Type::AAAA || !service.wants_dns64(message) {
         return;
     }
     steps.push(said("dns64", "it has no AAAA records: those of its A records are made for clients of DNS64"));
-    let of_a = Inquiry { qtype: Type::A, ..*inquiry };
+    let of_a = QueryKey { qtype: Type::A, ..*inquiry };
     let fresh = service.inspect(&of_a, service.now(Instant::now())).cached;
     let cached = fresh.filter(|cached| matches!(cached.freshness, Freshness::Fresh(_)));
     let addresses = match cached {
@@ -210,10 +211,11 @@ fn dns64(service: &Service, inquiry: &Inquiry, message: &[u8], steps: &mut Vec<V
     }
 }
 
-/// What other servers say now: a message, or in words why there is none. What is done to learn it goes to the steps.
+/// What other servers say now: a message, or in words why there is none. What is done to learn it goes to the
+/// steps.
 fn live(
     service: &Service,
-    inquiry: Inquiry,
+    inquiry: QueryKey,
     steps: &mut Vec<Value>,
 ) -> Result<Result<Vec<u8>, String>, String> {
     let (told, outcome) = mpsc::channel();
@@ -221,7 +223,7 @@ fn live(
     service.look_up(inquiry, Some(trace.clone()), move |outcome, verdict| {
         drop(told.send((outcome, verdict)));
     });
-    let told = outcome.recv_timeout(PATIENCE);
+    let told = outcome.recv_timeout(LOOKUP_TIMEOUT);
     steps.extend(
         trace
             .steps()
@@ -388,7 +390,7 @@ fn rcode(message: &[u8]) -> Result<String, String> {
 
 /// The answer that other servers were asked for.
 fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LOOKUP_TIMEOUT;
     while Instant::now() < until {
         if let Some((_, _, message)) = packets.late(worker).pop() {
             return Answered::Message(message.to_vec());
@@ -407,7 +409,7 @@ fn answer(
 ) -> Result<Answered, String> {
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut worker = Worker::new(Arc::clone(engine), Arc::new(Account::new(waker)));
+    let mut worker = Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(waker)));
     let mut packets = Packets::new(Transport::Tcp, MAX_MESSAGE);
     packets.push(&spec.message().map_err(|fault| fault.to_string())?);
     packets.ask(&mut worker);

@@ -1,6 +1,8 @@
-//! Listening sockets on the control connection: `give` sends them to the server that takes over, `receive` is that server's end.
+//! Listening sockets on the control connection: `give` sends them to the server that takes over, `receive` is
+//! that server's end.
 //!
-//! The command is answered as others are, with the number of sockets; then as many descriptors follow, 64 at most with each byte.
+//! The command is answered as others are, with the number of sockets; then as many descriptors follow, 64 at
+//! most with each byte.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -28,7 +30,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer line that is read, in bytes.
 const MAX_LINE: usize = 4096;
 
-/// Sends the listening sockets. Returns whether they were sent: then the listeners leave in them what they have not read.
+/// Sends the listening sockets. Returns whether they were sent: then the listeners leave in them what they
+/// have not read.
 ///
 /// # Errors
 /// The system's, if the other end is gone.
@@ -68,7 +71,8 @@ fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
     if sent == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Reads the answer to [`super::Command::HandOver`] and the sockets behind it. The stream should have a read timeout.
+/// Reads the answer to [`super::Command::HandOver`] and the sockets behind it. The stream should have a read
+/// timeout.
 ///
 /// # Errors
 /// In words: the server's refusal, or what is wrong with its answer.

@@ -1,10 +1,10 @@
-//! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each way.
-//! `verbs` chooses the file that does what a command asks for, `parts` lists the parts of the server that those reach.
-//! The other end is `crate::tools::ctl`.
+//! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each
+//! way. `verbs` chooses the file that does what a command asks for, `parts` lists the parts of the server
+//! that those reach. The other end is `crate::tools::ctl`.
 //!
 //! A command is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
-//! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which are
-//! pieces of a long output. A connection carries any number of commands, one at a time.
+//! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which
+//! are pieces of a long output. A connection carries any number of commands, one at a time.
 
 mod explain;
 pub mod hand_over;
@@ -496,7 +496,8 @@ pub async fn serve(parts: Arc<Parts>, listener: UnixListener, stop: mpsc::Sender
                         () = place.evicted() => {}
                     }
                 });
-                // Its command, which is most likely there, is read before another connection may take its place.
+                // Its command, which is most likely there, is read before another connection may take its
+                // place.
                 tokio::task::yield_now().await;
             }
             // Out of descriptors: there may be some soon.

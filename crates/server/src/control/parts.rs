@@ -14,17 +14,17 @@ use crate::secondaries::Secondaries;
 use crate::transfers::Transfers;
 use crate::zones::differences::Differences;
 use crate::zones::images::Images;
-use crate::zones::keeping::{Kept, ZoneKeeping};
+use crate::zones::manager::{ZoneManagerHandle, ZoneTable};
 
 /// The parts of a running server that commands reach.
 #[derive(Clone)]
 pub struct Parts {
     /// What answers queries.
     pub frontend: Arc<Frontend>,
-    /// What is known of zones.
-    pub kept: Arc<Kept>,
-    /// Who reads them again.
-    pub keeping: ZoneKeeping,
+    /// All zones and their states.
+    pub table: Arc<ZoneTable>,
+    /// Loads them again, adds and removes them.
+    pub manager: ZoneManagerHandle,
     /// Their images, if there are any.
     pub images: Option<Arc<Images>>,
     /// Recursive service, if it is on.

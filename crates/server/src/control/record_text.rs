@@ -1,5 +1,5 @@
-//! The text of `nomen ctl zone set` and `unset`: a record as a zone file has it. What is wrong is shown as in a zone file, with
-//! the column and a caret.
+//! The text of `nomen ctl zone set` and `unset`: a record as a zone file has it. What is wrong is shown as in
+//! a zone file, with the column and a caret.
 
 use wire::text::{Token, tokens};
 use wire::{Name, NameBuf, Ttl, Type};
@@ -27,7 +27,8 @@ impl Sink for OneRecord {
     }
 }
 
-/// Reads `OWNER [TTL] [CLASS] TYPE DATA`, a relative owner being below `apex`. Returns warnings beside the record.
+/// Reads `OWNER [TTL] [CLASS] TYPE DATA`, a relative owner being below `apex`. Returns warnings beside the
+/// record.
 ///
 /// # Errors
 /// What is wrong, for people.

@@ -1,5 +1,5 @@
-//! `nomen ctl cache`, `nomen ctl forward`, `nomen ctl nta` and `nomen ctl trust-anchors`: what is cached, who is asked, where
-//! nothing is validated, and where trust begins.
+//! `nomen ctl cache`, `nomen ctl forward`, `nomen ctl nta` and `nomen ctl trust-anchors`: what is cached, who
+//! is asked, where nothing is validated, and where trust begins.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -166,7 +166,8 @@ fn server(stats: &UpstreamStats) -> Value {
     })
 }
 
-/// Has servers asked for a domain, in place of those of the same domain before; until the configuration is read again.
+/// Has servers asked for a domain, in place of those of the same domain before; until the configuration is
+/// read again.
 pub(super) fn forward_add(
     recursive: &Recursive,
     own: &[SocketAddr],

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::parts::Parts;
 use crate::in_force::ConfigSource;
 use crate::process::resident_memory;
-use crate::zones::ZoneState;
+use crate::zones::ZoneStatus;
 use crate::zones::examiner::SignatureAge;
-use crate::zones::keeping::unix_now;
+use crate::zones::manager::unix_now;
 
 /// Files with names that are no zone names, as far as shown.
 const REFUSED: usize = 20;
@@ -22,8 +22,8 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 
 /// The server as a whole.
 pub(super) fn status(parts: &Parts) -> Value {
-    let Parts { frontend, kept, secondaries, recursive, in_force, logging, process, .. } = parts;
-    let (zones, folders, now) = (kept.all(), kept.folders(), unix_now());
+    let Parts { frontend, table, secondaries, recursive, in_force, logging, process, .. } = parts;
+    let (zones, folders, now) = (table.all(), table.folders(), unix_now());
     let ages = || zones.iter().filter_map(|z| Some(z.examined.as_ref()?.signatures?.age(now)));
     let aged = |age| ages().filter(|one| *one == age).count();
     let count = |word| zones.iter().filter(|z| z.word() == word).count();
@@ -38,7 +38,7 @@ pub(super) fn status(parts: &Parts) -> Value {
             })
         })
         .collect();
-    let last = kept.last_reload().map(|last| match last.result {
+    let last = table.last_reload().map(|last| match last.result {
         Ok(report) => json!({"at": seconds(last.at), "summary": report.summary}),
         Err(error) => json!({"at": seconds(last.at), "error": error.to_string()}),
     });
@@ -64,13 +64,13 @@ pub(super) fn status(parts: &Parts) -> Value {
         "listeners": listeners,
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),
-        "zones": ZoneState::WORDS.map(|word| (word, count(word))).into_iter().collect::<BTreeMap<_, _>>(),
+        "zones": ZoneStatus::WORDS.map(|word| (word, count(word))).into_iter().collect::<BTreeMap<_, _>>(),
         "secondary_zones": secondaries.states().words().into_iter().collect::<BTreeMap<_, _>>(),
         "signatures": {
             "expiring": aged(SignatureAge::Expiring),
             "expired": aged(SignatureAge::Expired),
         },
-        "catalogs": kept.catalogs(),
+        "catalogs": table.catalogs(),
         "local_root": local_root,
         "held_back": folders.held.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "refused": folders.refused.iter().take(REFUSED).map(ToString::to_string).collect::<Vec<_>>(),

@@ -9,7 +9,7 @@ use super::parts::Parts;
 use super::record_text::{set_record, unset_records};
 use super::zones::find;
 use crate::changes::{Changes, TransactionFault};
-use crate::zones::ZoneState;
+use crate::zones::ZoneStatus;
 use crate::zones::shown_change::ShownChange;
 
 /// Why a command came to nothing, and details.
@@ -35,7 +35,7 @@ pub(super) enum TransactionVerb {
 /// Does what is asked for with the transaction of a zone.
 pub(super) fn transact(parts: &Parts, name: &str, verb: &TransactionVerb) -> Result<Value, CommandFault> {
     let plain = |fault: String| (fault, None);
-    let state = find(&parts.kept, name).map_err(plain)?;
+    let state = find(&parts.table, name).map_err(plain)?;
     let changes = parts.changes.as_ref().filter(|changes| changes.takes_any(&state.spec.apex));
     let changes = changes.ok_or_else(|| {
         plain("the zone takes no changes: it has neither `allow-update` nor `update-policy`".into())
@@ -64,7 +64,7 @@ impl From<TransactionFault> for ActFault {
     }
 }
 
-fn act(changes: &Arc<Changes>, state: &ZoneState, verb: &TransactionVerb) -> Result<Value, ActFault> {
+fn act(changes: &Arc<Changes>, state: &ZoneStatus, verb: &TransactionVerb) -> Result<Value, ActFault> {
     let (apex, name) = (&state.spec.apex, state.spec.name());
     let mut answer = json!({"zone": name.to_string()});
     match verb {

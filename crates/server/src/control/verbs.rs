@@ -1,4 +1,5 @@
-//! Which command is whose: each goes to the file that knows its part of the server, and is answered with JSON.
+//! Which command is whose: each goes to the file that knows its part of the server, and is answered with
+//! JSON.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::recursive::Recursive;
 use crate::secondaries::ZoneOrder;
 use crate::serve::figures;
 use crate::zones::Apex;
-use crate::zones::keeping::{ReloadFault, Reloaded, Removal, RoundReport};
+use crate::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 
 /// What commands on recursive service are answered where there is none.
 const OFF: &str = "recursive service is off: the configuration has no [resolver]";
@@ -24,12 +25,12 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
     match command {
         Command::Reload { force } => {
             let removal = if force { Removal::Force } else { Removal::HoldBack };
-            drop(tokio::spawn(finish_reload(parts.keeping.reload(removal), lines)));
+            drop(tokio::spawn(finish_reload(parts.manager.reload(removal), lines)));
         }
         Command::ZoneReload { name, force } => match zones::apex(&name) {
             Ok(apex) if force => drop(tokio::spawn(take_file(parts, apex, lines))),
             Ok(apex) => {
-                let result = parts.keeping.reload_zone(apex.clone(), false);
+                let result = parts.manager.reload_zone(apex.clone(), false);
                 drop(tokio::spawn(finish_zone(parts, apex, result, lines)));
             }
             Err(error) => send(&lines, Err(error)),
@@ -44,17 +45,17 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
                 ("catalog-group", group),
             ];
             let text = zones::block(&name, keys, &primaries);
-            drop(tokio::spawn(finish_reload(parts.keeping.add_zone(text), lines)));
+            drop(tokio::spawn(finish_reload(parts.manager.add_zone(text), lines)));
         }
         Command::ZoneRemove { name } => match zones::apex(&name) {
             Ok(apex) => {
-                let result = parts.keeping.remove_zone(apex.clone());
+                let result = parts.manager.remove_zone(apex.clone());
                 drop(tokio::spawn(finish_zone(parts, apex, result, lines)));
             }
             Err(error) => send(&lines, Err(error)),
         },
         Command::ZoneDump { name } => {
-            tokio::task::spawn_blocking(move || zones::dump(&parts.kept, &name, &lines));
+            tokio::task::spawn_blocking(move || zones::dump(&parts.table, &name, &lines));
         }
         Command::Stop => send(&lines, Ok(json!("stopping"))),
         Command::CacheDump => {
@@ -99,14 +100,14 @@ fn finish(
 
 /// Commands that are answered from what is known.
 fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
-    let Parts { frontend, kept, images, recursive, logging, .. } = parts;
+    let Parts { frontend, table, images, recursive, logging, .. } = parts;
     match command {
         Command::Status => Ok(status::status(parts)),
         Command::Stats => {
             let counters = stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging);
             Ok(stats::with_figures(counters, &figures(parts)))
         }
-        Command::ZoneList { failed } => Ok(zones::list(kept, *failed)),
+        Command::ZoneList { failed } => Ok(zones::list(table, *failed)),
         Command::ZoneStatus { name } => zones::status(parts, name),
         Command::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
         Command::ZoneRetransfer { name } => zones::order(parts, name, ZoneOrder::Retransfer),
@@ -212,7 +213,7 @@ async fn finish_zone(
 async fn report_zone(parts: Arc<Parts>, apex: Apex, result: Reloaded, lines: mpsc::Sender<AnswerLine>) {
     match result {
         Err(ReloadFault::NoSuchZone) => {
-            let looked = move || send(&lines, Err(zones::no_such_zone(&parts.kept, &apex)));
+            let looked = move || send(&lines, Err(zones::no_such_zone(&parts.table, &apex)));
             drop(tokio::task::spawn_blocking(looked));
         }
         result => report_reload(result, lines).await,
@@ -221,7 +222,7 @@ async fn report_zone(parts: Arc<Parts>, apex: Apex, result: Reloaded, lines: mps
 
 /// Reloads a zone whose file is taken though updates have changed the zone.
 async fn take_file(parts: Arc<Parts>, apex: Apex, lines: mpsc::Sender<AnswerLine>) {
-    let result = ended(parts.keeping.reload_zone(apex.clone(), true)).await;
+    let result = ended(parts.manager.reload_zone(apex.clone(), true)).await;
     match (result, zones::taken(&parts, &apex).await) {
         (Ok(_), Some(Err(fault))) => drop(lines.send(last(Err(fault))).await),
         (Ok(report), Some(Ok(Some(taken)))) => {

@@ -19,9 +19,9 @@ use crate::secondaries::ZoneOrder;
 use crate::words::did_you_mean;
 use crate::zones::dump::dump_lines;
 use crate::zones::examiner::{self, FlawText};
-use crate::zones::keeping::{Kept, ReloadFault, unix_now};
+use crate::zones::manager::{ReloadFault, ZoneTable, unix_now};
 use crate::zones::text::{self, Meter, ZoneFinding};
-use crate::zones::{Apex, FileStamp, Origin, ZoneState, ZoneText, places, written};
+use crate::zones::{Apex, FileStamp, Origin, ZoneStatus, ZoneText, places, written};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -32,15 +32,15 @@ pub(super) fn apex(name: &str) -> Result<Apex, String> {
 }
 
 /// What is known of the zone that a command names. Where there is none, the names of all are looked through.
-pub(super) fn find(kept: &Kept, name: &str) -> Result<Arc<ZoneState>, String> {
+pub(super) fn find(table: &ZoneTable, name: &str) -> Result<Arc<ZoneStatus>, String> {
     let apex = apex(name)?;
-    kept.get(&apex).ok_or_else(|| no_such_zone(kept, &apex))
+    table.get(&apex).ok_or_else(|| no_such_zone(table, &apex))
 }
 
 /// Says that there is no such zone, and which one may have been meant.
-pub(super) fn no_such_zone(kept: &Kept, apex: &Apex) -> String {
+pub(super) fn no_such_zone(table: &ZoneTable, apex: &Apex) -> String {
     let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
-    let names: Vec<String> = kept.all().iter().map(|state| state.spec.name().to_string()).collect();
+    let names: Vec<String> = table.all().iter().map(|state| state.spec.name().to_string()).collect();
     match did_you_mean(&name, names.iter().map(String::as_str)) {
         Some(near) => format!("there is no zone {name} here; did you mean \"{near}\"?"),
         None => format!("there is no zone {name} here"),
@@ -48,8 +48,8 @@ pub(super) fn no_such_zone(kept: &Kept, apex: &Apex) -> String {
 }
 
 /// Every zone, or those that are not served in the newest version of their files.
-pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
-    let mut states = kept.all();
+pub(super) fn list(table: &ZoneTable, only_failed: bool) -> Value {
+    let mut states = table.all();
     states.retain(|state| !only_failed || state.word() != "ok");
     states.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
     let rows = states.iter().map(|state| {
@@ -64,9 +64,10 @@ pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
     Value::Array(rows.collect())
 }
 
-/// The state of a zone in a word, its serial number, and what is wrong with the newest version. Of a copy of the root zone it is the
-/// version that the resolver asks, which may be another than the one in the zone's place.
-fn standing(parts: &Parts, state: &ZoneState) -> (&'static str, Option<Serial>, Option<String>) {
+/// The state of a zone in a word, its serial number, and what is wrong with the newest version. Of a copy of
+/// the root zone it is the version that the resolver asks, which may be another than the one in the zone's
+/// place.
+fn standing(parts: &Parts, state: &ZoneStatus) -> (&'static str, Option<Serial>, Option<String>) {
     let copy = parts.recursive.as_ref().filter(|_| state.spec.origin == Origin::LocalRoot);
     let copy = copy.and_then(|recursive| recursive.local_root.status());
     let (word, serial) = match &copy {
@@ -80,14 +81,14 @@ fn standing(parts: &Parts, state: &ZoneState) -> (&'static str, Option<Serial>, 
 
 /// One zone.
 pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
-    let Parts { frontend, kept, secondaries, changes, in_force, .. } = parts;
+    let Parts { frontend, table, secondaries, changes, in_force, .. } = parts;
     let changes = changes.as_deref();
-    let (engine, state) = (&frontend.engine, find(kept, name)?);
+    let (engine, state) = (&frontend.engine, find(table, name)?);
     let name = state.spec.name();
     let zone = state.zone.as_ref();
     let examined = state.examined.as_deref();
     let first = examined.and_then(|found| found.signatures);
-    let catalog = kept.catalogs().into_iter().find(|catalog| catalog.zone == name.to_string());
+    let catalog = table.catalogs().into_iter().find(|catalog| catalog.zone == name.to_string());
     let per_zone = in_force.settings().counts_per_zone();
     let file = state.spec.text.file();
     let known = changes.zip(file).and_then(|(changes, file)| changes.file_state(&state.spec.apex, file));
@@ -127,14 +128,15 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
     }))
 }
 
-/// Most records of a zone whose text is read again for the places of findings. It takes about half a second for as many.
+/// Most records of a zone whose text is read again for the places of findings. It takes about half a second
+/// for as many.
 const READ_AGAIN: u64 = 1_000_000;
 
 /// What is wrong with the version in service, with its place in the zone's text if that is found quickly.
-fn findings(state: &ZoneState, known: &[FlawText]) -> Value {
+fn findings(state: &ZoneStatus, known: &[FlawText]) -> Value {
     let placed: Vec<ZoneFinding> = match &state.zone {
         Some(zone) if !known.is_empty() && zone.record_count() <= READ_AGAIN => {
-            places::flaws(&state.spec, zone, examiner::KEPT)
+            places::flaws(&state.spec, zone, examiner::FINDINGS_KEPT)
         }
         _ => {
             let known = known.iter();
@@ -149,7 +151,8 @@ fn findings(state: &ZoneState, known: &[FlawText]) -> Value {
     Value::Array(rows.collect())
 }
 
-/// The `[[zone]]` of a zone that is to be added: its name, those of these keys that are set, and its primaries.
+/// The `[[zone]]` of a zone that is to be added: its name, those of these keys that are set, and its
+/// primaries.
 pub(super) fn block<const N: usize>(
     name: &str,
     keys: [(&str, Option<String>); N],
@@ -168,7 +171,7 @@ pub(super) fn block<const N: usize>(
 
 /// Has something done about a zone that other servers have, too.
 pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value, String> {
-    let state = find(&parts.kept, name)?;
+    let state = find(&parts.table, name)?;
     parts.secondaries.order(&state.spec.apex, order).map_err(|fault| fault.to_string())?;
     let ordered = match order {
         ZoneOrder::Refresh => "refresh",
@@ -179,7 +182,7 @@ pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value
 }
 
 /// The part that changes zones, for a zone that may be changed.
-fn changes_of<'p>(parts: &'p Parts, state: &ZoneState) -> Result<&'p Changes, String> {
+fn changes_of<'p>(parts: &'p Parts, state: &ZoneStatus) -> Result<&'p Changes, String> {
     let changes = parts.changes.as_deref().filter(|changes| changes.takes_any(&state.spec.apex));
     let why = "the zone takes no updates: it has neither `allow-update` nor `update-policy`";
     changes.ok_or_else(|| why.into())
@@ -187,7 +190,7 @@ fn changes_of<'p>(parts: &'p Parts, state: &ZoneState) -> Result<&'p Changes, St
 
 /// Has a zone take no updates, and its file hold what they have made of it.
 pub(super) fn freeze(parts: &Parts, name: &str) -> Result<Value, String> {
-    let state = find(&parts.kept, name)?;
+    let state = find(&parts.table, name)?;
     let frozen = changes_of(parts, &state)?.freeze(&state.spec.apex);
     let file = frozen.map_err(|fault| format!("the zone is not frozen: {fault}"))?;
     let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": true, "was": file.is_none()});
@@ -206,8 +209,8 @@ fn put_file(answer: &mut Value, file: &CurrentFile) {
 
 /// Has a zone taken from its file, and take updates again.
 pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, String> {
-    let kept = Arc::clone(&parts.kept);
-    let found = tokio::task::spawn_blocking(move || find(&kept, &name)).await;
+    let table = Arc::clone(&parts.table);
+    let found = tokio::task::spawn_blocking(move || find(&table, &name)).await;
     let state = found.map_err(|_| ReloadFault::Stopping.to_string())??;
     let apex = &state.spec.apex;
     let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": false, "was": false});
@@ -219,7 +222,7 @@ pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, Strin
     if !held && state.zone.is_some() {
         return Err(stays("it cannot be changed, the log says why".into()));
     }
-    let reloaded = parts.keeping.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
+    let reloaded = parts.manager.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
     let taken = taken(&parts, apex).await;
     reloaded.map_err(|fault| stays(fault.to_string()))?;
     if let Some(TakenFile { step, dropped, more_dropped }) = taken.transpose().map_err(stays)?.flatten() {
@@ -239,11 +242,11 @@ pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, Strin
 pub(super) async fn accept(parts: Arc<Parts>, name: String, from: AcceptedVersion) -> Result<Value, String> {
     let theirs = Arc::clone(&parts);
     let accepted = tokio::task::spawn_blocking(move || {
-        let state = find(&theirs.kept, &name)?;
+        let state = find(&theirs.table, &name)?;
         accept_now(&theirs, &state, from).map(|accepted| (state, accepted))
     });
     let (state, accepted) = accepted.await.map_err(|_| ReloadFault::Stopping.to_string())??;
-    let reloaded = parts.keeping.reload_zone(state.spec.apex.clone(), false).await;
+    let reloaded = parts.manager.reload_zone(state.spec.apex.clone(), false).await;
     reloaded.unwrap_or(Err(ReloadFault::Stopping)).map_err(|fault| fault.to_string())?;
     // Who asks may have another working folder.
     let aside =
@@ -259,7 +262,7 @@ pub(super) async fn accept(parts: Arc<Parts>, name: String, from: AcceptedVersio
     }))
 }
 
-fn accept_now(parts: &Parts, state: &ZoneState, from: AcceptedVersion) -> Result<Accepted, String> {
+fn accept_now(parts: &Parts, state: &ZoneStatus, from: AcceptedVersion) -> Result<Accepted, String> {
     let (apex, key) = (&state.spec.apex, parts.frontend.engine.key());
     let changes = parts.changes.as_deref().filter(|changes| changes.damage(apex).is_some());
     let changes = changes.ok_or_else(|| AcceptFault::NotDamaged.to_string())?;
@@ -297,7 +300,7 @@ async fn on_changes<T: Send + 'static>(
 
 /// Writes a zone to its own file, or to another one.
 pub(super) fn write(parts: &Parts, name: &str, to: Option<&str>, force: bool) -> Result<Value, String> {
-    let state = find(&parts.kept, name)?;
+    let state = find(&parts.table, name)?;
     let own = state.spec.text.file().filter(|_| matches!(state.spec.text, ZoneText::File(_)));
     let real = |path: &Path| path.canonicalize().ok();
     let to = to.map(Path::new).filter(|to| own.and_then(real).is_none_or(|own| real(to) != Some(own)));
@@ -324,8 +327,8 @@ pub(super) fn write(parts: &Parts, name: &str, to: Option<&str>, force: bool) ->
 }
 
 /// Sends a zone's records in pieces; waits for a client that reads slowly, and stops when it has gone.
-pub(super) fn dump(kept: &Kept, name: &str, lines: &mpsc::Sender<AnswerLine>) {
-    let state = match find(kept, name) {
+pub(super) fn dump(table: &ZoneTable, name: &str, lines: &mpsc::Sender<AnswerLine>) {
+    let state = match find(table, name) {
         Ok(state) => state,
         Err(error) => return send(lines, Err(error)),
     };

@@ -1,6 +1,7 @@
-//! dnstap: copies of messages for a collector. Workers, and the thread that asks other servers, leave messages in a queue
-//! and never wait (`Dnstap` is what they call); a thread of its own makes frames of them and writes those (`frames`) to a
-//! socket or a file (`sink`). `upstream` sees the messages that go to other servers.
+//! dnstap: copies of messages for a collector. Workers, and the thread that asks other servers, leave
+//! messages in a queue and never wait (`Dnstap` is what they call); a thread of its own makes frames of them
+//! and writes those (`frames`) to a socket or a file (`sink`). `upstream` sees the messages that go to other
+//! servers.
 
 mod frames;
 mod sink;
@@ -140,7 +141,8 @@ impl Dnstap {
         self.sample.store(selection.sample.max(1), Relaxed);
     }
 
-    /// Opens the file anew, as after it was moved away; returns its name. Does nothing if frames go to a collector.
+    /// Opens the file anew, as after it was moved away; returns its name. Does nothing if frames go to a
+    /// collector.
     ///
     /// # Errors
     /// If the file cannot be opened: frames go on into the old one.
@@ -176,8 +178,8 @@ impl Dnstap {
         self.kinds.load(Relaxed) & 1 << kind as u32 != 0
     }
 
-    /// Whether messages of this kind are copied, and this one is in the sample: `id` and `port` are those of the query, so
-    /// that its response is in the sample, too.
+    /// Whether messages of this kind are copied, and this one is in the sample: `id` and `port` are those of
+    /// the query, so that its response is in the sample, too.
     fn wants(&self, kind: DnstapKind, id: [u8; 2], port: u16) -> bool {
         if !self.is_selected(kind) {
             return false;

@@ -14,7 +14,7 @@ use crate::words::reason;
 /// Time until a collector that is away is looked for again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Time that a collector may take to answer, or to take what is written.
-const PATIENCE: Duration = Duration::from_secs(5);
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why frames cannot be written.
 #[derive(Debug)]
@@ -118,8 +118,8 @@ impl Sink {
         })
     }
 
-    /// Writes whole frames and takes away what was written. After a fault those are left that a next collector can have: a
-    /// frame that was cut is taken away, too.
+    /// Writes whole frames and takes away what was written. After a fault those are left that a next
+    /// collector can have: a frame that was cut is taken away, too.
     pub(super) fn write(&mut self, frames: &mut Vec<u8>) -> Result<(), SinkFault> {
         let mut written = 0;
         let outcome = match &mut self.to {
@@ -207,7 +207,8 @@ fn stop() -> Vec<u8> {
     stop
 }
 
-/// Opens a file at the place where further frames go. What is behind that is taken away: STOP, or a frame that was cut.
+/// Opens a file at the place where further frames go. What is behind that is taken away: STOP, or a frame
+/// that was cut.
 fn open(path: &Path) -> Result<File, SinkFault> {
     let fault = |e| SinkFault::Open(path.to_owned(), e);
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -240,8 +241,8 @@ fn end(file: &mut File) -> io::Result<()> {
 /// Connects to a collector: READY, ACCEPT, START.
 fn shake_hands(path: &Path) -> Result<UnixStream, FrameFault> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(COLLECTOR_TIMEOUT))?;
+    stream.set_write_timeout(Some(COLLECTOR_TIMEOUT))?;
     let mut say = Vec::new();
     append_control(ControlKind::Ready, &mut say);
     stream.write_all(&say)?;

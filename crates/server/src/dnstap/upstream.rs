@@ -1,6 +1,7 @@
-//! Messages to and from other servers: a core between the one that asks them and the sockets, which passes everything on
-//! and copies the messages that go by. The socket of a link is opened after the core has decided to send a query on it, so the
-//! copy of the query waits until the address and port that it leaves from are known.
+//! Messages to and from other servers: a core between the one that asks them and the sockets, which passes
+//! everything on and copies the messages that go by. The socket of a link is opened after the core has
+//! decided to send a query on it, so the copy of the query waits until the address and port that it leaves
+//! from are known.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What answers queries: the engine, its workers and their accounts, the listeners, the query log and dnstap. `workers` joins `net`
-//! and `engine`.
+//! What answers queries: the engine, its workers and their accounts, the listeners, the query log and dnstap.
+//! `workers` joins `net` and `engine`.
 
 mod workers;
 
@@ -28,7 +28,8 @@ use crate::sync::lock;
 pub use workers::Accounts;
 use workers::Workers;
 
-/// Longest wait for workers that take nothing more, which look every fifth of a second, and the step in which they are looked at.
+/// Longest wait for workers that take nothing more, which look every fifth of a second, and the step in which
+/// they are looked at.
 const LET_GO: Duration = Duration::from_secs(1);
 const LET_GO_STEP: Duration = Duration::from_millis(2);
 
@@ -79,8 +80,8 @@ impl QueryLog for BothLogs {
 pub struct ListenerTotals {
     /// Where it listens.
     pub local: SocketAddr,
-    /// What carries its queries: a transport's label; of an AF_XDP front, which has the address of the sockets behind it,
-    /// "xdp".
+    /// What carries its queries: a transport's label; of an AF_XDP front, which has the address of the
+    /// sockets behind it, "xdp".
     pub carrier: &'static str,
     /// The counters.
     pub totals: net::Totals,
@@ -198,13 +199,14 @@ impl Frontend {
         Ok(sockets)
     }
 
-    /// Has all listeners leave in their sockets what they have not read when they stop: the next server has the same sockets.
+    /// Has all listeners leave in their sockets what they have not read when they stop: the next server has
+    /// the same sockets.
     pub fn leave_unread(&self) {
         lock(&self.listeners).iter().for_each(Running::leave_unread);
     }
 
-    /// Has the listeners on passed sockets take nothing more, and AF_XDP fronts nothing that may be meant for those: it waits in
-    /// the sockets. Returns when that is so. What was taken is still answered.
+    /// Has the listeners on passed sockets take nothing more, and AF_XDP fronts nothing that may be meant for
+    /// those: it waits in the sockets. Returns when that is so. What was taken is still answered.
     pub fn let_go(&self) {
         let listeners = lock(&self.listeners);
         if !listeners.iter().any(Running::leaves_unread) {

@@ -1,18 +1,18 @@
-//! Where `net` and `engine` meet: the engine's workers, made for the seats of a listener's threads, and the accounts
-//! that outlive them.
+//! Where `net` and `engine` meet: the engine's workers, made for the seats of a listener's threads, and the
+//! accounts that outlive them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use engine::{Account, Engine, Stats, Worker};
-use exchange::{HandlerFactory, Seat};
+use engine::{Engine, Stats, Worker, WorkerState};
+use exchange::{HandlerFactory, WorkerContext};
 
 use super::Served;
 use crate::sync::lock;
 
 /// Every account of the server, to be summed up.
 #[derive(Clone, Default)]
-pub struct Accounts(Arc<Mutex<Vec<Arc<Account>>>>);
+pub struct Accounts(Arc<Mutex<Vec<Arc<WorkerState>>>>);
 
 impl Accounts {
     /// Sums one figure over all workers' counters.
@@ -26,7 +26,7 @@ pub(super) struct Workers {
     engine: Arc<Engine<Served>>,
     all: Accounts,
     /// By the number of the seat. A worker that replaces one that panicked continues its account.
-    seats: Mutex<HashMap<usize, Arc<Account>>>,
+    seats: Mutex<HashMap<usize, Arc<WorkerState>>>,
 }
 
 impl Workers {
@@ -39,13 +39,13 @@ impl Workers {
 impl HandlerFactory for Workers {
     type Handler = Worker<Served>;
 
-    fn make(&self, seat: &Seat) -> Worker<Served> {
+    fn make(&self, worker_context: &WorkerContext) -> Worker<Served> {
         let new = || {
-            let account = Arc::new(Account::new(seat.waker.clone()));
+            let account = Arc::new(WorkerState::new(worker_context.waker.clone()));
             lock(&self.all.0).push(Arc::clone(&account));
             account
         };
-        let account = Arc::clone(lock(&self.seats).entry(seat.index).or_insert_with(new));
+        let account = Arc::clone(lock(&self.seats).entry(worker_context.index).or_insert_with(new));
         Worker::new(Arc::clone(&self.engine), account)
     }
 }

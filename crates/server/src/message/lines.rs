@@ -1,5 +1,5 @@
-//! Long record data over several lines, in parentheses and with comments, so that a person can read it and a zone file take
-//! it.
+//! Long record data over several lines, in parentheses and with comments, so that a person can read it and a
+//! zone file take it.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! The HTTP listener: `/metrics` in the format that the client wants, the status page at `/`, and `/healthz` and `/readyz` for
-//! load balancers and orchestrators.
+//! The HTTP listener: `/metrics` in the format that the client wants, the status page at `/`, and `/healthz`
+//! and `/readyz` for load balancers and orchestrators.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -136,15 +136,16 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
     Ok(made.unwrap_or_else(failed))
 }
 
-/// Whether the page may be asked for by the name in a request (RFC 9110 §7.2). A request without one is of no browser.
+/// Whether the page may be asked for by the name in a request (RFC 9110 §7.2). A request without one is of no
+/// browser.
 fn may_ask<B>(request: &Request<B>, bounds: &Metrics) -> bool {
     let named = request.headers().get_all(HOST).iter().map(|host| host.to_str().ok());
     let mut hosts = named.chain(request.uri().authority().map(|authority| Some(authority.as_str())));
     hosts.all(|host| host.is_some_and(|host| is_own(host, bounds.hosts.value.as_deref().unwrap_or_default())))
 }
 
-/// Whether a host, with its port if it has one, is an address, `localhost`, this machine's name or one of `names`: no name that
-/// the owner of another domain can point here.
+/// Whether a host, with its port if it has one, is an address, `localhost`, this machine's name or one of
+/// `names`: no name that the owner of another domain can point here.
 fn is_own(host: &str, names: &[At<NameBuf>]) -> bool {
     if host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() {
         return true;

@@ -1,5 +1,5 @@
-//! Figures for Prometheus, made at each scrape by the parts that have figures: each file here prints what one of them
-//! counts. `text` has the formats, `http` the listener.
+//! Figures for Prometheus, made at each scrape by the parts that have figures: each file here prints what one
+//! of them counts. `text` has the formats, `http` the listener.
 
 mod http;
 mod listeners;

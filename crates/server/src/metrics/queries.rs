@@ -59,7 +59,8 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
                 Ok(n) if rcode + 1 < RCODES => Rcode(n).to_string(),
                 _ => "other".into(),
             };
-            // The usual codes are there from the start, so that rates can be computed from the first query on.
+            // The usual codes are there from the start, so that rates can be computed from the first query
+            // on.
             (count > 0 || rcode <= 5)
                 .then(|| ([("transport", transport.label().into()), ("rcode", label.into())], count))
         })

@@ -87,7 +87,8 @@ fn local_root(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     )
 }
 
-/// The states of keys under their words, and whether a key is in one. Where nothing is known of an anchor, it is valid.
+/// The states of keys under their words, and whether a key is in one. Where nothing is known of an anchor, it
+/// is valid.
 type AnchorPlace = (&'static str, fn(AnchorState) -> bool);
 
 const ANCHOR_STATES: [AnchorPlace; 5] = [

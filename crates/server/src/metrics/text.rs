@@ -1,5 +1,6 @@
-//! The two text formats of metrics: Prometheus' own (0.0.4) and OpenMetrics 1.0. They differ in the name that a counter's
-//! words stand under, in how an info is declared, in units, in how bounds are written, and in the last line.
+//! The two text formats of metrics: Prometheus' own (0.0.4) and OpenMetrics 1.0. They differ in the name that
+//! a counter's words stand under, in how an info is declared, in units, in how bounds are written, and in the
+//! last line.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -65,7 +66,8 @@ impl fmt::Display for MetricValue {
 /// What one series of a histogram holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Buckets {
-    /// Upper bounds, the last of them infinite, each with how many were above the bound before and not above this one.
+    /// Upper bounds, the last of them infinite, each with how many were above the bound before and not above
+    /// this one.
     pub counts: Vec<(f64, u64)>,
     /// The sum of all that was observed.
     pub sum: f64,
@@ -74,8 +76,8 @@ pub struct Buckets {
 /// Labels of a series.
 pub(super) type Labels<'l, const N: usize> = [(&'static str, Cow<'l, str>); N];
 
-/// Prints one family after the other. Names are given without `nomen_`, but for those that begin with `process_`, which
-/// all programs share.
+/// Prints one family after the other. Names are given without `nomen_`, but for those that begin with
+/// `process_`, which all programs share.
 pub struct Printer<'o> {
     out: &'o mut String,
     format: Format,
@@ -97,7 +99,8 @@ impl Printer<'_> {
         self.family(name, help, MetricType::Gauge, std::iter::once(([], value)))
     }
 
-    /// A family with label sets of one shape; one without series is not printed. The name of a counter has no `_total`.
+    /// A family with label sets of one shape; one without series is not printed. The name of a counter has no
+    /// `_total`.
     pub(super) fn family<'l, const N: usize>(
         &mut self,
         name: &str,

@@ -8,17 +8,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Figures, MetricType, Printer, unix};
 use crate::frontend::Served;
 use crate::in_force::InForce;
-use crate::zones::ZoneState;
+use crate::zones::ZoneStatus;
 use crate::zones::examiner::SignatureAge;
 use crate::zones::images::{ImageCounts, Images};
-use crate::zones::keeping::{Kept, unix_now};
+use crate::zones::manager::{ZoneTable, unix_now};
 use crate::zones::membership::CatalogStatus;
 use engine::Engine;
 
 /// What is known of zones.
 pub struct ZoneFigures {
     /// The zones.
-    pub kept: Arc<Kept>,
+    pub table: Arc<ZoneTable>,
     /// Where queries for each are counted.
     pub engine: Arc<Engine<Served>>,
     /// Whether they are shown one by one.
@@ -30,16 +30,16 @@ pub struct ZoneFigures {
 impl Figures for ZoneFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         self.zones(out)?;
-        catalog_zones(&self.kept.catalogs(), out)?;
+        catalog_zones(&self.table.catalogs(), out)?;
         self.images.as_ref().map_or(Ok(()), |of| images(of.counts(), out))
     }
 }
 
 impl ZoneFigures {
     fn zones(&self, out: &mut Printer<'_>) -> fmt::Result {
-        let all = self.kept.all();
+        let all = self.table.all();
         let count = |word| all.iter().filter(|z| z.word() == word).count() as u64;
-        let states = ZoneState::WORDS.map(|word| ([("state", word.into())], count(word)));
+        let states = ZoneStatus::WORDS.map(|word| ([("state", word.into())], count(word)));
         out.family(
             "zones",
             "Zones by state: ok, old (the file is bad, its last good version is served), failed (not served), empty (not \
@@ -77,7 +77,7 @@ impl ZoneFigures {
             MetricType::Gauge,
             costly,
         )?;
-        let meter = self.kept.meter();
+        let meter = self.table.meter();
         let refused = [("size", &meter.too_long), ("stalled", &meter.stalled)];
         let refused = refused.map(|(reason, count)| ([("reason", reason.into())], count.load(Relaxed)));
         out.family(
@@ -87,7 +87,7 @@ impl ZoneFigures {
             MetricType::Counter,
             refused.into_iter(),
         )?;
-        if let Some(last) = self.kept.last_reload() {
+        if let Some(last) = self.table.last_reload() {
             out.gauge(
                 "last_reload_timestamp_seconds",
                 "When the last reload ended, in seconds since 1970",
@@ -104,13 +104,13 @@ impl ZoneFigures {
     }
 
     /// A series or more for each zone.
-    fn each_zone(&self, all: &[Arc<ZoneState>], out: &mut Printer<'_>) -> fmt::Result {
-        fn label(state: &ZoneState) -> (&'static str, Cow<'static, str>) {
+    fn each_zone(&self, all: &[Arc<ZoneStatus>], out: &mut Printer<'_>) -> fmt::Result {
+        fn label(state: &ZoneStatus) -> (&'static str, Cow<'static, str>) {
             ("zone", state.spec.name().to_string().into())
         }
         let states = all.iter().flat_map(|state| {
             let is = |word| u64::from(state.word() == word);
-            ZoneState::WORDS.map(|word| ([label(state), ("state", word.into())], is(word)))
+            ZoneStatus::WORDS.map(|word| ([label(state), ("state", word.into())], is(word)))
         });
         let help = "1 for the state that this zone is in, 0 for the others; nomen_zones has the words";
         out.family("zone_state", help, MetricType::Gauge, states)?;

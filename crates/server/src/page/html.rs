@@ -1,4 +1,5 @@
-//! HTML in which nothing from outside can be markup: what is markup is part of the program, and everything else is escaped.
+//! HTML in which nothing from outside can be markup: what is markup is part of the program, and everything
+//! else is escaped.
 
 use std::fmt::{self, Display, Write as _};
 
@@ -62,7 +63,8 @@ impl Html {
     }
 }
 
-/// Takes text and writes it without anything that means something in HTML, or moves a cursor, and not without end.
+/// Takes text and writes it without anything that means something in HTML, or moves a cursor, and not without
+/// end.
 struct Escaper<'o> {
     out: &'o mut String,
     room: usize,

@@ -1,5 +1,6 @@
-//! The status page: what an operator wants to see at a glance, as one page of HTML without scripts and without anything from
-//! elsewhere. `crate::metrics` serves it. `rates` has the last minute, `html` sees to it that nothing from outside is markup.
+//! The status page: what an operator wants to see at a glance, as one page of HTML without scripts and
+//! without anything from elsewhere. `crate::metrics` serves it. `rates` has the last minute, `html` sees to
+//! it that nothing from outside is markup.
 
 mod html;
 mod rates;
@@ -16,8 +17,8 @@ use crate::process::resident_memory;
 use crate::secondaries::SecondaryStatus;
 use crate::sync::lock;
 use crate::zones::examiner::SignatureAge;
-use crate::zones::keeping::unix_now;
-use crate::zones::{Apex, ZoneState};
+use crate::zones::manager::unix_now;
+use crate::zones::{Apex, ZoneStatus};
 use rates::{Samples, Totals};
 use view::{Snapshot, ZoneRow};
 
@@ -56,10 +57,10 @@ impl StatusPage {
         view::page(&self.snapshot())
     }
 
-    /// Why the server is not ready, with the names of some zones that it does not answer; `None` if it answers all of them. An old
-    /// version of a zone is an answer.
+    /// Why the server is not ready, with the names of some zones that it does not answer; `None` if it
+    /// answers all of them. An old version of a zone is an answer.
     pub fn unready(&self) -> Option<String> {
-        let zones = self.parts.kept.all();
+        let zones = self.parts.table.all();
         let mut silent: Vec<_> = zones.iter().filter(|zone| zone.zone.is_none()).collect();
         if silent.is_empty() {
             return None;
@@ -93,13 +94,13 @@ impl StatusPage {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let Parts { frontend, kept, secondaries, recursive, in_force, process, .. } = &self.parts;
+        let Parts { frontend, table, secondaries, recursive, in_force, process, .. } = &self.parts;
         let (totals, now) = (self.totals(), Instant::now());
         let [whole, minute] = lock(&self.samples).stretches(now, &totals);
-        let zones = kept.all();
+        let zones = table.all();
         let count = |word| zones.iter().filter(|zone| zone.word() == word).count();
-        let folders = kept.folders();
-        let catalogs = kept.catalogs();
+        let folders = table.folders();
+        let catalogs = table.catalogs();
         let broken = catalogs.iter().filter_map(|catalog| {
             Some(format!("catalog zone {}: {}", catalog.zone, catalog.fault.as_ref()?))
         });
@@ -119,18 +120,18 @@ impl StatusPage {
             whole,
             minute,
             recursive: recursive.is_some(),
-            states: ZoneState::WORDS.map(|word| (word, count(word))),
+            states: ZoneStatus::WORDS.map(|word| (word, count(word))),
             zones: worst(zones, unix_now()),
             secondaries: if secondaries.has_peers() { secondaries.worst(ZONES) } else { Vec::new() },
-            last_reload: kept.last_reload(),
+            last_reload: table.last_reload(),
             notes: notes.chain(pending).take(FAULTS).collect(),
         }
     }
 }
 
 /// The zones that are shown: those with faults first, then by name.
-fn worst(mut zones: Vec<Arc<ZoneState>>, now: i64) -> Vec<ZoneRow> {
-    let order = |a: &Arc<ZoneState>, b: &Arc<ZoneState>| {
+fn worst(mut zones: Vec<Arc<ZoneStatus>>, now: i64) -> Vec<ZoneRow> {
+    let order = |a: &Arc<ZoneStatus>, b: &Arc<ZoneStatus>| {
         urgency(a, now).cmp(&urgency(b, now)).then_with(|| a.spec.name().cmp(&b.spec.name()))
     };
     if zones.len() > ZONES {
@@ -142,7 +143,7 @@ fn worst(mut zones: Vec<Arc<ZoneState>>, now: i64) -> Vec<ZoneRow> {
 }
 
 /// How soon an operator has to look at a zone; 0 is at once.
-fn urgency(state: &ZoneState, now: i64) -> u8 {
+fn urgency(state: &ZoneStatus, now: i64) -> u8 {
     let signatures = state.examined.as_ref().and_then(|found| found.signatures).map(|first| first.age(now));
     match (state.word(), signatures) {
         ("failed" | "expired", _) => 0,

@@ -10,8 +10,8 @@ use super::html::Html;
 use super::rates::Stretch;
 use super::{FAULTS, SecondaryRow, ZONES, urgency};
 use crate::zones::examiner::SignatureAge;
-use crate::zones::keeping::LastReload;
-use crate::zones::{ZoneState, ZoneText};
+use crate::zones::manager::LastReload;
+use crate::zones::{ZoneStatus, ZoneText};
 
 /// Response codes that are shown, the most frequent first.
 const CODES: usize = 8;
@@ -29,7 +29,7 @@ pub(super) struct Snapshot {
     pub(super) minute: Stretch,
     pub(super) recursive: bool,
     /// How many zones are in which state.
-    pub(super) states: [(&'static str, usize); ZoneState::WORDS.len()],
+    pub(super) states: [(&'static str, usize); ZoneStatus::WORDS.len()],
     pub(super) zones: Vec<ZoneRow>,
     pub(super) secondaries: Vec<SecondaryRow>,
     pub(super) last_reload: Option<LastReload>,
@@ -51,7 +51,7 @@ pub(super) struct ZoneRow {
 }
 
 impl ZoneRow {
-    pub(super) fn of(state: &ZoneState, now: i64) -> ZoneRow {
+    pub(super) fn of(state: &ZoneStatus, now: i64) -> ZoneRow {
         let signatures = state.examined.as_ref().and_then(|found| found.signatures);
         let signatures = signatures.filter(|first| first.age(now) != SignatureAge::Valid);
         let note = match (&state.fault, signatures) {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::page::rates::Totals;
     use crate::secondaries::{PrimaryFault, SecondaryStatus};
-    use crate::zones::keeping::ReloadFault;
+    use crate::zones::manager::ReloadFault;
     use crate::zones::report::{BadFile, RoundReport};
 
     const EVIL: &str = "<script>alert('x')</script><img src=\"x\" onerror=y>&";
@@ -294,7 +294,7 @@ mod tests {
             whole: stretch(),
             minute: stretch(),
             recursive: true,
-            states: ZoneState::WORDS.map(|word| (word, usize::from(word == "failed"))),
+            states: ZoneStatus::WORDS.map(|word| (word, usize::from(word == "failed"))),
             zones: vec![row],
             secondaries: vec![(b"\x08<script>\0".as_slice().into(), status)],
             last_reload: Some(last_reload),

@@ -1,5 +1,6 @@
-//! Trust anchors at work: those that follow their zones (RFC 5011), and the negative ones that hold for a while (RFC 7646). A
-//! thread asks for keys when that is due and ends what has had its time. Both are kept in the state folder.
+//! Trust anchors at work: those that follow their zones (RFC 5011), and the negative ones that hold for a
+//! while (RFC 7646). A thread asks for keys when that is due and ends what has had its time. Both are kept in
+//! the state folder.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -10,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use dnssec::{AnchorChange, AnchorEvent, AnchorState, Response, TrustAnchors, TrustPoint, TrustPoints};
-use resolver::{Inquiry, LookupOutcome};
+use resolver::{LookupOutcome, QueryKey};
 use tracing::{error, info, warn};
 use wire::rdata::view::Ds;
 use wire::{Class, Name, NameBuf, Type};
@@ -220,7 +221,7 @@ impl Recursive {
             };
             (due, signals)
         };
-        let inquiry = |name: Name<'_>, qtype, dnssec_ok| Inquiry {
+        let query_key = |name: Name<'_>, qtype, dnssec_ok| QueryKey {
             name: name.to_lower(),
             qtype,
             qclass: Class::IN,
@@ -230,14 +231,14 @@ impl Recursive {
         };
         for zone in due {
             let back = back.clone();
-            self.service.look_up(inquiry(zone.as_name(), Type::DNSKEY, true), None, move |outcome, _| {
+            self.service.look_up(query_key(zone.as_name(), Type::DNSKEY, true), None, move |outcome, _| {
                 // A thread that has stopped does not need it.
                 let _ = back.send(AnchorOrder::Found(Box::new((zone, outcome))));
             });
         }
         for name in signals {
             // The answer is ignored (RFC 8145 §5.1).
-            self.service.look_up(inquiry(name.as_name(), Type::NULL, false), None, |_, _| {});
+            self.service.look_up(query_key(name.as_name(), Type::NULL, false), None, |_, _| {});
         }
     }
 
@@ -315,8 +316,8 @@ impl Recursive {
         shown
     }
 
-    /// The zones whose anchors are followed: when their keys were seen last with a good signature, and when they are asked
-    /// for next, in seconds since 1970.
+    /// The zones whose anchors are followed: when their keys were seen last with a good signature, and when
+    /// they are asked for next, in seconds since 1970.
     pub fn followed_zones(&self) -> Vec<(NameBuf, Option<u64>, u64)> {
         let decided = lock(&self.decided);
         decided.points.iter().map(|(zone, point)| (*zone, point.seen(), point.next())).collect()

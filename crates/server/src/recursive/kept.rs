@@ -1,6 +1,6 @@
-//! Text that is kept in a file of the state folder: a line that says what it is, in which version; lines; a sum over all that
-//! stands before it. The file is written beside the old one and put into its place when it is on disk, so it is there whole,
-//! whatever happens; should it be damaged all the same, the sum tells.
+//! Text that is kept in a file of the state folder: a line that says what it is, in which version; lines; a
+//! sum over all that stands before it. The file is written beside the old one and put into its place when it
+//! is on disk, so it is there whole, whatever happens; should it be damaged all the same, the sum tells.
 
 use std::fmt;
 use std::io;

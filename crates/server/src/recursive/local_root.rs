@@ -13,7 +13,7 @@ use dnssec::{
 };
 use exchange::unix_seconds;
 use recursion::PolicyConfig;
-use resolver::{Inquiry, LocalCopy, ZoneCopy};
+use resolver::{LocalCopy, QueryKey, ZoneCopy};
 use tracing::{debug, error, info};
 use wire::rdata::view::Rrsig;
 use wire::{Name, Rcode, Serial, Type};
@@ -87,7 +87,8 @@ struct State {
     trust: Option<RootTrust>,
     /// The version that was good when it was judged last.
     good: Option<Arc<Zone>>,
-    /// A version that is in the zone's place and is not good: it may be later, when the clock is right or other anchors hold.
+    /// A version that is in the zone's place and is not good: it may be later, when the clock is right or
+    /// other anchors hold.
     offered: Option<Arc<Zone>>,
     /// The version that was refused last since one came into use, and why.
     refused: Option<(Serial, String)>,
@@ -141,7 +142,8 @@ impl LocalRoot {
         self.look(&mut state);
     }
 
-    /// Why a version that a primary has is not to be taken, if the zone is a copy for the resolver. The version in use stays.
+    /// Why a version that a primary has is not to be taken, if the zone is a copy for the resolver. The
+    /// version in use stays.
     pub fn objection(&self, zone: &Arc<Zone>) -> Option<String> {
         if !self.wanted.load(Relaxed) {
             return None;
@@ -152,7 +154,8 @@ impl LocalRoot {
         Some(why)
     }
 
-    /// Whether a version is held that may not be used. Its serial number then does not count beside those that primaries have.
+    /// Whether a version is held that may not be used. Its serial number then does not count beside those
+    /// that primaries have.
     pub fn is_refused(&self) -> bool {
         let state = lock(&self.state);
         state.standing == Standing::Refused && (state.good.is_some() || state.offered.is_some())
@@ -167,7 +170,8 @@ impl LocalRoot {
         }
     }
 
-    /// Looks once more at a version that was refused: the clock may have been wrong, or signatures not valid yet.
+    /// Looks once more at a version that was refused: the clock may have been wrong, or signatures not valid
+    /// yet.
     pub fn look_again(&self) {
         let mut state = lock(&self.state);
         if state.standing == Standing::Refused || state.offered.is_some() {
@@ -235,7 +239,7 @@ impl LocalRoot {
         let (serial, why) = (refused.map(|(serial, _)| *serial), refused.map(|(_, why)| why.clone()));
         let held = || state.offered.as_ref().or(state.good.as_ref()).map(|zone| zone.serial());
         let (word, serial, fault) = match state.standing {
-            // The zone's keeper has the fault of the zone.
+            // The zone's zone state has the fault of the zone.
             Standing::Missing => {
                 let fault = "there is no version: see `nomen ctl zone status .`";
                 ("missing", held(), Some(fault.to_owned()))
@@ -317,12 +321,12 @@ impl State {
 }
 
 impl ZoneCopy for LocalRoot {
-    fn respond(&self, inquiry: &Inquiry, message: &mut Vec<u8>) -> bool {
+    fn respond(&self, query_key: &QueryKey, message: &mut Vec<u8>) -> bool {
         if !self.wanted.load(Relaxed) {
             return false;
         }
         let responded = self.usable().is_some_and(|copy| {
-            copy.respond(inquiry.name.as_name(), inquiry.qtype, inquiry.dnssec_ok, message)
+            copy.respond(query_key.name.as_name(), query_key.qtype, query_key.dnssec_ok, message)
         });
         if !responded {
             self.fallbacks.fetch_add(1, Relaxed);
@@ -478,9 +482,9 @@ mod tests {
         RootTrust { settings: ValidationSettings::default(), anchors: Some(anchors) }
     }
 
-    fn inquiry(text: &str, qtype: Type) -> Inquiry {
+    fn query_key(text: &str, qtype: Type) -> QueryKey {
         let name = name(text).as_name().to_lower();
-        Inquiry { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
+        QueryKey { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
     }
 
     fn judged(zone: &Arc<Zone>, trust: &RootTrust, now: u32) -> Result<Option<u64>, String> {
@@ -554,7 +558,7 @@ mod tests {
     fn it_is_asked_only_while_it_is_wanted_trusted_there_and_good() {
         let forever = (GOOD.0, u32::MAX / 2 + GOOD.0);
         let (local_root, zone) = (Arc::new(LocalRoot::default()), root(&signing_key(), forever));
-        let asked = || local_root.respond(&inquiry("nosuch.", Type::A), &mut Vec::new());
+        let asked = || local_root.respond(&query_key("nosuch.", Type::A), &mut Vec::new());
         let word = || local_root.status().map(|status| status.word);
         assert_eq!((asked(), word(), local_root.fallbacks()), (false, None, 0));
         local_root.want(true);
@@ -579,8 +583,8 @@ mod tests {
         assert_eq!((asked(), word()), (false, None));
     }
 
-    /// A version with keys of its own, a digest that is right for it and a high serial replaced the one in use before anybody had
-    /// looked whether it is signed by keys that are trusted.
+    /// A version with keys of its own, a digest that is right for it and a high serial replaced the one in
+    /// use before anybody had looked whether it is signed by keys that are trusted.
     #[test]
     fn a_bogus_version_replaced_the_good_one() {
         let forever = (GOOD.0, u32::MAX / 2 + GOOD.0);
@@ -608,7 +612,7 @@ mod tests {
         // From a file it comes in the zone's place, and the one before stays in use.
         local_root.take(Change::Serve(forged(9)));
         assert_eq!((shown(), local_root.is_refused()), (Some(("ok", Some(Serial(5)), true)), false));
-        assert!(local_root.respond(&inquiry("nosuch.", Type::A), &mut Vec::new()));
+        assert!(local_root.respond(&query_key("nosuch.", Type::A), &mut Vec::new()));
         // Where it is all there is, what primaries have counts, whatever its serial.
         let alone = LocalRoot::default();
         alone.want(true);
@@ -642,7 +646,7 @@ mod tests {
     fn signatures_end_while_a_version_is_in_use() {
         let zone = root(&signing_key(), GOOD);
         let asked =
-            |local_root: &LocalRoot| local_root.respond(&inquiry("nosuch.", Type::A), &mut Vec::new());
+            |local_root: &LocalRoot| local_root.respond(&query_key("nosuch.", Type::A), &mut Vec::new());
         let local_root = in_use(&zone, trust(), GOOD.0);
         assert_eq!((asked(&local_root), word(&local_root)), (false, "refused"));
         let fault = local_root.status().and_then(|status| status.fault).expect("a fault");

@@ -1,5 +1,5 @@
-//! Recursive service at work: the cache, the policy, and the thread that asks other servers, joined. `store` keeps the cache
-//! in a file.
+//! Recursive service at work: the cache, the policy, and the thread that asks other servers, joined. `store`
+//! keeps the cache in a file.
 
 mod anchors;
 mod figures;
@@ -23,8 +23,8 @@ use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
 use resolver::{
-    ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, IterateRule,
-    LookupRequest, OwnZones,
+    ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Resolver,
+    ResolverRequest,
 };
 use tracing::{error, info, warn};
 use wire::{Name, NameBuf};
@@ -86,7 +86,7 @@ pub struct Recursive {
     pub local_root: Arc<LocalRoot>,
     /// The zones served here, from which names that they delegate are resolved.
     own_zones: OwnZones,
-    outgoing: Arc<Outgoing<ForwarderRequest<Waiter>>>,
+    outgoing: Arc<Outgoing<ResolverRequest<Waiter>>>,
     engine: Arc<Engine<Served>>,
     /// The threads that validate.
     validating: Mutex<Vec<JoinHandle<()>>>,
@@ -138,20 +138,20 @@ impl std::fmt::Display for RecursiveFault {
 impl std::error::Error for RecursiveFault {}
 
 /// The way to the thread that asks.
-struct Asker(Arc<Outgoing<ForwarderRequest<Waiter>>>);
+struct Asker(Arc<Outgoing<ResolverRequest<Waiter>>>);
 
 impl Lookups for Asker {
     fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
-        match self.0.offer(ForwarderRequest::Lookup(request)) {
-            Some(ForwarderRequest::Lookup(request)) => Some(request),
+        match self.0.offer(ResolverRequest::Lookup(request)) {
+            Some(ResolverRequest::Lookup(request)) => Some(request),
             _ => None,
         }
     }
 }
 
 impl Recursive {
-    /// Starts it; from the next batch on the engine answers with it. Messages to and from other servers are copied for
-    /// dnstap. What is learned of trust anchors is kept in the state folder.
+    /// Starts it; from the next batch on the engine answers with it. Messages to and from other servers are
+    /// copied for dnstap. What is learned of trust anchors is kept in the state folder.
     ///
     /// # Errors
     /// [`RecursiveFault`].
@@ -175,14 +175,14 @@ impl Recursive {
             preallocate(&service).map_err(RecursiveFault::Thread)?;
         }
         let failures = RecursionFailureLines::default();
-        service.report_failures(Box::new(move |inquiry, cause| failures.failed(inquiry, cause)));
+        service.report_failures(Box::new(move |query_key, cause| failures.failed(query_key, cause)));
         let last_resorts = LastResortLines::default();
-        service.report_last_resorts(Box::new(move |zone, server, inquiry| {
-            last_resorts.took(zone, server, inquiry);
+        service.report_last_resorts(Box::new(move |zone, server, query_key| {
+            last_resorts.took(zone, server, query_key);
         }));
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
-        let forwarder = Forwarder::new(decided.forward.clone(), service.settler(), ChaCha::new(seed));
+        let forwarder = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
         let forward = forwarder.stats();
         let config = OutgoingConfig { queue, links, by_workers: true };
         let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
@@ -245,8 +245,8 @@ impl Recursive {
         self.outgoing.totals()
     }
 
-    /// Decides otherwise from now on. What is cached of names whose servers are others now is dropped, and of those that are
-    /// validated otherwise. Negative trust anchors that were set for a while stay.
+    /// Decides otherwise from now on. What is cached of names whose servers are others now is dropped, and of
+    /// those that are validated otherwise. Negative trust anchors that were set for a while stay.
     ///
     /// # Errors
     /// If the policy cannot be carried out; everything stays as it was.
@@ -273,7 +273,7 @@ impl Recursive {
         let policy = new.in_force();
         self.service.set_policy(&policy)?;
         self.local_root.trust(RootTrust::of(&policy));
-        self.outgoing.request(ForwarderRequest::Configure(Box::new(new.forward.clone())));
+        self.outgoing.request(ResolverRequest::Configure(Box::new(new.forward.clone())));
         self.put_into_service();
         let forwarded = changed(&old.forward.rules, &new.forward.rules, |rule| rule.domain);
         let iterated = changed(&old.forward.iterate.rules, &new.forward.iterate.rules, |rule| rule.domain);
@@ -350,7 +350,8 @@ impl Recursive {
         }
     }
 
-    /// Validates again in a domain. Returns whether there was such an anchor: one of the configuration does not count.
+    /// Validates again in a domain. Returns whether there was such an anchor: one of the configuration does
+    /// not count.
     ///
     /// # Errors
     /// As [`configure`](Self::configure).
@@ -383,8 +384,8 @@ impl Recursive {
         }
     }
 
-    /// The domains in which nothing is validated: those of the configuration, and those that were set for a while, with the
-    /// time that they have left.
+    /// The domains in which nothing is validated: those of the configuration, and those that were set for a
+    /// while, with the time that they have left.
     pub fn negative_anchors(&self) -> Vec<(NameBuf, Option<Duration>)> {
         let (decided, now) = (lock(&self.decided), Instant::now());
         let configured = decided.policy.validation.anchors.negative().map(|name| (*name, None));
@@ -422,7 +423,8 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
     std::thread::Builder::new().name("cache-memory".into()).spawn(preallocate).map(drop)
 }
 
-/// The work of a thread that validates. A panic, which would be a fault of ours, costs those who wait at the time.
+/// The work of a thread that validates. A panic, which would be a fault of ours, costs those who wait at the
+/// time.
 fn validate(validations: &Validations) {
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
         validations.begin_anew();
@@ -462,7 +464,8 @@ impl Decided {
         first
     }
 
-    /// The policy with the trust anchors as their zones have them by now, and the negative ones that were set for a while.
+    /// The policy with the trust anchors as their zones have them by now, and the negative ones that were set
+    /// for a while.
     fn in_force(&self) -> PolicyConfig {
         let mut policy = self.policy.clone();
         policy.validation.anchors = self.points.in_force(&policy.validation.anchors);
@@ -493,8 +496,8 @@ impl Adopt for Recursive {
     }
 }
 
-/// Has the copy of the root zone asked in place of the root servers: whether there is one, it says itself. Has names that zones
-/// here delegate resolved from there.
+/// Has the copy of the root zone asked in place of the root servers: whether there is one, it says itself.
+/// Has names that zones here delegate resolved from there.
 fn take_zones_here(forward: &mut ForwardConfig, local_root: &Arc<LocalRoot>, own_zones: &OwnZones) {
     forward.iterate.own_zones = Some(own_zones.clone());
     let instead = forward.rules.iter_mut().filter_map(|rule| rule.instead.as_mut());

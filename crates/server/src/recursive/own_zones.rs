@@ -1,4 +1,5 @@
-//! Zones that are served here, as the resolver sees them: names that they delegate are resolved from the servers that they name.
+//! Zones that are served here, as the resolver sees them: names that they delegate are resolved from the
+//! servers that they name.
 
 use std::sync::Weak;
 use std::time::Instant;
@@ -30,7 +31,8 @@ impl ServedZones for OfEngine {
     }
 }
 
-/// Puts the response to a question that these zones give into `message`. Returns whether there is one that is whole.
+/// Puts the response to a question that these zones give into `message`. Returns whether there is one that is
+/// whole.
 pub(super) fn respond(
     catalog: &Catalog,
     name: Name<'_>,

@@ -1,5 +1,5 @@
-//! The cache in a file, so that it survives a restart: read at the start, saved now and then and at the end, on a thread
-//! that answers wait for. A file that is damaged costs what was in it and nothing else.
+//! The cache in a file, so that it survives a restart: read at the start, saved now and then and at the end,
+//! on a thread that answers wait for. A file that is damaged costs what was in it and nothing else.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -137,7 +137,8 @@ pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
     restored
 }
 
-/// Writes the cache to a file, which takes the old one's place when it is whole. Returns the number of entries.
+/// Writes the cache to a file, which takes the old one's place when it is whole. Returns the number of
+/// entries.
 ///
 /// # Errors
 /// The system's.

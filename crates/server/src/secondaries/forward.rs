@@ -1,6 +1,6 @@
-//! Dynamic updates of zones that are taken from primaries, passed on to those (RFC 2136 §6). The message goes on as it came,
-//! with its signature, and so does the answer: the primary judges. Each waits on a thread of its own, and there are only so
-//! many.
+//! Dynamic updates of zones that are taken from primaries, passed on to those (RFC 2136 §6). The message goes
+//! on as it came, with its signature, and so does the answer: the primary judges. Each waits on a thread of
+//! its own, and there are only so many.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use engine::{Asked, Engine, Refusal, Source, Sourced, Ticket, TicketOffice};
+use engine::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Header, Parser};
 use wire::{Rcode, Serial};
@@ -41,8 +41,8 @@ struct UpdateForwarding {
     own: Option<Arc<dyn Source>>,
 }
 
-/// Has the engine pass on updates for the zones whose `forward-updates` says so. All others stay with the source that there
-/// is.
+/// Has the engine pass on updates for the zones whose `forward-updates` says so. All others stay with the
+/// source that there is.
 pub(super) fn install(secondaries: &Arc<Secondaries>, engine: &Engine<Served>) {
     engine.change_sources(|sources| {
         let (secondaries, own) = (Arc::clone(secondaries), sources.update.take());
@@ -51,26 +51,26 @@ pub(super) fn install(secondaries: &Arc<Secondaries>, engine: &Engine<Served>) {
 }
 
 impl Source for UpdateForwarding {
-    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply {
         match (self.peers(asked), &self.own) {
-            (Some(peers), _) => self.pass_on(&peers, asked, tickets),
-            (None, Some(own)) => own.answer(asked, b, tickets),
+            (Some(peers), _) => self.pass_on(&peers, asked, responders),
+            (None, Some(own)) => own.answer(asked, b, responders),
             // It could be passed on, but not for this client.
             (None, None) if self.is_secondary(asked) => {
                 self.refused(asked, "`forward-updates` does not name the client");
-                Sourced::Refused(Refusal::PROHIBITED)
+                SourceReply::Refused(Refusal::PROHIBITED)
             }
             (None, None) => {
                 self.refused(asked, "no zone here takes updates");
-                Sourced::Refused(Refusal::OPCODE)
+                SourceReply::Refused(Refusal::OPCODE)
             }
         }
     }
 
-    fn unverified(&self, refusal: Refusal, asked: &Asked<'_>, tickets: TicketOffice<'_>) -> Sourced {
+    fn unverified(&self, refusal: Refusal, asked: &Asked<'_>, responders: Responders<'_>) -> SourceReply {
         match self.peers(asked) {
-            Some(peers) => self.pass_on(&peers, asked, tickets),
-            None => Sourced::Refused(refusal),
+            Some(peers) => self.pass_on(&peers, asked, responders),
+            None => SourceReply::Refused(refusal),
         }
     }
 }
@@ -102,24 +102,24 @@ impl UpdateForwarding {
         passes_on.then_some(peers)
     }
 
-    fn pass_on(&self, peers: &Arc<ZonePeers>, asked: &Asked<'_>, tickets: TicketOffice<'_>) -> Sourced {
+    fn pass_on(&self, peers: &Arc<ZonePeers>, asked: &Asked<'_>, responders: Responders<'_>) -> SourceReply {
         let counts = &self.secondaries.counts;
         let most = self.secondaries.forwards.load(Relaxed);
         let Some(place) = Place::take(counts, most) else {
             counts.forward_too_many.fetch_add(1, Relaxed);
             self.refused(asked, "too many updates wait for primaries (`forward-in-flight` of [updates])");
-            return Sourced::Refused(NOT_PASSED_ON);
+            return SourceReply::Refused(NOT_PASSED_ON);
         };
-        let (ticket, promise) = tickets.take();
+        let (responder, promise) = responders.take();
         let (peers, message) = (Arc::clone(peers), asked.packet.to_vec());
         let update = ForwardedUpdate::of(asked, self.serial_of(asked));
-        let work = move || settle(&update, &peers, &message, ticket, &place);
-        // A ticket that is dropped with the thread answers SERVFAIL.
+        let work = move || settle(&update, &peers, &message, responder, &place);
+        // A responder that is dropped with the thread answers SERVFAIL.
         if !self.secondaries.desk.threads.run(work) {
             let about = ("no thread", "update");
             log_repeated!(warn, WARN, about, "an update is not passed on: the system refuses a thread");
         }
-        Sourced::Pending(promise)
+        SourceReply::Pending(promise)
     }
 }
 
@@ -202,7 +202,7 @@ fn unverified_key(asked: &Asked<'_>) -> Option<String> {
 }
 
 /// Asks one primary after the other, until one has taken the update.
-fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], ticket: Ticket, place: &Place) {
+fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder: Responder, place: &Place) {
     let mut why = "the zone has no primaries".to_owned();
     for primary in &peers.primaries {
         let stream = match primary.connect(CONNECT) {
@@ -217,7 +217,7 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], ticket: T
                 place.0.forwarded.fetch_add(1, Relaxed);
                 let rcode = Header::of(&answer).map_or(Rcode::FORMERR, |header| header.rcode());
                 update.passed_on(&primary.to_string(), rcode);
-                return ticket.pass_on(answer);
+                return responder.pass_on(answer);
             }
             // It may have been done: no other primary is asked.
             Err(fault) => {
@@ -228,7 +228,7 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], ticket: T
     }
     place.0.forward_failed.fetch_add(1, Relaxed);
     update.not_passed_on(&why);
-    ticket.refuse(NOT_PASSED_ON);
+    responder.refuse(NOT_PASSED_ON);
 }
 
 /// Sends a request, and waits for its answer. Its ID stays what it was: nothing else is on this connection.

@@ -13,7 +13,8 @@ const LARGEST: u64 = 16 << 30;
 /// Bytes that are assumed where the system does not report its memory.
 const UNKNOWN: u64 = 4 << 30;
 
-/// The memory of incoming transfers. Where more is taken than may be, the transfer that takes most is given up.
+/// The memory of incoming transfers. Where more is taken than may be, the transfer that takes most is given
+/// up.
 #[derive(Debug, Default)]
 pub struct IncomingMemory {
     most: AtomicU64,
@@ -116,8 +117,8 @@ impl Drop for MemoryShare {
     }
 }
 
-/// Bytes of memory that all incoming transfers take together, with the zones that are made of them, where no key says so: half of
-/// what the process may have.
+/// Bytes of memory that all incoming transfers take together, with the zones that are made of them, where no
+/// key says so: half of what the process may have.
 pub fn usual_memory() -> u64 {
     machine_memory(Path::new("/")).unwrap_or(UNKNOWN) / 2
 }

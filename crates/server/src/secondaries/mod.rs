@@ -53,9 +53,9 @@ use crate::recursive::LocalRoot;
 use crate::repeated::log_repeated;
 use crate::sync::{read, write};
 use crate::zones::Apex;
-use crate::zones::keeper::{KeptVersion, SecondaryNews};
-use crate::zones::keeping::ZoneKeeping;
-use core::{CoreLimits, Published, SecondaryCore, SecondaryRequest, Surroundings};
+use crate::zones::manager::ZoneManagerHandle;
+use crate::zones::state::{KeptVersion, SecondaryNews};
+use core::{CoreHost, CoreLimits, Published, SecondaryCore, SecondaryRequest};
 pub use counts::{LIMITS, SecondaryCounts, StateCounts};
 use fetch::{FetchFigures, FetchJob, FetchLimits, Fetched, fetch, soa_data};
 pub use memory::{IncomingMemory, usual_memory, usual_size};
@@ -66,7 +66,7 @@ use store::Keep;
 pub use store::{FOLDER, SecondaryStore};
 
 /// Longest wait for what the core knows.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CORE_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Links open at a time: an SOA query for each zone under way, and NOTIFY.
 const LINKS: usize = 16_384;
 
@@ -127,7 +127,7 @@ pub struct Secondaries {
 /// What the core reaches: the threads of transfers, and the zone keeping.
 struct Desk {
     outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
-    keeping: ZoneKeeping,
+    keeping: ZoneManagerHandle,
     store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
     /// Threads of transfers and of forwarded updates, which wait for primaries.
@@ -157,7 +157,7 @@ impl Desk {
     }
 }
 
-impl Surroundings for Arc<Desk> {
+impl CoreHost for Arc<Desk> {
     fn fetch(&self, apex: Apex, job: FetchJob) {
         let (number, desk, of) = (job.number, Arc::clone(self), apex.clone());
         let work = move || {
@@ -213,9 +213,9 @@ impl Surroundings for Arc<Desk> {
 }
 
 impl Secondaries {
-    /// Starts the thread; zones come with [`configure`](Self::configure), and are kept in the state folder, if there is one
-    /// that can be used. News of them goes to `keeping`; `local_root` judges versions of the root zone where that is a
-    /// copy for the resolver. From the next batch on the engine takes NOTIFY.
+    /// Starts the thread; zones come with [`configure`](Self::configure), and are kept in the state folder,
+    /// if there is one that can be used. News of them goes to `manager`; `local_root` judges versions of the
+    /// root zone where that is a copy for the resolver. From the next batch on the engine takes NOTIFY.
     ///
     /// # Errors
     /// [`SecondariesFault`].
@@ -224,7 +224,7 @@ impl Secondaries {
         settings: &Settings,
         state: Option<&Path>,
         background: &Arc<Background>,
-        (keeping, local_root): (ZoneKeeping, Arc<LocalRoot>),
+        (keeping, local_root): (ZoneManagerHandle, Arc<LocalRoot>),
     ) -> Result<Arc<Secondaries>, SecondariesFault> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(SecondariesFault::Random)?;
@@ -301,15 +301,15 @@ impl Secondaries {
         self.request(SecondaryRequest::Change(zones));
     }
 
-    /// Forgets what is known of zones that are taken from primaries. When this returns, nothing that was kept of them is
-    /// found any more: a zone of the same name begins anew.
+    /// Forgets what is known of zones that are taken from primaries. When this returns, nothing that was kept
+    /// of them is found any more: a zone of the same name begins anew.
     pub fn forget(&self, zones: Vec<Apex>) {
         if zones.is_empty() {
             return;
         }
         let (done, ended) = sync_channel(1);
         self.request(SecondaryRequest::Forget(zones, done));
-        if ended.recv_timeout(PATIENCE).is_err() {
+        if ended.recv_timeout(CORE_REPLY_TIMEOUT).is_err() {
             warn!("zones are removed, and what was kept of them may stay on disk for a while");
         }
     }
@@ -348,7 +348,7 @@ impl Secondaries {
         }
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Order(apex.clone(), order, reply));
-        match (replied.recv_timeout(PATIENCE), order) {
+        match (replied.recv_timeout(CORE_REPLY_TIMEOUT), order) {
             (Ok(true), _) => Ok(()),
             (Ok(false), ZoneOrder::Notify) => Err(OrderFault::NoNotifyTargets),
             (Ok(false), _) => Err(OrderFault::NotTaken),
@@ -372,22 +372,22 @@ impl Secondaries {
         read(&self.rules).get(apex)?;
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Status(apex.clone(), reply));
-        replied.recv_timeout(PATIENCE).ok().flatten()
+        replied.recv_timeout(CORE_REPLY_TIMEOUT).ok().flatten()
     }
 
-    /// What is known of so many zones that are taken from primaries: those with faults first, then those that are asked
-    /// for soonest.
+    /// What is known of so many zones that are taken from primaries: those with faults first, then those that
+    /// are asked for soonest.
     pub fn worst(&self, most: usize) -> Vec<(Apex, SecondaryStatus)> {
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Worst(most, reply));
-        replied.recv_timeout(PATIENCE).unwrap_or_default()
+        replied.recv_timeout(CORE_REPLY_TIMEOUT).unwrap_or_default()
     }
 
     /// How many zones are in which state.
     pub fn states(&self) -> StateCounts {
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Count(reply));
-        replied.recv_timeout(PATIENCE).unwrap_or_default()
+        replied.recv_timeout(CORE_REPLY_TIMEOUT).unwrap_or_default()
     }
 
     /// What is counted.
@@ -406,7 +406,8 @@ impl Secondaries {
         self.store().is_some() && rules.get(apex).is_some_and(|peers| !peers.primaries.is_empty())
     }
 
-    /// What changed since a version in a zone from primaries; `None` if that is not known. Waits for the disk.
+    /// What changed since a version in a zone from primaries; `None` if that is not known. Waits for the
+    /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.keeps(apex).then(|| self.store()?.history(apex, from)).flatten()
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::{Asked, Refusal, Source, Sourced, TicketOffice};
+use engine::{Asked, Refusal, Responders, Source, SourceReply};
 use tracing::debug;
 use transfer::secondary::read_notify;
 use wire::message::Builder;
@@ -38,7 +38,8 @@ impl Unread {
 }
 
 impl Secondaries {
-    /// Takes a NOTIFY, if it is for a zone that is taken from primaries, and comes from whom the zone takes it.
+    /// Takes a NOTIFY, if it is for a zone that is taken from primaries, and comes from whom the zone takes
+    /// it.
     fn take_notify(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
         if asked.question.qclass != Class::IN {
             REFUSED.refused(asked, "the class is not IN");
@@ -91,13 +92,13 @@ impl Secondaries {
 }
 
 impl Source for Secondaries {
-    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, _: TicketOffice<'_>) -> Sourced {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, _: Responders<'_>) -> SourceReply {
         match self.take_notify(asked) {
             Ok(()) => {
                 b.flags(|header| header.set_authoritative(true));
-                Sourced::Ready(None)
+                SourceReply::Ready(None)
             }
-            Err(refusal) => Sourced::Refused(refusal),
+            Err(refusal) => SourceReply::Refused(refusal),
         }
     }
 }

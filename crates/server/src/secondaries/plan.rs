@@ -71,7 +71,8 @@ pub struct ZonePeers {
 }
 
 impl ZonePeers {
-    /// Whether a NOTIFY is taken that came from `address` and was signed by `key`; of a primary, with its place in the list.
+    /// Whether a NOTIFY is taken that came from `address` and was signed by `key`; of a primary, with its
+    /// place in the list.
     pub fn takes_notify(&self, address: IpAddr, key: Option<&TsigKey>) -> Option<Option<usize>> {
         let address = address.to_canonical();
         let by_address = self.primaries.iter().position(|peer| peer.address.ip() == address);
@@ -84,7 +85,8 @@ impl ZonePeers {
         known.then_some(by_address)
     }
 
-    /// Whether updates that come from `address`, signed by `key` if that is known here, are passed on to the primaries.
+    /// Whether updates that come from `address`, signed by `key` if that is known here, are passed on to the
+    /// primaries.
     pub fn forwards(&self, address: IpAddr, key: Option<&TsigKey>) -> bool {
         let address = address.to_canonical();
         self.forward_updates.iter().any(|grant| grant.fits(address, key))

@@ -1,4 +1,5 @@
-//! Stores of zones from primaries: written beside serving, and read at the start, so that zones are there without a transfer.
+//! Stores of zones from primaries: written beside serving, and read at the start, so that zones are there
+//! without a transfer.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::repeated::log_repeated;
 use crate::stores::{StoreOrder, ZoneStores};
 use crate::sync::lock;
 use crate::zones::Apex;
-use crate::zones::keeper::KeptVersion;
+use crate::zones::state::KeptVersion;
 
 /// The folder of the files in the state folder.
 pub const FOLDER: &str = "secondaries";
@@ -94,7 +95,8 @@ impl SecondaryStore {
         }
     }
 
-    /// Returns the changes of a zone from a version on; `None` if the store does not reach back to it. Waits for the disk.
+    /// Returns the changes of a zone from a version on; `None` if the store does not reach back to it. Waits
+    /// for the disk.
     pub(super) fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             self.counts.unread.fetch_add(1, Relaxed);
@@ -136,7 +138,8 @@ impl SecondaryStore {
             }
             let zone = Arc::new(stored.load(key)?);
             drop(store);
-            // A crash may have cost the time of the confirmation; the version came when the file was written last.
+            // A crash may have cost the time of the confirmation; the version came when the file was written
+            // last.
             let written = || stored.path().metadata().and_then(|about| about.modified()).ok();
             let written = || Some(written()?.duration_since(UNIX_EPOCH).ok()?.as_secs());
             let confirmed = stored.confirmed().or_else(written).unwrap_or(0);

@@ -1,5 +1,6 @@
-//! `nomen serve`: from configuration to sockets, from root to an ordinary user, from zones to answers, and the
-//! orderly end. The order matters: sockets first, then privileges, then everything that reads foreign data.
+//! `nomen serve`: from configuration to sockets, from root to an ordinary user, from zones to answers, and
+//! the orderly end. The order matters: sockets first, then privileges, then everything that reads foreign
+//! data.
 
 mod passed;
 mod sockets;
@@ -9,7 +10,7 @@ pub mod trial;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::Engine;
@@ -44,7 +45,9 @@ use crate::signals::{self, Signals};
 use crate::transfers::{Histories, Transfers};
 use crate::zones::differences::Differences;
 use crate::zones::images::{Images, StateFolder};
-use crate::zones::keeping::{AcceptZones, Keeping, KeepingParts, Kept, ZoneKeeping};
+use crate::zones::manager::{
+    AcceptZones, ZoneManager, ZoneManagerHandle, ZoneManagerInbox, ZoneManagerParts, ZoneTable,
+};
 use crate::zones::produce::ProducedStores;
 use crate::zones::resolve::WantedZones;
 use passed::PassedSockets;
@@ -90,7 +93,7 @@ fn passed_sockets(args: &ServeArgs, settings: &Settings) -> Result<PassedSockets
 }
 
 /// Starts the thread that keeps zones.
-fn keep_zones(zones: Keeping) -> Result<(), StartFault> {
+fn keep_zones(zones: ZoneManager) -> Result<(), StartFault> {
     let thread = std::thread::Builder::new().name("zones".into());
     let started = thread.spawn(move || zones.work()).map(drop);
     started.map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))
@@ -99,29 +102,62 @@ fn keep_zones(zones: Keeping) -> Result<(), StartFault> {
 fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let process = Process::start();
     let source = source_of(args);
-    let Prepared { settings, zones: wanted } = source.prepare(None).map_err(|rejected| {
+    let prepared = source.prepare(None).map_err(|rejected| {
         StartFault(format!("the configuration cannot be used\n\n{rejected}"), exit_code(&rejected.faults))
     })?;
-    let built_in = source.is_built_in();
-    let passed = passed_sockets(args, &settings)?;
+    let passed = passed_sockets(args, &prepared.settings)?;
     let stores_sockets = args.store_sockets && !passed.by_manager();
-    let sockets = Sockets::open(&settings, built_in, passed).map_err(outside)?;
+    let sockets = Sockets::open(&prepared.settings, source.is_built_in(), passed).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.
     let (logging, _log_writers) =
-        logging::start(&settings.log).map_err(|fault| outside(fault.to_string()))?;
+        logging::start(&prepared.settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
-    let inner_rules = warn_of(&settings, &wanted, sockets.are_passed);
+    let inner_rules = warn_of(&prepared.settings, &prepared.zones, sockets.are_passed);
+    let Assembled { mut zones, wanted, parts } = assemble(source, prepared, logging, process)?;
+    let runtime = runtime()?;
+    let no_signals = |e| outside(format!("cannot catch signals: {e}"));
+    let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
+
+    load_first(&mut zones, wanted, args.strict)?;
+    let frontend = &parts.frontend;
+    warn_of_idle_rules(&frontend.engine, &inner_rules);
+    frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
+    if stores_sockets {
+        store_sockets(frontend);
+    }
+    keep_zones(zones)?;
+    runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
+    signals::notify_ready(&parts.table.in_words());
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
+    greet(&parts.in_force.source, &frontend.addresses());
+    attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// All parts of the server, none of which serves yet.
+struct Assembled {
+    zones: ZoneManager,
+    /// The zones to be loaded first.
+    wanted: WantedZones,
+    parts: Parts,
+}
+
+/// Makes the parts of the server, each with those it works with.
+fn assemble(
+    source: ConfigSource,
+    Prepared { settings, zones: wanted }: Prepared,
+    logging: Logging,
+    process: Process,
+) -> Result<Assembled, StartFault> {
+    let built_in = source.is_built_in();
     let (key, images) = open_state(&settings, built_in);
     let frontend = start_frontend(&key, &settings, &logging)?;
     let state = settings.server.storage.folder().filter(|_| !built_in);
-    let local_root = Arc::new(LocalRoot::default());
+    let (local_root, background) = (Arc::new(LocalRoot::default()), Background::new());
     let recursive = start_recursive(&frontend, &settings, state.as_deref(), &local_root)?;
-    let logging = Arc::new(logging);
-    let background = Background::new();
-    let ((keeping, requests), kept) = (ZoneKeeping::new(), Arc::<Kept>::default());
-    let of_secondaries = (state.as_deref(), &background, (keeping.clone(), Arc::clone(&local_root)));
+    let ((manager, inbox), table) = (ZoneManagerHandle::new(), Arc::<ZoneTable>::default());
+    let of_secondaries = (state.as_deref(), &background, (manager.clone(), Arc::clone(&local_root)));
     let secondaries = start_secondaries(&frontend, &settings, &wanted, of_secondaries)?;
-    let of_changes = (&background, (keeping.clone(), Arc::clone(&kept)));
+    let of_changes = (&background, (manager.clone(), Arc::clone(&table)));
     let changes = start_changes(&frontend, &settings, &wanted, built_in, of_changes)?;
     secondaries.forward_updates(&frontend.engine);
     let differences = state.as_deref().and_then(|state| open_differences(state, &background));
@@ -133,46 +169,15 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         produced: Arc::clone(&produced),
     };
     let transfers = Transfers::start(&frontend.engine, &settings, histories);
+    let logging = Arc::new(logging);
     let always: [Arc<dyn Adopt>; 4] =
         [frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     let adopting = adopting(always, changes.as_ref(), frontend.dnstap.as_ref(), recursive.as_ref());
     let in_force = Arc::new(InForce::new(source, settings, adopting));
-    let renew = in_force.clone();
-    let of_keeping = KeepingParts {
-        engine: Arc::clone(&frontend.engine),
-        kept: Arc::clone(&kept),
-        prepare: Box::new(move |accept: &AcceptZones<'_>| renew.renew(accept)),
-        images: images.clone(),
-        secondaries: Some(Arc::clone(&secondaries)),
-        transfers: Some(Arc::clone(&transfers)),
-        changes: changes.clone(),
-        differences: differences.clone(),
-        local_root: Some(local_root),
-        produced,
-        state,
-        background: Arc::clone(&background),
-    };
-    let mut zones = Keeping::start(&keeping, requests, of_keeping)
-        .map_err(|e| outside(format!("cannot start the thread that puts zones into service: {e}")))?;
-    let runtime = runtime()?;
-    let no_signals = |e| outside(format!("cannot catch signals: {e}"));
-    let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
-
-    load_first(&mut zones, wanted, args.strict)?;
-    warn_of_idle_rules(&frontend.engine, &inner_rules);
-    frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
-    if stores_sockets {
-        store_sockets(&frontend);
-    }
-    keep_zones(zones)?;
-    runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
-    signals::notify_ready(&kept.in_words());
-    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    greet(&in_force.source, &frontend.addresses());
     let parts = Parts {
         frontend,
-        kept,
-        keeping,
+        table,
+        manager,
         images,
         recursive,
         transfers,
@@ -185,7 +190,33 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         background,
         connections: Arc::default(),
     };
-    attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+    let zones = start_manager(&parts, inbox, (local_root, produced, state))?;
+    Ok(Assembled { zones, wanted, parts })
+}
+
+/// The thread that keeps zones, before it works.
+fn start_manager(
+    parts: &Parts,
+    inbox: ZoneManagerInbox,
+    (local_root, produced, state): (Arc<LocalRoot>, Arc<ProducedStores>, Option<PathBuf>),
+) -> Result<ZoneManager, StartFault> {
+    let in_force = Arc::clone(&parts.in_force);
+    let parts_of = ZoneManagerParts {
+        engine: Arc::clone(&parts.frontend.engine),
+        table: Arc::clone(&parts.table),
+        prepare: Box::new(move |accept: &AcceptZones<'_>| in_force.renew(accept)),
+        images: parts.images.clone(),
+        secondaries: Some(Arc::clone(&parts.secondaries)),
+        transfers: Some(Arc::clone(&parts.transfers)),
+        changes: parts.changes.clone(),
+        differences: parts.differences.clone(),
+        local_root: Some(local_root),
+        produced,
+        state,
+        background: Arc::clone(&parts.background),
+    };
+    let started = ZoneManager::start(&parts.manager, inbox, parts_of);
+    started.map_err(|e| outside(format!("cannot start the thread that puts zones into service: {e}")))
 }
 
 /// The parts that take over settings at a reload.
@@ -236,14 +267,14 @@ fn runtime() -> Result<Runtime, StartFault> {
         .map_err(|e| outside(format!("cannot start the administration thread: {e}")))
 }
 
-/// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only where that
-/// would serve zones without the updates that were acknowledged, or refuse those that are allowed.
+/// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only
+/// where that would serve zones without the updates that were acknowledged, or refuse those that are allowed.
 fn start_changes(
     frontend: &Frontend,
     settings: &Settings,
     wanted: &WantedZones,
     built_in: bool,
-    (background, zones): (&Arc<Background>, (ZoneKeeping, Arc<Kept>)),
+    (background, zones): (&Arc<Background>, (ZoneManagerHandle, Arc<ZoneTable>)),
 ) -> Result<Option<Arc<Changes>>, StartFault> {
     let Some(state) = settings.server.storage.folder().filter(|_| !built_in) else { return Ok(None) };
     match Changes::start(&frontend.engine, settings, &state, background, zones) {
@@ -279,7 +310,7 @@ fn start_secondaries(
     frontend: &Frontend,
     settings: &Settings,
     wanted: &WantedZones,
-    (state, background, zones): (Option<&Path>, &Arc<Background>, (ZoneKeeping, Arc<LocalRoot>)),
+    (state, background, zones): (Option<&Path>, &Arc<Background>, (ZoneManagerHandle, Arc<LocalRoot>)),
 ) -> Result<Arc<Secondaries>, StartFault> {
     if state.is_none() && wanted.peers.any_taken() {
         warn!(
@@ -302,8 +333,8 @@ fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
     let _ = io::stdout().write_all(greeting.as_bytes());
 }
 
-/// Logs what is allowed by the configuration, and probably not meant. Returns the rules that lie inside zones: which of them never
-/// apply is known when these are loaded.
+/// Logs what is allowed by the configuration, and probably not meant. Returns the rules that lie inside
+/// zones: which of them never apply is known when these are loaded.
 fn warn_of(settings: &Settings, wanted: &WantedZones, passed: bool) -> InnerRules {
     let names = || wanted.specs.iter().map(|spec| spec.name());
     let shadowed = settings.shadowed_rules(names());
@@ -311,7 +342,8 @@ fn warn_of(settings: &Settings, wanted: &WantedZones, passed: bool) -> InnerRule
     settings.inner_rules(names())
 }
 
-/// Logs which rules of recursive service never apply since they lie inside zones that do not delegate their names.
+/// Logs which rules of recursive service never apply since they lie inside zones that do not delegate their
+/// names.
 fn warn_of_idle_rules(engine: &Engine<Served>, rules: &InnerRules) {
     let catalog = engine.catalog();
     let zones = rules.zones().filter_map(|zone| catalog.get(zone)?.zone());
@@ -319,7 +351,7 @@ fn warn_of_idle_rules(engine: &Engine<Served>, rules: &InnerRules) {
 }
 
 /// Loads the zones for the first time.
-fn load_first(zones: &mut Keeping, wanted: WantedZones, strict: bool) -> Result<(), StartFault> {
+fn load_first(zones: &mut ZoneManager, wanted: WantedZones, strict: bool) -> Result<(), StartFault> {
     signals::notify_loading();
     let summary = zones.load_first(wanted);
     info!(
@@ -336,8 +368,8 @@ fn load_first(zones: &mut Keeping, wanted: WantedZones, strict: bool) -> Result<
     }
 }
 
-/// The key of this process, and the images that were made under it if they are wanted. Without a state folder, or
-/// with one that cannot be used, the key is a new one and there are no images.
+/// The key of this process, and the images that were made under it if they are wanted. Without a state
+/// folder, or with one that cannot be used, the key is a new one and there are no images.
 fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Images>>) {
     let storage = &settings.server.storage;
     let folder = storage.folder().filter(|_| *storage.images && !built_in);
@@ -357,7 +389,7 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
 pub(crate) fn figures(parts: &Parts) -> AllFigures {
     let Parts {
         frontend,
-        kept,
+        table,
         images,
         recursive,
         transfers,
@@ -378,7 +410,7 @@ pub(crate) fn figures(parts: &Parts) -> AllFigures {
     let all: [Box<dyn Figures>; 6] = [
         Box::new(QueryFigures(Arc::clone(&frontend))),
         Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
-        Box::new(ZoneFigures { kept, engine, in_force, images }),
+        Box::new(ZoneFigures { table, engine, in_force, images }),
         Box::new(TransferFigures { transfers, differences }),
         Box::new(SecondaryFigures(secondaries)),
         Box::new(ProcessFigures { process, logging, connections, background }),
@@ -396,7 +428,7 @@ fn attend(
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, keeping, recursive, secondaries, changes, differences, logging, .. } =
+    let Parts { frontend, manager, recursive, secondaries, changes, differences, logging, .. } =
         parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
@@ -416,7 +448,7 @@ fn attend(
         tokio::spawn(descriptors::watch(recursive.clone(), Arc::clone(&secondaries)));
         tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {
-            signal = signals.until_stopped(&keeping, &logging, frontend.dnstap.as_deref()) => signal,
+            signal = signals.until_stopped(&manager, &logging, frontend.dnstap.as_deref()) => signal,
             Some(why) = stopped.recv() => why,
         };
         info!("{why}: answering what has arrived, then stopping");
@@ -424,11 +456,12 @@ fn attend(
         tokio::spawn(signals::exit_at_next());
         // Joining blocks; the signal that stops at once must still be handled.
         let drain = move || {
-            // What comes from here on to passed sockets is for the next server, which can do all that this one ceases to.
+            // What comes from here on to passed sockets is for the next server, which can do all that this
+            // one ceases to.
             frontend.let_go();
             // Accepted updates go into service, and their clients are answered.
             changes.iter().for_each(|changes| changes.stop());
-            keeping.stop();
+            manager.stop();
             // Who waits for other servers is answered before the listeners go.
             recursive.iter().for_each(|recursive| recursive.stop());
             secondaries.stop();

@@ -1,5 +1,6 @@
-//! Listening sockets that another process opened: those that the service manager passes with the start (socket activation and its
-//! store of descriptors, sd_listen_fds(3)), and those of the server before this one. Finds which listener each is for.
+//! Listening sockets that another process opened: those that the service manager passes with the start
+//! (socket activation and its store of descriptors, sd_listen_fds(3)), and those of the server before this
+//! one. Finds which listener each is for.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -122,11 +123,12 @@ pub(super) struct PassedSockets {
 }
 
 impl PassedSockets {
-    /// Takes those that the environment names, if it means this process, and those of the server before, if there are any. Sockets of a
-    /// server before that are not configured any more are closed.
+    /// Takes those that the environment names, if it means this process, and those of the server before, if
+    /// there are any. Sockets of a server before that are not configured any more are closed.
     ///
     /// # Errors
-    /// [`PassingFault`] at the first that cannot be listened on, or that a socket unit passes and these settings do not use.
+    /// [`PassingFault`] at the first that cannot be listened on, or that a socket unit passes and these
+    /// settings do not use.
     pub(super) fn take(settings: &Settings, inherited: Option<Vec<OwnedFd>>) -> Result<Self, PassingFault> {
         let variable = |name| std::env::var(name).ok();
         let [pid, count, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].map(variable);
@@ -260,8 +262,8 @@ impl PassedSockets {
     }
 }
 
-/// The descriptors that these variables speak of, if they are meant for the process of this number. What this process starts has
-/// another, and so takes nothing.
+/// The descriptors that these variables speak of, if they are meant for the process of this number. What this
+/// process starts has another, and so takes nothing.
 fn labels(
     pid: Option<String>,
     count: Option<String>,

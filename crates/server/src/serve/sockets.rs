@@ -53,7 +53,8 @@ impl Sockets {
     }
 }
 
-/// Makes the state folder while that is still allowed. Without it everything is read from text, and transferred.
+/// Makes the state folder while that is still allowed. Without it everything is read from text, and
+/// transferred.
 fn make_state_folder(
     settings: &Settings,
     built_in: bool,
@@ -67,8 +68,8 @@ fn make_state_folder(
     );
 }
 
-/// A listener for an address: of the sockets that were passed for it, or else of new ones. No new ones beside passed ones: the
-/// kernel lets sockets share an address only if the same user opened all of them.
+/// A listener for an address: of the sockets that were passed for it, or else of new ones. No new ones beside
+/// passed ones: the kernel lets sockets share an address only if the same user opened all of them.
 pub(super) fn open(
     addr: SocketAddr,
     transport: Transport,
@@ -78,8 +79,8 @@ pub(super) fn open(
     passed.listener(addr, transport, config).unwrap_or_else(|| Listener::bind(addr, transport, config))
 }
 
-/// The same for an address that no interface may have yet, with what the operator should know of that: a listener on such an
-/// address receives queries as soon as an interface has it.
+/// The same for an address that no interface may have yet, with what the operator should know of that: a
+/// listener on such an address receives queries as soon as an interface has it.
 pub(super) fn open_early(
     (addr, transport): (SocketAddr, Transport),
     freebind: bool,
@@ -191,7 +192,8 @@ pub(super) fn hint(e: &BindError) -> Option<String> {
     })
 }
 
-/// The metrics listener, passed or bound, with what the operator should know of an address that no interface has yet.
+/// The metrics listener, passed or bound, with what the operator should know of an address that no interface
+/// has yet.
 pub(super) fn open_metrics(
     metrics: &Metrics,
     passed: &mut PassedSockets,

@@ -1,5 +1,5 @@
-//! `nomen serve --take-over`: gets the listening sockets of the server that runs, and waits until that one has ended. Queries wait in
-//! the sockets meanwhile, so that an upgrade loses none.
+//! `nomen serve --take-over`: gets the listening sockets of the server that runs, and waits until that one
+//! has ended. Queries wait in the sockets meanwhile, so that an upgrade loses none.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -16,10 +16,12 @@ use crate::words::reason;
 
 /// Longest wait for the running server's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for the running server's end. It first writes what it has acknowledged and answers what it has received.
+/// Longest wait for the running server's end. It first writes what it has acknowledged and answers what it
+/// has received.
 const END_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Takes the sockets of the server whose control socket is at `path`, or at the first default place; none if no server runs.
+/// Takes the sockets of the server whose control socket is at `path`, or at the first default place; none if
+/// no server runs.
 ///
 /// # Errors
 /// In words, with what to do: the server refuses, or does not end.

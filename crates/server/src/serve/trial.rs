@@ -1,4 +1,5 @@
-//! What a start needs of the system, tried without starting: user, addresses, folders. For `nomen check --system`.
+//! What a start needs of the system, tried without starting: user, addresses, folders. For
+//! `nomen check --system`.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -17,9 +18,9 @@ use crate::control::default_paths;
 use crate::privileges::{self, UserIds};
 use crate::words::reason;
 
-/// Everything that a start with these settings would fail at, or that would be missing afterwards. Sockets are opened and
-/// closed again; those that were passed are not opened. An address in use is no fault while a server answers on the configured
-/// control socket: it is probably that one's.
+/// Everything that a start with these settings would fail at, or that would be missing afterwards. Sockets
+/// are opened and closed again; those that were passed are not opened. An address in use is no fault while a
+/// server answers on the configured control socket: it is probably that one's.
 pub fn check(settings: &Settings) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
     let ids = user(settings, &mut faults);

@@ -1,4 +1,5 @@
-//! What holds for stores: no zone waits for another, histories are there, and a failure is reported as what it is.
+//! What holds for stores: no zone waits for another, histories are there, and a failure is reported as what
+//! it is.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,5 @@
-//! What the audit of a signed zone found, summed up: where signatures have expired, thousands of faults are one.
+//! What the audit of a signed zone found, summed up: where signatures have expired, thousands of faults are
+//! one.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -42,7 +43,8 @@ impl AuditSum {
         }
     }
 
-    /// What there is to say, each with the fault at whose place it is said, in the order in which kinds were found.
+    /// What there is to say, each with the fault at whose place it is said, in the order in which kinds were
+    /// found.
     pub fn tell(&self, say: &mut dyn FnMut(&Finding, String)) {
         for group in self.order.iter().filter_map(|kind| self.groups.get(kind)) {
             match group.count > EXAMPLES as u64 {

@@ -102,8 +102,8 @@ fn command(verb: &CtlVerb) -> Command {
     }
 }
 
-/// The line that the words of a record make. The shell has taken the quotation marks off: a word that needs some gets them again,
-/// unless the line is all there is.
+/// The line that the words of a record make. The shell has taken the quotation marks off: a word that needs
+/// some gets them again, unless the line is all there is.
 fn line_of(words: &[String]) -> String {
     let quoted = |word: &String| {
         let needs = word.is_empty() || word.contains([' ', '\t', ';']) && !word.contains('"');

@@ -1,5 +1,5 @@
-//! Everything `nomen zone check` looks for beyond single records: the zone as a whole, and with `--dnssec` its
-//! signatures and proofs. `crate::zones::places` finds out where each stands.
+//! Everything `nomen zone check` looks for beyond single records: the zone as a whole, and with `--dnssec`
+//! its signatures and proofs. `crate::zones::places` finds out where each stands.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,13 +17,13 @@ use crate::config::peers::{ZonemdPolicy, too_many_iterations};
 use crate::words::moment;
 use crate::zones::ZoneSpec;
 use crate::zones::examiner::SignatureEnds;
-use crate::zones::keeping::unix_now;
+use crate::zones::manager::unix_now;
 use crate::zones::places::{self, Subject, Unplaced};
 use crate::zones::text::{Examined, Meter, examine};
 
 /// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
-/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With `zonemd`, or where
-/// the configuration says so, the zone must have a digest that is right (RFC 8976).
+/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With
+/// `zonemd`, or where the configuration says so, the zone must have a digest that is right (RFC 8976).
 pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>, zonemd: bool) -> Examined {
     let mut examined = examine(spec, key, shown, &Meter::default());
     let mut unplaced = Vec::new();
@@ -69,7 +69,8 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
     examined
 }
 
-/// What there is to report of signatures that have ended, and whether it is an error: without any other check of DNSSEC.
+/// What there is to report of signatures that have ended, and whether it is an error: without any other check
+/// of DNSSEC.
 fn expired(zone: &Zone, now: i64) -> Option<(bool, String)> {
     let SignatureEnds { all, ended, last } = SignatureEnds::of(zone, now);
     match ended {

@@ -1,4 +1,5 @@
-//! `nomen migrate`: the configuration of another server in nomen's words, and what became of each of its statements.
+//! `nomen migrate`: the configuration of another server in nomen's words, and what became of each of its
+//! statements.
 
 use std::path::{Path, PathBuf};
 
@@ -76,7 +77,8 @@ fn texts(all: &[SourceText]) -> ConfigTexts {
 
 /// A path as the operator would write it: from the working folder where it is below that.
 fn shown(path: &Path) -> PathBuf {
-    // Below the root is everything, and a path without its first `/` looks as if it were below somewhere else.
+    // Below the root is everything, and a path without its first `/` looks as if it were below somewhere
+    // else.
     let here = std::env::current_dir().ok().filter(|here| here.parent().is_some());
     let below = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
     below.unwrap_or_else(|| path.to_owned())
@@ -93,7 +95,8 @@ fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What is narrower, missing or different with their lines; the rest with `all`, a line each. Counts come last.
+/// What is narrower, missing or different with their lines; the rest with `all`, a line each. Counts come
+/// last.
 fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
     let mut out = String::new();
     let is = |outcome: Outcome| move |account: &&Account| account.outcome == outcome;

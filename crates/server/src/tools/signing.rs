@@ -1,4 +1,5 @@
-//! Signing what the tools send (TSIG, RFC 8945): the key of a command line, and whether an answer can be believed.
+//! Signing what the tools send (TSIG, RFC 8945): the key of a command line, and whether an answer can be
+//! believed.
 
 use std::fmt;
 use std::fs;
@@ -204,7 +205,8 @@ impl fmt::Display for Clocks {
     }
 }
 
-/// Verifies the next message of an answer. Returns whether it was signed: if not, it is proven by a later one that is.
+/// Verifies the next message of an answer. Returns whether it was signed: if not, it is proven by a later one
+/// that is.
 ///
 /// # Errors
 /// [`SignatureFault`].

@@ -37,8 +37,8 @@ impl Histories {
             || self.secondaries.keeps(apex)
     }
 
-    /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the zone itself or
-    /// so many records. Waits for the disk.
+    /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the
+    /// zone itself or so many records. Waits for the disk.
     pub(super) fn differences(&self, zone: &Zone, from: Serial, most: u64) -> Vec<Arc<ChangeSet>> {
         let apex = Apex::from(zone.apex().as_wire());
         let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(&apex));

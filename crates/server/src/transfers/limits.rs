@@ -1,5 +1,5 @@
-//! Places for transfers: how many there may be at a time, in all, to one address and to one network, and which of them gives up
-//! its place where another needs it.
+//! Places for transfers: how many there may be at a time, in all, to one address and to one network, and
+//! which of them gives up its place where another needs it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,8 +11,8 @@ use crate::sync::lock;
 
 /// Milliseconds over which bytes are counted for a rate.
 const RATE_OVER: u64 = 3_000;
-/// Milliseconds for which clients of a network evict no others after one of theirs was evicted. Otherwise a slow
-/// client would take each place that another one has to give up.
+/// Milliseconds for which clients of a network evict no others after one of theirs was evicted. Otherwise a
+/// slow client would take each place that another one has to give up.
 const EVICTED_FOR: u64 = 60_000;
 /// Most networks of which that is known.
 const MAX_EVICTED_NETWORKS: usize = 4096;

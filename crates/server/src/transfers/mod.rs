@@ -1,5 +1,5 @@
-//! Transfers to other servers at work: who may have a zone, how many transfers there are at a time, what is logged and
-//! counted. The messages themselves are `transfer`'s.
+//! Transfers to other servers at work: who may have a zone, how many transfers there are at a time, what is
+//! logged and counted. The messages themselves are `transfer`'s.
 
 mod histories;
 mod limits;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Instant;
 
-use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice, ZoneFacts};
+use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
 use exchange::{MessageStream, Next, unix_seconds};
 use tracing::{Level, debug, info, warn};
 use transfer::outgoing::{
@@ -156,14 +156,14 @@ impl Transfers {
         Ok((zone, facts))
     }
 
-    /// All of the zone, or what the client does not have of it, message by message. What changed is read from the disk by a
-    /// thread that may wait.
+    /// All of the zone, or what the client does not have of it, message by message. What changed is read from
+    /// the disk by a thread that may wait.
     fn stream(
         &self,
         asked: &Asked<'_>,
         (zone, facts): (Arc<Zone>, ZoneFacts),
-        tickets: TicketOffice<'_>,
-    ) -> Result<Sourced, Refusal> {
+        responders: Responders<'_>,
+    ) -> Result<SourceReply, Refusal> {
         let peer = asked.client.peer.ip();
         let malformed = |_| {
             REFUSED.refused(asked, "the IXFR has no SOA with the client's serial (RFC 1995, section 3)");
@@ -193,34 +193,35 @@ impl Transfers {
         }
         let mut report = Report::new(&zone, client, asked, slot, Arc::clone(&self.counts));
         let Some(serial) = client else {
-            return Ok(Sourced::Stream(Box::new(Reported { messages: axfr(zone, frame), report })));
+            return Ok(SourceReply::Stream(Box::new(Reported { messages: axfr(zone, frame), report })));
         };
         let is_behind = serial.compare(zone.serial()) == Some(Ordering::Less);
         let Some(histories) = Some(&self.histories).filter(|of| is_behind && of.knows(&zone)) else {
             report.answers_with(ixfr_answer(zone.serial(), serial, &[]));
             let messages = ixfr(zone, serial, Vec::new(), frame);
-            return Ok(Sourced::Stream(Box::new(Reported { messages, report })));
+            return Ok(SourceReply::Stream(Box::new(Reported { messages, report })));
         };
-        let (histories, (ticket, promise)) = (histories.clone(), tickets.take());
+        let (histories, (responder, promise)) = (histories.clone(), responders.take());
         let work = move || {
             let differences = histories.differences(&zone, serial, u64::MAX);
             report.answers_with(ixfr_answer(zone.serial(), serial, &differences));
             let messages = ixfr(zone, serial, differences, frame);
-            ticket.stream(Box::new(Reported { messages, report }));
+            responder.stream(Box::new(Reported { messages, report }));
         };
         on_a_thread(work);
-        Ok(Sourced::Pending(promise))
+        Ok(SourceReply::Pending(promise))
     }
 
-    /// The answer to IXFR in a datagram: what changed, if it is known and fits, else the SOA alone (RFC 1995 §2). A forged
-    /// address can have this done: where too much is being read for others already, it is the SOA.
+    /// The answer to IXFR in a datagram: what changed, if it is known and fits, else the SOA alone (RFC 1995
+    /// §2). A forged address can have this done: where too much is being read for others already, it is the
+    /// SOA.
     fn datagram(
         &self,
         asked: &Asked<'_>,
         zone: Arc<Zone>,
         b: &mut Builder<'_>,
-        tickets: TicketOffice<'_>,
-    ) -> Result<Sourced, Refusal> {
+        responders: Responders<'_>,
+    ) -> Result<SourceReply, Refusal> {
         // A client that does not say which version it has gets the SOA of the current one.
         let client = IxfrRequest::read(asked.packet).map(|request| request.serial);
         let client = client.unwrap_or(zone.serial());
@@ -230,14 +231,14 @@ impl Transfers {
             histories.zip(self.reading.take(asked.client.peer.ip(), Instant::now()))
         else {
             let put = ixfr_datagram(&zone, client, &[], b).map_err(|_| Refusal::NOT_LOADED);
-            return put.map(|_| Sourced::Ready(None));
+            return put.map(|_| SourceReply::Ready(None));
         };
         let report = Report::new(&zone, Some(client), asked, slot, Arc::clone(&self.counts));
-        let (histories, (ticket, promise)) = (histories.clone(), tickets.take());
+        let (histories, (responder, promise)) = (histories.clone(), responders.take());
         let most = u64::from(self.udp_size.load(Relaxed)) / LEAST_RECORD;
         let work = move || {
             let differences = histories.differences(&zone, client, most);
-            ticket.resume(move |b| {
+            responder.resume(move |b| {
                 let put = ixfr_datagram(&zone, client, &differences, b).map_err(|_| Refusal::NOT_LOADED)?;
                 match put {
                     IxfrAnswer::Differences => report.sent_in(b.len()),
@@ -247,25 +248,25 @@ impl Transfers {
             });
         };
         on_a_thread(work);
-        Ok(Sourced::Pending(promise))
+        Ok(SourceReply::Pending(promise))
     }
 }
 
 impl Source for Transfers {
-    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply {
         let zone = match self.zone_for(asked) {
             Ok(zone) => zone,
-            Err(refusal) => return Sourced::Refused(refusal),
+            Err(refusal) => return SourceReply::Refused(refusal),
         };
         let done = match (asked.client.transport.is_stream(), asked.question.qtype) {
-            (true, _) => self.stream(asked, zone, tickets),
-            (false, Type::IXFR) => self.datagram(asked, zone.0, b, tickets),
+            (true, _) => self.stream(asked, zone, responders),
+            (false, Type::IXFR) => self.datagram(asked, zone.0, b, responders),
             (false, _) => {
                 REFUSED.refused(asked, "AXFR needs TCP (RFC 5936, section 4.2)");
                 Err(Refusal::MALFORMED)
             }
         };
-        done.unwrap_or_else(Sourced::Refused)
+        done.unwrap_or_else(SourceReply::Refused)
     }
 }
 
@@ -283,7 +284,7 @@ impl Adopt for Transfers {
     }
 }
 
-/// Reads what changed from the disk. A ticket that is dropped with the thread answers SERVFAIL.
+/// Reads what changed from the disk. A responder that is dropped with the thread answers SERVFAIL.
 fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
     if let Err(fault) = thread {

@@ -29,7 +29,8 @@ pub struct TransferRules {
 }
 
 impl TransferRules {
-    /// Whether a client at `address` whose request `key` has signed may have the zone `apex`, in lower-case wire form.
+    /// Whether a client at `address` whose request `key` has signed may have the zone `apex`, in lower-case
+    /// wire form.
     pub fn allow(&self, apex: &[u8], address: IpAddr, key: Option<&TsigKey>) -> bool {
         self.zones.get(apex).is_some_and(|grants| grants.iter().any(|grant| grant.fits(address, key)))
     }

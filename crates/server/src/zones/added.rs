@@ -1,5 +1,5 @@
-//! The file of the zones that were added at run time: `added.toml` in the state folder, `[[zone]]` blocks as in the
-//! configuration, which is read with it. A file that is damaged is a fault of the configuration.
+//! The file of the zones that were added at run time: `added.toml` in the state folder, `[[zone]]` blocks as
+//! in the configuration, which is read with it. A file that is damaged is a fault of the configuration.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};

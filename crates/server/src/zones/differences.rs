@@ -1,5 +1,5 @@
-//! Changes of zone files, stored on disk beside serving, so that IXFR (RFC 1995) has differences of zones that change by their
-//! files. The stores hold changes only, not the records of the zones.
+//! Changes of zone files, stored on disk beside serving, so that IXFR (RFC 1995) has differences of zones
+//! that change by their files. The stores hold changes only, not the records of the zones.
 //!
 //! Nothing depends on them. What cannot be kept, or does not lead to the version in service, is not used, and
 //! a client that asks for what changed gets the whole zone; keeping begins anew with the next change.

@@ -1,7 +1,7 @@
-//! What is to be known of a version that is in service already: what is wrong with it as a whole, and how long its
-//! signatures hold. A thread of its own finds out, so that no load waits for it. The thread also folds versions, where that
-//! pays: one at a time, so that no more than one zone is in memory twice for it. What takes long of both is done in
-//! spare time.
+//! What is to be known of a version that is in service already: what is wrong with it as a whole, and how
+//! long its signatures hold. A thread of its own finds out, so that no load waits for it. The thread also
+//! folds versions, where that pays: one at a time, so that no more than one zone is in memory twice for it.
+//! What takes long of both is done in spare time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -20,14 +20,14 @@ use crate::spare::{Share, spare};
 use crate::sync::lock;
 
 /// Findings kept of one zone.
-pub const KEPT: usize = 10;
-/// Signatures that end within this many seconds end soon, and so do those that have a quarter of their time left if that
-/// is less: a weekend is enough to renew them.
+pub const FINDINGS_KEPT: usize = 10;
+/// Signatures that end within this many seconds end soon, and so do those that have a quarter of their time
+/// left if that is less: a weekend is enough to renew them.
 const SOON: i64 = 3 * 86_400;
 /// Zones of at most so many records are examined at once: a thread for each would take longer than that.
 const FEW: u64 = 1000;
-/// To examine all of a zone takes long from here on, and the zone then rests so many times as long: one that changes all the
-/// time takes a hundredth of a CPU.
+/// To examine all of a zone takes long from here on, and the zone then rests so many times as long: one that
+/// changes all the time takes a hundredth of a CPU.
 const SHORT: Duration = Duration::from_micros(100);
 const REST: u32 = 99;
 
@@ -118,7 +118,7 @@ impl FirstExpiry {
 /// Examines a zone at a time, in seconds since 1970.
 pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
     let mut found = Examination::default();
-    check(zone, &mut |flaw: Flaw| match found.findings.len() < KEPT {
+    check(zone, &mut |flaw: Flaw| match found.findings.len() < FINDINGS_KEPT {
         true => {
             let error = flaw.kind.severity() == Severity::Error;
             found.findings.push(FlawText { error, message: flaw.to_string() });
@@ -131,7 +131,8 @@ pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
     found
 }
 
-/// How many of a zone's signatures have ended at a time, in seconds since 1970, how many there are, and when the last ends.
+/// How many of a zone's signatures have ended at a time, in seconds since 1970, how many there are, and when
+/// the last ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SignatureEnds {
     /// Signatures.
@@ -155,8 +156,8 @@ impl SignatureEnds {
     }
 }
 
-/// The signature that ends first. Times of signatures count as serial numbers (RFC 4034 §3.1.5), so `now` decides which
-/// ones are meant.
+/// The signature that ends first. Times of signatures count as serial numbers (RFC 4034 §3.1.5), so `now`
+/// decides which ones are meant.
 fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
     let mut first: Option<FirstExpiry> = None;
     for (at, lifetime) in times(zone, now) {
@@ -216,8 +217,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// Only the newest version counts of a zone that changes faster than it can be examined. Returns whether the zone is the
-    /// first one due now, and was not before.
+    /// Only the newest version counts of a zone that changes faster than it can be examined. Returns whether
+    /// the zone is the first one due now, and was not before.
     fn add(&mut self, apex: Apex, order: ExamineOrder, now: Instant) -> bool {
         if let Some(waiting) = self.newest.get_mut(&apex) {
             *waiting = order;
@@ -294,8 +295,8 @@ impl Examiner {
         Ok(Examiner { queue })
     }
 
-    /// Has a zone examined. The thread is woken if it would wait too long otherwise, and not for each version of a zone that
-    /// changes all the time.
+    /// Has a zone examined. The thread is woken if it would wait too long otherwise, and not for each version
+    /// of a zone that changes all the time.
     pub(super) fn order(&self, apex: Apex, order: ExamineOrder) {
         let first = lock(&self.queue.0).add(apex, order, Instant::now());
         if first {
@@ -364,7 +365,7 @@ mod tests {
         assert_eq!(examine(&zone(HOSTS), 0), Examination::default());
         let many: String = (0..15).map(|i| format!("h{i} MX 1 nowhere{i}\n")).collect();
         let found = examine(&zone(&format!("{HOSTS}{many}")), 0);
-        assert_eq!((found.findings.len(), found.more), (KEPT, 5));
+        assert_eq!((found.findings.len(), found.more), (FINDINGS_KEPT, 5));
         assert_eq!(
             found.findings[0],
             FlawText {

@@ -1,7 +1,8 @@
-//! Carries out what keepers decide. Every action is a message to another thread or an entry in a queue: nothing here waits.
+//! Carries out what zone states decide. Every action is a message to another thread or an entry in a queue:
+//! nothing here waits.
 //!
-//! Callers hold the lock of the keepers, so that the actions of a zone leave in the order of its events, whichever thread
-//! reported them.
+//! Callers hold the lock of the zone states, so that the actions of a zone leave in the order of its events,
+//! whichever thread reported them.
 
 use std::collections::HashSet;
 use std::sync::mpsc::Sender;
@@ -14,9 +15,9 @@ use zone::catalog::Change;
 use super::Apex;
 use super::differences::Differences;
 use super::examiner::Examiner;
-use super::keeper::{KeeperAction, Load, Notice, VersionStep};
-use super::keeping::Message;
+use super::manager::Message;
 use super::publishing::Publishing;
+use super::state::{Load, Notice, VersionStep, ZoneAction};
 use crate::changes::Changes;
 use crate::secondaries::Secondaries;
 use crate::sync::{read, write};
@@ -41,7 +42,7 @@ pub(super) struct Decided {
     pub(super) notices: Vec<Notice>,
 }
 
-/// Carries out the actions of keepers; shared by the threads that report events to them.
+/// Carries out the actions of zone states; shared by the threads that report events to them.
 pub(super) struct Executor {
     pub(super) publishing: Sender<Publishing>,
     pub(super) manager: Sender<Message>,
@@ -55,35 +56,35 @@ pub(super) struct Executor {
 
 impl Executor {
     /// Carries out the actions of one zone, in their order.
-    pub(super) fn carry_out(&self, apex: &Apex, actions: Vec<KeeperAction>) -> Decided {
+    pub(super) fn carry_out(&self, apex: &Apex, actions: Vec<ZoneAction>) -> Decided {
         let mut decided = Decided::default();
         for action in actions {
             match action {
-                KeeperAction::Load(load) => decided.loads.push(load),
-                KeeperAction::Report(notice) => decided.notices.push(notice),
-                KeeperAction::Publish(change) => self.publish(change, false),
-                KeeperAction::PublishNow(change) => self.publish(change, true),
-                KeeperAction::WriteImage(order) => self.send(Publishing::Image(order)),
-                KeeperAction::Examine(order) => {
+                ZoneAction::Load(load) => decided.loads.push(load),
+                ZoneAction::Report(notice) => decided.notices.push(notice),
+                ZoneAction::Publish(change) => self.publish(change, false),
+                ZoneAction::PublishNow(change) => self.publish(change, true),
+                ZoneAction::WriteImage(order) => self.send(Publishing::Image(order)),
+                ZoneAction::Examine(order) => {
                     self.examiner.iter().for_each(|examiner| examiner.order(apex.clone(), order.clone()));
                 }
-                KeeperAction::Begin(kept) => {
+                ZoneAction::Begin(kept) => {
                     let secondaries = self.secondaries.iter();
                     secondaries.for_each(|secondaries| secondaries.begin(apex.clone(), kept.clone()));
                 }
-                KeeperAction::Take(zone, file) => {
+                ZoneAction::Take(zone, file) => {
                     let changes = self.changes.iter();
                     changes.for_each(|changes| changes.take(apex.clone(), Arc::clone(&zone), file.clone()));
                 }
-                KeeperAction::KeepDifference(change, bytes) => {
+                ZoneAction::KeepDifference(change, bytes) => {
                     let differences = self.differences.iter();
                     differences.for_each(|differences| differences.keep(apex, Arc::clone(&change), bytes));
                 }
-                KeeperAction::ContinueDifferences(change, bytes) => {
+                ZoneAction::ContinueDifferences(change, bytes) => {
                     let differences = self.differences.iter();
                     differences.for_each(|differences| differences.go_on(apex, Arc::clone(&change), bytes));
                 }
-                KeeperAction::ForgetDifferences => {
+                ZoneAction::ForgetDifferences => {
                     self.differences.iter().for_each(|differences| differences.forget(apex));
                 }
             }
@@ -91,14 +92,14 @@ impl Executor {
         decided
     }
 
-    /// Makes a step to the next catalog, whatever zone it is of. The step waits for others, a second at most, unless it is to
-    /// be made `at_once`.
+    /// Makes a step to the next catalog, whatever zone it is of. The step waits for others, a second at most,
+    /// unless it is to be made `at_once`.
     pub(super) fn step(&self, change: Change, at_once: bool) {
         self.send(Publishing::Step { change, at_once });
     }
 
-    /// Makes a step that a keeper wants, unless the zone is one that clients get no answers from. New versions of
-    /// catalog zones, and of a root zone that is a copy, go to the thread that reads them.
+    /// Makes a step that a zone state wants, unless the zone is one that clients get no answers from. New
+    /// versions of catalog zones, and of a root zone that is a copy, go to the thread that reads them.
     fn publish(&self, change: Change, at_once: bool) {
         let special = read(&self.special);
         if special.copies_root && is_of_root(&change) {
@@ -123,7 +124,7 @@ impl Executor {
         }
     }
 
-    /// Changes which zones are special. The caller holds the lock of the keepers.
+    /// Changes which zones are special. The caller holds the lock of the zone states.
     pub(super) fn change_special(&self, change: impl FnOnce(&mut SpecialZones)) {
         change(&mut write(&self.special));
     }
@@ -154,7 +155,8 @@ fn is_of_root(change: &Change) -> bool {
     }
 }
 
-/// Logs what an operator should know of a zone. At the start all zones are new, which is not worth a line each.
+/// Logs what an operator should know of a zone. At the start all zones are new, which is not worth a line
+/// each.
 pub(super) fn log(apex: &Apex, notices: &[Notice], starting: bool) {
     let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
     for notice in notices {

@@ -1,5 +1,5 @@
-//! The state folder and the images in it: where they lie, whether one is used, and the thread that writes them
-//! once their zones are in service. What an image is, `zone::image` knows.
+//! The state folder and the images in it: where they lie, whether one is used, and the thread that writes
+//! them once their zones are in service. What an image is, `zone::image` knows.
 //!
 //! The folder also holds the hash key, since an image is good under the key it was made with only.
 
@@ -338,8 +338,8 @@ impl Images {
         zone.ok().filter(|zone| zone.apex().as_name() == spec.name())
     }
 
-    /// Whether a zone is to have an image. Those that have one keep it, and where an operator wants to have differences, the
-    /// next run begins with the one to what this one has served.
+    /// Whether a zone is to have an image. Those that have one keep it, and where an operator wants to have
+    /// differences, the next run begins with the one to what this one has served.
     pub fn wants(&self, spec: &ZoneSpec, zone: &Zone) -> bool {
         zone.record_count() >= self.least
             || spec.differences.from_records == Some(0)

@@ -1,5 +1,6 @@
-//! The threads that read zones: as many as there are CPUs, two at the least, while there is work, none otherwise. One load
-//! never holds up another: large ones leave a thread to the others, and one without progress has another thread started.
+//! The threads that read zones: as many as there are CPUs, two at the least, while there is work, none
+//! otherwise. One load never holds up another: large ones leave a thread to the others, and one without
+//! progress has another thread started.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,14 +15,14 @@ use zone::Zone;
 use zone::store::{ChangeSet, diff_within};
 
 use super::images::Images;
-use super::keeper::{KeptVersion, Load, Looked, Reading};
+use super::state::{KeptVersion, Load, Looked, Reading};
 use super::text::{self, Meter};
 use super::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::changes::Changes;
 use crate::secondaries::SecondaryStore;
 use crate::sync::lock;
 
-/// What a load came to, for the keeper of this zone.
+/// What a load came to, for the zone state of this zone.
 #[derive(Debug)]
 pub(super) struct LoadEnd {
     /// The zone.
@@ -73,7 +74,8 @@ struct Shared {
     queue: Mutex<LoadQueue>,
 }
 
-/// What is to be done and who does it. In one lock: a thread that finds no work is gone by the time that work comes.
+/// What is to be done and who does it. In one lock: a thread that finds no work is gone by the time that work
+/// comes.
 #[derive(Default)]
 struct LoadQueue {
     /// Work that is not all taken yet, in the order in which it came.
@@ -161,7 +163,8 @@ impl Loaders {
         Loaders { shared: Shared::new(Arc::clone(&reader) as Arc<dyn ReadZone>, RELIEF), reader }
     }
 
-    /// Loaders that have zones read by `by`, and start threads at once in the place of those without progress.
+    /// Loaders that have zones read by `by`, and start threads at once in the place of those without
+    /// progress.
     #[cfg(test)]
     pub(super) fn with(by: Arc<dyn ReadZone>) -> Self {
         let reader = Arc::new(ZoneReader::of_text(HashKey::new([1, 2, 3])));
@@ -219,8 +222,8 @@ impl Loaders {
         started
     }
 
-    /// Sees to it that loads without progress hold up no others: starts threads in the place of theirs. Returns the loads
-    /// that have made none for `longest`, each once.
+    /// Sees to it that loads without progress hold up no others: starts threads in the place of theirs.
+    /// Returns the loads that have made none for `longest`, each once.
     pub(super) fn watch<M: Send + 'static>(
         &self,
         now: Instant,
@@ -264,8 +267,8 @@ impl Load {
         matches!(&self.spec.text, ZoneText::File(path) if size(path) >= LARGE)
     }
 
-    /// The step from what is or was served to this zone, if it is found cheaply: where it holds the same, which is only looked into
-    /// if the serial number says so, or where differences are kept, if it is short.
+    /// The step from what is or was served to this zone, if it is found cheaply: where it holds the same,
+    /// which is only looked into if the serial number says so, or where differences are kept, if it is short.
     fn step(&self, served: Option<&Zone>, zone: &Zone) -> Option<ChangeSet> {
         let served = served?;
         let most = match self.spec.differences.wants(zone) {
@@ -332,7 +335,8 @@ impl Shared {
         None
     }
 
-    /// Whether a load, which turned out to be large, may be done now. If not, it waits for a large one to end.
+    /// Whether a load, which turned out to be large, may be done now. If not, it waits for a large one to
+    /// end.
     fn may_go_on(&self, taken: &Taken) -> bool {
         let mut queue = lock(&self.queue);
         if queue.large() + 1 < self.most {

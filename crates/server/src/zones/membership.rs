@@ -1,5 +1,5 @@
 //! Which zones catalog zones ask for: what each lists, who has which zone, and what a new version of one
-//! changes. A state machine without threads; `keeping` reports versions to it and does what follows. Which
+//! changes. A state machine without threads; `manager` reports versions to it and does what follows. Which
 //! zone is whose is kept in a file, so that a restart neither takes a zone from the catalog zone that has it,
 //! nor misses that a member was reset.
 
@@ -19,7 +19,7 @@ use zone::Zone;
 
 use super::added::replace;
 use super::differences::DifferenceRule;
-use super::keeping::{LEAST_HELD, Removal};
+use super::manager::{LEAST_HELD, Removal};
 use super::produce::Listing;
 use super::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::changes::ZoneUpdates;
@@ -149,8 +149,8 @@ fn shown(apex: &[u8]) -> Name<'_> {
 }
 
 impl Membership {
-    /// Who had which zone when the last process ended, from the state folder. A file that cannot be used is reported, and the
-    /// catalog zones decide anew.
+    /// Who had which zone when the last process ended, from the state folder. A file that cannot be used is
+    /// reported, and the catalog zones decide anew.
     pub fn open(state: Option<&Path>) -> Membership {
         let file = state.map(|state| state.join(FILE));
         let members = file.as_deref().map_or_else(|| Ok(BTreeMap::new()), load);
@@ -212,8 +212,8 @@ impl Membership {
         self.catalogs.iter().filter(|catalog| !catalog.is_read).map(|catalog| &catalog.plan.apex)
     }
 
-    /// Reads a version of a catalog zone; [`settle`](Self::settle) says what follows. A version that is broken changes
-    /// nothing (RFC 9432 §5.1).
+    /// Reads a version of a catalog zone; [`settle`](Self::settle) says what follows. A version that is
+    /// broken changes nothing (RFC 9432 §5.1).
     pub fn read(&mut self, version: &Zone) {
         let apex = version.apex().as_wire();
         let Some(catalog) = self.catalogs.iter_mut().find(|catalog| *catalog.plan.apex == *apex) else {
@@ -330,8 +330,8 @@ impl Membership {
 }
 
 impl Catalog {
-    /// A version lists these zones from now on, unless too many would be removed, or be others under their names, of which
-    /// all that is known is forgotten (RFC 9432 §5.4).
+    /// A version lists these zones from now on, unless too many would be removed, or be others under their
+    /// names, of which all that is known is forgotten (RFC 9432 §5.4).
     fn take(&mut self, listed: CatalogZone) {
         let (of, apex) = (self.listed.members.len(), &self.plan.apex);
         let stays =
@@ -361,7 +361,8 @@ impl Catalog {
     }
 }
 
-/// Lines of one kind that are logged at a time: others write catalog zones, and a line for each entry may be many.
+/// Lines of one kind that are logged at a time: others write catalog zones, and a line for each entry may be
+/// many.
 const SHOWN: usize = 20;
 /// What every line about a conflict has in it.
 const VAIN: &str = " in vain: ";
@@ -374,7 +375,8 @@ fn in_words(Conflict { zone, catalog, held_by }: &Conflict) -> String {
     format!("catalog zone {} lists {}{VAIN}{holder}", shown(catalog), shown(zone))
 }
 
-/// Logs the lines of a kind that were not true before, as far as shown. What is true no longer is news when it comes again.
+/// Logs the lines of a kind that were not true before, as far as shown. What is true no longer is news when
+/// it comes again.
 fn report(logged: &mut HashSet<String>, kind: impl Fn(&str) -> bool, lines: Vec<String>) {
     let (before, others): (HashSet<String>, HashSet<String>) = logged.drain().partition(|line| kind(line));
     let news: Vec<&String> = lines.iter().filter(|line| !before.contains(*line)).collect();

@@ -6,10 +6,10 @@
 //! | `membership` | which zones catalog zones ask for |
 //! | `produce` | catalog zones that are made here |
 //! | `added` | the file of the zones that were added at run time |
-//! | `keeper` | one zone: what is known of it, and what is to be done when something happens to it |
-//! | `keeping` | all of them: the thread that reports to keepers what the configuration wants and what loads came to |
-//! | `publishing` | the thread that reports new versions to keepers and puts zones into service |
-//! | `executor` | what keepers decide, carried out for both threads |
+//! | `state` | one zone: what is known of it, and what is to be done when something happens to it |
+//! | `manager` | all of them: the thread that reports to zone states what the configuration wants and what loads came to |
+//! | `publishing` | the thread that reports new versions to zone states and puts zones into service |
+//! | `executor` | what zone states decide, carried out for both threads |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
 //! | `differences` | what changes in zone files, kept for IXFR |
@@ -26,9 +26,8 @@ pub mod dump;
 pub mod examiner;
 mod executor;
 pub mod images;
-pub mod keeper;
-pub mod keeping;
 mod loaders;
+pub mod manager;
 pub mod membership;
 pub mod places;
 pub mod produce;
@@ -38,6 +37,7 @@ mod publishing;
 pub mod report;
 pub mod resolve;
 pub mod shown_change;
+pub mod state;
 pub mod text;
 pub mod written;
 
@@ -52,7 +52,8 @@ use examiner::Examination;
 use wire::Name;
 use zone::{SourceFile, Stamp, Zone};
 
-/// The name of a zone: lower-case wire form. Shorter in memory than a `NameBuf`, and shared by all who have to do with the zone.
+/// The name of a zone: lower-case wire form. Shorter in memory than a `NameBuf`, and shared by all who have
+/// to do with the zone.
 pub type Apex = Arc<[u8]>;
 
 /// Where a zone's records come from.
@@ -264,7 +265,7 @@ impl FileStamp {
 
 /// What is known of one zone.
 #[derive(Debug, Clone)]
-pub struct ZoneState {
+pub struct ZoneStatus {
     /// What was to be loaded.
     pub spec: ZoneSpec,
     /// The version served: the last good one. None: questions get SERVFAIL.
@@ -281,7 +282,7 @@ pub struct ZoneState {
     pub examined: Option<Arc<Examination>>,
 }
 
-impl ZoneState {
+impl ZoneStatus {
     /// Every [`word`](Self::word).
     pub const WORDS: [&'static str; 5] = ["ok", "old", "failed", "empty", "expired"];
 

@@ -1,5 +1,5 @@
-//! Where findings stand in the text of a zone. Snapshots keep no places, so what was found in one is looked for once more, to be
-//! shown at the word that is meant.
+//! Where findings stand in the text of a zone. Snapshots keep no places, so what was found in one is looked
+//! for once more, to be shown at the word that is meant.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -74,7 +74,8 @@ impl Subject {
     }
 }
 
-/// Takes those of the findings out that have a line at most: what came to light when the zone was put together.
+/// Takes those of the findings out that have a line at most: what came to light when the zone was put
+/// together.
 pub fn unplaced(findings: &mut Vec<ZoneFinding>) -> Vec<Unplaced> {
     let rough = |finding: &ZoneFinding| {
         finding.column == 0 && !finding.unread && (finding.line > 0 || finding.about.is_some())
@@ -160,14 +161,15 @@ impl Sink for Finder {
     }
 }
 
-/// The serial number in the RDATA of an SOA record: the first of five numbers behind two names (RFC 1035 §3.3.13).
+/// The serial number in the RDATA of an SOA record: the first of five numbers behind two names (RFC 1035
+/// §3.3.13).
 fn serial(rdata: &[u8]) -> Option<Serial> {
     let (serial, _) = rdata.get(rdata.len().checked_sub(20)?..)?.split_first_chunk::<4>()?;
     Some(Serial(u32::from_be_bytes(*serial)))
 }
 
-/// Reads the zone's text again for the places of findings, if there are any, and adds them to those that have theirs, all in the order of
-/// the text. What has no place in it comes last.
+/// Reads the zone's text again for the places of findings, if there are any, and adds them to those that have
+/// theirs, all in the order of the text. What has no place in it comes last.
 pub fn place(spec: &ZoneSpec, shown: usize, unplaced: Vec<Unplaced>, findings: &mut Vec<ZoneFinding>) {
     if !unplaced.is_empty() {
         let finder = Finder { hurries: findings.is_empty(), ..Finder::new(unplaced) };
@@ -195,8 +197,9 @@ fn look(spec: &ZoneSpec, shown: usize, mut finder: Finder, findings: &mut Vec<Zo
     !finder.is_other
 }
 
-/// What is wrong with a version in service as a whole: the first `shown` of it, each at its word as far as the text of the zone
-/// still has that version. Both are read through for that, so it is not for a thread that answers queries.
+/// What is wrong with a version in service as a whole: the first `shown` of it, each at its word as far as
+/// the text of the zone still has that version. Both are read through for that, so it is not for a thread
+/// that answers queries.
 pub fn flaws(spec: &ZoneSpec, zone: &Zone, shown: usize) -> Vec<ZoneFinding> {
     let mut found: Vec<Flaw> = Vec::new();
     check::check(zone, &mut |flaw| {

@@ -1,6 +1,6 @@
-//! Catalog zones that are made here (RFC 9432): which zones each lists, the version that follows when that changes, and its
-//! file in the state folder, with the history that IXFR is answered from. Belongs to the thread that keeps the zones; only
-//! [`ProducedStores`] is read by others.
+//! Catalog zones that are made here (RFC 9432): which zones each lists, the version that follows when that
+//! changes, and its file in the state folder, with the history that IXFR is answered from. Belongs to the
+//! thread that keeps the zones; only [`ProducedStores`] is read by others.
 //!
 //! What is kept is the zone itself: its records have the labels of members and the serial number, so that
 //! both go on where they were. A label is made of random numbers, so that no client finds a member by its
@@ -26,7 +26,7 @@ use zone::store::{AddError, BuildError, ChangeError, ChangeSet};
 use zone::{Zone, ZoneBuilder};
 
 use super::Apex;
-use super::keeping::{LEAST_HELD, Removal};
+use super::manager::{LEAST_HELD, Removal};
 use super::membership::CatalogStatus;
 use crate::background::Background;
 use crate::repeated::log_repeated;
@@ -106,7 +106,8 @@ impl From<BadName> for ProduceFault {
     }
 }
 
-/// The stores of produced catalog zones. No reader waits for a write of another zone, nor does the check whether a zone is one.
+/// The stores of produced catalog zones. No reader waits for a write of another zone, nor does the check
+/// whether a zone is one.
 #[derive(Default)]
 pub struct ProducedStores {
     zones: RwLock<HashSet<Apex>>,
@@ -120,7 +121,8 @@ impl ProducedStores {
         read_lock(&self.zones).contains(apex)
     }
 
-    /// Returns the changes of a zone from a version on; `None` if they are not stored any more. Waits for the disk.
+    /// Returns the changes of a zone from a version on; `None` if they are not stored any more. Waits for the
+    /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {
             let name = shown(apex).to_string();
@@ -196,7 +198,8 @@ impl Producer {
         self.listings.get(zone)
     }
 
-    /// These catalog zones are made from now on, and list these zones. `key` is the one that zones are built under.
+    /// These catalog zones are made from now on, and list these zones. `key` is the one that zones are built
+    /// under.
     pub fn configure(
         &mut self,
         plans: Vec<ProducedPlan>,
@@ -232,8 +235,9 @@ impl Producer {
         self.renewed.insert(zone.clone());
     }
 
-    /// Makes the versions that follow from what has changed, and keeps them. Returns the catalog zones with another version,
-    /// and those with a fault; what cannot be kept has not happened, and is tried again the next time.
+    /// Makes the versions that follow from what has changed, and keeps them. Returns the catalog zones with
+    /// another version, and those with a fault; what cannot be kept has not happened, and is tried again the
+    /// next time.
     pub fn produce(&mut self, removal: Removal) -> Vec<(Apex, Result<Arc<Zone>, ProduceFault>)> {
         let mut changed = std::mem::take(&mut self.changed);
         if removal == Removal::Force {
@@ -291,8 +295,8 @@ impl Producer {
         Ok(steps)
     }
 
-    /// The entries that a zone should have, each with its catalog zone. A zone that stays keeps its label, and takes it along
-    /// to the catalog zone that it is to move to.
+    /// The entries that a zone should have, each with its catalog zone. A zone that stays keeps its label,
+    /// and takes it along to the catalog zone that it is to move to.
     fn entries(&self, zone: &Apex) -> Result<Vec<(Apex, Member)>, ProduceFault> {
         let Some(listing) = self.listings.get(zone) else { return Ok(Vec::new()) };
         let Listing { catalog, group, new_owner } = &**listing;
@@ -362,8 +366,8 @@ fn read(stores: &ZoneStores, apex: &Apex, key: &HashKey) -> Result<(Arc<Zone>, M
     Ok((Arc::new(zone), Members::new()))
 }
 
-/// Stores the version that a change has made of another, and waits for the disk. Where the change is larger than the zone was,
-/// the version is stored as a whole.
+/// Stores the version that a change has made of another, and waits for the disk. Where the change is larger
+/// than the zone was, the version is stored as a whole.
 fn store(
     stores: &ZoneStores,
     apex: &Apex,

@@ -10,7 +10,7 @@ use tracing::info;
 use super::text::Meter;
 
 /// Loads that take longer than this show how far they are.
-const QUIET: Duration = Duration::from_secs(1);
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
 /// Shows the progress of one round; ends when it is dropped.
 pub(super) struct ProgressDisplay {
@@ -24,13 +24,13 @@ pub(super) struct ProgressDisplay {
 
 impl ProgressDisplay {
     pub(super) fn new(begun: Instant, meter: &Meter) -> Self {
-        ProgressDisplay { begun, bar: None, next: QUIET, before: meter.records.load(Ordering::Relaxed) }
+        ProgressDisplay { begun, bar: None, next: SHOWN_AFTER, before: meter.records.load(Ordering::Relaxed) }
     }
 
     /// Shows that `done` zones of `total` are done, if it is time for that.
     pub(super) fn show(&mut self, done: usize, total: usize, meter: &Meter) {
         let elapsed = self.begun.elapsed();
-        if elapsed < QUIET || done == total {
+        if elapsed < SHOWN_AFTER || done == total {
             return;
         }
         let records = meter.records.load(Ordering::Relaxed) - self.before;

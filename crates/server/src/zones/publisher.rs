@@ -1,5 +1,5 @@
-//! Puts zones into service: gathers the steps that keepers want made and makes catalogs of them, for all zones that
-//! changed at about the same time one. Nothing else changes what is served.
+//! Puts zones into service: gathers the steps that zone states want made and makes catalogs of them, for all
+//! zones that changed at about the same time one. Nothing else changes what is served.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use zone::catalog::{Catalog, Change, WrongKey};
 use super::Apex;
 
 /// Longest time that a step waits for others.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_STEP_DELAY: Duration = Duration::from_secs(1);
 
 /// Makes the catalogs. Belongs to the thread that puts zones into service.
 pub(super) struct Publisher {
@@ -55,7 +55,7 @@ impl Publisher {
 
     /// Takes a step, to be made with others.
     pub(super) fn add(&mut self, step: Change, now: Instant) {
-        self.add_by(step, now + PATIENCE);
+        self.add_by(step, now + MAX_STEP_DELAY);
     }
 
     /// Takes a step that waits for no other: it is made when the messages that are there have been read.
@@ -73,7 +73,8 @@ impl Publisher {
         self.deadline
     }
 
-    /// Makes the steps taken so far: they are in service when this returns. Returns the zones that went into service.
+    /// Makes the steps taken so far: they are in service when this returns. Returns the zones that went into
+    /// service.
     ///
     /// # Errors
     /// If a zone was built under another hash key than the engine's: then none of the steps is made.
@@ -95,8 +96,8 @@ impl Publisher {
         Ok(served)
     }
 
-    /// Says when a zone expires, in seconds since 1970: once it has its place in the catalog, which the steps taken so far may
-    /// have to make.
+    /// Says when a zone expires, in seconds since 1970: once it has its place in the catalog, which the steps
+    /// taken so far may have to make.
     pub(super) fn set_expires(&mut self, apex: Apex, at: Option<u64>) {
         self.expiries.push((apex, at));
         if self.steps.is_empty() {
@@ -113,8 +114,8 @@ impl Publisher {
         }
     }
 
-    /// Gives back the memory of replaced catalogs that no worker reads any more. Done here, so that no query waits for
-    /// it. Returns whether all are gone.
+    /// Gives back the memory of replaced catalogs that no worker reads any more. Done here, so that no query
+    /// waits for it. Returns whether all are gone.
     pub(super) fn release(&mut self) -> bool {
         self.retired.retain(|catalog| Arc::strong_count(catalog) > 1);
         self.retired.is_empty()

@@ -1,6 +1,7 @@
-//! The thread that puts zones into service. It reports new versions from updates, from primaries and from the examiner to
-//! the keepers, and makes the next catalog. It reads no disk, parses nothing and waits for no other thread: nothing
-//! that the `zones` thread does, such as reading a configuration, delays the answer to an update or a transfer.
+//! The thread that puts zones into service. It reports new versions from updates, from primaries and from the
+//! examiner to the zone states, and makes the next catalog. It reads no disk, parses nothing and waits for no
+//! other thread: nothing that the `zones` thread does, such as reading a configuration, delays the answer to
+//! an update or a transfer.
 
 use std::io;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use zone::catalog::Change;
 use super::examiner::{Examination, SignatureAge};
 use super::executor::{Executor, log};
 use super::images::{ImageOrder, Images};
-use super::keeper::{KeeperEvent, SecondaryNews};
-use super::keeping::{Claim, ClaimedZone, Kept, OncePublished, unix_now};
+use super::manager::{Claim, ClaimedZone, OncePublished, ZoneTable, unix_now};
 use super::publisher::Publisher;
+use super::state::{SecondaryNews, ZoneEvent};
 use super::{Apex, FileStamp};
 use crate::sync::write;
 
@@ -49,7 +50,8 @@ pub(super) enum Publishing {
     Examined(Apex, Arc<Zone>, Arc<Examination>),
     /// A version was folded into the second one.
     Folded(Apex, Arc<Zone>, Arc<Zone>),
-    /// Makes the steps before it. The reply says why steps were not made since the last such message, if they were not.
+    /// Makes the steps before it. The reply says why steps were not made since the last such message, if they
+    /// were not.
     Flush(SyncSender<Option<Arc<str>>>),
     /// Makes the steps before it, and ends.
     Stop,
@@ -57,7 +59,7 @@ pub(super) enum Publishing {
 
 /// The thread's state.
 pub(super) struct PublishingThread {
-    kept: Arc<Kept>,
+    table: Arc<ZoneTable>,
     executor: Arc<Executor>,
     publisher: Publisher,
     images: Option<Arc<Images>>,
@@ -76,14 +78,14 @@ impl PublishingThread {
     /// # Errors
     /// The system's, if it refuses a thread.
     pub(super) fn start(
-        kept: Arc<Kept>,
+        table: Arc<ZoneTable>,
         executor: Arc<Executor>,
         publisher: Publisher,
         images: Option<Arc<Images>>,
         messages: Receiver<Publishing>,
     ) -> io::Result<()> {
         let mut thread = PublishingThread {
-            kept,
+            table,
             executor,
             publisher,
             images,
@@ -96,7 +98,8 @@ impl PublishingThread {
         named.spawn(move || while thread.turn() {}).map(drop)
     }
 
-    /// Takes the messages that are there, or waits for one, and makes the steps that are due. False at the end.
+    /// Takes the messages that are there, or waits for one, and makes the steps that are due. False at the
+    /// end.
     fn turn(&mut self) -> bool {
         let first = match self.wait() {
             Ok(message) => Some(message),
@@ -135,26 +138,26 @@ impl PublishingThread {
             Publishing::Image(order) => self.orders.push(order),
             Publishing::Changed(zones, done) => {
                 for (apex, zone) in zones {
-                    self.report(&apex, KeeperEvent::Changed(zone, SystemTime::now()));
+                    self.report(&apex, ZoneEvent::Changed(zone, SystemTime::now()));
                 }
-                // The steps that the keepers have decided on are in the queue, and come before this.
+                // The steps that the zone states have decided on are in the queue, and come before this.
                 self.executor.send(Publishing::Once(done));
             }
             Publishing::Once(done) => self.once_published.push(done),
-            Publishing::News(apex, news) => self.report(&apex, KeeperEvent::News(news, SystemTime::now())),
+            Publishing::News(apex, news) => self.report(&apex, ZoneEvent::News(news, SystemTime::now())),
             Publishing::Expires(apex, at) => self.publisher.set_expires(apex, at),
             Publishing::Claim(apex, reply) => {
                 if let Err(TrySendError::Disconnected(Some(claimed))) = reply.try_send(self.claim(&apex)) {
                     // The sender has timed out, and may have claimed the zone again: that claim comes later.
                     if claimed.claim.ends_now() {
-                        self.report(&apex, KeeperEvent::Claimed(false));
+                        self.report(&apex, ZoneEvent::Claimed(false));
                     }
                 }
             }
-            Publishing::Unclaim(apex) => self.report(&apex, KeeperEvent::Claimed(false)),
-            Publishing::Wrote(apex, file) => self.report(&apex, KeeperEvent::Wrote(file)),
+            Publishing::Unclaim(apex) => self.report(&apex, ZoneEvent::Claimed(false)),
+            Publishing::Wrote(apex, file) => self.report(&apex, ZoneEvent::Wrote(file)),
             Publishing::Examined(apex, zone, found) => self.examined(&apex, zone, found),
-            Publishing::Folded(apex, zone, folded) => self.report(&apex, KeeperEvent::Folded(zone, folded)),
+            Publishing::Folded(apex, zone, folded) => self.report(&apex, ZoneEvent::Folded(zone, folded)),
             Publishing::Flush(reply) => {
                 self.publish();
                 // The receiver waits for it.
@@ -165,38 +168,40 @@ impl PublishingThread {
         }
     }
 
-    /// Reports an event to the keeper of a zone, and carries out what it decides. A zone that is no longer ours has none.
-    fn report(&self, apex: &Apex, event: KeeperEvent) {
+    /// Reports an event to the state of a zone, and carries out what that decides. A zone that is no longer
+    /// ours has none.
+    fn report(&self, apex: &Apex, event: ZoneEvent) {
         let decided = {
-            let mut keepers = write(&self.kept.keepers);
-            let Some(zone) = keepers.get_mut(apex) else { return };
-            let actions = zone.keeper.handle(event);
+            let mut states = write(&self.table.states);
+            let Some(zone) = states.get_mut(apex) else { return };
+            let actions = zone.state.handle(event);
             self.executor.carry_out(apex, actions)
         };
         log(apex, &decided.notices, false);
         self.executor.order_loads(decided.loads);
     }
 
-    /// Has a zone changed by updates, and not by its file, until the claim ends. `None` if no version is in service.
+    /// Has a zone changed by updates, and not by its file, until the claim ends. `None` if no version is in
+    /// service.
     fn claim(&self, apex: &Apex) -> Option<ClaimedZone> {
-        let mut keepers = write(&self.kept.keepers);
-        let zone = keepers.get_mut(apex)?;
-        let version = zone.keeper.state().zone.clone()?;
-        let ends_at = (!zone.keeper.is_claimed()).then(|| self.executor.publishing.clone());
-        let file = zone.keeper.file().cloned();
-        let actions = zone.keeper.handle(KeeperEvent::Claimed(true));
+        let mut states = write(&self.table.states);
+        let zone = states.get_mut(apex)?;
+        let version = zone.state.status().zone.clone()?;
+        let ends_at = (!zone.state.is_claimed()).then(|| self.executor.publishing.clone());
+        let file = zone.state.file().cloned();
+        let actions = zone.state.handle(ZoneEvent::Claimed(true));
         // None of them: a claim decides nothing.
         self.executor.carry_out(apex, actions);
         Some(ClaimedZone { version, file, claim: Claim::new(apex.clone(), ends_at) })
     }
 
     fn examined(&mut self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
-        if let Some(zone) = write(&self.kept.keepers).get_mut(apex) {
+        if let Some(zone) = write(&self.table.states).get_mut(apex) {
             // Each version is looked at as the first one was.
             zone.signatures = SignatureAge::default();
         }
-        self.report(apex, KeeperEvent::Examined(version, found));
-        if let Some(zone) = write(&self.kept.keepers).get_mut(apex) {
+        self.report(apex, ZoneEvent::Examined(version, found));
+        if let Some(zone) = write(&self.table.states).get_mut(apex) {
             zone.look_at_signatures(unix_now());
         }
     }

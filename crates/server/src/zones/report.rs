@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use wire::{Name, Serial};
 
-use super::keeper::VersionStep;
 use super::resolve::RefusedFile;
+use super::state::VersionStep;
 use super::{Apex, ZoneFault};
 use crate::changes::{TakenFile, TakenStep};
 

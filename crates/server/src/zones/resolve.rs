@@ -168,8 +168,8 @@ impl WantedZones {
     }
 }
 
-/// The zones a configuration asks for: its own, and those of its templates' folders. A zone that is named in the
-/// configuration may also lie in a folder; the configuration's word counts.
+/// The zones a configuration asks for: its own, and those of its templates' folders. A zone that is named in
+/// the configuration may also lie in a folder; the configuration's word counts.
 ///
 /// # Errors
 /// The folders and key files that cannot be read, and keys that are missing.
@@ -237,8 +237,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     if faults.is_empty() { Ok(wanted) } else { Err(faults) }
 }
 
-/// The root zone, if the resolver is to ask a copy of it. That it is no zone of the configuration was looked at when that was
-/// checked.
+/// The root zone, if the resolver is to ask a copy of it. That it is no zone of the configuration was looked
+/// at when that was checked.
 fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(Apex, ZoneSpec)> {
     let source = config.settings.recursive()?.local_root()?;
     let apex = Apex::from(Name::ROOT.as_wire());
@@ -375,7 +375,8 @@ pub fn added_zone(
     Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates, listing })
 }
 
-/// What the members of a zone are made of, if it is a catalog zone. That the templates are there has been looked at.
+/// What the members of a zone are made of, if it is a catalog zone. That the templates are there has been
+/// looked at.
 fn catalog_plan(
     apex: &Apex,
     zone: &ConfiguredZone,

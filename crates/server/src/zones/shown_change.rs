@@ -1,4 +1,5 @@
-//! What differs between two versions of a zone, for people and for programs: `nomen zone diff` and transactions.
+//! What differs between two versions of a zone, for people and for programs: `nomen zone diff` and
+//! transactions.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -77,8 +78,8 @@ impl fmt::Display for ShownRecord<'_> {
     }
 }
 
-/// A change as a list in JSON, made one by one, in the order of [`merged`]: of each record `change` (`removed` or `added`),
-/// `name`, `ttl`, `type` and `data`.
+/// A change as a list in JSON, made one by one, in the order of [`merged`]: of each record `change`
+/// (`removed` or `added`), `name`, `ttl`, `type` and `data`.
 pub struct ShownChange<'c>(pub &'c ChangeSet);
 
 impl Serialize for ShownChange<'_> {
@@ -107,7 +108,8 @@ impl Serialize for ShownStep<'_> {
     }
 }
 
-/// What goes and what comes as one list: in the order of [`zone::store::diff()`], and of one RRset first what goes.
+/// What goes and what comes as one list: in the order of [`zone::store::diff()`], and of one RRset first what
+/// goes.
 pub fn merged(change: &ChangeSet) -> impl Iterator<Item = (Sign, ShownRecord<'_>)> {
     let (mut removed, mut added) = (change.removed.iter().peekable(), change.added.iter().peekable());
     std::iter::from_fn(move || {
@@ -129,7 +131,8 @@ fn order(one: &ChangedRecord<'_>, other: &ChangedRecord<'_>) -> Ordering {
     one.owner.canonical_cmp(other.owner).then_with(|| rank(one).cmp(&rank(other)))
 }
 
-/// A change as lines: `-` and a record that goes, `+` and one that comes. Stops, and returns false, when `line` does.
+/// A change as lines: `-` and a record that goes, `+` and one that comes. Stops, and returns false, when
+/// `line` does.
 pub fn lines(change: &ChangeSet, line: &mut impl FnMut(&str) -> bool) -> bool {
     merged(change).all(|(sign, record)| {
         let sign = if sign == Sign::Removed { '-' } else { '+' };

@@ -1,5 +1,5 @@
-//! One zone from its text to a snapshot. Everything that is wrong with the text is reported with its place. Whether the
-//! zone goes into service, its keeper decides.
+//! One zone from its text to a snapshot. Everything that is wrong with the text is reported with its place.
+//! Whether the zone goes into service, its zone state decides.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -201,8 +201,8 @@ pub fn from_fault(fault: &Fault) -> ZoneFinding {
 /// Faults shown for one zone in the log.
 pub const SHOWN: usize = 5;
 
-/// Builds a zone for service: the next version of the one that is `served`, if one is. `progress_count` grows while the text
-/// is read.
+/// Builds a zone for service: the next version of the one that is `served`, if one is. `progress_count` grows
+/// while the text is read.
 ///
 /// # Errors
 /// What is wrong with its files.

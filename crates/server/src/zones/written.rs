@@ -62,11 +62,13 @@ fn io_fault(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WriteF
     move |error| WriteFault::Io { what, path: path.to_owned(), error }
 }
 
-/// Writes a zone to the file at `path`, which may be there if `replace`. A link is followed, so that it stays one. The file has
-/// the permissions of the one that it replaces, and its owner and group as far as the system lets us.
+/// Writes a zone to the file at `path`, which may be there if `replace`. A link is followed, so that it stays
+/// one. The file has the permissions of the one that it replaces, and its owner and group as far as the
+/// system lets us.
 ///
-/// Once the text is on the disk and before the file has its name, `ready` is called with its stamp, which is the one that the
-/// file will have but for its time of change (ctime); if that returns false, nothing is changed.
+/// Once the text is on the disk and before the file has its name, `ready` is called with its stamp, which is
+/// the one that the file will have but for its time of change (ctime); if that returns false, nothing is
+/// changed.
 ///
 /// # Errors
 /// [`WriteFault`].
@@ -141,7 +143,8 @@ fn resemble(file: &File, old: &Metadata, path: &Path) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
 }
 
-/// Writes a zone as master-file text: a comment, then the records in canonical order, the SOA first, each whole in a line.
+/// Writes a zone as master-file text: a comment, then the records in canonical order, the SOA first, each
+/// whole in a line.
 ///
 /// # Errors
 /// Those of `out`.

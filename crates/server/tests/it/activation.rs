@@ -1,5 +1,5 @@
-//! Sockets that a service manager passes (socket activation): the server answers on those, and while there is no server, queries wait
-//! in them.
+//! Sockets that a service manager passes (socket activation): the server answers on those, and while there is
+//! no server, queries wait in them.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,10 +15,11 @@ use nix::sys::socket::{
 use tempfile::TempDir;
 
 use crate::metrics::http;
-use crate::support::{APEX, PATIENCE, Server, free_address, message, text, without_manager, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, free_address, message, text, without_manager, written};
 
-/// A program that sockets are passed to, three at the most: a shell gets them as its standard input, output and error, and gives
-/// them the numbers from 3 on. What the program prints goes into the file `log` if there are several.
+/// A program that sockets are passed to, three at the most: a shell gets them as its standard input, output
+/// and error, and gives them the numbers from 3 on. What the program prints goes into the file `log` if there
+/// are several.
 pub(crate) fn passing<const N: usize>(sockets: [OwnedFd; N], pid: &str, arguments: &[&str]) -> Command {
     let numbers = ["3<&0", " 4>&1", " 5>&2"][..N].concat();
     let log = if N > 1 || arguments.contains(&"serve") { ">log 2>&1" } else { "" };
@@ -33,7 +34,8 @@ pub(crate) fn passing<const N: usize>(sockets: [OwnedFd; N], pid: &str, argument
     command
 }
 
-/// A folder with a zone `example.` and a configuration that listens on these addresses, on the default ones if there are none.
+/// A folder with a zone `example.` and a configuration that listens on these addresses, on the default ones
+/// if there are none.
 pub(crate) fn folder(addresses: &[SocketAddr], more: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), APEX).expect("written");
@@ -81,7 +83,7 @@ where
 pub(crate) fn asked(server: SocketAddr, id: u16) -> UdpSocket {
     let local = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
     let client = UdpSocket::bind(local).expect("a client");
-    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     client.connect(server).expect("connected");
     client.send(&message(id, "ns1.example", 1)).expect("sent");
     client
@@ -97,7 +99,7 @@ pub(crate) fn expect_answer(client: &UdpSocket, id: u16) {
 /// The same over TCP.
 pub(crate) fn asked_over_tcp(server: SocketAddr, id: u16) -> TcpStream {
     let mut client = TcpStream::connect(server).expect("connected");
-    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let query = message(id, "ns1.example", 1);
     let length = u16::try_from(query.len()).expect("a query").to_be_bytes();
     client.write_all(&[&length[..], &query].concat()).expect("sent");

@@ -8,7 +8,7 @@ use crate::changes;
 use crate::metrics::http;
 use crate::primary::{self, KEY_FILE};
 use crate::secondary::{peer, server};
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, run, text, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, run, text, written};
 
 /// Keys of the server that has an audit file, and a state folder.
 const AUDIT: &str = "state-dir = \"state\"\n[log]\naudit-file = \"audit.log\"\n";
@@ -19,7 +19,7 @@ fn read(server: &Server) -> String {
 }
 
 fn wait_for(server: &Server, words: &str) {
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TEST_TIMEOUT;
     while !read(server).contains(words) {
         assert!(std::time::Instant::now() < until, "no {words}\n{}\n{}", read(server), server.log());
         std::thread::sleep(Duration::from_millis(5));

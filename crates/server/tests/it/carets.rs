@@ -1,4 +1,5 @@
-//! Each finding of `nomen zone check` about the zone as a whole is shown at its word, as faults of single records are.
+//! Each finding of `nomen zone check` about the zone as a whole is shown at its word, as faults of single
+//! records are.
 
 use std::fs;
 
@@ -20,7 +21,8 @@ fn checked(folder: &TempDir, more: &[&str]) -> String {
     text(&run(folder.path(), &[&["zone", "check", "example", "z"], more].concat()).stderr)
 }
 
-/// Holds that a record has a finding with these words, shown with carets under this word of the record's line.
+/// Holds that a record has a finding with these words, shown with carets under this word of the record's
+/// line.
 fn assert_shown(records: &str, words: &str, under: &str) {
     let said = found(records);
     let last = records.lines().next().expect("a record");

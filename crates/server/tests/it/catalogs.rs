@@ -1,5 +1,5 @@
-//! The set of zones changes while the server runs: by catalog zones, of BIND, of Knot and of files, and by `nomen ctl zone
-//! add` and `remove`.
+//! The set of zones changes while the server runs: by catalog zones, of BIND, of Knot and of files, and by
+//! `nomen ctl zone add` and `remove`.
 
 use std::fs;
 use std::io::Write;

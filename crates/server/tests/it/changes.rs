@@ -1,4 +1,5 @@
-//! Dynamic updates of a running server: what other clients send, what survives, and what other servers take of it.
+//! Dynamic updates of a running server: what other clients send, what survives, and what other servers take
+//! of it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::primary::{KEY_FILE, VARIED, other, records, secret, transfer, try_transfer};
-use crate::support::{APEX, PATIENCE, Server, eventually, text, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, text, written};
 
 pub(crate) const STATE: &str = "state-dir = \"state\"\n";
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
@@ -82,7 +83,7 @@ pub(crate) fn answer(socket: &UdpSocket, message: &[u8]) -> Option<u8> {
 /// The same, but it ends as well once `gone` is set: the server has gone.
 fn answer_until(socket: &UdpSocket, message: &[u8], gone: &AtomicBool) -> Option<u8> {
     socket.send(message).ok()?;
-    let (mut reply, until) = ([0; 512], Instant::now() + PATIENCE);
+    let (mut reply, until) = ([0; 512], Instant::now() + TEST_TIMEOUT);
     loop {
         // What it had sent is there by then.
         let was_gone = gone.load(Ordering::SeqCst);
@@ -147,7 +148,8 @@ fn bind(own: SocketAddr, folder: &Path) -> String {
     )
 }
 
-/// What both clients understand: adds, deletions of every kind, prerequisites that hold and others that do not.
+/// What both clients understand: adds, deletions of every kind, prerequisites that hold and others that do
+/// not.
 const SCRIPTS: [&str; 8] = [
     "update add www.example. 300 A 192.0.2.80\nupdate add www.example. 300 A 192.0.2.81\nsend\n",
     "prereq yxrrset www.example. A\nupdate add mail.example. 60 MX 10 www.example.\nsend\n",
@@ -166,7 +168,7 @@ fn nsupdate_and_knsupdate_make_of_a_zone_what_they_make_of_it_in_bind() {
             continue;
         }
         let Some(bind) = other("BIND", "named", &["-g", "-c"], bind) else { return };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while zone(bind.address).is_none() {
             assert!(Instant::now() < until, "BIND does not start");
             std::thread::sleep(Duration::from_millis(50));

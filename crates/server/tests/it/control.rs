@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
-use crate::support::{APEX, PATIENCE, Server, free_address, text, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, free_address, text, written};
 
 fn server() -> Server {
     let names = "www CNAME ns1\n*.wild TXT \"w\"\nsub NS ns.sub\nns.sub A 192.0.2.9\nloop1 CNAME loop2\nloop2 CNAME loop1\n";
@@ -110,7 +110,7 @@ fn bad_requests_are_answered_and_the_server_lives() {
         "{\"verb\":\"explain\",\"name\":\"a..b\",\"rtype\":\"A\"}\n",
     ] {
         let mut stream = UnixStream::connect(server.path("ctl.sock")).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         stream.write_all(bad.as_bytes()).expect("sent");
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).expect("answered");
@@ -150,6 +150,6 @@ fn held_control_connections_locked_the_operator_out() {
     assert!(status.status.success(), "{}", text(&status.stderr));
     // Those that were idle for longest made room; one that is worked for stays.
     let mut first = &held[0];
-    first.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    first.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     assert_eq!(std::io::Read::read(&mut first, &mut [0]).expect("the end"), 0);
 }

@@ -1,5 +1,5 @@
-//! The conventions of Prometheus and OpenMetrics, held for every series that the program can print, and everything that
-//! names series: docs/METRICS.md, which is made here, the dashboard and the alerts.
+//! The conventions of Prometheus and OpenMetrics, held for every series that the program can print, and
+//! everything that names series: docs/METRICS.md, which is made here, the dashboard and the alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! The dashboard and the alerts: Grafana must take the one, Prometheus the expressions of both, and what they name must be there.
+//! The dashboard and the alerts: Grafana must take the one, Prometheus the expressions of both, and what they
+//! name must be there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,5 @@
-//! `nomen query` in the place of dig: options that scripts give to dig, with dig's own output beside it where dig is installed.
+//! `nomen query` in the place of dig: options that scripts give to dig, with dig's own output beside it where
+//! dig is installed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +16,8 @@ const RECORDS: &str = "@ MX 10 mail\nmail A 192.0.2.25\nwww A 192.0.2.80\nwww AA
                        sub DS 12345 13 2 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f\n\
                        sub NS ns.sub\nns.sub A 192.0.2.53\n1.2.0.192.in-addr.arpa.example PTR www\n";
 
-/// Command lines of scripts for certificates, dynamic addresses, mail, monitoring and shells, whose output has no times in it.
+/// Command lines of scripts for certificates, dynamic addresses, mail, monitoring and shells, whose output
+/// has no times in it.
 const LINES: [&str; 28] = [
     "+short TXT _acme-challenge.example",
     "+short CAA example",
@@ -47,8 +49,8 @@ const LINES: [&str; 28] = [
     "+short www.example mail.example",
 ];
 
-/// Programs that are widely used and call dig: what each of them gives to dig, without server and port, and what it looks for in the
-/// output; nothing where it takes all of it.
+/// Programs that are widely used and call dig: what each of them gives to dig, without server and port, and
+/// what it looks for in the output; nothing where it takes all of it.
 const SCRIPTS: [(&str, &[(&str, &str)]); 10] = [
     (
         "testssl.sh",
@@ -96,7 +98,8 @@ const SCRIPTS: [(&str, &[(&str, &str)]); 10] = [
     ),
 ];
 
-/// Words without their distances, which dig fills with tabs and blanks, and without empty lines; hexadecimal in one case.
+/// Words without their distances, which dig fills with tabs and blanks, and without empty lines; hexadecimal
+/// in one case.
 fn words(output: &str) -> Vec<String> {
     let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     lines.filter(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect()
@@ -194,8 +197,8 @@ fn the_header_is_as_options_want_it() {
     assert!(shown.starts_with("; <<>> nomen ") && shown.contains(" ns1.example +cmd\n"), "{shown}");
 }
 
-/// Lines that have what a script looks for, or all records if it looks for nothing, in the order of their text: records of one name
-/// come in any order.
+/// Lines that have what a script looks for, or all records if it looks for nothing, in the order of their
+/// text: records of one name come in any order.
 fn looked_for(output: &[u8], wanted: &str) -> Vec<String> {
     let wanted = wanted.to_lowercase();
     // Times and numbers of messages differ from query to query.
@@ -324,8 +327,8 @@ fn without_a_server_those_of_resolv_conf_are_asked() {
     };
     let Some(found) = ask(&["www.example", "+short"]) else { return };
     assert!(found.contains("192.0.2.80\n") && found.contains("connection refused"), "{found}");
-    // The search list completes a name without a dot, and only where that is wanted. The first name of the list is refused here, which
-    // is no answer that there is no such name.
+    // The search list completes a name without a dot, and only where that is wanted. The first name of the
+    // list is refused here, which is no answer that there is no such name.
     let conf = format!("nameserver {ip}\nsearch sub.example example\n");
     let ask = |words: &[&str]| {
         let words = [&["-p", &port, "+tries=1", "+time=60"], words].concat();

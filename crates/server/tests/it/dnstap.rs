@@ -12,7 +12,7 @@ use prost::Message;
 use tempfile::TempDir;
 
 use crate::metrics::http;
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, nomen, text, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, nomen, text, written};
 
 const FILE: &str = "[dnstap]\nfile = \"tap\"\nidentity = \"ams1\"\n";
 const SOCKET: &str = "[dnstap]\nsocket = \"tap.sock\"\n";
@@ -182,7 +182,7 @@ fn messages_and_sample_choose_what_is_copied() {
     for _ in 0..200 {
         let sent = crate::support::message(rand(), "ns1.example", 1);
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         socket.send_to(&sent, server.address).expect("sent");
         socket.recv(&mut [0; 512]).expect("an answer");
     }
@@ -215,7 +215,7 @@ fn rand() -> u16 {
 /// A collector's end of a connection, after the handshake.
 fn accept(listener: &UnixListener) -> UnixStream {
     let (mut stream, _) = listener.accept().expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let read = |stream: &mut UnixStream| Control::read(stream).expect("a control frame");
     read(&mut stream).expect(ControlKind::Ready).expect("READY");
     let mut accept = Vec::new();

@@ -1,8 +1,9 @@
-//! A fleet: one primary and its secondaries, which have all zones from one catalog zone. What changes on the primary, zones or
-//! the list of them, is on all nodes; a node that was off catches up by what changed.
+//! A fleet: one primary and its secondaries, which have all zones from one catalog zone. What changes on the
+//! primary, zones or the list of them, is on all nodes; a node that was off catches up by what changed.
 //!
-//! Without more, that is tried with three nodes and a few zones, and nothing is timed. With a number of zones there are ten
-//! nodes, at 127.0.1.1 to 127.0.1.10, and it ends in counts and times, which fail far above what is to be expected only:
+//! Without more, that is tried with three nodes and a few zones, and nothing is timed. With a number of zones
+//! there are ten nodes, at 127.0.1.1 to 127.0.1.10, and it ends in counts and times, which fail far above
+//! what is to be expected only:
 //!
 //! ```text
 //! NOMEN_FLEET_ZONES=10000 cargo test --release -p nomen --test it -- fleet --nocapture
@@ -18,12 +19,13 @@ use tempfile::TempDir;
 
 use crate::catalogs::kept;
 use crate::primary::KEY_FILE;
-use crate::support::{APEX, PATIENCE, Server, free_address, message, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, free_address, message, written};
 
 /// All nodes have one address for the primary: that of the system's choice.
 const STATE: &str = "state-dir = \"state\"\ntcp-connections-per-client = 1000\n";
 const TRANSFERS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\nnotify-in-flight = 1000\noutgoing = 1000\noutgoing-per-client = 1000\n";
-/// Longest time that a change may take to all nodes, where it is timed. To be expected is a tenth of a second.
+/// Longest time that a change may take to all nodes, where it is timed. To be expected is a tenth of a
+/// second.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// An address with the key, as peers are written.
@@ -59,7 +61,8 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the primary and its nodes. Returns the time from a primary that answers to nodes that have all of it.
+    /// Starts the primary and its nodes. Returns the time from a primary that answers to nodes that have all
+    /// of it.
     fn start() -> (Fleet, Duration) {
         let zones = wanted_zones();
         let count = if zones.is_some() { 10 } else { 3 };
@@ -94,7 +97,7 @@ impl Fleet {
 
     /// Longer than anything takes with so many zones.
     fn patience(&self) -> Duration {
-        PATIENCE + Duration::from_millis(20) * self.zones as u32
+        TEST_TIMEOUT + Duration::from_millis(20) * self.zones as u32
     }
 
     /// Waits until something is so of each node.
@@ -135,7 +138,7 @@ impl Fleet {
         for node in &self.nodes {
             while !asking.has(node, &www, value) {
                 assert!(
-                    begun.elapsed() < PATIENCE,
+                    begun.elapsed() < TEST_TIMEOUT,
                     "{www} has not changed on {}\n{}",
                     node.address,
                     node.log()
@@ -148,8 +151,8 @@ impl Fleet {
         took
     }
 
-    /// A node is off while a zone changes, one comes, and one goes. Returns how long it takes to have all of it once it is
-    /// back.
+    /// A node is off while a zone changes, one comes, and one goes. Returns how long it takes to have all of
+    /// it once it is back.
     fn node_is_off(&mut self) -> Duration {
         let node = self.nodes.pop().expect("a node");
         let until = Instant::now() + self.patience();

@@ -1,15 +1,16 @@
-//! IXFR out of zones that change by their files: differences where they are known, the whole zone where they are not.
+//! IXFR out of zones that change by their files: differences where they are known, the whole zone where they
+//! are not.
 
 use std::fs;
 use std::net::UdpSocket;
 
 use tempfile::TempDir;
 
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message};
 
 const STATE: &str = "state-dir = \"state\"\n";
 const SHARED: &str = "allow-transfer = [\"any\"]\n";
-const KEPT: &str = "allow-transfer = [\"any\"]\nixfr-from-differences = true\n";
+const WITH_DIFFERENCES: &str = "allow-transfer = [\"any\"]\nixfr-from-differences = true\n";
 
 /// A version with this serial number and so many hosts, of which one is of this version alone.
 fn version(serial: u32, hosts: usize) -> String {
@@ -51,7 +52,7 @@ const fn whole(hosts: usize) -> usize {
 #[test]
 fn what_changed_in_a_file_is_had_by_ixfr_and_survives_restarts() {
     const HOSTS: usize = 50;
-    let server = Server::start_in(folder(&version(1, HOSTS)), STATE, KEPT);
+    let server = Server::start_in(folder(&version(1, HOSTS)), STATE, WITH_DIFFERENCES);
     for serial in 2..5 {
         change(&server, &version(serial, HOSTS));
     }
@@ -65,19 +66,19 @@ fn what_changed_in_a_file_is_had_by_ixfr_and_survives_restarts() {
     assert_eq!(since(&server, 1, &[]), steps(3));
     server.write("example.zone", &version(4, HOSTS));
     let (address, left) = (server.address, server.stop());
-    let server = Server::start_at(address, left, STATE, KEPT);
+    let server = Server::start_at(address, left, STATE, WITH_DIFFERENCES);
     assert_eq!(since(&server, 1, &[]), steps(3), "after a restart");
     change(&server, &version(5, HOSTS));
     assert_eq!(since(&server, 1, &[]), steps(4));
     let left = server.kill();
-    let server = Server::start_at(address, left, STATE, KEPT);
+    let server = Server::start_at(address, left, STATE, WITH_DIFFERENCES);
     assert_eq!(since(&server, 1, &[]), steps(4), "after a crash");
     // The file changes while the server is down: the version that was served before is in an image.
     let has_image = || [": from image", "image written to"].iter().any(|words| server.log().contains(words));
     eventually("its image is current", &server, has_image);
     let left = server.stop();
     fs::write(left.path().join("example.zone"), version(7, HOSTS)).expect("written");
-    let server = Server::start_at(address, left, STATE, KEPT);
+    let server = Server::start_at(address, left, STATE, WITH_DIFFERENCES);
     assert_eq!([1, 5].map(|from| since(&server, from, &[])), [steps(5), steps(1)]);
     change(&server, &version(8, HOSTS));
     assert_eq!([5, 7].map(|from| since(&server, from, &[])), [steps(2), steps(1)]);
@@ -86,7 +87,7 @@ fn what_changed_in_a_file_is_had_by_ixfr_and_survives_restarts() {
     let left = server.stop();
     fs::remove_file(left.path().join("state/images/example.image")).expect("an image");
     fs::write(left.path().join("example.zone"), version(9, HOSTS)).expect("written");
-    let server = Server::start_at(address, left, STATE, KEPT);
+    let server = Server::start_at(address, left, STATE, WITH_DIFFERENCES);
     assert_eq!([7, 8].map(|from| since(&server, from, &[])), [whole(HOSTS); 2]);
     change(&server, &version(10, HOSTS));
     assert_eq!([8, 9].map(|from| since(&server, from, &[])), [whole(HOSTS), steps(1)]);
@@ -94,7 +95,7 @@ fn what_changed_in_a_file_is_had_by_ixfr_and_survives_restarts() {
 
 #[test]
 fn a_serial_that_stood_for_two_versions_leads_nowhere() {
-    let server = Server::start_in(folder(&version(1, 9)), STATE, KEPT);
+    let server = Server::start_in(folder(&version(1, 9)), STATE, WITH_DIFFERENCES);
     change(&server, &version(2, 9));
     assert_eq!(since(&server, 1, &[]), steps(1));
     change(&server, &format!("{}again A 192.0.2.7\n", version(2, 9)));
@@ -110,7 +111,8 @@ fn a_serial_that_stood_for_two_versions_leads_nowhere() {
 
 #[test]
 fn differences_are_kept_of_large_zones_that_somebody_may_have() {
-    // More than a thousand records are worth it by themselves; the file is large enough to be applied as a difference.
+    // More than a thousand records are worth it by themselves; the file is large enough to be applied as a
+    // difference.
     const HOSTS: usize = 12_000;
     let server = Server::start_in(folder(&version(1, HOSTS)), STATE, SHARED);
     change(&server, &version(2, HOSTS));
@@ -145,7 +147,7 @@ fn small_zones_and_those_that_nobody_may_have_leave_no_files() {
 
 #[test]
 fn a_zone_that_begins_to_take_updates_goes_on() {
-    let server = Server::start_at(free_address(), folder(&version(1, 9)), STATE, KEPT);
+    let server = Server::start_at(free_address(), folder(&version(1, 9)), STATE, WITH_DIFFERENCES);
     change(&server, &version(2, 9));
     assert_eq!(since(&server, 1, &[]), steps(1));
     server.reconfigure("ixfr-from-differences", "allow-update = [\"any\"]\nixfr-from-differences");
@@ -163,7 +165,8 @@ fn a_zone_that_begins_to_take_updates_goes_on() {
     assert_eq!([1, 2].map(|from| since(&server, from, &[])), [whole(10), 5]);
 }
 
-/// The answer to IXFR in a datagram, whose header must be that of a good answer. `opt` goes with the question, if there is any.
+/// The answer to IXFR in a datagram, whose header must be that of a good answer. `opt` goes with the
+/// question, if there is any.
 fn by_datagram(server: &Server, serial: u32, opt: &[u8]) -> Vec<u8> {
     let mut query = message(7, "example", 251);
     query[9] = 1;
@@ -171,7 +174,7 @@ fn by_datagram(server: &Server, serial: u32, opt: &[u8]) -> Vec<u8> {
     query.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
     query.extend([&serial.to_be_bytes()[..], &[0; 16], opt].concat());
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     socket.send_to(&query, server.address).expect("sent");
     let mut reply = [0; 4096];
     let (len, _) = socket.recv_from(&mut reply).expect("a reply");
@@ -188,7 +191,7 @@ fn count_by_datagram(server: &Server, serial: u32) -> u16 {
 
 #[test]
 fn an_answer_that_came_late_did_not_say_when_the_zone_expires() {
-    let server = Server::start_in(folder(&version(1, 3)), STATE, KEPT);
+    let server = Server::start_in(folder(&version(1, 3)), STATE, WITH_DIFFERENCES);
     change(&server, &version(2, 3));
     // EXPIRE and ZONEVERSION are asked for (RFC 7314, RFC 9660).
     const ASKED: &[u8] = b"\0\0\x29\x02\0\0\0\0\0\0\x08\0\x09\0\0\0\x13\0\0";
@@ -204,7 +207,7 @@ fn an_answer_that_came_late_did_not_say_when_the_zone_expires() {
 
 #[test]
 fn a_datagram_has_what_changed_if_it_fits_and_the_serial_if_not() {
-    let server = Server::start_in(folder(&version(1, 100)), STATE, KEPT);
+    let server = Server::start_in(folder(&version(1, 100)), STATE, WITH_DIFFERENCES);
     assert_eq!(count_by_datagram(&server, 1), 1);
     change(&server, &version(2, 100));
     assert_eq!([1, 2, 3].map(|from| count_by_datagram(&server, from)), [steps(1) as u16, 1, 1]);
@@ -222,7 +225,7 @@ fn a_datagram_has_what_changed_if_it_fits_and_the_serial_if_not() {
     server.reconfigure("\"any\"", "\"192.0.2.1\"");
     server.reload();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     socket.send_to(&message(7, "example", 251), server.address).expect("sent");
     let mut reply = [0; 512];
     socket.recv_from(&mut reply).expect("a reply");

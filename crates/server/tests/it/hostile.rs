@@ -1,5 +1,5 @@
-//! Primaries that do harm, to a whole secondary: what is in service stays, limits hold, memory is bounded, and others are
-//! served meanwhile.
+//! Primaries that do harm, to a whole secondary: what is in service stays, limits hold, memory is bounded,
+//! and others are served meanwhile.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -65,7 +65,8 @@ fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
 
-/// What a primary does with a connection on which it was asked for a transfer. An error is the client's end of it.
+/// What a primary does with a connection on which it was asked for a transfer. An error is the client's end
+/// of it.
 type Script = fn(&mut TcpStream, &Asked) -> std::io::Result<()>;
 
 /// A primary of any zone that follows a script.
@@ -186,7 +187,8 @@ fn endless_difference(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<
     }
 }
 
-/// A zone, or a difference, with twenty thousand names, above each of which there are a hundred empty non-terminals.
+/// A zone, or a difference, with twenty thousand names, above each of which there are a hundred empty
+/// non-terminals.
 fn deep(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     match asked.qtype {
         IXFR => stream.write_all(&asked.framed(&[soa(2), soa(1), soa(2)]))?,
@@ -299,8 +301,8 @@ fn whatever_a_primary_sends_what_is_in_service_stays() {
         assert!(answers(1), "{what}: {}", server.log());
         assert_eq!((&known()["serial"], &known()["state"]), (&1.into(), &"ok".into()), "{what}");
     }
-    // The zone is next to nothing, and a transfer takes no more than its limit. Threads that come and go each leave the
-    // allocator a huge page or two, of which there were up to ten.
+    // The zone is next to nothing, and a transfer takes no more than its limit. Threads that come and go each
+    // leave the allocator a huge page or two, of which there were up to ten.
     let grown = peak(&server).saturating_sub(before);
     assert!(grown < (64 + 16 + 20) << 20, "{} MiB", grown >> 20);
     primary.becomes(9, last);

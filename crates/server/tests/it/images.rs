@@ -1,4 +1,5 @@
-//! Starting from images: made by the server or beforehand, used while the text is what it was, never otherwise.
+//! Starting from images: made by the server or beforehand, used while the text is what it was, never
+//! otherwise.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
-//! Names found from the root servers down: a small DNS of three servers, each at an address of its own and port 53, in a
-//! network namespace. The tests run themselves inside: see [`in_a_network`].
+//! Names found from the root servers down: a small DNS of three servers, each at an address of its own and
+//! port 53, in a network namespace. The tests run themselves inside: see [`in_a_network`].
 
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use crate::support::{PATIENCE, Server, eventually, run, text};
+use crate::support::{Server, TEST_TIMEOUT, eventually, run, text};
 
 pub(crate) use testkit::network::{in_a_network, inside, ip};
 
@@ -284,7 +284,7 @@ fn inside_a_resolver_is_one_command() {
         assert!(n > 0, "{said}");
         said += &text(&buf[..n]);
     }
-    let time = format!("+time={}", PATIENCE.as_secs());
+    let time = format!("+time={}", TEST_TIMEOUT.as_secs());
     let ask = ["query", "www.example.com", "@127.0.0.1", "-p", "5300", "+tries=1", &time];
     let answer = text(&run(folder.path(), &ask).stdout);
     child.kill().expect("killed");

@@ -1,4 +1,5 @@
-//! Journals that cannot be used: their zones are not answered from anything older, until an operator accepts that.
+//! Journals that cannot be used: their zones are not answered from anything older, until an operator accepts
+//! that.
 
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
@@ -119,7 +120,8 @@ fn a_journal_that_cannot_be_used_does_not_bring_the_old_zone_file_back() {
     }
 }
 
-/// Starts `nomen serve` in a folder that has its configuration. Permissions bind it, also where the tests run as root.
+/// Starts `nomen serve` in a folder that has its configuration. Permissions bind it, also where the tests run
+/// as root.
 fn start_bound_by_permissions(address: SocketAddr, folder: TempDir) -> Option<Server> {
     let mut command = Command::new("sh");
     without_manager(&mut command).args(["-c", "exec \"$@\" >log 2>&1", "sh"]);

@@ -238,7 +238,8 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     assert_eq!(server.counter("forward.local.root"), 0);
     let why = server.ctl_json(&["status"])["local_root"]["fault"].to_string();
     assert!(why.contains("its ZONEMD is bogus"), "{why}");
-    // One that is signed, but whose signatures have ended; then one without a digest, which is not taken at all.
+    // One that is signed, but whose signatures have ended; then one without a digest, which is not taken at
+    // all.
     source.write("root.txt", &Version { ends: -86_400, ..Version::new(2, &[]) }.text());
     source.ctl(&["reload"]);
     until(&server, "refused", 2);
@@ -423,8 +424,8 @@ fn inside_a_bogus_copy_is_never_asked_and_the_operator_is_told() {
     }
 }
 
-/// A version with its own keys, a digest that is right for it and a high serial took the place of the good one, for ever: what
-/// the primary had afterwards was older.
+/// A version with its own keys, a digest that is right for it and a high serial took the place of the good
+/// one, for ever: what the primary had afterwards was older.
 #[test]
 fn a_bogus_copy_replaced_the_good_one_for_good() {
     in_a_network("local_root::inside_a_bogus_copy_replaced_the_good_one_for_good");

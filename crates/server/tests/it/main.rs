@@ -1,4 +1,5 @@
-//! The whole program from outside: `nomen` is started as a process, asked over sockets and stopped by signals.
+//! The whole program from outside: `nomen` is started as a process, asked over sockets and stopped by
+//! signals.
 
 mod activation;
 mod audit;

@@ -1,11 +1,13 @@
 //! The manual is run: the blocks of its pages that are marked so, in order, in an empty folder.
 //!
-//! A block ```` ```LANGUAGE file=NAME ```` is written to a file. The lines of a block ```` ```console run ```` that begin with
-//! `$ ` are commands, for a shell; what follows one are lines, or the beginnings of lines, that it must print in this order. A
-//! command must succeed, unless `[exits with N]` is the last line after it. One that ends in `&` is a server: nomen is waited for
-//! until it answers, and all are stopped at the end. What `nomen query` asks for may come from other servers, so it asks again until
-//! it prints what it must. A page is not followed further than to a server that is not installed. 127.0.0.1 becomes an address of
-//! loopback that is this process's own; BIND would not listen there, so on a page with other servers the ports become free ones.
+//! A block ```` ```LANGUAGE file=NAME ```` is written to a file. The lines of a block ```` ```console
+//! run ```` that begin with `$ ` are commands, for a shell; what follows one are lines, or the beginnings of
+//! lines, that it must print in this order. A command must succeed, unless `[exits with N]` is the last line
+//! after it. One that ends in `&` is a server: nomen is waited for until it answers, and all are stopped at
+//! the end. What `nomen query` asks for may come from other servers, so it asks again until it prints what it
+//! must. A page is not followed further than to a server that is not installed. 127.0.0.1 becomes an address
+//! of loopback that is this process's own; BIND would not listen there, so on a page with other servers the
+//! ports become free ones.
 
 use std::fs;
 use std::net::TcpListener;
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, free_address, text};
+use crate::support::{TEST_TIMEOUT, free_address, text};
 
 /// A command, and what it must do.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -108,7 +110,7 @@ impl Reader {
     fn serve(&mut self, command: &str) {
         let socket = self.folder.path().join(format!("ready{}", self.servers.len()));
         let notify = UnixDatagram::bind(&socket).expect("a socket");
-        notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        notify.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         let log = self.folder.path().join(format!("log{}", self.servers.len()));
         let log = fs::File::create(log).expect("a log");
         let mut shell = self.shell(&format!("exec {command}"));
@@ -143,7 +145,7 @@ impl Reader {
             self.serve(command);
             return true;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             match self.outcome(step) {
                 Ok(()) => return true,

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, written};
 
 /// Sends one request and returns the whole answer.
 pub(crate) fn http(server: SocketAddr, request: &str) -> String {
@@ -13,7 +13,7 @@ pub(crate) fn http(server: SocketAddr, request: &str) -> String {
 /// The same with more header lines, each with its end.
 pub(crate) fn http_with(server: SocketAddr, request: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(server).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     write!(stream, "{request} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n{headers}\r\n")
         .expect("sent");
     let mut answer = String::new();
@@ -170,7 +170,7 @@ fn a_foreign_site_could_have_a_browser_read_the_status_page() {
     let _server = Server::start(APEX, &keys);
     let asked_by = |path: &str, host: &str| {
         let mut stream = TcpStream::connect(at).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answered");

@@ -130,7 +130,8 @@ fn what_cannot_be_read_is_refused() {
     assert_eq!(run(folder.path(), &["migrate"]).status.code(), Some(2));
 }
 
-/// Configurations of which something cannot be said exactly: less is served, that is reported, and the exit status is 1.
+/// Configurations of which something cannot be said exactly: less is served, that is reported, and the exit
+/// status is 1.
 #[test]
 fn what_becomes_narrower_is_reported_and_sets_the_exit_status() {
     for (name, contents, lacks) in [

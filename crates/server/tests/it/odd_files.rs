@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::changes::{STATE, add, answer, socket};
 use crate::support::{
-    APEX, PATIENCE, Server, eventually, free_address, message, text, without_manager, written,
+    APEX, Server, TEST_TIMEOUT, eventually, free_address, message, text, without_manager, written,
 };
 
 fn make_fifo(path: &Path) {
@@ -19,15 +19,17 @@ fn make_fifo(path: &Path) {
     assert!(made.success(), "{}", path.display());
 }
 
-/// Runs `nomen serve` in a folder, which has to end by itself: after [`PATIENCE`] it is stopped, with exit status 124.
+/// Runs `nomen serve` in a folder, which has to end by itself: after [`TEST_TIMEOUT`] it is stopped, with
+/// exit status 124.
 fn serve_to_its_end(folder: &TempDir) -> Output {
     let mut command = Command::new("timeout");
-    command.arg(PATIENCE.as_secs().to_string()).arg(env!("CARGO_BIN_EXE_nomen"));
+    command.arg(TEST_TIMEOUT.as_secs().to_string()).arg(env!("CARGO_BIN_EXE_nomen"));
     command.args(["serve", "--config", "nomen.toml"]).current_dir(folder.path());
     without_manager(&mut command).output().expect("it runs")
 }
 
-/// A configuration that listens on an address of its own and serves `example.`, with more keys for `[server]` and more sections.
+/// A configuration that listens on an address of its own and serves `example.`, with more keys for `[server]`
+/// and more sections.
 fn config(keys: &str, more: &str) -> String {
     format!(
         "[server]\n{keys}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[[zone]]\nname = \"example\"\n\

@@ -1,4 +1,5 @@
-//! Others as primaries and secondaries for longer: PowerDNS, and thousands of versions that BIND and Knot take and send.
+//! Others as primaries and secondaries for longer: PowerDNS, and thousands of versions that BIND and Knot
+//! take and send.
 
 use std::collections::BTreeSet;
 use std::fs;

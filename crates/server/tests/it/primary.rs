@@ -1,4 +1,5 @@
-//! Transfers to other servers: to whom, signed or not, how many; and BIND, NSD and Knot as the ones who take them.
+//! Transfers to other servers: to whom, signed or not, how many; and BIND, NSD and Knot as the ones who take
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +16,7 @@ use wire::hash::HashKey;
 use wire::{NameBuf, Rcode};
 use zone::Zone;
 
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, text};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, text};
 
 const AXFR: u16 = 252;
 pub(crate) const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-sha256;\n\tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n};\n";
@@ -40,7 +41,7 @@ pub(crate) fn primary(zone: &str, allow: &str, keys: &str) -> Server {
 
 pub(crate) fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(server)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -66,7 +67,8 @@ pub(crate) fn transfer(
     try_transfer(server, zone, key).expect("a connection that holds")
 }
 
-/// Has a zone transferred. The connection may break: NSD ends the processes that have the old zone when it loads a new one.
+/// Has a zone transferred. The connection may break: NSD ends the processes that have the old zone when it
+/// loads a new one.
 pub(crate) fn try_transfer(
     server: SocketAddr,
     zone: &str,
@@ -278,8 +280,8 @@ impl Drop for OtherServer {
     }
 }
 
-/// Starts it, if it is installed, with the path of its configuration behind these arguments. Where everything has to be, its
-/// absence is a fault.
+/// Starts it, if it is installed, with the path of its configuration behind these arguments. Where everything
+/// has to be, its absence is a fault.
 pub(crate) fn other(
     kind: &'static str,
     program: &str,
@@ -290,7 +292,8 @@ pub(crate) fn other(
     other_in_folder(kind, program, &arguments, config)
 }
 
-/// The same with these arguments alone: it is started in a folder in which its configuration is the file `config`.
+/// The same with these arguments alone: it is started in a folder in which its configuration is the file
+/// `config`.
 pub(crate) fn other_in_folder(
     kind: &'static str,
     program: &str,
@@ -398,7 +401,7 @@ fn bind_nsd_and_knot_take_a_zone_and_have_all_of_it() {
         other("Knot", "knotd", &["-c"], knot(primary.address)),
     ];
     for peer in peers.into_iter().flatten() {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let taken = loop {
             if let Some(zone) = peer.zone("example") {
                 break zone;

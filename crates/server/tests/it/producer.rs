@@ -1,11 +1,12 @@
-//! Catalog zones that nomen makes: BIND, Knot and nomen serve what they list, and follow what changes in them.
+//! Catalog zones that nomen makes: BIND, Knot and nomen serve what they list, and follow what changes in
+//! them.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
 use crate::primary::{KEY_FILE, OtherServer, other, secret};
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, run, text, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, run, text, written};
 
 const STATE: &str = "state-dir = \"state\"\n";
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
@@ -271,7 +272,7 @@ fn told(socket: &UdpSocket) {
 #[test]
 fn a_catalog_zone_that_is_not_answered_from_told_nobody_of_its_changes() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("state")).expect("made");
     fs::create_dir(folder.path().join("members")).expect("made");

@@ -1,16 +1,18 @@
-//! `nomen query --trace` and `--chase` on a small DNS in a network namespace: walks from its root, and chains of trust.
+//! `nomen query --trace` and `--chase` on a small DNS in a network namespace: walks from its root, and chains
+//! of trust.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Output;
 
 use crate::iterate::{authority, in_a_network, inside, ip};
-use crate::support::{PATIENCE, Server, run, text};
+use crate::support::{Server, TEST_TIMEOUT, run, text};
 use crate::validate::{ds, internet, resolver};
 
 const SOA: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n";
-/// Refers to `example.`; to `dead.`, whose server is nowhere; to `lame.`, whose server does not serve it; to `empty.`, whose
-/// server has no address; and to `to.` and `fro.`, whose servers have addresses in each other.
+/// Refers to `example.`; to `dead.`, whose server is nowhere; to `lame.`, whose server does not serve it; to
+/// `empty.`, whose server has no address; and to `to.` and `fro.`, whose servers have addresses in each
+/// other.
 const ROOT: &str = "@ NS a.root.\na.root. A 10.53.0.1\nexample. NS ns.example.\nns.example. A 10.53.0.2\n\
                     dead. NS ns.dead.\nns.dead. A 10.53.0.9\nlame. NS ns.lame.\nns.lame. A 10.53.0.2\n\
                     empty. NS ns.empty.\nto. NS ns.fro.\nfro. NS ns.to.\n";
@@ -23,7 +25,7 @@ const FAR: &str = "@ NS www.far.child.example.\nwww A 192.0.2.3\n";
 /// Runs `nomen query`, which is patient.
 fn query(words: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
-    let time = format!("+time={}", PATIENCE.as_secs());
+    let time = format!("+time={}", TEST_TIMEOUT.as_secs());
     run(folder.path(), &[&["query", &time, "+tries=1"], words].concat())
 }
 

@@ -163,7 +163,7 @@ fn a_datagram_that_fits_no_query_was_dropped_unseen() {
     });
     let folder = tempfile::tempdir().expect("a folder");
     let at = format!("@{}#{}", address.ip(), address.port());
-    let time = format!("+time={}", crate::support::PATIENCE.as_secs());
+    let time = format!("+time={}", crate::support::TEST_TIMEOUT.as_secs());
     let output = run(folder.path(), &["query", &at, &time, "+tries=1", "example"]);
     peer.join().expect("asked");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

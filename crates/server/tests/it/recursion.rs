@@ -15,7 +15,8 @@ use wire::message::Parser;
 use crate::iterate::{in_a_network, inside};
 use crate::metrics::http;
 use crate::support::{
-    APEX, BUILT_IN_PORT, PATIENCE, Server, eventually, free_address, message, resident, run, text, written,
+    APEX, BUILT_IN_PORT, Server, TEST_TIMEOUT, eventually, free_address, message, resident, run, text,
+    written,
 };
 
 /// Names of `example.` that upstream serves: `many` does not fit a datagram.
@@ -251,7 +252,7 @@ fn figures_of_recursive_service_move() {
     }
     let sum = figures.lines().find_map(|line| line.strip_prefix("nomen_upstream_rtt_seconds_sum{"));
     let sum = sum.and_then(|rest| rest.split_whitespace().last()).and_then(|sum| sum.parse::<f64>().ok());
-    assert!(sum.is_some_and(|sum| sum > 0.0 && sum < PATIENCE.as_secs_f64()), "{sum:?}");
+    assert!(sum.is_some_and(|sum| sum > 0.0 && sum < TEST_TIMEOUT.as_secs_f64()), "{sum:?}");
 }
 
 #[test]
@@ -325,7 +326,8 @@ fn a_preallocated_cache_has_its_memory_before_there_is_anything_in_it() {
 /// Bytes that a server with two workers and next to nothing in its cache takes, at most.
 const EMPTY: u64 = 64 << 20;
 
-/// Variables that have the system give no huge pages where it would give them without a request, to stacks of threads for example.
+/// Variables that have the system give no huge pages where it would give them without a request, to stacks of
+/// threads for example.
 fn without_unwanted_huge_pages() -> &'static [(&'static str, &'static str)] {
     let policy = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if policy.contains("[always]") { &[("MIMALLOC_ALLOW_THP", "0")] } else { &[] }
@@ -343,7 +345,7 @@ fn inside_an_empty_resolver_took_more_than_a_hundred_megabytes() {
     // Without a way out they all fail, which is cached: so many that each part of the cache has some.
     let ask = |server: SocketAddr| {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         for id in 0..100 {
             let (mut query, mut reply) = (message(id, &format!("n{id}.example"), 1), [0; 512]);
             query[2] |= 1; // RD
@@ -433,7 +435,7 @@ fn sigterm_answers_those_who_wait_for_other_servers() {
     let mut server = Server::start_in(folder, "drain = \"1m\"\n", &rule);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.connect(server.address).expect("connected");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     for id in 0..CLIENTS {
         socket.send(&message(id, "www.example", 1)).expect("sent");
     }
@@ -640,7 +642,7 @@ fn addresses_came_in_one_order_for_ever() {
     let firsts = |server: &Server, name: &str| {
         let ask = |id: u16| {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-            socket.set_read_timeout(Some(PATIENCE)).expect("set");
+            socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
             let mut query = message(id, name, 1);
             query[2] |= 1;
             socket.send_to(&query, server.address).expect("sent");
@@ -684,7 +686,8 @@ fn other_servers_are_asked_from_the_address_that_is_configured() {
     });
 }
 
-/// A server's reply to a query: SERVFAIL, with an extended error whose text would change a terminal's colours.
+/// A server's reply to a query: SERVFAIL, with an extended error whose text would change a terminal's
+/// colours.
 fn failing(query: &[u8]) -> Option<(Vec<u8>, Duration)> {
     let (_, mut parser) = Parser::new(query).ok()?;
     parser.question().ok()?;

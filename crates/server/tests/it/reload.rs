@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::support::{APEX, PATIENCE, Server, eventually, message, text};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, message, text};
 
 /// A zone whose serial, and whose two addresses, are all made from one number.
 fn version(n: u8) -> String {
@@ -20,7 +20,7 @@ fn sighup_under_load_loses_no_query_and_mixes_no_versions() {
             scope.spawn(|| {
                 let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
                 socket.connect(server.address).expect("connected");
-                socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
                 let mut buf = [0; 512];
                 let mut id = 0u16;
                 while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! Failures are reported to whom a zone's servers name (RFC 9567), by one nomen to others: a small DNS in a network namespace.
+//! Failures are reported to whom a zone's servers name (RFC 9567), by one nomen to others: a small DNS in a
+//! network namespace.
 //!
 //! ```text
 //! .             signed, 10.53.0.1

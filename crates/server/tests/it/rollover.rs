@@ -1,6 +1,6 @@
-//! Where trust begins, and how that changes: anchors that follow their zone (RFC 5011), negative ones, both across restarts;
-//! anchors and root hints in files; what clients find out (RFC 8509). The root is at 10.53.0.1, `example.` at 10.53.0.2, in a
-//! network namespace.
+//! Where trust begins, and how that changes: anchors that follow their zone (RFC 5011), negative ones, both
+//! across restarts; anchors and root hints in files; what clients find out (RFC 8509). The root is
+//! at 10.53.0.1, `example.` at 10.53.0.2, in a network namespace.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Zones from other servers: from BIND, Knot, NSD and nomen, with and without NOTIFY, and when primaries fail.
+//! Zones from other servers: from BIND, Knot, NSD and nomen, with and without NOTIFY, and when primaries
+//! fail.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::metrics::http;
 use crate::primary::{KEY_FILE, OtherServer, VARIED, other, records, secret, transfer};
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, run, text, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, run, text, written};
 
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
 
@@ -307,7 +308,7 @@ fn a_change_is_announced_signed_and_taken() {
 /// The response code of a NOTIFY from a port of 127.0.0.1, for a zone of these labels.
 fn notified(server: SocketAddr, zone: &str) -> u8 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let mut notify = message(9, zone, 6);
     notify[2] = 0x24;
     socket.send_to(&notify, server).expect("sent");

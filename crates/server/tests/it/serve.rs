@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::iterate::{in_a_network, inside, ip};
 use crate::metrics::http;
-use crate::support::{APEX, BUILT_IN_PORT, PATIENCE, Server, free_address, message, run, text, written};
+use crate::support::{APEX, BUILT_IN_PORT, Server, TEST_TIMEOUT, free_address, message, run, text, written};
 
 #[test]
 fn answers_over_udp_and_tcp() {
@@ -67,7 +67,7 @@ fn sigterm_answers_what_arrived_and_ends_well() {
     fs::write(folder.path().join("example.zone"), APEX).expect("written");
     let mut server = Server::start_in(folder, "drain = \"1m\"\n", "");
     let mut stream = TcpStream::connect(server.address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let mut framed = Vec::new();
     for id in 0..QUERIES {
         let query = message(id, "ns1.example", 1);

@@ -1,6 +1,7 @@
-//! A secondary of many small zones, which it has from a catalog zone: all of them come at once, all are due at once, many
-//! change at once, and it comes back from its disk. None is refreshed later than it has to be, and none expires.
-//! With a hundred thousand zones, and beside other servers, that is timed by the workload `secondaries` of `bench/compare`.
+//! A secondary of many small zones, which it has from a catalog zone: all of them come at once, all are due
+//! at once, many change at once, and it comes back from its disk. None is refreshed later than it has to be,
+//! and none expires. With a hundred thousand zones, and beside other servers, that is timed by the workload
+//! `secondaries` of `bench/compare`.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::catalogs::kept;
-use crate::support::{PATIENCE, Server, free_address, message, written};
+use crate::support::{Server, TEST_TIMEOUT, free_address, message, written};
 
 /// How many zones there are.
 const ZONES: usize = 15;
@@ -83,7 +84,7 @@ impl Storm {
 
     /// Waits until something is so.
     fn wait(&self, what: &str, so: impl Fn() -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !so() {
             assert!(Instant::now() < until, "not so: {what}\n{}", self.secondary.log());
             std::thread::sleep(Duration::from_millis(100));
@@ -120,7 +121,8 @@ impl Storm {
         received.is_ok_and(|len| packet[..len].windows(6).any(|bytes| bytes == [0, 4, 192, 0, 2, serial]))
     }
 
-    /// Stops the secondary until all zones are due, and starts it again: it serves all of them from its disk, and asks for all.
+    /// Stops the secondary until all zones are due, and starts it again: it serves all of them from its disk,
+    /// and asks for all.
     fn restart(mut self) -> Storm {
         self.wait("all zones are on the disk", || kept(&self.secondary) > ZONES);
         let (address, home) = (self.secondary.address, self.secondary.stop());

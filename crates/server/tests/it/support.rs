@@ -1,7 +1,7 @@
 //! A `nomen serve` in a folder of its own, which reports over its notification socket when it is ready.
 //!
-//! No test here depends on how fast anything is: what is not certain once a call has returned is waited for, with
-//! [`eventually`].
+//! No test here depends on how fast anything is: what is not certain once a call has returned is waited for,
+//! with [`eventually`].
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// Longest wait for anything, far above what anything takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Minimal records at a zone's name.
 pub(crate) const APEX: &str =
@@ -25,9 +25,9 @@ pub(crate) const APEX: &str =
 
 /// Waits until something is so.
 pub(crate) fn eventually(what: &str, server: &Server, mut so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while !so() {
-        assert!(Instant::now() < until, "not so in {PATIENCE:?}: {what}\n{}", server.log());
+        assert!(Instant::now() < until, "not so in {TEST_TIMEOUT:?}: {what}\n{}", server.log());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -98,8 +98,8 @@ impl Server {
         Self::start_in(folder, "", more)
     }
 
-    /// Starts a server in a prepared folder, which gets the configuration, with more keys for `[server]` and more
-    /// sections.
+    /// Starts a server in a prepared folder, which gets the configuration, with more keys for `[server]` and
+    /// more sections.
     pub(crate) fn start_in(folder: TempDir, keys: &str, more: &str) -> Self {
         Self::start_at(free_address(), folder, keys, more)
     }
@@ -130,14 +130,14 @@ impl Server {
         Self::start_by(command, address, folder)
     }
 
-    /// Starts the server that a command runs in a folder, which has its configuration already; whatever it prints is for the
-    /// command to put into the file `log`.
+    /// Starts the server that a command runs in a folder, which has its configuration already; whatever it
+    /// prints is for the command to put into the file `log`.
     pub(crate) fn start_by(mut command: Command, address: SocketAddr, folder: TempDir) -> Self {
         let notify_path = folder.path().join("notify.sock");
         // From an earlier server in the same folder.
         let _ = fs::remove_file(&notify_path);
         let notify = UnixDatagram::bind(&notify_path).expect("a notification socket");
-        notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        notify.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         command.current_dir(folder.path()).env("NOTIFY_SOCKET", &notify_path);
         let child = command.spawn().expect("nomen starts");
         let server = Self { folder, address, child, notify };
@@ -196,7 +196,8 @@ impl Server {
         kill(Pid::from_raw(pid), signal).expect("the server is there");
     }
 
-    /// Reloads through the control socket, which answers when it is done; returns what was done, all of it good.
+    /// Reloads through the control socket, which answers when it is done; returns what was done, all of it
+    /// good.
     pub(crate) fn reload(&self) -> serde_json::Value {
         self.ctl_json(&["reload"])
     }
@@ -208,8 +209,8 @@ impl Server {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// Starts a server that serves every `NAME.zone` of its folder `zones`: these names, and `example.`. Its log goes to
-    /// the terminal, that is to [`log`](Self::log).
+    /// Starts a server that serves every `NAME.zone` of its folder `zones`: these names, and `example.`. Its
+    /// log goes to the terminal, that is to [`log`](Self::log).
     pub(crate) fn start_with_folder(names: &[&str], keys: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let zones = folder.path().join("zones");
@@ -252,7 +253,7 @@ impl Server {
     /// Runs `nomen query`, which asks once and waits long, and returns what it printed.
     pub(crate) fn query(&self, words: &[&str]) -> String {
         let server = format!("@{}@{}", self.address.ip(), self.address.port());
-        let time = format!("+time={}", PATIENCE.as_secs());
+        let time = format!("+time={}", TEST_TIMEOUT.as_secs());
         let output = run(self.folder.path(), &[&["query", &server, &time, "+tries=1"], words].concat());
         text(&output.stdout) + &text(&output.stderr)
     }
@@ -294,7 +295,7 @@ impl Server {
 
     /// Waits for the end of the process.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 return status;

@@ -11,7 +11,7 @@ use seccompiler::{
 };
 
 use crate::iterate::{in_a_network, inside, ip};
-use crate::support::{APEX, PATIENCE, Server, free_address, run, text};
+use crate::support::{APEX, Server, TEST_TIMEOUT, free_address, run, text};
 
 /// A file of `packaging`.
 fn packaged(name: &str) -> String {
@@ -81,8 +81,8 @@ fn reloading_the_service_succeeded_with_a_bad_zone() {
     assert_eq!(server.ctl(&arguments).status.code(), Some(1));
 }
 
-/// Applies the address families of a unit to this thread and the processes that it starts, as systemd does: to make a socket of
-/// another one fails with EAFNOSUPPORT.
+/// Applies the address families of a unit to this thread and the processes that it starts, as systemd does:
+/// to make a socket of another one fails with EAFNOSUPPORT.
 fn restrict_address_families(unit: &str) {
     let families = unit.lines().filter_map(|line| line.strip_prefix("RestrictAddressFamilies="));
     let number = |name| match name {
@@ -119,7 +119,8 @@ fn calls_of(name: &str) -> Vec<String> {
     names.flat_map(calls_of).collect()
 }
 
-/// Applies the system calls that a unit allows to this thread and the processes that it starts, as systemd does: all others fail.
+/// Applies the system calls that a unit allows to this thread and the processes that it starts, as systemd
+/// does: all others fail.
 fn restrict_system_calls(unit: &str) {
     assert!(
         unit.contains("\nSystemCallErrorNumber=EPERM\n"),
@@ -172,7 +173,7 @@ fn inside_clients_of_attached_networks_are_answered_under_the_packaged_unit() {
     let resolver = "[resolver]\nvalidate = false\nroot-servers = [\"10.53.7.2\"]\n";
     let rcode_for = |client: [u8; 4], server: [u8; 4]| {
         let socket = UdpSocket::bind(SocketAddr::from((client, 0))).expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         let question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
         socket.send_to(question, SocketAddr::from((server, 53))).expect("sent");
         let mut reply = [0; 512];

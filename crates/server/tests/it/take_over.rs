@@ -1,4 +1,5 @@
-//! One server after another on the same sockets: `nomen serve --take-over`, and sockets stored with the service manager.
+//! One server after another on the same sockets: `nomen serve --take-over`, and sockets stored with the
+//! service manager.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::activation::{asked, asked_over_tcp, expect_answer, expect_answer_over_tcp, folder, passing};
 use crate::support::{
-    PATIENCE, Server, eventually, free_address, message, run, text, without_manager, written,
+    Server, TEST_TIMEOUT, eventually, free_address, message, run, text, without_manager, written,
 };
 
 /// A server that opens its sockets itself, or takes those of the server before.
@@ -109,11 +110,12 @@ fn stored(notify: &UnixDatagram, wanted: usize) -> Vec<OwnedFd> {
     sockets
 }
 
-/// A server with one worker has stored its sockets, one for each transport, and has ended. Returns its folder and the sockets.
+/// A server with one worker has stored its sockets, one for each transport, and has ended. Returns its folder
+/// and the sockets.
 fn ended_with_stored_sockets(address: SocketAddr) -> (TempDir, [OwnedFd; 2]) {
     let folder = folder(&[address], "");
     let notify = UnixDatagram::bind(folder.path().join("store.sock")).expect("bound");
-    notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    notify.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let config = fs::read_to_string(folder.path().join("nomen.toml")).expect("read");
     fs::write(folder.path().join("nomen.toml"), config.replace("workers = 2", "workers = 1"))
         .expect("written");
@@ -153,7 +155,7 @@ const TOGETHER: u16 = 50;
 /// Sends many queries at a time over UDP, each once, until `stopped`. All are answered.
 fn flood(address: SocketAddr, asked: &AtomicU32, stopped: &AtomicBool) {
     let client = UdpSocket::bind("127.0.0.1:0").expect("a client");
-    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     client.connect(address).expect("connected");
     while !stopped.load(Ordering::Relaxed) {
         for id in 0..TOGETHER {
@@ -217,7 +219,7 @@ fn queries_on_an_open_connection_are_answered_over_a_hand_over() {
     let log = folder.path().join("log");
     let first = Server::start_by(serving(&[]), address, folder);
     let mut stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let framed = |id| {
         let query = message(id, "ns1.example", 1);
         [&u16::try_from(query.len()).expect("short").to_be_bytes()[..], &query].concat()
@@ -230,7 +232,7 @@ fn queries_on_an_open_connection_are_answered_over_a_hand_over() {
     stream.read_exact(&mut answers).expect("an answer: the connection was accepted");
     std::thread::scope(|scope| {
         let second = scope.spawn(|| first.taken_over_by(serving(&["--take-over"])));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !fs::read_to_string(&log).expect("a log").contains("answering what has arrived") {
             assert!(Instant::now() < until, "the sockets are not handed over");
             std::thread::sleep(Duration::from_millis(5));

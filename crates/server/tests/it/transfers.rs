@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Output;
 use std::thread::JoinHandle;
 
-use crate::support::{PATIENCE, run, text};
+use crate::support::{TEST_TIMEOUT, run, text};
 
 /// A record of `example.`: its SOA with this serial, or an A record.
 #[derive(Clone, Copy)]
@@ -53,7 +53,7 @@ fn ask(words: &[&str], rcode: u8, messages: &'static [&'static [Sent]]) -> (Outp
     let (address, thread) = peer(rcode, messages);
     let folder = tempfile::tempdir().expect("a folder");
     let at = format!("@{}@{}", address.ip(), address.port());
-    let time = format!("+time={}", PATIENCE.as_secs());
+    let time = format!("+time={}", TEST_TIMEOUT.as_secs());
     let output = run(folder.path(), &[&["query", &at, &time, "example"], words].concat());
     (output, thread.join().expect("the query"))
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::primary::{KEY_FILE, OtherServer, other, records};
-use crate::support::{APEX, PATIENCE, free_address, run, text};
+use crate::support::{APEX, TEST_TIMEOUT, free_address, run, text};
 
 /// A BIND that is the primary of `example.`, which clients with the key may change, and of `open.`, which
 /// every client may. Its address is what the SOA names.
@@ -31,7 +31,7 @@ fn bind() -> Option<OtherServer> {
         )
     };
     let bind = other("BIND", "named", &["-g", "-c"], config)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while zone(&bind, "open").is_none() || zone(&bind, "example").is_none() {
         assert!(Instant::now() < until, "BIND does not start");
         std::thread::sleep(std::time::Duration::from_millis(50));

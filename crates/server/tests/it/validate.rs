@@ -1,4 +1,5 @@
-//! Answers that are validated, found from the root servers down: a small DNS of signed zones, in a network namespace.
+//! Answers that are validated, found from the root servers down: a small DNS of signed zones, in a network
+//! namespace.
 //!
 //! ```text
 //! .             signed, 10.53.0.1

@@ -164,7 +164,8 @@ fn transactions_are_bounded() {
     fs::write(folder.path().join("second.zone"), APEX).expect("written");
     let server = start(folder, bounds);
     zone(&server, &["begin", "example"]);
-    // The time is longer than a command takes, on any machine that tests run on; an idle one is dropped by itself.
+    // The time is longer than a command takes, on any machine that tests run on; an idle one is dropped by
+    // itself.
     eventually("it is dropped", &server, || {
         server.ctl_json(&["zone", "status", "example"])["transaction"].is_null()
     });

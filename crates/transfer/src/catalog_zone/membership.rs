@@ -1,7 +1,7 @@
 //! [`settle`]: which zones several catalog zones make, and of which one each is a member.
 //!
-//! A zone belongs to one catalog zone at a time. Another one that lists it as well gets it only if the one that has it says
-//! so by its `coo` property (RFC 9432 §4.3.1), or lists it no longer.
+//! A zone belongs to one catalog zone at a time. Another one that lists it as well gets it only if the one
+//! that has it says so by its `coo` property (RFC 9432 §4.3.1), or lists it no longer.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,8 @@ pub struct MemberOf {
 pub enum Claim {
     /// It is the zone that it was: its data and timers stay.
     Kept,
-    /// It is new, or another zone of the same name: what is known of an earlier one is to be forgotten (RFC 9432 §5.4).
+    /// It is new, or another zone of the same name: what is known of an earlier one is to be forgotten (RFC
+    /// 9432 §5.4).
     New,
 }
 
@@ -55,8 +56,8 @@ pub struct Settled {
     pub conflicts: Vec<Conflict>,
 }
 
-/// Decides about all zones that `catalogs` list, in the operator's order of them. `before` are those that were members
-/// until now, and `is_configured` says which zones the configuration has.
+/// Decides about all zones that `catalogs` list, in the operator's order of them. `before` are those that
+/// were members until now, and `is_configured` says which zones the configuration has.
 pub fn settle(
     before: &BTreeMap<ZoneName, MemberOf>,
     catalogs: &[(ZoneName, &CatalogZone)],

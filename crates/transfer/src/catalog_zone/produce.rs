@@ -12,7 +12,8 @@ const MAX_GROUP: usize = 255;
 const TTL: Ttl = Ttl::ZERO;
 /// The only name server: a catalog zone is not reached by following delegations (RFC 9432 §4.1).
 const INVALID: &[u8] = b"\x07invalid\0";
-/// What the SOA record has behind the serial number: refresh, retry, expire and minimum, as in RFC 9432 appendix A.
+/// What the SOA record has behind the serial number: refresh, retry, expire and minimum, as in RFC 9432
+/// appendix A.
 const TIMES: [u32; 4] = [3600, 600, 2_147_483_646, 0];
 
 /// The label of a new member: these random bits as 32 digits of base 16.

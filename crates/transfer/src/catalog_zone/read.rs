@@ -21,8 +21,8 @@ pub struct CatalogZone {
 /// An entry of a catalog zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// The label that the catalog zone has for it, in lower case. Where it changes, the member is another zone of the same
-    /// name (RFC 9432 §5.4).
+    /// The label that the catalog zone has for it, in lower case. Where it changes, the member is another
+    /// zone of the same name (RFC 9432 §5.4).
     pub id: Box<[u8]>,
     /// Its groups, in the order of the records (RFC 9432 §4.3.2). What they mean is the operator's decision.
     pub groups: Vec<Box<[u8]>>,

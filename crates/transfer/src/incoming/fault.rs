@@ -13,8 +13,8 @@ use crate::tsig::ResponseError;
 pub struct TransferLimits {
     /// Records, those removed and added by differences included.
     pub records: u64,
-    /// Bytes of messages; and bytes of memory that the records of a whole zone take, which may be several times as many:
-    /// names are compressed on their way.
+    /// Bytes of messages; and bytes of memory that the records of a whole zone take, which may be several
+    /// times as many: names are compressed on their way.
     pub bytes: u64,
     /// Messages.
     pub messages: u64,

@@ -132,7 +132,8 @@ impl MessageReader {
         }
     }
 
-    /// Verifies the message, and says why the server refuses, if it does. A signature that the server did not take is why.
+    /// Verifies the message, and says why the server refuses, if it does. A signature that the server did not
+    /// take is why.
     fn verify(
         &mut self,
         message: &[u8],
@@ -148,7 +149,8 @@ impl MessageReader {
         match (verified, header.rcode()) {
             (verified, Rcode::NOERROR) => verified,
             (Err(refused @ TransferFault::Tsig(ResponseError::Refused { .. })), _) => Err(refused),
-            // Nothing follows from a refusal but that there is no transfer: it counts without a signature, too.
+            // Nothing follows from a refusal but that there is no transfer: it counts without a signature,
+            // too.
             (_, rcode) => Err(TransferFault::Rcode(rcode)),
         }
     }
@@ -185,8 +187,8 @@ impl MessageReader {
         to.record(self.owner.as_name(), record.rtype, record.ttl(), &self.rdata)
     }
 
-    /// Whether the owner that stands at `at` is nothing but a pointer to where the owner before was read from, or the same
-    /// pointer as it.
+    /// Whether the owner that stands at `at` is nothing but a pointer to where the owner before was read
+    /// from, or the same pointer as it.
     #[inline]
     fn has_same_owner(&self, message: &[u8], at: Offset) -> bool {
         let Some(before) = self.owner_at else { return false };
@@ -198,8 +200,8 @@ impl MessageReader {
     }
 }
 
-/// Reads the additional section. Returns where the TSIG record is, the last of all if there is one (RFC 8945 §5.1).
-/// Nothing follows.
+/// Reads the additional section. Returns where the TSIG record is, the last of all if there is one (RFC 8945
+/// §5.1). Nothing follows.
 fn additional(
     parser: &mut Parser<'_>,
     additionals: u16,

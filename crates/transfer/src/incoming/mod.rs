@@ -1,8 +1,8 @@
 //! Transfers from other servers, message by message: AXFR (RFC 5936), IXFR (RFC 1995).
 //!
-//! What comes is used as a whole or not at all. A whole zone goes into a builder while it arrives; differences are kept
-//! until the last. Nothing a peer sends is believed: each record is of the zone and well formed, the end is where the SOA
-//! of the beginning comes again, and limits hold for all there is.
+//! What comes is used as a whole or not at all. A whole zone goes into a builder while it arrives;
+//! differences are kept until the last. Nothing a peer sends is believed: each record is of the zone and well
+//! formed, the end is where the SOA of the beginning comes again, and limits hold for all there is.
 //!
 //! | file | holds |
 //! |---|---|
@@ -52,8 +52,8 @@ pub struct SentRequest {
 /// What a transfer brought.
 #[derive(Debug)]
 pub enum Received {
-    /// The SOA alone. If its serial is not later than ours, the zone has not changed; if it is, the answer did not fit into
-    /// the datagram (RFC 1995 §2).
+    /// The SOA alone. If its serial is not later than ours, the zone has not changed; if it is, the answer
+    /// did not fit into the datagram (RFC 1995 §2).
     SoaOnly(Serial),
     /// All of the zone.
     Zone(ReceivedZone),
@@ -75,13 +75,15 @@ impl ReceivedZone {
         self.serial
     }
 
-    /// Makes the zone. What is left to do for it takes a while for large zones: a matter for a thread that may be busy.
+    /// Makes the zone. What is left to do for it takes a while for large zones: a matter for a thread that
+    /// may be busy.
     pub fn build(self) -> Result<Zone, TransferFault> {
         self.build_within(&mut |_| true)
     }
 
-    /// The same with bounded memory: `may_take` is asked whether so many bytes, those of the records among them, may be taken,
-    /// whenever that number has changed much. If not, the fault is [`TransferLimit::Memory`].
+    /// The same with bounded memory: `may_take` is asked whether so many bytes, those of the records among
+    /// them, may be taken, whenever that number has changed much. If not, the fault is
+    /// [`TransferLimit::Memory`].
     pub fn build_within(mut self, may_take: &mut dyn FnMut(usize) -> bool) -> Result<Zone, TransferFault> {
         let zone = self.builder.finish_within(may_take).map_err(|error| match error {
             BuildError::OutOfMemory => TransferFault::Limit(TransferLimit::Memory),
@@ -101,8 +103,8 @@ pub struct IncomingTransfer {
 }
 
 impl IncomingTransfer {
-    /// Waits for the response to `request`. `key` is the one under which names of the zone will be looked up. `verifier` is
-    /// of the request's signature, if it had one.
+    /// Waits for the response to `request`. `key` is the one under which names of the zone will be looked up.
+    /// `verifier` is of the request's signature, if it had one.
     pub fn new(
         request: SentRequest,
         key: &HashKey,
@@ -115,15 +117,15 @@ impl IncomingTransfer {
         }
     }
 
-    /// Refuses a zone that is older than this version, as soon as its first SOA has come (RFC 1982). A response to a request for
-    /// differences is compared with the version asked for anyway.
+    /// Refuses a zone that is older than this version, as soon as its first SOA has come (RFC 1982). A
+    /// response to a request for differences is compared with the version asked for anyway.
     pub fn not_older_than(mut self, held: Option<Serial>) -> IncomingTransfer {
         self.sequence.not_older_than(held);
         self
     }
 
-    /// Takes the next message. `now` is in seconds since 1970. Returns what was received once that is complete; after that,
-    /// and after a fault, nothing more is to be passed in.
+    /// Takes the next message. `now` is in seconds since 1970. Returns what was received once that is
+    /// complete; after that, and after a fault, nothing more is to be passed in.
     pub fn message(&mut self, message: &[u8], now: u64) -> Result<Option<Received>, TransferFault> {
         self.reader.read(message, now, &mut self.sequence)?;
         let received = self.sequence.end_of_message()?;
@@ -148,8 +150,8 @@ impl IncomingTransfer {
         self.reader.bytes()
     }
 
-    /// Seconds for which the zone may be served, if the primary has said so: EXPIRE (RFC 7314 §4). It counts once the transfer
-    /// is complete.
+    /// Seconds for which the zone may be served, if the primary has said so: EXPIRE (RFC 7314 §4). It counts
+    /// once the transfer is complete.
     pub fn expire(&self) -> Option<u32> {
         self.reader.expire()
     }

@@ -18,7 +18,8 @@ use zone::store::ChangeSet;
 use super::fault::{TransferFault, TransferLimit, TransferLimits};
 use super::{AskedFor, Received, ReceivedZone, SentRequest};
 
-/// Bytes that a record of a difference takes beside its owner and data: length, type and TTL, and its place in the list.
+/// Bytes that a record of a difference takes beside its owner and data: length, type and TTL, and its place
+/// in the list.
 const KEPT_BESIDE: usize = 15;
 
 /// The SOA that a transfer begins and ends with.
@@ -109,7 +110,8 @@ impl Sequence {
 
     fn change(&mut self, owner: Name<'_>, t: Type, ttl: Ttl, rdata: &[u8]) -> Result<(), TransferFault> {
         let soa = match t {
-            // An SOA elsewhere in the zone is no part of the sequence; the zone that it is in will be refused.
+            // An SOA elsewhere in the zone is no part of the sequence; the zone that it is in will be
+            // refused.
             Type::SOA if owner == self.apex.as_name() => {
                 Some(Soa::read(rdata).map_err(|_| TransferFault::Malformed)?.numbers.serial)
             }
@@ -223,8 +225,8 @@ impl Sequence {
         Ok(Expected::Whole(builder))
     }
 
-    /// The second record: an SOA of the version that the client has begins the differences, anything else is of the whole
-    /// zone (RFC 1995 §4).
+    /// The second record: an SOA of the version that the client has begins the differences, anything else is
+    /// of the whole zone (RFC 1995 §4).
     fn second(
         &mut self,
         owner: Name<'_>,
@@ -246,7 +248,8 @@ impl Sequence {
         self.change(owner, t, ttl, rdata)
     }
 
-    /// A difference has ended, with the SOA of the end, or with the one that `next` begins with; `rdata` is of that SOA.
+    /// A difference has ended, with the SOA of the end, or with the one that `next` begins with; `rdata` is
+    /// of that SOA.
     fn end_of_difference(
         &mut self,
         change: ChangeSet,

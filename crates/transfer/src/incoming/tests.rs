@@ -414,7 +414,8 @@ fn signatures_are_verified_as_messages_come() {
     assert_eq!(outcome([false, true, true], None).expect_err("the first"), unsigned);
     let wrong = TransferFault::Tsig(tsig::ResponseError::BadSignature);
     assert_eq!(outcome([true; 3], Some(1)).expect_err("changed"), wrong);
-    // An unsigned message in between is covered by the next signature, so our signer's, which did not see it, is wrong.
+    // An unsigned message in between is covered by the next signature, so our signer's, which did not see it,
+    // is wrong.
     assert_eq!(outcome([true, false, true], None).expect_err("not covered"), wrong);
     let (_, mut signer) = sign();
     let mut buf = plain[0].clone();

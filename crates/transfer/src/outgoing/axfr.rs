@@ -11,15 +11,15 @@ use super::frame::TransferFrame;
 use super::message::{RecordNames, TransferMessage};
 use super::stream::{RecordSource, TransferStream};
 
-/// All of a zone: SOA, everything else in the order in which it is stored, SOA. Glue and data below cuts are part of it, and
-/// so are NSEC3 records (RFC 5936 §3). The zone is kept while the transfer lasts.
+/// All of a zone: SOA, everything else in the order in which it is stored, SOA. Glue and data below cuts are
+/// part of it, and so are NSEC3 records (RFC 5936 §3). The zone is kept while the transfer lasts.
 pub fn axfr(zone: Arc<Zone>, frame: TransferFrame) -> Box<dyn MessageStream> {
     let apex = zone.apex().to_buf();
     Box::new(TransferStream::new(frame, apex, ZoneRecords::new(zone)))
 }
 
-/// The zone's SOA alone: the answer to IXFR of a client who is up to date, or to whom the differences cannot be sent in a
-/// datagram (RFC 1995 §2, §4).
+/// The zone's SOA alone: the answer to IXFR of a client who is up to date, or to whom the differences cannot
+/// be sent in a datagram (RFC 1995 §2, §4).
 pub fn soa_only(zone: Arc<Zone>, frame: TransferFrame) -> Box<dyn MessageStream> {
     let apex = zone.apex().to_buf();
     Box::new(TransferStream::new(frame, apex, SoaRecord(zone)))
@@ -45,9 +45,9 @@ impl ZoneRecords {
         ZoneRecords { zone, place: ZonePlace::FirstSoa, names: RecordNames::new() }
     }
 
-    /// Writes the nodes from a place on. `Err` has the place of what no longer fits. The records of a name and those below it
-    /// that it hides, a delegation and its glue, stay in one message where they can: elsewhere their names would have to be
-    /// written again.
+    /// Writes the nodes from a place on. `Err` has the place of what no longer fits. The records of a name
+    /// and those below it that it hides, a delegation and its glue, stay in one message where they can:
+    /// elsewhere their names would have to be written again.
     fn nodes(
         &mut self,
         message: &mut TransferMessage<'_>,

@@ -5,8 +5,8 @@ use wire::{LowerNameBuf, Serial, Type};
 
 use crate::tsig::ResponseSigner;
 
-/// Most bytes of a message that pay: as many as compression pointers reach. In a longer one names behind that could not be
-/// pointed at.
+/// Most bytes of a message that pay: as many as compression pointers reach. In a longer one names behind that
+/// could not be pointed at.
 pub const DEFAULT_LIMIT: usize = Offset::REACH;
 
 /// Who knows the time: seconds since 1970.
@@ -30,8 +30,9 @@ pub struct TransferFrame {
 }
 
 impl TransferFrame {
-    /// The frame of the response to `request`, whose first question is the one answered: its ID, question and RD, with AA
-    /// set (RFC 5936 §2.2.1). A message has at most `limit` bytes; a record that is larger has one to itself.
+    /// The frame of the response to `request`, whose first question is the one answered: its ID, question and
+    /// RD, with AA set (RFC 5936 §2.2.1). A message has at most `limit` bytes; a record that is larger has
+    /// one to itself.
     pub fn answering(request: &[u8], limit: usize) -> Result<TransferFrame, Malformed> {
         let (header, mut parser) = Parser::new(request)?;
         parser.question()?;

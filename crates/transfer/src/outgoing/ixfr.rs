@@ -40,8 +40,8 @@ pub fn ixfr_answer(current: Serial, client: Serial, differences: &[Arc<ChangeSet
     if version == current { IxfrAnswer::Differences } else { IxfrAnswer::Whole }
 }
 
-/// The answer to IXFR over a stream, for a client who has the version `client`. `differences` lead from it to the zone's,
-/// in their order; if they do not, or there are none, the whole zone is the answer.
+/// The answer to IXFR over a stream, for a client who has the version `client`. `differences` lead from it to
+/// the zone's, in their order; if they do not, or there are none, the whole zone is the answer.
 pub fn ixfr(
     zone: Arc<Zone>,
     client: Serial,
@@ -58,8 +58,9 @@ pub fn ixfr(
     }
 }
 
-/// Writes the answer to IXFR in a datagram, behind its question, and sets AA: the differences if they fit, else the SOA alone, by which the
-/// client sees whether to ask again over a stream (RFC 1995 §2). Returns which of them.
+/// Writes the answer to IXFR in a datagram, behind its question, and sets AA: the differences if they fit,
+/// else the SOA alone, by which the client sees whether to ask again over a stream (RFC 1995 §2). Returns
+/// which of them.
 ///
 /// # Errors
 /// [`Full`] if not even the SOA fits.

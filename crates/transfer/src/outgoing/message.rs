@@ -1,5 +1,5 @@
-//! One message of a transfer while it is written: names compressed against all before them, RRsets taken from the snapshot
-//! in their compiled form.
+//! One message of a transfer while it is written: names compressed against all before them, RRsets taken from
+//! the snapshot in their compiled form.
 
 use wire::bytes::copy;
 use wire::message::{
@@ -27,8 +27,8 @@ pub(super) struct MessageMark {
     records: u16,
 }
 
-/// Where compressed names stand in the data of a type (RFC 3597 §4): the bytes in front of them, and how many there are.
-/// [`wire::rdata::layout`] says the same, as a test sees to.
+/// Where compressed names stand in the data of a type (RFC 3597 §4): the bytes in front of them, and how many
+/// there are. [`wire::rdata::layout`] says the same, as a test sees to.
 #[inline]
 pub(super) fn compressed_names(t: Type) -> Option<(usize, usize)> {
     match t {
@@ -53,7 +53,8 @@ impl LabelPlaces {
         LabelPlaces { starts, standing, count: 0 }
     }
 
-    /// Takes the labels at the front of `bytes[at..]`, up to a pointer, the root or `end`. Returns where they end.
+    /// Takes the labels at the front of `bytes[at..]`, up to a pointer, the root or `end`. Returns where they
+    /// end.
     #[inline]
     fn scan(&mut self, bytes: &[u8], mut at: usize, end: usize) -> usize {
         self.count = 0;
@@ -100,8 +101,8 @@ impl MessageScratch {
     }
 }
 
-/// A message being written; see the module. A record that does not fit leaves it as it was, but for what its names are
-/// compared with: then it must be ended, or begun again.
+/// A message being written; see the module. A record that does not fit leaves it as it was, but for what its
+/// names are compared with: then it must be ended, or begun again.
 pub(super) struct TransferMessage<'b> {
     out: &'b mut [u8],
     len: usize,
@@ -116,8 +117,8 @@ pub(super) struct TransferMessage<'b> {
 }
 
 impl<'b> TransferMessage<'b> {
-    /// Begins a message of at most `limit` bytes in `out`, which has room for them; `question` is empty or one as it stands
-    /// in a message.
+    /// Begins a message of at most `limit` bytes in `out`, which has room for them; `question` is empty or
+    /// one as it stands in a message.
     pub(super) fn begin(
         out: &'b mut [u8],
         limit: usize,
@@ -177,7 +178,8 @@ impl<'b> TransferMessage<'b> {
         MessageMark { len: self.len, records: self.records }
     }
 
-    /// Takes back what was written since `mark`, if it is little and something is left. The message must be ended then.
+    /// Takes back what was written since `mark`, if it is little and something is left. The message must be
+    /// ended then.
     pub(super) fn take_back(&mut self, mark: MessageMark) -> bool {
         let is_little = mark.records > 0 && self.len - mark.len <= MOST_TAKEN_BACK;
         if is_little {
@@ -217,8 +219,8 @@ impl<'b> TransferMessage<'b> {
         self.scratch.hosts.clear();
     }
 
-    /// Says that the records that follow are those of a node below a delegation: one of its hosts, it may be, whose name
-    /// stands in the delegation's records then.
+    /// Says that the records that follow are those of a node below a delegation: one of its hosts, it may be,
+    /// whose name stands in the delegation's records then.
     #[inline]
     pub(super) fn next_below(&mut self, node: Node<'_>) {
         let is_host = |(host, _): &&(NodeAddress, Standing)| *host == node.address();
@@ -226,7 +228,8 @@ impl<'b> TransferMessage<'b> {
         let mut hosts = self.scratch.hosts.iter().filter(|_| !node.flags().contains(NodeFlags::CASED));
         self.owner_at = hosts.find(is_host).map(|(_, standing)| *standing);
         if self.owner_at.is_some() {
-            // Where the ends of its name stand is not known. Hardly any host has records in which they matter.
+            // Where the ends of its name stand is not known. Hardly any host has records in which they
+            // matter.
             self.scratch.owner.count = 0;
         }
     }
@@ -241,8 +244,8 @@ impl<'b> TransferMessage<'b> {
         }
     }
 
-    /// Writes the compiled record that stands at `at` of the RRset's [`records_and_sigs`](RrSet::records_and_sigs), and
-    /// returns where the next one does.
+    /// Writes the compiled record that stands at `at` of the RRset's
+    /// [`records_and_sigs`](RrSet::records_and_sigs), and returns where the next one does.
     #[inline]
     pub(super) fn compiled(
         &mut self,
@@ -436,7 +439,8 @@ fn is_cased(set: &RrSet<'_>) -> bool {
     set.node().flags().contains(NodeFlags::CASED)
 }
 
-/// Where the names of an RRset's data stand in the message, for those behind them that end in one. They are of one message.
+/// Where the names of an RRset's data stand in the message, for those behind them that end in one. They are
+/// of one message.
 pub(super) struct RecordNames {
     /// Where each starts in the compiled RRset, and where in the message.
     names: [(u16, Standing); RECORD_NAMES],
@@ -481,8 +485,9 @@ struct Pen<'p> {
 }
 
 impl Pen<'_> {
-    /// Writes the name of the labels `places` of `bytes`, which lie there one after the other, and the name at `tail` behind
-    /// them. Notes in `places` where each of its ends stands, and returns where the whole does.
+    /// Writes the name of the labels `places` of `bytes`, which lie there one after the other, and the name
+    /// at `tail` behind them. Notes in `places` where each of its ends stands, and returns where the whole
+    /// does.
     #[inline]
     fn name(&mut self, bytes: &[u8], places: &mut LabelPlaces, tail: Standing) -> Result<Standing, Full> {
         let (mut parent, mut left, mut hash) = (tail, places.count, 0);
@@ -532,8 +537,8 @@ impl Pen<'_> {
         Ok(parent)
     }
 
-    /// Writes a name whole, because the end that it shares with others follows too many pointers already: names that come
-    /// later have somewhere to point.
+    /// Writes a name whole, because the end that it shares with others follows too many pointers already:
+    /// names that come later have somewhere to point.
     #[cold]
     fn name_at_length(
         &mut self,

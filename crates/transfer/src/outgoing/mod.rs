@@ -1,8 +1,9 @@
-//! Transfers to other servers: whole zones (AXFR, RFC 5936) and differences between versions (IXFR, RFC 1995), as streams of
-//! messages.
+//! Transfers to other servers: whole zones (AXFR, RFC 5936) and differences between versions (IXFR,
+//! RFC 1995), as streams of messages.
 //!
-//! A zone of millions of records leaves in thousands of messages, so a record costs little: it is copied from the compiled
-//! RRset of the snapshot, and its names are looked for in the message from the zone's name on, label by label.
+//! A zone of millions of records leaves in thousands of messages, so a record costs little: it is copied from
+//! the compiled RRset of the snapshot, and its names are looked for in the message from the zone's name on,
+//! label by label.
 //!
 //! | file | holds |
 //! |---|---|

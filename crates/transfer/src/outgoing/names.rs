@@ -1,24 +1,26 @@
 //! The names that a message holds, label by label: what later names in it point at.
 //!
-//! A name is found from its right end on: each step leads from a name that stands in the message to the one with one more
-//! label in front, if the message has it. A slot holds 15 bits of a hash of both, the offset of the label, and how many
-//! pointers a reader follows from there; the message itself is what candidates are compared with. So a name costs one
-//! step for each label that it does not share with a name whose place is known already, and nothing is allocated.
+//! A name is found from its right end on: each step leads from a name that stands in the message to the one
+//! with one more label in front, if the message has it. A slot holds 15 bits of a hash of both, the offset of
+//! the label, and how many pointers a reader follows from there; the message itself is what candidates are
+//! compared with. So a name costs one step for each label that it does not share with a name whose place is
+//! known already, and nothing is allocated.
 //!
-//! `wire`'s compression does the same for messages of any kind. This one is for messages full of names of one zone, whose
-//! right ends are known to begin with.
+//! `wire`'s compression does the same for messages of any kind. This one is for messages full of names of one
+//! zone, whose right ends are known to begin with.
 
 use wire::bytes::same;
 use wire::message::{HEADER_LEN, MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 
-/// Slots; twice as many as a message has labels, so that few collide, and no more, so that they stay in the nearest cache.
+/// Slots; twice as many as a message has labels, so that few collide, and no more, so that they stay in the
+/// nearest cache.
 const SLOTS: usize = 2048;
 /// Slots that a step looks at. More collide only with names that are chosen for that.
 const PROBES: usize = 8;
 const OFFSET_BITS: u32 = 14;
 const DEPTH_BITS: u32 = 3;
-/// The most pointers in a name that another may end in: that one has one more, and an owner may be nothing but a pointer
-/// to it.
+/// The most pointers in a name that another may end in: that one has one more, and an owner may be nothing
+/// but a pointer to it.
 pub(super) const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
 
 const _: () = assert!(Offset::REACH == 1 << OFFSET_BITS && MAX_POINTERS <= 1 << DEPTH_BITS);
@@ -125,7 +127,8 @@ const DEPTH_MASK: u8 = (1 << DEPTH_BITS) - 1;
 /// The upper bits of a slot, and of a hash: the lower ones say where to look.
 const TAG_MASK: u32 = !((1 << (OFFSET_BITS + DEPTH_BITS)) - 1);
 
-/// Whether `label` stands at `at` of `message`, and behind it the name that stands at `parent`, by itself or by a pointer.
+/// Whether `label` stands at `at` of `message`, and behind it the name that stands at `parent`, by itself or
+/// by a pointer.
 #[inline]
 fn stands_at(message: &[u8], at: usize, label: &[u8], parent: Standing) -> bool {
     let end = at + label.len();

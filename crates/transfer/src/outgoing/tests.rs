@@ -193,7 +193,8 @@ fn pointers_stay_few_in_deep_names() {
     check(build(apex.as_name(), &key(), &all), DEFAULT_LIMIT, apex.as_name());
 }
 
-/// The owners of records that follow a delegation's point into its records, wherever messages end; letter case stays.
+/// The owners of records that follow a delegation's point into its records, wherever messages end; letter
+/// case stays.
 #[test]
 fn hosts_of_a_delegation_are_pointed_at() {
     let (apex, mut all) = (name("example."), Vec::new());

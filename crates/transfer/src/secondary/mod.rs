@@ -1,4 +1,5 @@
-//! When a secondary asks its primaries, and when a primary tells its secondaries: decisions on passed-in time.
+//! When a secondary asks its primaries, and when a primary tells its secondaries: decisions on passed-in
+//! time.
 //!
 //! | file | holds |
 //! |---|---|

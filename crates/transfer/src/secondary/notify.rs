@@ -23,7 +23,7 @@ impl Default for NotifyRules {
 
 /// One secondary.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct NotifyAttempts {
     /// When to send next; `None` if there is nothing to send.
     next: Option<u64>,
     sent: u32,
@@ -34,18 +34,18 @@ struct Told {
 #[derive(Debug)]
 pub struct NotifySender {
     rules: NotifyRules,
-    secondaries: Vec<Told>,
+    secondaries: Vec<NotifyAttempts>,
 }
 
 impl NotifySender {
     /// For so many secondaries, each known by its place in the operator's list. Nothing is to be sent yet.
     pub fn new(rules: NotifyRules, secondaries: usize) -> NotifySender {
-        NotifySender { rules, secondaries: vec![Told::default(); secondaries] }
+        NotifySender { rules, secondaries: vec![NotifyAttempts::default(); secondaries] }
     }
 
     /// The zone has changed: every secondary is notified, from the first try on.
     pub fn changed(&mut self, now: u64) {
-        self.secondaries.fill(Told { next: Some(now), sent: 0 });
+        self.secondaries.fill(NotifyAttempts { next: Some(now), sent: 0 });
     }
 
     /// When [`poll`](Self::poll) has something to do.
@@ -56,7 +56,7 @@ impl NotifySender {
     /// The next secondary to send to, if one is due at `now`. Call it until there is none.
     pub fn poll(&mut self, now: u64, random: RandomNumbers<'_>) -> Option<usize> {
         let rules = self.rules;
-        let due = |told: &Told| told.next.is_some_and(|next| next <= now);
+        let due = |told: &NotifyAttempts| told.next.is_some_and(|next| next <= now);
         loop {
             let (number, told) = self.secondaries.iter_mut().enumerate().find(|(_, told)| due(told))?;
             if told.sent >= rules.tries {
@@ -71,7 +71,8 @@ impl NotifySender {
         }
     }
 
-    /// What [`poll`](Self::poll) wanted sent to a secondary was not sent: it waits until [`take_up`](Self::take_up).
+    /// What [`poll`](Self::poll) wanted sent to a secondary was not sent: it waits until
+    /// [`take_up`](Self::take_up).
     pub fn put_off(&mut self, secondary: usize) {
         if let Some(told) = self.secondaries.get_mut(secondary) {
             (told.next, told.sent) = (None, told.sent.saturating_sub(1));

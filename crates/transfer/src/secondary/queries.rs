@@ -1,4 +1,5 @@
-//! The messages between primary and secondary: SOA queries (RFC 1034 §4.3.5), requests for transfers, NOTIFY (RFC 1996).
+//! The messages between primary and secondary: SOA queries (RFC 1034 §4.3.5), requests for transfers, NOTIFY
+//! (RFC 1996).
 
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{
@@ -10,7 +11,8 @@ use wire::{Class, Name, NameBuf, Serial, Ttl, Type};
 
 use crate::incoming::{AskedFor, TransferFault};
 
-/// The UDP payload that we take: replies to SOA queries are small, and nothing larger is asked for in a datagram.
+/// The UDP payload that we take: replies to SOA queries are small, and nothing larger is asked for in a
+/// datagram.
 const UDP_SIZE: u16 = 1232;
 
 /// Whether a query has OPT, and in it asks for EXPIRE, as those of secondaries shall (RFC 7314 §4).
@@ -54,8 +56,8 @@ pub fn soa_query(buf: &mut [u8], id: u16, apex: Name<'_>, expire: AskExpire) -> 
     query(buf, Header::query(id), apex, Type::SOA, None, expire)
 }
 
-/// Writes the request for a transfer to `buf`, and returns its length. IXFR has our SOA, whose data is `soa`, in the authority
-/// section (RFC 1995 §3).
+/// Writes the request for a transfer to `buf`, and returns its length. IXFR has our SOA, whose data is `soa`,
+/// in the authority section (RFC 1995 §3).
 pub fn transfer_query(
     buf: &mut [u8],
     id: u16,

@@ -50,9 +50,9 @@ struct PrimaryLoad {
     has_turn: bool,
 }
 
-/// Many zones. Time and events go in; actions come out of [`poll`](Self::poll), one at a time, no more at once than the
-/// limits allow. Zones that wait for a primary wait in its own line, so that a slow one holds up no zones of
-/// others.
+/// Many zones. Time and events go in; actions come out of [`poll`](Self::poll), one at a time, no more at
+/// once than the limits allow. Zones that wait for a primary wait in its own line, so that a slow one holds
+/// up no zones of others.
 pub struct SecondaryScheduler {
     limits: SecondaryLimits,
     /// `None` for one that was removed.
@@ -106,7 +106,8 @@ impl SecondaryScheduler {
         id
     }
 
-    /// Removes a zone. What it had under way is to be ended; events of it are ignored until its id is given out again.
+    /// Removes a zone. What it had under way is to be ended; events of it are ignored until its id is given
+    /// out again.
     pub fn remove(&mut self, id: SecondaryId) -> Option<SecondaryZone> {
         let entry = self.entries.get_mut(id.0 as usize)?.take()?;
         self.ready.retain(|(other, _)| *other != id);

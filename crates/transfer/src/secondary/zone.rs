@@ -27,8 +27,8 @@ pub struct SecondaryRules {
     pub ixfr: bool,
     /// Bounds on the SOA's REFRESH.
     pub refresh: RangeInclusive<u32>,
-    /// Bounds on the SOA's RETRY. A zone that was never loaded is tried again after the lower one, then twice that, and so on
-    /// up to the upper one.
+    /// Bounds on the SOA's RETRY. A zone that was never loaded is tried again after the lower one, then twice
+    /// that, and so on up to the upper one.
     pub retry: RangeInclusive<u32>,
     /// Bounds on the SOA's EXPIRE.
     pub expire: RangeInclusive<u32>,
@@ -119,10 +119,11 @@ pub enum SecondaryAction {
 pub enum SecondaryEvent {
     /// What the primary has.
     Probed(SoaReply),
-    /// The transfer brought this version, which is now served, and perhaps for how many seconds it may be (RFC 7314).
+    /// The transfer brought this version, which is now served, and perhaps for how many seconds it may be
+    /// (RFC 7314).
     Transferred(SoaNumbers, Option<u32>),
-    /// Asked for the zone, the primary said that ours is the newest version, and perhaps for how many seconds it may be
-    /// served (RFC 7314).
+    /// Asked for the zone, the primary said that ours is the newest version, and perhaps for how many seconds
+    /// it may be served (RFC 7314).
     Unchanged(Option<u32>),
     /// The primary was of no use.
     Failed(SecondaryFault),
@@ -164,8 +165,9 @@ pub struct SecondaryZone {
     soa: Option<SoaNumbers>,
     /// When a primary last said that our version is the newest.
     checked: u64,
-    /// When the zone's first primary vouched for it, as far as is known: it expires so long after that as its SOA says. A
-    /// primary that is a secondary itself says with EXPIRE (RFC 7314) how much of that time is left.
+    /// When the zone's first primary vouched for it, as far as is known: it expires so long after that as its
+    /// SOA says. A primary that is a secondary itself says with EXPIRE (RFC 7314) how much of that time is
+    /// left.
     vouched: u64,
     /// When to ask again, unless something is under way.
     next: u64,
@@ -215,7 +217,8 @@ impl SecondaryZone {
         zone
     }
 
-    /// The same zone under other rules, which may have other primaries. What was under way counts no longer, and begins anew.
+    /// The same zone under other rules, which may have other primaries. What was under way counts no longer,
+    /// and begins anew.
     pub fn under(mut self, rules: impl Into<Arc<SecondaryRules>>, now: u64) -> SecondaryZone {
         if self.phase != Phase::Idle || self.last_fault.is_some() || self.soa.is_none() {
             self.next = now;
@@ -256,8 +259,9 @@ impl SecondaryZone {
         self.soa.map(|_| self.checked)
     }
 
-    /// When the zone's first primary vouched for our version, as far as is known: what is to be kept of the timers. Without
-    /// EXPIRE (RFC 7314) this is when a primary last said that it is the newest. `None` without a version.
+    /// When the zone's first primary vouched for our version, as far as is known: what is to be kept of the
+    /// timers. Without EXPIRE (RFC 7314) this is when a primary last said that it is the newest. `None`
+    /// without a version.
     pub fn vouched(&self) -> Option<u64> {
         self.soa.map(|_| self.vouched)
     }
@@ -278,7 +282,8 @@ impl SecondaryZone {
         within(soa.expire, &self.rules.expire)
     }
 
-    /// Whether the zone is asked for whatever its serial: the operator has ordered it, or there is no version yet.
+    /// Whether the zone is asked for whatever its serial: the operator has ordered it, or there is no version
+    /// yet.
     pub fn takes_any_serial(&self) -> bool {
         self.whole || self.soa.is_none()
     }
@@ -380,8 +385,8 @@ impl SecondaryZone {
         Some(SecondaryAction::Transfer { primary: self.primary, asked })
     }
 
-    /// A primary said that our version is the newest, and perhaps how many seconds it has left: no more than the SOA says,
-    /// and no fewer than it had here (RFC 7314 §4).
+    /// A primary said that our version is the newest, and perhaps how many seconds it has left: no more than
+    /// the SOA says, and no fewer than it had here (RFC 7314 §4).
     fn refreshed(
         &mut self,
         expire: Option<u32>,
@@ -445,8 +450,8 @@ impl SecondaryZone {
     }
 }
 
-/// Whether the whole zone may come where differences did not: the primary does not know IXFR, or has differences that do not
-/// fit. Others would fail with AXFR, too.
+/// Whether the whole zone may come where differences did not: the primary does not know IXFR, or has
+/// differences that do not fit. Others would fail with AXFR, too.
 fn asks_for_axfr(fault: &SecondaryFault) -> bool {
     matches!(
         fault,

@@ -77,8 +77,8 @@ impl Digest {
         self.0.update(message);
     }
 
-    /// A message as it was before its TSIG record, which starts at `at`, was added: with the ID it had then, and without
-    /// the record in the count (RFC 8945 §4.3.2).
+    /// A message as it was before its TSIG record, which starts at `at`, was added: with the ID it had then,
+    /// and without the record in the count (RFC 8945 §4.3.2).
     pub(super) fn signed(&mut self, message: &[u8], at: Offset, original_id: u16) -> Result<(), Malformed> {
         let mut header = Header::of(message).ok_or(Malformed)?;
         let mut counts = header.counts();

@@ -7,7 +7,8 @@ use aws_lc_rs::hmac;
 use wire::text::Base64;
 use wire::{LowerName, LowerNameBuf, Name};
 
-/// How a MAC is made (RFC 8945 §6). HMAC-MD5 and GSS-TSIG are left out: a request that names them gets BADKEY.
+/// How a MAC is made (RFC 8945 §6). HMAC-MD5 and GSS-TSIG are left out: a request that names them gets
+/// BADKEY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsigAlgorithm {
     /// HMAC-SHA1: 20 bytes.
@@ -95,8 +96,8 @@ pub enum TsigKeyError {
     NotBase64,
     /// The secret has no bytes.
     NoSecret,
-    /// A MAC cannot be cut to this many bits: they are more than the algorithm has, fewer than RFC 8945 §5.2.2.1 allows,
-    /// or no whole number of bytes.
+    /// A MAC cannot be cut to this many bits: they are more than the algorithm has, fewer than RFC 8945
+    /// §5.2.2.1 allows, or no whole number of bytes.
     Truncation,
 }
 
@@ -131,7 +132,8 @@ impl TsigKey {
         Ok(TsigKey { name: name.to_lower(), algorithm, mac_len: algorithm.mac_len(), secret })
     }
 
-    /// A key whose secret is base64, as key files and configurations have it; white space in it does not count.
+    /// A key whose secret is base64, as key files and configurations have it; white space in it does not
+    /// count.
     pub fn from_base64(
         name: Name<'_>,
         algorithm: TsigAlgorithm,
@@ -145,7 +147,8 @@ impl TsigKey {
         TsigKey::new(name, algorithm, &secret)
     }
 
-    /// The key with MACs cut to so many bits, which is also the fewest that it takes: `hmac-sha256-128` in BIND's words.
+    /// The key with MACs cut to so many bits, which is also the fewest that it takes: `hmac-sha256-128` in
+    /// BIND's words.
     pub fn truncated_to(self, bits: u16) -> Result<TsigKey, TsigKeyError> {
         let (len, rest) = (bits as usize / 8, bits % 8);
         let allowed = self.algorithm.least_mac_len()..=self.algorithm.mac_len();

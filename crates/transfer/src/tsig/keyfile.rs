@@ -74,7 +74,8 @@ impl fmt::Display for KeyFileFaultKind {
     }
 }
 
-/// Reads a file of one or more keys. Two keys may have one name here; [`TsigKeys::new`](super::TsigKeys::new) refuses them.
+/// Reads a file of one or more keys. Two keys may have one name here; [`TsigKeys::new`](super::TsigKeys::new)
+/// refuses them.
 pub fn read_keys(text: &str) -> Result<Vec<TsigKey>, KeyFileFault> {
     let mut words = Words { text, at: 0 };
     let mut keys = Vec::new();

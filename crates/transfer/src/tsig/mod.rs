@@ -37,7 +37,8 @@ pub use request::{TsigError, TsigRefusal, Verified, verify};
 pub use response::{ResponseSigner, sign_request};
 pub use verifier::{ResponseError, ResponseVerifier};
 
-/// Seconds that the clocks of both sides may differ, as we write it into messages (RFC 8945 §10 recommends 300).
+/// Seconds that the clocks of both sides may differ, as we write it into messages (RFC 8945 §10
+/// recommends 300).
 pub const FUDGE: u16 = 300;
 /// The most messages of a response that may follow each other without a signature (RFC 8945 §5.3.1).
 pub const MOST_UNSIGNED: u32 = 99;
@@ -72,8 +73,8 @@ impl fmt::Display for TsigRcode {
     }
 }
 
-/// Where the TSIG record of `message` starts, for those who do not read its records anyhow. It must be the last of the
-/// additional section, and the only one (RFC 8945 §5.1): anything else is [`Malformed`].
+/// Where the TSIG record of `message` starts, for those who do not read its records anyhow. It must be the
+/// last of the additional section, and the only one (RFC 8945 §5.1): anything else is [`Malformed`].
 pub fn find(message: &[u8]) -> Result<Option<Offset>, Malformed> {
     let (header, mut parser) = Parser::new(message)?;
     let [questions, answers, authorities, additionals] = header.counts();

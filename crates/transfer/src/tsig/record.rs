@@ -5,8 +5,8 @@ use wire::{Class, LowerNameBuf, Name, Type};
 
 use super::TsigRcode;
 
-/// Bytes of the data behind the algorithm's name, MAC and other data left out: time signed, fudge, MAC size, original ID,
-/// error, other length.
+/// Bytes of the data behind the algorithm's name, MAC and other data left out: time signed, fudge, MAC size,
+/// original ID, error, other length.
 const FIXED_DATA: usize = 6 + 2 + 2 + 2 + 2 + 2;
 /// A time has 48 bits.
 const TIME_MASK: u64 = (1 << 48) - 1;
@@ -102,7 +102,8 @@ pub(super) fn time_bytes(time: u64) -> [u8; 6] {
 }
 
 impl NewTsig<'_> {
-    /// Appends the record to the message of `len` bytes at the start of `buf`, counts it and returns the new length.
+    /// Appends the record to the message of `len` bytes at the start of `buf`, counts it and returns the new
+    /// length.
     pub(super) fn append(&self, buf: &mut [u8], len: usize) -> Result<usize, Full> {
         let data = self.algorithm.len() + FIXED_DATA + self.mac.len() + self.other.len();
         let data_len = u16::try_from(data).map_err(|_| Full)?;

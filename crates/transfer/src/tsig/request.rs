@@ -36,7 +36,8 @@ impl Verified {
 pub enum TsigError {
     /// The record cannot be read, or has a class or TTL that it may not have: FORMERR (RFC 8945 §5.1, §4.2).
     Malformed,
-    /// The MAC has more bytes than the algorithm makes, or fewer than may be left of it: FORMERR (RFC 8945 §5.2.2.1).
+    /// The MAC has more bytes than the algorithm makes, or fewer than may be left of it: FORMERR (RFC 8945
+    /// §5.2.2.1).
     MacSize,
     /// The record is fine, but what it says is not taken: NOTAUTH, with a TSIG record that says why.
     Refused(Box<TsigRefusal>),
@@ -63,8 +64,8 @@ impl fmt::Display for TsigError {
 }
 impl std::error::Error for TsigError {}
 
-/// The TSIG record of a response that refuses the signature of the request: without a MAC for BADKEY and BADSIG, with one
-/// for BADTIME and BADTRUNC (RFC 8945 §5.3.2).
+/// The TSIG record of a response that refuses the signature of the request: without a MAC for BADKEY and
+/// BADSIG, with one for BADTIME and BADTRUNC (RFC 8945 §5.3.2).
 #[derive(Clone, Debug)]
 pub struct TsigRefusal {
     error: TsigRcode,
@@ -97,8 +98,8 @@ impl TsigRefusal {
         if self.error == TsigRcode::BADTIME { time_bytes(0).len() } else { 0 }
     }
 
-    /// Appends the record to the response, the message of `len` bytes at the start of `buf`, and returns its new length.
-    /// `now` is in seconds since 1970. On [`Full`] the message is as before.
+    /// Appends the record to the response, the message of `len` bytes at the start of `buf`, and returns its
+    /// new length. `now` is in seconds since 1970. On [`Full`] the message is as before.
     pub fn append(&self, buf: &mut [u8], len: usize, now: u64) -> Result<usize, Full> {
         let server_time = time_bytes(now);
         let other = &server_time[..self.other_len()];

@@ -26,7 +26,8 @@ impl Stamp<'_> {
     }
 }
 
-/// Signs the messages of one response, one after the other. Every message is signed, as RFC 8945 §5.3.1 has it.
+/// Signs the messages of one response, one after the other. Every message is signed, as RFC 8945 §5.3.1 has
+/// it.
 #[derive(Clone, Debug)]
 pub struct ResponseSigner {
     key: Arc<TsigKey>,
@@ -52,8 +53,8 @@ impl ResponseSigner {
         record_len(self.key.name().len(), algorithm.len(), self.key.mac_len(), 0)
     }
 
-    /// Appends the TSIG record to the next message, the `len` bytes at the start of `buf`, and returns its new length.
-    /// `now` is in seconds since 1970. On [`Full`] message and signer are as before.
+    /// Appends the TSIG record to the next message, the `len` bytes at the start of `buf`, and returns its
+    /// new length. `now` is in seconds since 1970. On [`Full`] message and signer are as before.
     pub fn sign(&mut self, buf: &mut [u8], len: usize, now: u64) -> Result<usize, Full> {
         self.sign_with(buf, len, Stamp::at(now))
     }
@@ -83,8 +84,8 @@ impl ResponseSigner {
     }
 }
 
-/// Signs a request, the `len` bytes at the start of `buf`, with `key`: appends the TSIG record and returns the new length
-/// and who verifies the response. `now` is in seconds since 1970.
+/// Signs a request, the `len` bytes at the start of `buf`, with `key`: appends the TSIG record and returns
+/// the new length and who verifies the response. `now` is in seconds since 1970.
 pub fn sign_request(
     key: &Arc<TsigKey>,
     buf: &mut [u8],

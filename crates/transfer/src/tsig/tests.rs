@@ -1,4 +1,5 @@
-//! Signing and verifying: against messages that another implementation signed, and every fault that RFC 8945 names.
+//! Signing and verifying: against messages that another implementation signed, and every fault that RFC 8945
+//! names.
 
 use std::sync::Arc;
 
@@ -266,7 +267,8 @@ fn macs_of_a_length_that_cannot_be_are_format_errors() {
     }
 }
 
-/// RFC 8945 §5.2.4: a truncation that may be but that we do not take is BADTRUNC, signed; a wrong one is BADSIG first.
+/// RFC 8945 §5.2.4: a truncation that may be but that we do not take is BADTRUNC, signed; a wrong one is
+/// BADSIG first.
 #[test]
 fn macs_cut_shorter_than_the_key_takes_are_badtrunc() {
     let (message, _) = request();
@@ -315,7 +317,8 @@ fn checks_come_in_the_order_of_the_rfc() {
     assert_eq!(refusal(&late_and_cut, &TsigKeys::default(), NOW).0, TsigRcode::BADKEY);
 }
 
-/// A forwarder may have given the request an ID of its own: the digest takes the original one (RFC 8945 §4.3.2).
+/// A forwarder may have given the request an ID of its own: the digest takes the original one (RFC 8945
+/// §4.3.2).
 #[test]
 fn another_id_does_not_break_the_signature() {
     let (mut message, _) = request();
@@ -336,7 +339,8 @@ fn records_of_another_class_or_ttl_are_malformed() {
     }
 }
 
-/// RFC 8945 §5.1: "If multiple TSIG records are detected or a TSIG record is present in any other position", FORMERR.
+/// RFC 8945 §5.1: "If multiple TSIG records are detected or a TSIG record is present in any other position",
+/// FORMERR.
 #[test]
 fn a_tsig_record_is_the_last_one_and_the_only_one() {
     let (once, _) = request();
@@ -501,7 +505,8 @@ fn faults_of_key_files_have_places() {
     );
 }
 
-/// Whether the bit may change without breaking the signature: the ID, and letter case in the names of key and algorithm.
+/// Whether the bit may change without breaking the signature: the ID, and letter case in the names of key and
+/// algorithm.
 fn free(message: &[u8], bit: usize) -> bool {
     let byte = bit / 8;
     let start = at(message).index();

@@ -13,7 +13,8 @@ use super::{MOST_UNSIGNED, TsigRcode};
 /// What is wrong with the signatures of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
-    /// The first or the last message has no TSIG record, or more than 99 in a row have none (RFC 8945 §5.3.1).
+    /// The first or the last message has no TSIG record, or more than 99 in a row have none (RFC 8945
+    /// §5.3.1).
     Unsigned,
     /// A TSIG record cannot be read.
     Malformed,
@@ -83,7 +84,8 @@ impl ResponseVerifier {
     }
 
     /// Takes the next message. `tsig_at` is where its TSIG record starts, if it has one: the last record, as
-    /// [`find`](super::find) finds it. `now` is in seconds since 1970. After an error nothing more is to be asked.
+    /// [`find`](super::find) finds it. `now` is in seconds since 1970. After an error nothing more is to be
+    /// asked.
     pub fn message(
         &mut self,
         message: &[u8],

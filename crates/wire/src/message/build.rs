@@ -36,8 +36,8 @@ pub enum Section {
 pub enum Owner<'a> {
     /// As a name, compressed against the message.
     Name(Name<'a>),
-    /// As the name that already stands at this offset, in the question, as an owner or in RDATA: by a pointer to it, or
-    /// written again where no pointer reaches.
+    /// As the name that already stands at this offset, in the question, as an owner or in RDATA: by a pointer
+    /// to it, or written again where no pointer reaches.
     At(Offset),
 }
 
@@ -65,9 +65,10 @@ impl Counts {
         (self.0 >> (16 * section)) as u16
     }
 
-    /// As they stand in the header, where each is big-endian: the two bytes of every count change places, all at once.
-    /// Counts 1, 2, 3 and 4 are `0004_0003_0002_0001`; moved by a byte to either side and put together again they are
-    /// `0400_0300_0200_0100`, and from the lowest byte on that is `00 01 00 02 00 03 00 04`.
+    /// As they stand in the header, where each is big-endian: the two bytes of every count change places, all
+    /// at once. Counts 1, 2, 3 and 4 are `0004_0003_0002_0001`; moved by a byte to either side and put
+    /// together again they are `0400_0300_0200_0100`, and from the lowest byte on that is
+    /// `00 01 00 02 00 03 00 04`.
     #[inline]
     fn to_bytes(self) -> [u8; 8] {
         let high = 0x00ff_00ff_00ff_00ff;
@@ -209,8 +210,8 @@ impl<'b> Builder<'b> {
         &mut self.buf[self.len..self.limit]
     }
 
-    /// Takes over so many bytes of [`spare_mut`](Self::spare_mut): so many records of the answer, authority and additional
-    /// section. Names in them are not known to compression.
+    /// Takes over so many bytes of [`spare_mut`](Self::spare_mut): so many records of the answer, authority
+    /// and additional section. Names in them are not known to compression.
     ///
     /// # Panics
     /// If there was less room.
@@ -281,8 +282,9 @@ impl<'b> Builder<'b> {
         Ok(start)
     }
 
-    /// The pointer to the name at `at`, if one reaches it. Where that is a pointer itself, it is that one: owners that
-    /// point at each other would make a chain without an end (see [`MAX_POINTERS`](super::MAX_POINTERS)).
+    /// The pointer to the name at `at`, if one reaches it. Where that is a pointer itself, it is that one:
+    /// owners that point at each other would make a chain without an end (see
+    /// [`MAX_POINTERS`](super::MAX_POINTERS)).
     #[inline]
     fn pointer_to(&self, at: Offset) -> Option<[u8; POINTER_LEN]> {
         match self.buf.get(at.index()..)?.first_chunk() {

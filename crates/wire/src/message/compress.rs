@@ -23,9 +23,11 @@ struct Slot {
 const FREE: Slot = Slot { hash: 0, offset: 0 };
 const GONE: u16 = u16::MAX;
 
-/// Slots that a suffix may be in, from that of its hash on. In a table as full as it gets hardly one lies further away.
+/// Slots that a suffix may be in, from that of its hash on. In a table as full as it gets hardly one lies
+/// further away.
 const REACHED: usize = 64;
-/// What suffixes of one name are compared with, all together: what has the same hash. Mostly that is the one that is found.
+/// What suffixes of one name are compared with, all together: what has the same hash. Mostly that is the one
+/// that is found.
 const COMPARED: u32 = 16;
 
 /// The set of names a message already holds.
@@ -67,11 +69,12 @@ impl Compressor {
         }
     }
 
-    /// Finds the longest suffix of a name in `message` that a compressed name may point at: how many labels lie in front
-    /// of it, and the pointer to it.
+    /// Finds the longest suffix of a name in `message` that a compressed name may point at: how many labels
+    /// lie in front of it, and the pointer to it.
     ///
-    /// Where the longest is too deep already, one that follows no pointers is taken, so that the names that come after
-    /// this one have somewhere to point: names that grow label by label would else all be written from the seventh on.
+    /// Where the longest is too deep already, one that follows no pointers is taken, so that the names that
+    /// come after this one have somewhere to point: names that grow label by label would else all be written
+    /// from the seventh on.
     pub(super) fn find(&self, message: &[u8], suffixes: &Suffixes<'_>) -> Option<(usize, [u8; POINTER_LEN])> {
         if self.used == 0 {
             return None;
@@ -84,7 +87,8 @@ impl Compressor {
         })
     }
 
-    /// Where `suffix` stands and follows at most `deepest` pointers, which becomes 0 if it only stands deeper.
+    /// Where `suffix` stands and follows at most `deepest` pointers, which becomes 0 if it only stands
+    /// deeper.
     fn probe(&self, message: &[u8], suffix: &[u8], hash: u16, left: &mut Left) -> Option<Offset> {
         let mask = self.slots.len() - 1;
         let (first, mut too_deep) = (hash as usize, false);
@@ -193,12 +197,12 @@ fn bytes(name: &[u8], at: usize, length: usize) -> u64 {
     if length < 8 { word & ((1 << (8 * length)) - 1) } else { word }
 }
 
-/// The most pointers in a suffix that a name may point at: that name has one more, and an owner may be nothing but a
-/// pointer to it.
+/// The most pointers in a suffix that a name may point at: that name has one more, and an owner may be
+/// nothing but a pointer to it.
 const DEEPEST: usize = MAX_POINTERS - 2;
 
-/// How many pointers a reader of `offset` of `message`, which we wrote ourselves, follows to find `name` there; `None` if
-/// it is not what he finds.
+/// How many pointers a reader of `offset` of `message`, which we wrote ourselves, follows to find `name`
+/// there; `None` if it is not what he finds.
 fn depth_at(message: &[u8], mut offset: usize, mut name: &[u8]) -> Option<usize> {
     let mut depth = 0;
     loop {
@@ -245,7 +249,8 @@ mod tests {
         Suffixes { hashes: [hash; MAX_LABELS], ..Suffixes::of(name.as_name()) }
     }
 
-    /// CVE-2024-8508, CVE-2026-44390: names whose suffixes all have one hash do not make writing the next one slow.
+    /// CVE-2024-8508, CVE-2026-44390: names whose suffixes all have one hash do not make writing the next one
+    /// slow.
     #[test]
     fn names_that_collide_cost_no_more_than_others() {
         let mut names = Compressor::large();

@@ -27,9 +27,9 @@ pub const POINTER_LEN: usize = 2;
 
 /// The most compression pointers that reading any name of a message made here follows.
 ///
-/// RFC 1035 §4.1.4 has no bound, but readers have, each its own: the library that Go programs resolve names with takes a
-/// name of more than ten pointers for a loop. So a name that is written out or compressed follows one less than this, and
-/// an owner that is nothing but a pointer to such a name follows as many.
+/// RFC 1035 §4.1.4 has no bound, but readers have, each its own: the library that Go programs resolve names
+/// with takes a name of more than ten pointers for a loop. So a name that is written out or compressed
+/// follows one less than this, and an owner that is nothing but a pointer to such a name follows as many.
 pub const MAX_POINTERS: usize = 8;
 
 /// The most bytes one message can have over a stream, and so at all (RFC 1035 §4.2.2).
@@ -44,8 +44,8 @@ pub const QNAME_POINTER: [u8; POINTER_LEN] = (POINTER_BITS | HEADER_LEN as u16).
 /// A name goes on with a pointer where it has this byte or a greater one: the first of the pointer's two.
 pub const POINTER: u8 = (POINTER_BITS >> 8) as u8;
 
-/// An offset in a message, in bytes from the start of its header. No message is longer than [`MAX_MESSAGE`], so 16
-/// bits hold every one.
+/// An offset in a message, in bytes from the start of its header. No message is longer than [`MAX_MESSAGE`],
+/// so 16 bits hold every one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Offset(u16);

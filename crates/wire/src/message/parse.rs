@@ -54,7 +54,8 @@ pub struct RawRecord {
     pub rtype: Type,
     /// CLASS; for OPT the sender's UDP size.
     pub class: Class,
-    /// The field that holds the [`ttl`](Self::ttl), or for OPT response code, version and flags (RFC 6891 §6.1.3).
+    /// The field that holds the [`ttl`](Self::ttl), or for OPT response code, version and flags (RFC 6891
+    /// §6.1.3).
     pub ttl_field: [u8; 4],
     /// Where RDATA lies, inside the message.
     pub rdata: Range<usize>,
@@ -78,7 +79,8 @@ impl RawRecord {
 }
 
 impl<'m> Parser<'m> {
-    /// Reads the header and stands in front of the question section. No message is longer than [`MAX_MESSAGE`].
+    /// Reads the header and stands in front of the question section. No message is longer than
+    /// [`MAX_MESSAGE`].
     #[inline]
     pub fn new(message: &'m [u8]) -> Result<(Header, Self), Malformed> {
         let header = Header::of(message).filter(|_| message.len() <= MAX_MESSAGE).ok_or(Malformed)?;
@@ -173,8 +175,8 @@ impl<'m> Parser<'m> {
         Ok(name)
     }
 
-    /// Decodes a name to `name` and returns the offset behind its own bytes; it may not start or run beyond `end` before its
-    /// first pointer. What `name` is after a fault is of no use.
+    /// Decodes a name to `name` and returns the offset behind its own bytes; it may not start or run beyond
+    /// `end` before its first pointer. What `name` is after a fault is of no use.
     fn decode(&mut self, start: usize, end: usize, name: &mut NameBuf) -> Result<usize, Malformed> {
         let (bytes, mut len) = (name.writer(), 0);
         let (mut message, mut at, mut after) = (&self.message[..end], start, None);
@@ -200,8 +202,8 @@ impl<'m> Parser<'m> {
         }
     }
 
-    /// Appends a record's data to `out` with its names decompressed, for the types in which compression may be
-    /// met; see [`rdata::expand`].
+    /// Appends a record's data to `out` with its names decompressed, for the types in which compression may
+    /// be met; see [`rdata::expand`].
     pub fn expand_rdata(&mut self, record: &RawRecord, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let Range { start, end } = record.rdata.clone();
         let region = self.message.get(start..end).ok_or(Malformed)?;
@@ -214,8 +216,8 @@ impl<'m> Parser<'m> {
     }
 }
 
-/// The bytes that the labels at the front of `bytes` take, and the byte behind them: the root's zero or the first of
-/// a pointer.
+/// The bytes that the labels at the front of `bytes` take, and the byte behind them: the root's zero or the
+/// first of a pointer.
 #[inline]
 fn run(bytes: &[u8]) -> Result<(usize, u8), Malformed> {
     let mut at = 0;

@@ -1,8 +1,8 @@
-//! The letter case of a name, kept beside its lower-case form: one bit for each byte, the lowest first, set where the byte
-//! is an upper-case letter.
+//! The letter case of a name, kept beside its lower-case form: one bit for each byte, the lowest first, set
+//! where the byte is an upper-case letter.
 //!
-//! `WWW.example.` takes 13 bytes, so its letter case takes two: `0e 00`. Bits 1, 2 and 3 are set; byte 0 is the length of
-//! the first label.
+//! `WWW.example.` takes 13 bytes, so its letter case takes two: `0e 00`. Bits 1, 2 and 3 are set; byte 0 is
+//! the length of the first label.
 
 use super::{LowerName, Name, NameBuf};
 
@@ -26,8 +26,8 @@ impl Name<'_> {
 }
 
 impl LowerName<'_> {
-    /// The name in the letter case that [`Name::write_case`] has written. Bits of bytes that are no letters change nothing,
-    /// and missing ones stand for lower case.
+    /// The name in the letter case that [`Name::write_case`] has written. Bits of bytes that are no letters
+    /// change nothing, and missing ones stand for lower case.
     pub fn in_case(self, case: &[u8]) -> NameBuf {
         let mut written = self.as_name().to_buf();
         for (i, byte) in written.bytes[..self.len()].iter_mut().enumerate() {

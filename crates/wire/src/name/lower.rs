@@ -1,15 +1,16 @@
 //! Names that are known to be in lower case: what is looked up, hashed and kept as an owner.
 //!
-//! Letter case counts in none of these (RFC 4343 §2), so all names are brought to one case first. The type keeps a
-//! name as it came from being taken for one that was.
+//! Letter case counts in none of these (RFC 4343 §2), so all names are brought to one case first. The type
+//! keeps a name as it came from being taken for one that was.
 
 use std::fmt;
 
 use super::{BadName, MAX_NAME, Name, NameBuf};
 use crate::bytes::same;
 
-/// A domain name in lower case: borrowed, uncompressed wire form. Made by [`HashedName`](crate::hash::HashedName),
-/// by [`Name::to_lower`], and of bytes that were known to be one before.
+/// A domain name in lower case: borrowed, uncompressed wire form. Made by
+/// [`HashedName`](crate::hash::HashedName), by [`Name::to_lower`], and of bytes that were known to be one
+/// before.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct LowerName<'a>(Name<'a>);
@@ -21,8 +22,8 @@ impl<'a> LowerName<'a> {
         if name.as_wire().iter().any(u8::is_ascii_uppercase) { Err(BadName) } else { Ok(LowerName(name)) }
     }
 
-    /// Takes bytes that were [`as_wire`](Self::as_wire) of such a name before, without looking again. Of other bytes
-    /// nothing can be said but that no memory is at risk.
+    /// Takes bytes that were [`as_wire`](Self::as_wire) of such a name before, without looking again. Of
+    /// other bytes nothing can be said but that no memory is at risk.
     #[inline]
     pub fn of_checked(wire: &'a [u8]) -> Self {
         debug_assert!(Name::from_wire(wire).and_then(LowerName::new).is_ok(), "not a name in lower case");
@@ -158,11 +159,11 @@ impl fmt::Debug for LowerNameBuf {
     }
 }
 
-/// Copies the bytes of a name in lower case to the front of `to`, eight at a time; the last eight overlap those before
-/// where the length is no multiple of eight.
+/// Copies the bytes of a name in lower case to the front of `to`, eight at a time; the last eight overlap
+/// those before where the length is no multiple of eight.
 ///
-/// Lengths are at most 63 and so never in `A` (65) to `Z` (90): a whole wire name can be lowered without looking where
-/// its labels start.
+/// Lengths are at most 63 and so never in `A` (65) to `Z` (90): a whole wire name can be lowered without
+/// looking where its labels start.
 #[inline]
 pub(crate) fn copy_lower<const N: usize>(wire: &[u8], to: &mut [u8; N]) {
     let (words, rest) = wire.as_chunks::<8>();
@@ -183,9 +184,9 @@ pub(crate) fn copy_lower<const N: usize>(wire: &[u8], to: &mut [u8; N]) {
 
 /// Lowers eight bytes at once, one in each lane of a word, without a branch.
 ///
-/// An upper-case letter becomes a lower-case one by setting bit 5 (0x20). So bit 7 of each lane is made to say whether
-/// its byte is in `A..=Z`, and moved down by two. Bit 7 says whether an addition passed 0x7f; the byte's own bit 7 is
-/// taken off first, so that no lane carries into the next:
+/// An upper-case letter becomes a lower-case one by setting bit 5 (0x20). So bit 7 of each lane is made to
+/// say whether its byte is in `A..=Z`, and moved down by two. Bit 7 says whether an addition passed 0x7f; the
+/// byte's own bit 7 is taken off first, so that no lane carries into the next:
 ///
 /// ```text
 ///                               '@' 0x40   'A' 0x41   'Z' 0x5a   '[' 0x5b   0xc1

@@ -28,8 +28,8 @@ pub(super) fn validate(mut map: &[u8]) -> Result<(), Malformed> {
     if map.is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
-/// The types at a name (RFC 4034 §4.1.2), as NSEC, NSEC3 and CSYNC have them: for each window of 256 types that has
-/// any, its number, the length of its map, and the map, whose bits count from the left.
+/// The types at a name (RFC 4034 §4.1.2), as NSEC, NSEC3 and CSYNC have them: for each window of 256 types
+/// that has any, its number, the length of its map, and the map, whose bits count from the left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TypeBitmap<'a>(&'a [u8]);
 

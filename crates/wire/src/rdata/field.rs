@@ -14,7 +14,8 @@ use crate::rr::Type;
 pub enum NameRule {
     /// May be compressed when sent: the types of RFC 1035 (RFC 3597 §4). Lower case in canonical form.
     Compress,
-    /// Sent uncompressed, decompressed on receipt (RFC 3597 §4), lower case in canonical form (RFC 4034 §6.2).
+    /// Sent uncompressed, decompressed on receipt (RFC 3597 §4), lower case in canonical form (RFC 4034
+    /// §6.2).
     Lower,
     /// Never compressed, letter case kept.
     Plain,

@@ -2,8 +2,9 @@
 //!
 //! A type's file declares a [`Layout`], the list of its fields in wire order. One engine interprets the list:
 //! `field` walks it over wire bytes (validation, names inside, canonical form), `parse` reads text with it
-//! and `write` writes text. [`view`] has the types whose fields are looked into elsewhere. The few types whose text is not a row of fields bring a `field::Special`. What
-//! does not live here: which types go with which, or what a record means.
+//! and `write` writes text. [`view`] has the types whose fields are looked into elsewhere. The few types
+//! whose text is not a row of fields bring a `field::Special`. What does not live here: which types go with
+//! which, or what a record means.
 
 mod bitmap;
 mod fault;
@@ -57,8 +58,8 @@ pub fn validate(t: Type, rdata: &[u8]) -> Result<(), Malformed> {
 /// receipt (RFC 3597 §4).
 ///
 /// `name` is asked to read the possibly compressed name that starts at an offset of `region`: it appends the
-/// name's uncompressed form and returns the bytes it took up in `region`. What was expanded is validated; data of
-/// other types is copied as it is. On an error `out` is as before.
+/// name's uncompressed form and returns the bytes it took up in `region`. What was expanded is validated;
+/// data of other types is copied as it is. On an error `out` is as before.
 pub fn expand(
     t: Type,
     region: &[u8],
@@ -94,8 +95,8 @@ pub fn canonical(t: Type, rdata: &mut [u8]) {
     }
 }
 
-/// Whether the uncompressed RDATA of two records of type `t` is the same in [canonical] form: the letter case of most names
-/// does not count (RFC 4034 §6.2).
+/// Whether the uncompressed RDATA of two records of type `t` is the same in [canonical] form: the letter case
+/// of most names does not count (RFC 4034 §6.2).
 pub fn is_same(t: Type, a: &[u8], b: &[u8]) -> bool {
     let canonical = |rdata: &[u8]| {
         let mut rdata = rdata.to_vec();

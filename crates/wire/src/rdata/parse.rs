@@ -171,7 +171,8 @@ impl<'t, 'a> Cursor<'t, 'a> {
     }
 }
 
-/// Whether a token that did not open with a quotation mark has one that is not escaped, as `key="value"` does.
+/// Whether a token that did not open with a quotation mark has one that is not escaped, as `key="value"`
+/// does.
 #[cold]
 fn has_stray_quote(mut text: &[u8]) -> bool {
     loop {

@@ -1,7 +1,8 @@
 //! Record data read into its fields, for the types that more than one room looks into.
 //!
-//! A view borrows uncompressed RDATA and is as strict as [`validate`](super::validate): what one takes the other
-//! takes, and nothing is missing or left over. What a record means, and what is computed from it, is not said here.
+//! A view borrows uncompressed RDATA and is as strict as [`validate`](super::validate): what one takes the
+//! other takes, and nothing is missing or left over. What a record means, and what is computed from it, is
+//! not said here.
 
 use std::fmt;
 
@@ -68,7 +69,8 @@ impl<'a> Rest<'a> {
 pub struct Soa<'a> {
     /// MNAME: the primary server of the zone (RFC 1035 §3.3.13, RFC 1996 §1.2).
     pub mname: Name<'a>,
-    /// RNAME: the mailbox of who is in charge, its first label the part in front of the `@` (RFC 1035 §3.3.13, §8).
+    /// RNAME: the mailbox of who is in charge, its first label the part in front of the `@` (RFC 1035
+    /// §3.3.13, §8).
     pub rname: Name<'a>,
     /// The five numbers.
     pub numbers: SoaNumbers,
@@ -241,8 +243,8 @@ impl<'a> Dnskey<'a> {
         })
     }
 
-    /// Whether the key may sign zone data: the Zone Key bit is set, the protocol is right, and it is not revoked
-    /// (RFC 4034 §2.1, RFC 5011 §2.1).
+    /// Whether the key may sign zone data: the Zone Key bit is set, the protocol is right, and it is not
+    /// revoked (RFC 4034 §2.1, RFC 5011 §2.1).
     pub fn is_zone_key(&self) -> bool {
         self.flags & (Self::ZONE_KEY | Self::REVOKE) == Self::ZONE_KEY && self.protocol == Self::DNSSEC
     }
@@ -294,7 +296,8 @@ impl<'a> Ds<'a> {
 /// NSEC (RFC 4034 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nsec<'a> {
-    /// Next Domain Name: the owner that follows in canonical order, the apex behind the last (RFC 4034 §4.1.1).
+    /// Next Domain Name: the owner that follows in canonical order, the apex behind the last (RFC 4034
+    /// §4.1.1).
     pub next: Name<'a>,
     /// Type Bit Maps: the types at the owner (RFC 4034 §4.1.2).
     pub types: TypeBitmap<'a>,
@@ -313,7 +316,8 @@ impl<'a> Nsec<'a> {
 pub struct Nsec3Param<'a> {
     /// Hash Algorithm (RFC 5155 §3.1.1): [`SHA1`](Self::SHA1) is the only one.
     pub algorithm: u8,
-    /// Flags: [`OPT_OUT`](Self::OPT_OUT) in NSEC3 (RFC 5155 §3.1.2), all zero in NSEC3PARAM (RFC 5155 §4.1.2).
+    /// Flags: [`OPT_OUT`](Self::OPT_OUT) in NSEC3 (RFC 5155 §3.1.2), all zero in NSEC3PARAM (RFC 5155
+    /// §4.1.2).
     pub flags: u8,
     /// Iterations: rounds after the first (RFC 5155 §3.1.3).
     pub iterations: u16,
@@ -326,7 +330,8 @@ impl<'a> Nsec3Param<'a> {
     pub const SHA1: u8 = 1;
     /// The longest salt in bytes: its length is one byte (RFC 5155 §3.1.4).
     pub const MAX_SALT: usize = u8::MAX as usize;
-    /// In the flags: the hashes between this one and the next may be those of insecure delegations (RFC 5155 §3.1.2.1).
+    /// In the flags: the hashes between this one and the next may be those of insecure delegations (RFC 5155
+    /// §3.1.2.1).
     pub const OPT_OUT: u8 = 1;
 
     /// Reads RDATA of NSEC3PARAM.

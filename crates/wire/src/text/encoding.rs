@@ -10,8 +10,8 @@ use super::write_ascii;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEncoding;
 
-/// Marks bytes outside the alphabet: a bit that no value inside one has, so that several values are looked at by one
-/// test of all of them put together.
+/// Marks bytes outside the alphabet: a bit that no value inside one has, so that several values are looked at
+/// by one test of all of them put together.
 const NONE: u8 = 0x80;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const BASE32HEX: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";

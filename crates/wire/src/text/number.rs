@@ -61,8 +61,8 @@ pub fn duration(text: &[u8]) -> Option<u32> {
 
 /// Days from 1970-01-01 to the first of `month` (1 to 12) in `year`, Gregorian, for years from 1970.
 fn days_to_month(year: u64, month: u64) -> u64 {
-    // Years that begin in March put the leap day at the end. Their months have 31, 30, 31, 30 and 31 days, which is 153
-    // in five, and again: (m * 153 + 2) / 5 is 0, 31, 61, 92, 122, 153 for the first six.
+    // Years that begin in March put the leap day at the end. Their months have 31, 30, 31, 30 and 31 days,
+    // which is 153 in five, and again: (m * 153 + 2) / 5 is 0, 31, 61, 92, 122, 153 for the first six.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 - 719_468
 }

@@ -17,7 +17,8 @@ type Bytes = BoxedStrategy<Vec<u8>>;
 enum Taste {
     /// Any bytes.
     Any,
-    /// Names as hosts have them, in lower case; strings of letters and digits. For readers that take no others.
+    /// Names as hosts have them, in lower case; strings of letters and digits. For readers that take no
+    /// others.
     Plain,
 }
 

@@ -94,7 +94,8 @@ fn hickory_reads_our_text() {
         let text = written(t, rdata);
         match bytes_of_text(t, &text) {
             Ok(bytes) if bytes == rdata => Ok(()),
-            // RFC 4398 §2.2: the type is "an unsigned decimal integer or ... a mnemonic symbol"; they read digits.
+            // RFC 4398 §2.2: the type is "an unsigned decimal integer or ... a mnemonic symbol"; they read
+            // digits.
             Err(_) if t == Type::CERT && text.starts_with(|c: char| !c.is_ascii_digit()) => Ok(()),
             other => Err(format!("{text}: {other:?}, not {rdata:?}")),
         }

@@ -31,8 +31,8 @@ fn written(t: Type, rdata: &[u8]) -> String {
 }
 
 /// Runs a comparison with another implementation on well-formed data of each type; its error says where they
-/// differ. All types are gone through before the test fails. The data is the same in every run, as a new quirk
-/// of the other side must not break a build at random.
+/// differ. All types are gone through before the test fails. The data is the same in every run, as a new
+/// quirk of the other side must not break a build at random.
 fn agree(
     types: &[Type],
     cases: u32,

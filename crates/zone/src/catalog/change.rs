@@ -15,8 +15,8 @@ use crate::store::Zone;
 pub enum Change {
     /// Serve this snapshot, in place of what was there under its name.
     Serve(Arc<Zone>),
-    /// The zone is ours but cannot be served (yet): it gets a snapshot later. Boxed, as is the next: there may be very many
-    /// changes, and nearly all are the first.
+    /// The zone is ours but cannot be served (yet): it gets a snapshot later. Boxed, as is the next: there
+    /// may be very many changes, and nearly all are the first.
     Unload(Box<NameBuf>),
     /// The zone is no longer ours.
     Remove(Box<NameBuf>),

@@ -28,16 +28,17 @@
 //!     └──────┴───────┴───────┴──────┴───       └──────────┴──────┴───────────┴────────┘
 //! ```
 //!
-//! The trie is as deep as it must be. Up to 128 zones lie in one shard, which is every node of the root. A shard that
-//! would hold more becomes a page of shards, and a page with few zones left becomes a shard again. So nearly all of
-//! 100,000 zones lie right behind the root, and 1,000,000 behind one page more. A node says where its shard lies and
-//! how many places it has: to find the place of a name, and to prefetch it, no other line of the shard is read.
+//! The trie is as deep as it must be. Up to 128 zones lie in one shard, which is every node of the root. A
+//! shard that would hold more becomes a page of shards, and a page with few zones left becomes a shard again.
+//! So nearly all of 100,000 zones lie right behind the root, and 1,000,000 behind one page more. A node says
+//! where its shard lies and how many places it has: to find the place of a name, and to prefetch it, no other
+//! line of the shard is read.
 //!
-//! The next catalog copies each shard that a change reaches, the pages on the way there and the root; every other page
-//! and shard belongs to both. All changes of a step go down together, sorted by their way, so that nothing is copied
-//! twice and a first load of many zones builds every shard once. Readers hold a catalog for as long as they like:
-//! nothing in it is ever written but what a zone keeps from catalog to catalog: its counter of queries, and when it
-//! expires.
+//! The next catalog copies each shard that a change reaches, the pages on the way there and the root; every
+//! other page and shard belongs to both. All changes of a step go down together, sorted by their way, so that
+//! nothing is copied twice and a first load of many zones builds every shard once. Readers hold a catalog for
+//! as long as they like: nothing in it is ever written but what a zone keeps from catalog to catalog: its
+//! counter of queries, and when it expires.
 //!
 //! | file | holds |
 //! |---|---|
@@ -70,9 +71,9 @@ const FEW: usize = 16;
 
 /// A zone's place in one catalog.
 ///
-/// One word, so that it goes from [`locate`](Catalog::locate) to its use in a register. In parts that are written one
-/// by one and read together it would wait for memory. From the lowest bit: labels below (8 bits), the way (24), the
-/// place in the shard (32).
+/// One word, so that it goes from [`locate`](Catalog::locate) to its use in a register. In parts that are
+/// written one by one and read together it would wait for memory. From the lowest bit: labels below (8 bits),
+/// the way (24), the place in the shard (32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located(u64);
 
@@ -102,8 +103,8 @@ impl Located {
 
 /// An immutable set of zones.
 pub struct Catalog {
-    /// Bit [`MAX_LABELS`] - n is set if some zone has a name of n labels: other suffixes of a question need no
-    /// search.
+    /// Bit [`MAX_LABELS`] - n is set if some zone has a name of n labels: other suffixes of a question need
+    /// no search.
     depths: u128,
     trie: Trie,
     key: HashKey,
@@ -116,9 +117,9 @@ impl Catalog {
         Catalog { depths: 0, trie: Trie::new(Vec::new()), key: *key, census: Census::new() }
     }
 
-    /// A catalog with `changes` made one after the other; this one stays as it is. What no change reaches is shared:
-    /// a change costs the copy of one shard and of what lies above it, however many zones there are, and many changes
-    /// together cost less than one by one.
+    /// A catalog with `changes` made one after the other; this one stays as it is. What no change reaches is
+    /// shared: a change costs the copy of one shard and of what lies above it, however many zones there are,
+    /// and many changes together cost less than one by one.
     ///
     /// # Errors
     /// If a zone to be served was built under another key than the catalog's.
@@ -129,8 +130,8 @@ impl Catalog {
         Ok(Catalog { depths: census.depths(), trie, key: self.key, census })
     }
 
-    /// Which suffixes of `name`, without its `skip` leftmost labels, may be zones' names: bit n if that of n labels
-    /// less may.
+    /// Which suffixes of `name`, without its `skip` leftmost labels, may be zones' names: bit n if that of n
+    /// labels less may.
     #[inline]
     fn likely(&self, name: &HashedName, skip: usize) -> Option<u128> {
         let labels = name.label_count().checked_sub(skip)?;
@@ -159,8 +160,8 @@ impl Catalog {
     }
 
     /// The same for `name` without its `skip` leftmost labels; the number of labels still counts from the
-    /// whole name. With the number that [`find`](Self::find) returned and one more it finds the next zone above,
-    /// which answers for DS at a zone's name (RFC 4035 §3.1.4.1).
+    /// whole name. With the number that [`find`](Self::find) returned and one more it finds the next zone
+    /// above, which answers for DS at a zone's name (RFC 4035 §3.1.4.1).
     pub fn find_skipping(&self, name: &HashedName, skip: usize) -> Option<(&ZoneEntry, usize)> {
         let found = self.locate(name, skip)?;
         Some((self.entry(found)?, found.below()))

@@ -1,12 +1,12 @@
-//! What one catalog shares with the next, and hashes that collide: what cannot be seen from outside. What catalogs
-//! answer is compared with a plain map in `tests/catalog.rs`.
+//! What one catalog shares with the next, and hashes that collide: what cannot be seen from outside. What
+//! catalogs answer is compared with a plain map in `tests/catalog.rs`.
 
 use std::sync::Arc;
 
 use wire::hash::{HashKey, HashedName};
 use wire::{NameBuf, Ttl, Type};
 
-use super::trie::{FEWEST, MOST, WIDE};
+use super::trie::{FEWEST, MAX_SHARD_ZONES, WIDE};
 use super::{Catalog, Change};
 use crate::store::{Zone, ZoneBuilder};
 
@@ -14,8 +14,8 @@ fn key() -> HashKey {
     HashKey::new([0x1234_5678_9abc_def1, 0xfedc_ba98_7654_3211, 42])
 }
 
-/// A key under which a label that begins with `aaaaaaaa` hides all labels right of it from the hash: the word times
-/// the key is 0.
+/// A key under which a label that begins with `aaaaaaaa` hides all labels right of it from the hash: the word
+/// times the key is 0.
 fn weak_key() -> HashKey {
     HashKey::new([u64::from_le_bytes(*b"aaaaaaaa"), 0xfedc_ba98_7654_3211, 42])
 }
@@ -100,12 +100,12 @@ fn a_step_that_changes_nothing_shares_everything() {
 
 #[test]
 fn a_shard_is_split_when_it_is_full_and_joined_when_few_are_left() {
-    let full = catalog(MOST);
+    let full = catalog(MAX_SHARD_ZONES);
     assert_eq!(full.trie.parts().len(), 1);
-    let split = with(&full, [Change::Unload(Box::new(numbered(MOST)))]);
+    let split = with(&full, [Change::Unload(Box::new(numbered(MAX_SHARD_ZONES)))]);
     assert!(split.trie.parts().len() > 1);
     let mut catalog = split;
-    for number in (FEWEST..=MOST).rev() {
+    for number in (FEWEST..=MAX_SHARD_ZONES).rev() {
         assert!(catalog.trie.parts().len() > 1, "{} zones", catalog.len());
         catalog = with(&catalog, [Change::Remove(Box::new(numbered(number)))]);
     }
@@ -156,7 +156,7 @@ fn names_whose_hashes_collide_are_told_apart() {
     let colliding = |i: usize| name(&format!("aaaaaaaa.z{i}.example."));
     let hash = |i: usize| key.name(colliding(i).as_name().to_lower().as_lower());
     assert_eq!(hash(1), hash(2));
-    for zones in [2, MOST, 3 * MOST] {
+    for zones in [2, MAX_SHARD_ZONES, 3 * MAX_SHARD_ZONES] {
         let full = with(&Catalog::new(&key), (0..zones).map(|i| Change::Serve(zone(&key, colliding(i)))));
         // And some that are spread as usual, so that the shard of those is far below the root.
         let full = with(&full, (0..1000).map(numbered).map(Box::new).map(Change::Unload));
@@ -239,7 +239,7 @@ fn a_zone_counts_its_queries_until_it_is_removed() {
 
 #[test]
 fn what_was_located_is_found_again_behind_any_number_of_pages() {
-    for zones in [1, MOST, 10_000, 100_000] {
+    for zones in [1, MAX_SHARD_ZONES, 10_000, 100_000] {
         let catalog = catalog(zones);
         let mut hashed = HashedName::new();
         for number in (0..zones).step_by(zones.div_ceil(100)) {

@@ -1,5 +1,5 @@
-//! The trie of a catalog: root, pages and shards, how an entry is found in them, and how the next trie is made of one.
-//! What a change means is [`super::change`]'s matter.
+//! The trie of a catalog: root, pages and shards, how an entry is found in them, and how the next trie is
+//! made of one. What a change means is [`super::change`]'s matter.
 
 use std::sync::Arc;
 use std::{array, slice, vec};
@@ -15,14 +15,14 @@ use crate::prefetch::{self, Part};
 pub(super) const WIDE: usize = 1024;
 /// Nodes of a page: few, so that the shards of a page just made are not all but empty.
 const NARROW: usize = 32;
-/// Pages between root and shard, at the most. A shard behind them grows without limit: there are a hundred million
-/// zones by then, or a key under which hashes collide.
+/// Pages between root and shard, at the most. A shard behind them grows without limit: there are a hundred
+/// million zones by then, or a key under which hashes collide.
 const LEVELS: u32 = 2;
 /// Zones of a shard, at the most, where it can be split.
-pub(super) const MOST: usize = 128;
-/// Zones that are put together in one shard: fewer than were split, so that a zone that comes and goes does not split
-/// and join each time.
-pub(super) const FEWEST: usize = MOST / 2;
+pub(super) const MAX_SHARD_ZONES: usize = 128;
+/// Zones that are put together in one shard: fewer than were split, so that a zone that comes and goes does
+/// not split and join each time.
+pub(super) const FEWEST: usize = MAX_SHARD_ZONES / 2;
 
 /// The way to the shard of a hash: which node of the root and of each page, from the highest bits down.
 pub(super) type Way = u32;
@@ -30,8 +30,8 @@ pub(super) type Way = u32;
 /// The bits of a way that count: so many that root and pages use.
 pub(super) const WAY_BITS: u32 = WIDE.ilog2() + LEVELS * NARROW.ilog2();
 
-/// The way to the shard of `hash` is its low half, byte by byte from the lowest: names that differ in a few digits
-/// differ most evenly there. The high half chooses the place in the shard.
+/// The way to the shard of `hash` is its low half, byte by byte from the lowest: names that differ in a few
+/// digits differ most evenly there. The high half chooses the place in the shard.
 #[inline]
 pub(super) fn way(hash: NameHash) -> Way {
     (hash.bits() as Way).swap_bytes()
@@ -102,7 +102,7 @@ struct Page {
 impl Trie {
     /// A trie of `entries`, which come in any order.
     pub(super) fn new(mut entries: Vec<ZoneEntry>) -> Trie {
-        let alone = entries.len() <= MOST;
+        let alone = entries.len() <= MAX_SHARD_ZONES;
         if alone {
             let shard = TrieNode::new(entries, LEVELS);
             return Trie { nodes: array::from_fn(|_| shard.clone()), alone };
@@ -150,8 +150,8 @@ impl Trie {
         }
     }
 
-    /// The trie that `steps` make of this one; `None` if they change nothing. They are sorted by [`order`], one for
-    /// each name. What they do not reach is shared.
+    /// The trie that `steps` make of this one; `None` if they change nothing. They are sorted by [`order`],
+    /// one for each name. What they do not reach is shared.
     pub(super) fn with(&self, steps: &[CatalogStep], census: &mut Census) -> Option<Trie> {
         if let (true, TrieNode::Shard(places)) = (self.alone, &self.nodes[0]) {
             return entries_with(places, steps, census).map(Trie::new);
@@ -184,16 +184,16 @@ impl TrieNode {
     /// A node with `level` pages above it, of `entries` in any order.
     fn new(mut entries: Vec<ZoneEntry>, level: u32) -> TrieNode {
         let zones = entries.len();
-        if zones > MOST {
+        if zones > MAX_SHARD_ZONES {
             entries.sort_unstable_by_key(|entry| order(entry.hash));
         }
         TrieNode::of_next(zones, &mut entries.into_iter(), level)
     }
 
-    /// A node with `level` pages above it, of the next `zones` of `entries`. More than a shard holds are sorted by
-    /// [`order`].
+    /// A node with `level` pages above it, of the next `zones` of `entries`. More than a shard holds are
+    /// sorted by [`order`].
     fn of_next(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>, level: u32) -> TrieNode {
-        if zones <= MOST || level == LEVELS {
+        if zones <= MAX_SHARD_ZONES || level == LEVELS {
             return TrieNode::Shard(shard(zones, entries));
         }
         let mut left = zones;
@@ -206,7 +206,8 @@ impl TrieNode {
         TrieNode::Page(Arc::new(Page { nodes, zones }))
     }
 
-    /// What `steps`, which all lead here, make of this node with `level` pages above it; `None` if it stays as it is.
+    /// What `steps`, which all lead here, make of this node with `level` pages above it; `None` if it stays
+    /// as it is.
     fn with(&self, steps: &[CatalogStep], level: u32, census: &mut Census) -> Option<TrieNode> {
         let page = match self {
             TrieNode::Shard(places) => {
@@ -271,8 +272,8 @@ fn find<'p>(places: &'p [ShardSlot], lower: LowerName<'_>, hash: NameHash) -> Op
     }
 }
 
-/// What `steps`, which are sorted by the node that `turn` returns for each, make of `nodes` with `level` pages above
-/// them; `None` if all stay as they are.
+/// What `steps`, which are sorted by the node that `turn` returns for each, make of `nodes` with `level`
+/// pages above them; `None` if all stay as they are.
 fn nodes_with<const N: usize>(
     nodes: &[TrieNode; N],
     steps: &[CatalogStep],

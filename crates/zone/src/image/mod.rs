@@ -1,9 +1,9 @@
 //! Images: snapshots in files, ready to be served without reading text, sorting or hashing anything.
 //!
-//! An image holds the parts of a [`Zone`](crate::Zone) as they lie in memory, after a header that says what it
-//! was made from. It is read into memory and verified by all CPUs at once, not mapped: pages of a file cannot be
-//! huge, a mapped file that is cut short would kill the process, and verifying reads everything anyhow. Whether a
-//! zone needs an image, and where images lie, is not decided here.
+//! An image holds the parts of a [`Zone`](crate::Zone) as they lie in memory, after a header that says what
+//! it was made from. It is read into memory and verified by all CPUs at once, not mapped: pages of a file
+//! cannot be huge, a mapped file that is cut short would kill the process, and verifying reads everything
+//! anyhow. Whether a zone needs an image, and where images lie, is not decided here.
 //!
 //! ```text
 //! header     magic, version of the format, length, checksum; then what it was made by and from, and the
@@ -11,12 +11,12 @@
 //! parts      each from a multiple of 4096 on: chunks of the arena, index, NSEC order, NSEC3 chain
 //! ```
 //!
-//! Numbers are little-endian; checksums are XXH3 with 64 bits. An image is written under a temporary name, synced
-//! to the disk and then renamed, so that it is there as a whole or not at all.
+//! Numbers are little-endian; checksums are XXH3 with 64 bits. An image is written under a temporary name,
+//! synced to the disk and then renamed, so that it is there as a whole or not at all.
 //!
-//! An image that was damaged by accident fails its checksums. One that was made to do harm may have right ones, so
-//! every length, offset and address in it is verified, too (`store/verify.rs`): what passes may hold a wrong zone,
-//! as any text may, but nothing that breaks a lookup.
+//! An image that was damaged by accident fails its checksums. One that was made to do harm may have right
+//! ones, so every length, offset and address in it is verified, too (`store/verify.rs`): what passes may hold
+//! a wrong zone, as any text may, but nothing that breaks a lookup.
 
 mod format;
 mod read;
@@ -88,8 +88,8 @@ impl std::error::Error for ImageError {
 }
 
 impl ImageError {
-    /// One word for counters: `missing`, `stale` (made from other text, under another key or by another version)
-    /// or `damaged` (which includes unreadable).
+    /// One word for counters: `missing`, `stale` (made from other text, under another key or by another
+    /// version) or `damaged` (which includes unreadable).
     pub fn word(&self) -> &'static str {
         match self {
             Self::Missing => "missing",

@@ -1,4 +1,5 @@
-//! Reading an image: the header first, which says whether the rest is worth reading, then all parts in parallel.
+//! Reading an image: the header first, which says whether the rest is worth reading, then all parts in
+//! parallel.
 
 use std::fs::File;
 use std::io;
@@ -80,8 +81,8 @@ impl<R> Image<R> {
         &self.header.provenance
     }
 
-    /// Fails unless the image is what reading the zone `apex` from the file `text` under `key` would make now: it was
-    /// made so, and none of the files that were read has changed.
+    /// Fails unless the image is what reading the zone `apex` from the file `text` under `key` would make
+    /// now: it was made so, and none of the files that were read has changed.
     pub fn check_current(&self, apex: Name<'_>, text: &Path, key: &HashKey) -> Result<(), ImageError> {
         if self.apex().as_name() != apex {
             return Err(ImageError::OtherZone);
@@ -117,7 +118,8 @@ impl<R: ReadAt> Image<R> {
         }
     }
 
-    /// Reads and verifies everything with `threads` threads. Returns the zone, whose names are looked up under `key`.
+    /// Reads and verifies everything with `threads` threads. Returns the zone, whose names are looked up
+    /// under `key`.
     pub fn read(&self, key: &HashKey, threads: usize) -> Result<Zone, ImageError> {
         if self.checked && self.header.key != fingerprint(key) {
             return Err(ImageError::OtherKey);

@@ -15,8 +15,8 @@ use crate::store::{LAYOUT, Zone, ZoneParts};
 /// What the name of an image begins with while it is being written.
 pub const TEMPORARY: &str = ".unfinished-";
 
-/// Each time so many bytes have been written they are synced to the disk, so that other programs do not have to
-/// wait for all of it at the end.
+/// Each time so many bytes have been written they are synced to the disk, so that other programs do not have
+/// to wait for all of it at the end.
 const PORTION: usize = 64 << 20;
 
 /// Distinguishes the temporary files of one process.
@@ -95,7 +95,8 @@ impl Write for Portions<'_> {
 
 /// Writes the image of `zone` to `out`. Returns its size in bytes. For a file use [`write()`].
 ///
-/// An image holds a base alone: of a zone with an overlay one is made first, which takes as much memory again.
+/// An image holds a base alone: of a zone with an overlay one is made first, which takes as much memory
+/// again.
 pub fn write_to(out: &mut impl Write, zone: &Zone, provenance: &Provenance) -> io::Result<u64> {
     if zone.overlay_size().nodes > 0 {
         let folded = zone.folded().map_err(io::Error::other)?;

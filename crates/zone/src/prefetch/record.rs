@@ -1,5 +1,5 @@
-//! What was prefetched and what was read by this thread, in order. Compiled in for the test that the one goes before the
-//! other.
+//! What was prefetched and what was read by this thread, in order. Compiled in for the test that the one goes
+//! before the other.
 
 use std::cell::RefCell;
 

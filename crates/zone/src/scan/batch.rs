@@ -1,7 +1,7 @@
 //! Records in batches: the scanner runs on a thread of its own, the caller's thread takes the records.
 //!
-//! Batches are compact and are used again. Only a few are under way at a time, so memory stays small, and a side that
-//! is faster waits for the other.
+//! Batches are compact and are used again. Only a few are under way at a time, so memory stays small, and a
+//! side that is faster waits for the other.
 
 use super::entry::Scanner;
 use super::fault::{Fault, FaultKind, Severity};

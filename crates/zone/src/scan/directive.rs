@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use wire::name::NameBuf;
 use wire::text::Token;
 
-/// However it is configured, files include files no deeper than this: each level takes stack and a file descriptor.
+/// However it is configured, files include files no deeper than this: each level takes stack and a file
+/// descriptor.
 const DEEPEST: usize = 64;
 
 impl<S: Sink> Scanner<'_, S> {
@@ -80,8 +81,9 @@ impl<S: Sink> Scanner<'_, S> {
         Ok(())
     }
 
-    /// Scans another file in the place of the directive. It begins with the owner before the directive, and a `$TTL` in
-    /// it stays in force afterwards, both as in BIND. Origin and owner are then as before (RFC 1035 §5.1).
+    /// Scans another file in the place of the directive. It begins with the owner before the directive, and a
+    /// `$TTL` in it stays in force afterwards, both as in BIND. Origin and owner are then as before (RFC 1035
+    /// §5.1).
     fn include<'w>(
         &mut self,
         file: &mut OpenFile,

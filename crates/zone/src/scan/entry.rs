@@ -1,5 +1,5 @@
-//! Makes records of entries (owner, TTL, class, type, data): the scanner's third stage. Gathers the report of files
-//! and faults.
+//! Makes records of entries (owner, TTL, class, type, data): the scanner's third stage. Gathers the report of
+//! files and faults.
 
 use super::fault::{Excerpt, Fault, FaultKind, Severity};
 use super::input::{Advance, EntryStart, View, Window};
@@ -661,7 +661,8 @@ impl<'s, S: Sink> Scanner<'s, S> {
         self.keep(whole_line(file, line, FaultKind::CannotRead, message))
     }
 
-    /// Adds a fault to the report. `Err` if the scan is to stop: there are as many errors as the limit allows.
+    /// Adds a fault to the report. `Err` if the scan is to stop: there are as many errors as the limit
+    /// allows.
     #[cold]
     pub(super) fn add_fault(
         &mut self,
@@ -742,15 +743,16 @@ fn placed(file: &OpenFile, here: &EntryPlace<'_>, trouble: Box<Trouble<'_>>) -> 
 
 /// A word of the file for a message: printable, and not too long.
 pub(super) fn show(word: &[u8]) -> String {
-    const MOST: usize = 64;
-    let (front, more) = if word.len() > MOST { (&word[..MOST], "…") } else { (word, "") };
+    const MAX_SHOWN_BYTES: usize = 64;
+    let (front, more) =
+        if word.len() > MAX_SHOWN_BYTES { (&word[..MAX_SHOWN_BYTES], "…") } else { (word, "") };
     let text: String =
         String::from_utf8_lossy(front).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     format!("`{text}{more}`")
 }
 
-/// What to write for a string that is too long: the same in strings of 255 bytes, which readers join (RFC 7208 §3.3,
-/// RFC 6376 §3.6.2.2).
+/// What to write for a string that is too long: the same in strings of 255 bytes, which readers join (RFC
+/// 7208 §3.3, RFC 6376 §3.6.2.2).
 #[cold]
 fn split_string(token: Token<'_>) -> String {
     let (mut bytes, mut out) = (Vec::new(), String::from("write it as several strings:"));

@@ -17,7 +17,7 @@ use std::io::Write as _;
 use wire::text::Token;
 
 /// The greatest value of the range, as in BIND.
-const MOST: i64 = i32::MAX as i64;
+const MAX_RANGE_VALUE: i64 = i32::MAX as i64;
 /// The widest field, as in BIND.
 const WIDEST: usize = 127;
 
@@ -33,8 +33,9 @@ impl Range {
         let text = std::str::from_utf8(text).ok()?;
         let (range, step) = text.split_once('/').unwrap_or((text, "1"));
         let (start, stop) = range.split_once('-')?;
-        let number =
-            |text: &str| text.parse().ok().filter(|n| (0..=MOST).contains(n) && !text.starts_with('+'));
+        let number = |text: &str| {
+            text.parse().ok().filter(|n| (0..=MAX_RANGE_VALUE).contains(n) && !text.starts_with('+'))
+        };
         let range = Range { start: number(start)?, stop: number(stop)?, step: number(step)? };
         (range.start <= range.stop && range.step > 0).then_some(range)
     }
@@ -95,7 +96,7 @@ impl GenerateTemplate {
     fn fits(&self, range: &Range) -> bool {
         self.0.iter().all(|piece| match *piece {
             TemplatePiece::Text(_) => true,
-            TemplatePiece::Value { offset, .. } => range.stop + offset <= MOST,
+            TemplatePiece::Value { offset, .. } => range.stop + offset <= MAX_RANGE_VALUE,
         })
     }
 
@@ -134,8 +135,8 @@ fn write_value(value: i64, width: usize, base: u8, to: &mut Vec<u8>) {
     };
 }
 
-/// Writes nibbles, the lowest first, with dots between, to at least `width` characters. 0x12d is `d.2.1`; with width 7
-/// it is `d.2.1.0`, with width 6 `d.2.1.` and ends with a dot.
+/// Writes nibbles, the lowest first, with dots between, to at least `width` characters. 0x12d is `d.2.1`;
+/// with width 7 it is `d.2.1.0`, with width 6 `d.2.1.` and ends with a dot.
 fn nibbles(value: u32, width: usize, digits: &[u8; 16], to: &mut Vec<u8>) {
     let (mut value, mut width) = (value, width);
     loop {

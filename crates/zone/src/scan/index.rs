@@ -43,8 +43,8 @@ impl Indexer {
         *self = Self::new(self.level);
     }
 
-    /// Appends the entries of `bytes` to `index`, with offsets counted from `base`. Returns how many bytes it has read:
-    /// whole blocks of 64 only. Offsets must fit 32 bits.
+    /// Appends the entries of `bytes` to `index`, with offsets counted from `base`. Returns how many bytes it
+    /// has read: whole blocks of 64 only. Offsets must fit 32 bits.
     pub(super) fn run(&mut self, bytes: &[u8], base: u32, index: &mut Vec<u32>) -> usize {
         let mut masks = [Masks::default(); BATCH];
         let mut base = base;
@@ -111,8 +111,8 @@ impl Indexer {
                 }
                 (Mode::Comment, _) => {
                     let ends = todo & masks.newline;
-                    // Nothing counts before the next line feed. `ends - 1 & !ends` is all bits below the lowest of
-                    // `ends`: 0b10_1000 has 0b111. Without a line feed it is all bits.
+                    // Nothing counts before the next line feed. `ends - 1 & !ends` is all bits below the
+                    // lowest of `ends`: 0b10_1000 has 0b111. Without a line feed it is all bits.
                     todo &= !(ends.wrapping_sub(1) & !ends);
                 }
                 (_, 0) => structural |= bit,

@@ -132,9 +132,9 @@ impl<R: Read> Window<R> {
         Ok(Advance::More)
     }
 
-    /// Skips the entry at the cursor, which is longer than the limit: goes to the line after the one that byte `from`
-    /// of the view stands in. Looks for nothing but the line feed. False if as many more bytes as an entry may have bring
-    /// none: nothing is there to go on with then.
+    /// Skips the entry at the cursor, which is longer than the limit: goes to the line after the one that
+    /// byte `from` of the view stands in. Looks for nothing but the line feed. False if as many more bytes as
+    /// an entry may have bring none: nothing is there to go on with then.
     pub(super) fn skip_line(&mut self, from: usize) -> io::Result<bool> {
         self.too_long = false;
         let most = self.read.saturating_add(self.limit as u64);

@@ -1,8 +1,8 @@
 //! Gathers the tokens of one entry (RFC 1035 §5.1): the scanner's second stage.
 //!
-//! An entry ends with a line feed outside parentheses. What the tokens mean is [`super::entry`]'s
-//! business. Faults here are those of quotes and parentheses, and NUL bytes; after one, scanning goes on with the
-//! next line that can be the start of an entry.
+//! An entry ends with a line feed outside parentheses. What the tokens mean is [`super::entry`]'s business.
+//! Faults here are those of quotes and parentheses, and NUL bytes; after one, scanning goes on with the next
+//! line that can be the start of an entry.
 
 use super::fault::FaultKind;
 use super::input::{EntryStart, View};
@@ -89,8 +89,8 @@ pub(super) fn step<'w>(view: View<'w>, cursor: EntryStart, tokens: &mut Vec<Toke
                 let Some(&end) = index.get(i + 1) else { break };
                 let end = end as usize;
                 tokens.push(Token { bytes: &bytes[start..end], quoted: false });
-                // The next entry is the word's end. A blank or `;` there means nothing more and is skipped; anything else,
-                // as the `)` of `a)`, is read next.
+                // The next entry is the word's end. A blank or `;` there means nothing more and is skipped;
+                // anything else, as the `)` of `a)`, is read next.
                 i += 1 + usize::from(matches!(bytes[end], b' ' | b'\t' | b'\r' | b';'));
             }
         }
@@ -118,8 +118,9 @@ fn quoted<'w>(bytes: &'w [u8], index: &[u32], i: usize, tokens: &mut Vec<Token<'
     tokens.push(Token { bytes: &bytes[open + 1..close], quoted: true });
 }
 
-/// The quotation mark, of the two around a string, that touches other text. A word that ends in `=` may stand right in
-/// front: see [`quoted`]. Others take such text for several strings, or for one with the mark in it, and mean neither.
+/// The quotation mark, of the two around a string, that touches other text. A word that ends in `=` may stand
+/// right in front: see [`quoted`]. Others take such text for several strings, or for one with the mark in it,
+/// and mean neither.
 fn stray(bytes: &[u8], open: usize, close: usize, tokens: &[Token<'_>]) -> Option<usize> {
     let touches = |token: &Token<'_>| {
         token.bytes.as_ptr_range().end == bytes[open..].as_ptr() && !token.bytes.ends_with(b"=")

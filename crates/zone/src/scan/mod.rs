@@ -58,15 +58,16 @@ enum Input<'a> {
 }
 
 impl<'a> TextSource<'a> {
-    /// The regular file at `path`. It may include files; a relative path is taken from the directory of the file
-    /// that includes.
+    /// The regular file at `path`. It may include files; a relative path is taken from the directory of the
+    /// file that includes.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let include_dir = Some(path.parent().map(Path::to_path_buf).unwrap_or_default());
         TextSource { name: path.to_string_lossy().into(), from: Input::Path(path), include_dir }
     }
 
-    /// As [`TextSource::file`], but `path` may lead to a pipe or a device, such as `/dev/stdin`, and reading it may wait.
+    /// As [`TextSource::file`], but `path` may lead to a pipe or a device, such as `/dev/stdin`, and reading
+    /// it may wait.
     pub fn any_file(path: impl Into<PathBuf>) -> Self {
         let source = Self::file(path);
         match source.from {
@@ -144,8 +145,8 @@ pub struct ScanConfig {
     pub class: Class,
     /// TTL of records without one, until a `$TTL` says otherwise.
     pub default_ttl: Option<Ttl>,
-    /// Take a string of more than 255 bytes in a TXT record as several, which readers join (RFC 7208 §3.3), with a warning;
-    /// otherwise it is an error.
+    /// Take a string of more than 255 bytes in a TXT record as several, which readers join (RFC 7208 §3.3),
+    /// with a warning; otherwise it is an error.
     pub split_strings: bool,
     /// Bounds on what one scan may take.
     pub limits: Limits,
@@ -270,8 +271,8 @@ pub struct Remark {
     pub at: RemarkAt,
 }
 
-/// A word of an entry. One that is not there, as the owner on a line that begins with a blank, has the type in its place;
-/// in a record that `$GENERATE` made it is the directive's data.
+/// A word of an entry. One that is not there, as the owner on a line that begins with a blank, has the type
+/// in its place; in a record that `$GENERATE` made it is the directive's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there are a few, for people to read")]
 pub enum RemarkAt {
@@ -290,7 +291,8 @@ pub trait Sink {
     /// Takes one record, or rejects it.
     fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection>;
 
-    /// What there is to say of a record of the file that is called so, before it is taken. Only [`read`] asks for it.
+    /// What there is to say of a record of the file that is called so, before it is taken. Only [`read`] asks
+    /// for it.
     fn remarks(&mut self, record: &Record<'_>, file: &str) -> Vec<Remark> {
         let _ = (record, file);
         Vec::new()

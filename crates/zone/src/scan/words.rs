@@ -17,16 +17,16 @@ const LONGEST: usize = 15;
 /// three slots after the one where the search for it begins.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A slot of the table. The key is the text in upper case, its first byte the lowest, and the length as the highest
-/// byte: `MX` is 0x02 00…00 58 4d. It is 0 in a free slot.
+/// A slot of the table. The key is the text in upper case, its first byte the lowest, and the length as the
+/// highest byte: `MX` is 0x02 00…00 58 4d. It is 0 in a free slot.
 #[derive(Clone, Copy)]
 struct TableSlot {
     key: u128,
     word: TypeOrClass,
 }
 
-/// Mnemonics by their text. What finds its slot taken goes to the next free one, so most look-ups are one or two
-/// comparisons.
+/// Mnemonics by their text. What finds its slot taken goes to the next free one, so most look-ups are one or
+/// two comparisons.
 static TABLE: [TableSlot; SLOTS] = {
     let mut table = [TableSlot { key: 0, word: TypeOrClass::Type(Type(0)) }; SLOTS];
     let classes = [("IN", Class::IN), ("CH", Class::CH), ("HS", Class::HS)];
@@ -99,8 +99,8 @@ fn key(text: &[u8]) -> Option<u128> {
 
 /// Turns `a` to `z` to upper case in each byte.
 ///
-/// All sixteen bytes at once, by sums that set a byte's highest bit if its other seven bits reach a limit, and never
-/// carry into the next byte. For `q`, `{` and 0xe1:
+/// All sixteen bytes at once, by sums that set a byte's highest bit if its other seven bits reach a limit,
+/// and never carry into the next byte. For `q`, `{` and 0xe1:
 ///
 /// ```text
 /// bytes                      71 7b e1

@@ -1,8 +1,8 @@
 //! The arena: node blobs in chunks of at most 16 MiB, addressed in units of eight bytes by a `u32`.
 //!
-//! Append-only while a zone is built, read-only afterwards. Blobs hold offsets and addresses, never
-//! pointers, so the chunks are written to an image and read from it as they are. What the bytes of a blob mean is
-//! the matter of [`super::blob`].
+//! Append-only while a zone is built, read-only afterwards. Blobs hold offsets and addresses, never pointers,
+//! so the chunks are written to an image and read from it as they are. What the bytes of a blob mean is the
+//! matter of [`super::blob`].
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ pub(crate) const CHUNK: usize = UNIT << CHUNK_BITS;
 /// [`NodeAddress::NOWHERE`].
 pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
 
-/// Where a node lies in its snapshot: no other node of the same snapshot has the same. The default is where the first
-/// one lies.
+/// Where a node lies in its snapshot: no other node of the same snapshot has the same. The default is where
+/// the first one lies.
 ///
-/// Stored as a little-endian `u32`, the number of the chunk above `CHUNK_BITS` bits for the unit within it: unit 5 of
-/// chunk 3, which is byte 40 there, has the address 0x0060_0005.
+/// Stored as a little-endian `u32`, the number of the chunk above `CHUNK_BITS` bits for the unit within it:
+/// unit 5 of chunk 3, which is byte 40 there, has the address 0x0060_0005.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct NodeAddress(pub(super) u32);
@@ -94,7 +94,8 @@ impl NodeAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArenaFull;
 
-/// Node blobs; see the module. `M` is [`Region`] while they are written, then [`Bytes`]. Cloning shares the blobs.
+/// Node blobs; see the module. `M` is [`Region`] while they are written, then [`Bytes`]. Cloning shares the
+/// blobs.
 #[derive(Clone)]
 pub(crate) struct Arena<M = Bytes> {
     /// Apart from the others: most zones have no more than one, which is then found without reading `more`.

@@ -46,7 +46,8 @@ pub(super) const COMPILED_TTL: usize = POINTER_LEN + TTL_AT;
 /// Where in a compiled record its RDLENGTH stands.
 pub(super) const COMPILED_RDLENGTH: usize = POINTER_LEN + RDLENGTH_AT;
 
-/// The message offset at which an RRset is compiled to start: after a question for its owner, of so many bytes.
+/// The message offset at which an RRset is compiled to start: after a question for its owner, of so many
+/// bytes.
 #[inline]
 pub(super) fn compiled_at(owner_len: usize) -> usize {
     HEADER_LEN + owner_len + QUESTION_TAIL
@@ -54,9 +55,9 @@ pub(super) fn compiled_at(owner_len: usize) -> usize {
 
 /// What a compression pointer in a compiled RRset leads to.
 ///
-/// The owner `www.example.` has 13 bytes: it takes 12 to 25 of the message, type and class of the question end at 29,
-/// and there the RRset starts. `c010` points at 16, 4 bytes into the owner: `example.`. `c02b` points at 43, 14 bytes
-/// into the records.
+/// The owner `www.example.` has 13 bytes: it takes 12 to 25 of the message, type and class of the question
+/// end at 29, and there the RRset starts. `c010` points at 16, 4 bytes into the owner: `example.`. `c02b`
+/// points at 43, 14 bytes into the records.
 #[derive(Clone, Copy)]
 pub(super) enum Lead {
     /// The owner, as it stands in the question, from so many bytes into it.
@@ -190,8 +191,8 @@ pub(super) fn entries(blob: &[u8]) -> Entries<'_> {
     Entries { blob, next, end, data: end }
 }
 
-/// See [`entries`]. A type of its own, so that its steps become part of the loop: an entry handed over through memory, written field
-/// by field and read as a whole, costs the processor a stall.
+/// See [`entries`]. A type of its own, so that its steps become part of the loop: an entry handed over
+/// through memory, written field by field and read as a whole, costs the processor a stall.
 pub(super) struct Entries<'b> {
     blob: &'b [u8],
     /// Where the next entry stands, and where the directory ends.
@@ -215,9 +216,9 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// Where the target name stands in the RDATA of the types whose targets are resolved when a zone is built: in front of
-/// it is nothing but fields of fixed length, so it is known without reading any. [`wire::rdata::embedded_names`] says the
-/// same, as a test sees to.
+/// Where the target name stands in the RDATA of the types whose targets are resolved when a zone is built: in
+/// front of it is nothing but fields of fixed length, so it is known without reading any.
+/// [`wire::rdata::embedded_names`] says the same, as a test sees to.
 pub(super) fn target_offset(t: Type) -> Option<usize> {
     match t {
         Type::NS | Type::CNAME => Some(0),

@@ -1,9 +1,10 @@
-//! The blobs of a zone that is being built, and what is found out about each while it is at hand, so that little is left
-//! to do when the last one is in: its hash, its parent, who names it, and what is counted.
+//! The blobs of a zone that is being built, and what is found out about each while it is at hand, so that
+//! little is left to do when the last one is in: its hash, its parent, who names it, and what is counted.
 //!
-//! In most zones a name is right below the apex, or follows its parent or one of its parent's children, and the hosts of
-//! a delegation follow it. Then neither needs the index, which is filled at the end. Names and targets of which that is not
-//! so are kept for `finish`. It does everything anew where a name came in several places, for then blobs are merged.
+//! In most zones a name is right below the apex, or follows its parent or one of its parent's children, and
+//! the hosts of a delegation follow it. Then neither needs the index, which is filled at the end. Names and
+//! targets of which that is not so are kept for `finish`. It does everything anew where a name came in
+//! several places, for then blobs are merged.
 
 use std::ops::Range;
 
@@ -36,7 +37,8 @@ pub(super) struct Blobs {
     apex: LowerNameBuf,
     apex_hash: NameHash,
     apex_at: Option<NodeAddress>,
-    /// The name settled last, and its ancestors below the apex before it: one of them may be the parent of the next.
+    /// The name settled last, and its ancestors below the apex before it: one of them may be the parent of
+    /// the next.
     path: Vec<(NodeAddress, NameHash)>,
     awaited: Awaited,
     hash: HashedName,
@@ -148,8 +150,8 @@ impl Blobs {
         self.hash.hash(0)
     }
 
-    /// The node of the parent of a name below the apex, and its hash, if it is at hand. What is no ancestor of the name is
-    /// no longer in the path then.
+    /// The node of the parent of a name below the apex, and its hash, if it is at hand. What is no ancestor
+    /// of the name is no longer in the path then.
     #[inline]
     fn parent(&mut self, owner: LowerName<'_>) -> Option<(NodeAddress, NameHash)> {
         let parent = owner.parent()?;
@@ -183,8 +185,8 @@ pub(super) fn below(flags: u16) -> u16 {
     if flags & hides != 0 { NodeFlags::OCCLUDED.0 } else { 0 }
 }
 
-/// Targets of one node that are waited for, and how many nodes may follow it until they are waited for no longer: of a node
-/// with more they are looked up.
+/// Targets of one node that are waited for, and how many nodes may follow it until they are waited for no
+/// longer: of a node with more they are looked up.
 const AWAITED: usize = 16;
 
 /// The targets in the zone of the last node that had any: their nodes may follow.

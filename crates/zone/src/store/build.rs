@@ -1,9 +1,9 @@
 //! [`ZoneBuilder`]: takes records in any order and makes a [`Zone`] of them.
 //!
 //! The records of one owner usually come together: they wait until the owner changes and then become a node
-//! blob at the end of the arena. A name that comes back later gets a second blob; `finish` merges the two.
-//! So building needs neither an index nor an allocation for each name. What can be found out about a blob without an index
-//! is, while the next records are still to come: see [`super::blobs`].
+//! blob at the end of the arena. A name that comes back later gets a second blob; `finish` merges the two. So
+//! building needs neither an index nor an allocation for each name. What can be found out about a blob
+//! without an index is, while the next records are still to come: see [`super::blobs`].
 
 use std::fmt;
 
@@ -147,8 +147,8 @@ impl ZoneBuilder {
     /// Adds a record and says where it came from: `source` is any number, a line for instance, and comes back
     /// in the [`Note`]s that concern the record.
     ///
-    /// RDATA is expected to be well-formed for its type; names in malformed RDATA are not compressed. An owner
-    /// outside the zone is noted and left out.
+    /// RDATA is expected to be well-formed for its type; names in malformed RDATA are not compressed. An
+    /// owner outside the zone is noted and left out.
     pub fn add_from(
         &mut self,
         owner: Name<'_>,
@@ -171,8 +171,8 @@ impl ZoneBuilder {
         self.finish_within(&mut |_| true)
     }
 
-    /// The same with bounded memory: `may_take` is asked whether so many bytes may be taken for the zone, those of
-    /// [`memory`](Self::memory) among them, whenever that number has changed much.
+    /// The same with bounded memory: `may_take` is asked whether so many bytes may be taken for the zone,
+    /// those of [`memory`](Self::memory) among them, whenever that number has changed much.
     ///
     /// # Errors
     /// Also [`BuildError::OutOfMemory`], if they may not.
@@ -204,8 +204,8 @@ impl ZoneBuilder {
         self.gatherer.notes.error.as_ref()
     }
 
-    /// Adds a node of another snapshot of the zone, with its records but without what it has from other names. Empty
-    /// non-terminals are left out.
+    /// Adds a node of another snapshot of the zone, with its records but without what it has from other
+    /// names. Empty non-terminals are left out.
     pub(super) fn add_blob(&mut self, blob: &[u8]) {
         if blob::flags(blob) & NodeFlags::EMPTY.0 != 0 {
             return;

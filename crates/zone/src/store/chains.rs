@@ -1,4 +1,5 @@
-//! The chains of denial of a base: NSEC and NSEC3. All versions of it share them, and all zones that have none share that.
+//! The chains of denial of a base: NSEC and NSEC3. All versions of it share them, and all zones that have
+//! none share that.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,5 +1,5 @@
-//! Makes a node blob of the records of one name: groups them into RRsets, drops equal ones, compresses names and lists
-//! the pointers.
+//! Makes a node blob of the records of one name: groups them into RRsets, drops equal ones, compresses names
+//! and lists the pointers.
 
 use std::collections::HashSet;
 
@@ -45,8 +45,8 @@ struct Known {
     pointers: u8,
 }
 
-/// The most pointers in a suffix that a name may point at: that name has one more, and the owners of other records may be
-/// nothing but a pointer to it.
+/// The most pointers in a suffix that a name may point at: that name has one more, and the owners of other
+/// records may be nothing but a pointer to it.
 const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
 
 /// Where an RRset stands in its node: the types queried most come first.
@@ -100,7 +100,8 @@ impl Encoder {
         let owner = pending.owner.as_name();
         self.note_suffixes(owner);
         self.entries.clear();
-        // How long the directory is shows when all RRsets are written: so the data is written first, then moved back.
+        // How long the directory is shows when all RRsets are written: so the data is written first, then
+        // moved back.
         self.blob.clear();
         let mut rest = &pending.records[..];
         while let Some(first) = rest.first() {
@@ -226,7 +227,8 @@ impl Encoder {
         });
     }
 
-    /// Writes records of one type, equal ones once. Returns how many there are, and whether any has a target in the zone.
+    /// Writes records of one type, equal ones once. Returns how many there are, and whether any has a target
+    /// in the zone.
     fn records(
         &mut self,
         pending: &Pending,
@@ -322,9 +324,9 @@ impl Encoder {
         }
     }
 
-    /// The pointer to where `suffix` stands already and follows at most `deepest` pointers, in the question or in the
-    /// RRset, and how many pointers a name that ends in it has. If it only stands deeper, `deepest` becomes 0: the name
-    /// is one that later ones can point at again.
+    /// The pointer to where `suffix` stands already and follows at most `deepest` pointers, in the question
+    /// or in the RRset, and how many pointers a name that ends in it has. If it only stands deeper, `deepest`
+    /// becomes 0: the name is one that later ones can point at again.
     fn known(
         &self,
         pending: &Pending,

@@ -1,7 +1,7 @@
 //! Fills the index with the names of an arena, on several threads if they are many.
 //!
-//! Each thread fills a range of the buckets, so that none waits for another. What would spill out of a range is added at
-//! the end.
+//! Each thread fills a range of the buckets, so that none waits for another. What would spill out of a range
+//! is added at the end.
 
 use wire::hash::{HashKey, HashedName};
 
@@ -16,8 +16,8 @@ use super::parallel::each;
 /// Names handled together: their buckets of the index are prefetched before the first is read.
 const BATCH: usize = 32;
 
-/// The index of these names of an arena, with room for `more` beside them. A name that came twice is in it once; `repeated`
-/// gets the addresses of all blobs of such names.
+/// The index of these names of an arena, with room for `more` beside them. A name that came twice is in it
+/// once; `repeated` gets the addresses of all blobs of such names.
 pub(super) fn fill(
     arena: &Arena<Region>,
     mut names: HashedNames,

@@ -70,8 +70,8 @@ pub(super) fn finish<'b>(builder: &'b mut ZoneBuilder, room: Room<'b>) -> Result
     Ok(work.into_zone(apex, soa, negative_ttl))
 }
 
-/// The numbers of the apex' (first) SOA, and the TTL of negative answers: the lesser of its TTL and its MINIMUM
-/// (RFC 2308 §5).
+/// The numbers of the apex' (first) SOA, and the TTL of negative answers: the lesser of its TTL and its
+/// MINIMUM (RFC 2308 §5).
 pub(super) fn read_soa(apex: Node<'_>) -> Option<(SoaNumbers, Ttl)> {
     let set = apex.rrset(Type::SOA)?;
     let mut rdata = Vec::new();
@@ -134,8 +134,8 @@ impl Finisher<'_> {
         self.find(lower, self.key.name(lower))
     }
 
-    /// Builds the index of these names, with room for `more`. A name that came twice is in it once. Returns the addresses of
-    /// all blobs of such names.
+    /// Builds the index of these names, with room for `more`. A name that came twice is in it once. Returns
+    /// the addresses of all blobs of such names.
     fn fill_index(&mut self, names: HashedNames, more: usize) -> Result<Vec<NodeAddress>, BuildError> {
         // The old one is freed first: nothing in it is needed.
         self.index = Index::for_entries(0);
@@ -152,7 +152,8 @@ impl Finisher<'_> {
         self.fill_index(names, more).map(drop)
     }
 
-    /// Merges the blobs of names that came in several places; `repeated` has the addresses of those in the name space.
+    /// Merges the blobs of names that came in several places; `repeated` has the addresses of those in the
+    /// name space.
     fn merge(&mut self, mut repeated: Vec<NodeAddress>) -> Result<(), BuildError> {
         self.find_repeated_nsec3(&mut repeated);
         if repeated.is_empty() {
@@ -196,8 +197,8 @@ impl Finisher<'_> {
         Ok(())
     }
 
-    /// Makes blobs that were merged, and the others, what they were when they came: what was found out about them then may
-    /// have been about blobs that are dead.
+    /// Makes blobs that were merged, and the others, what they were when they came: what was found out about
+    /// them then may have been about blobs that are dead.
     fn begin_anew(&mut self) {
         (self.unsettled, self.unresolved) = (Vec::new(), Vec::new());
         self.census = Census::default();
@@ -285,7 +286,8 @@ impl Finisher<'_> {
         Ok(())
     }
 
-    /// Settles a node that is more than one label below the apex, its unsettled ancestors first. Returns its parent.
+    /// Settles a node that is more than one label below the apex, its unsettled ancestors first. Returns its
+    /// parent.
     fn settle_deep(
         &mut self,
         at: NodeAddress,

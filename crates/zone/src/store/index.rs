@@ -1,8 +1,8 @@
 //! The hash index: buckets of one cache line, each with twelve tags of one byte and twelve addresses.
 //!
-//! The upper half of a hash chooses the bucket, its lowest byte is the tag; a tag of 0 or 1 becomes 2. A full bucket spills
-//! into the next one and remembers that it did, so that a search that finds nothing stops at the first bucket that
-//! never spilt. The index knows nothing of names: callers compare.
+//! The upper half of a hash chooses the bucket, its lowest byte is the tag; a tag of 0 or 1 becomes 2. A full
+//! bucket spills into the next one and remembers that it did, so that a search that finds nothing stops at
+//! the first bucket that never spilt. The index knows nothing of names: callers compare.
 //!
 //! ```text
 //!  0  tags, one byte each, 0 where the slot is not in use
@@ -46,12 +46,13 @@ fn tag(hash: NameHash) -> u8 {
 }
 
 /// The slots that carry `tag`: byte `i` has its highest bit set for slot `i`. The lowest such slot does carry
-/// it; others may be there by mistake, which costs the caller a comparison of names. Those are in use: they have the tag
-/// but for its lowest bit.
+/// it; others may be there by mistake, which costs the caller a comparison of names. Those are in use: they
+/// have the tag but for its lowest bit.
 ///
-/// All tags are compared at once. Subtracting 1 from a byte sets its highest bit if the byte is 0, that is if it is equal
-/// to the tag, or if it was set before, which `!differ` takes out again. What is left over is a byte of 1 above a byte of
-/// 0, because the 0 borrows from it. For the tag 2a in a bucket with the tags 07 2a 2b 10, slot 0 on the left:
+/// All tags are compared at once. Subtracting 1 from a byte sets its highest bit if the byte is 0, that is if
+/// it is equal to the tag, or if it was set before, which `!differ` takes out again. What is left over is a
+/// byte of 1 above a byte of 0, because the 0 borrows from it. For the tag 2a in a bucket with the tags 07 2a
+/// 2b 10, slot 0 on the left:
 ///
 /// ```text
 /// differ          2d 00 01 3a    each tag ^ 2a: 00 where they are equal
@@ -76,8 +77,8 @@ fn lowest(matches: u128) -> u32 {
 /// The address in a slot.
 #[inline]
 fn address(bucket: &Bucket, slot: u32) -> NodeAddress {
-    // The sixteen bytes in front of the addresses are four addresses long. 4 + slot is below 16 anyhow: the mask spares
-    // the check of bounds.
+    // The sixteen bytes in front of the addresses are four addresses long. 4 + slot is below 16 anyhow: the
+    // mask spares the check of bounds.
     NodeAddress::of(bucket.as_chunks::<4>().0[(4 + slot as usize) & 15])
 }
 
@@ -112,11 +113,13 @@ fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
     true
 }
 
-/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`]. Cloning shares the buckets.
+/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`]. Cloning shares the
+/// buckets.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Index<M = Bytes> {
-    /// The only bucket, if there is just one: most zones are small, and their bucket then lies in the zone itself.
+    /// The only bucket, if there is just one: most zones are small, and their bucket then lies in the zone
+    /// itself.
     sole: Bucket,
     /// All buckets, if there are more.
     bytes: Option<M>,
@@ -132,8 +135,8 @@ impl<M: AsRef<[u8]>> Index<M> {
         }
     }
 
-    /// The bucket where the search for a hash begins: the hash's upper half as a fraction of 2^32, times the number of
-    /// buckets. 0x8000_0000 is a half, so it leads to bucket 5 of 10.
+    /// The bucket where the search for a hash begins: the hash's upper half as a fraction of 2^32, times the
+    /// number of buckets. 0x8000_0000 is a half, so it leads to bucket 5 of 10.
     #[inline]
     fn home(hash: NameHash, buckets: usize) -> usize {
         (((hash.bits() >> 32) * buckets as u64) >> 32) as usize
@@ -272,12 +275,13 @@ fn buckets_for(entries: usize) -> usize {
     (entries / 9 + 1).min(u32::MAX as usize)
 }
 
-/// Memory for an index whose entries are still being counted. The system clears a page when it is first touched, at half a
-/// gigabyte a second on some machines; touched as the count grows, the pages are there when the index is filled, and a zone
-/// is served so much sooner after its last record.
+/// Memory for an index whose entries are still being counted. The system clears a page when it is first
+/// touched, at half a gigabyte a second on some machines; touched as the count grows, the pages are there
+/// when the index is filled, and a zone is served so much sooner after its last record.
 ///
-/// A large mapping is used up to where it is needed, so it is there only for indexes of which it is no small multiple. A yet larger
-/// index goes without: zones of that size are near the limits of memory while they are built.
+/// A large mapping is used up to where it is needed, so it is there only for indexes of which it is no small
+/// multiple. A yet larger index goes without: zones of that size are near the limits of memory while they are
+/// built.
 pub(crate) struct IndexRoom {
     memory: Option<Region>,
     /// Bytes touched.
@@ -442,7 +446,8 @@ mod tests {
         assert_eq!(Index::in_room(entries_of(70 << 20), room).buckets().len(), (70 << 20) / BUCKET);
     }
 
-    /// Parts are filled apart; what spills out of one is added to the whole, and everything is found there once.
+    /// Parts are filled apart; what spills out of one is added to the whole, and everything is found there
+    /// once.
     #[test]
     fn parts_filled_apart_make_one_index() {
         let key = HashKey::new([11, 22, 33]);

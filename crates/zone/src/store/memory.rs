@@ -1,9 +1,9 @@
 //! Memory for what a zone is made of: written once while the zone is built, then frozen for good.
 //!
 //! Big pieces are anonymous mappings that request huge pages, since a zone of millions of names is read at
-//! random and every miss of the translation buffer costs as much as one of the cache. Small pieces, of which a
-//! server with a hundred thousand zones has as many, come from the allocator. What the bytes mean is not known
-//! here.
+//! random and every miss of the translation buffer costs as much as one of the cache. Small pieces, of which
+//! a server with a hundred thousand zones has as many, come from the allocator. What the bytes mean is not
+//! known here.
 
 use bytes::Bytes;
 use memmap2::MmapMut;
@@ -12,7 +12,8 @@ use memmap2::MmapMut;
 pub(crate) const BIG: usize = 2 << 20;
 /// Pieces of fixed size, and frozen ones of at least a [`PAGE`], begin at a multiple of this: a cache line.
 const LINE: usize = 64;
-/// Of a smaller piece it matters little where it begins, and much how many bytes it takes: there may be very many.
+/// Of a smaller piece it matters little where it begins, and much how many bytes it takes: there may be very
+/// many.
 const PAGE: usize = 4096;
 
 /// Memory that is being written.
@@ -51,7 +52,8 @@ impl Region {
         Region { room: Backing::Small { bytes, start }, limit: len }
     }
 
-    /// The first `len` bytes, if there are more. A mapping stays as large as it is, which costs nothing where it was not touched.
+    /// The first `len` bytes, if there are more. A mapping stays as large as it is, which costs nothing where
+    /// it was not touched.
     pub(crate) fn shortened(mut self, len: usize) -> Self {
         match &mut self.room {
             Backing::Small { bytes, start } => bytes.truncate(*start + len),
@@ -76,7 +78,8 @@ impl Region {
         }
     }
 
-    /// Makes room for `needed` bytes in a mapping. If nothing can be mapped, the memory is left to the allocator.
+    /// Makes room for `needed` bytes in a mapping. If nothing can be mapped, the memory is left to the
+    /// allocator.
     fn make_room(&mut self, needed: usize) {
         if matches!(&self.room, Backing::Big { map, .. } if map.len() >= needed) {
             return;

@@ -1,8 +1,8 @@
 //! The zone snapshot: an immutable [`Zone`] in which the stored RRset *is* the compiled answer.
 //!
-//! A question for an exact name costs two dependent cache misses (a bucket of the index, the front of the node) and
-//! one copy. `authority` decides what an answer should be, [`crate::scan`] reads master files, [`crate::catalog`]
-//! finds the zone for a name.
+//! A question for an exact name costs two dependent cache misses (a bucket of the index, the front of the
+//! node) and one copy. `authority` decides what an answer should be, [`crate::scan`] reads master files,
+//! [`crate::catalog`] finds the zone for a name.
 //!
 //! | file | holds |
 //! |---|---|
@@ -28,8 +28,9 @@
 //! | `version/` | versions that share what did not change: [`Zone::apply`], [`Zone::folded`], [`diff`](fn@diff) |
 //! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
 //!
-//! Letter case: an owner is kept in lower case, for lookups, and beside it, if it has upper-case letters, a bit for each
-//! byte that says which are. Names in RDATA keep their letter case: they are compressed only where it agrees.
+//! Letter case: an owner is kept in lower case, for lookups, and beside it, if it has upper-case letters, a
+//! bit for each byte that says which are. Names in RDATA keep their letter case: they are compressed only
+//! where it agrees.
 
 mod arena;
 mod blob;
@@ -95,11 +96,11 @@ const NODE_LINES: usize = 3;
 /// Hosts of a delegation whose nodes are prefetched.
 const GLUE_HOSTS: usize = 4;
 
-/// An immutable snapshot of one zone. Made by [`ZoneBuilder`], or of another one by [`Zone::apply`]; shared by reference
-/// between threads.
+/// An immutable snapshot of one zone. Made by [`ZoneBuilder`], or of another one by [`Zone::apply`]; shared
+/// by reference between threads.
 ///
-/// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): with many small zones none of them is in
-/// the cache.
+/// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): with many small zones none of
+/// them is in the cache.
 #[repr(C, align(64))]
 pub struct Zone {
     index: Index,
@@ -231,9 +232,9 @@ impl Zone {
         self.index.prefetch(hash);
     }
 
-    /// Prefetches the node that [`find`](Self::find) will most likely return for this hash, and returns it for
-    /// [`prefetch_glue`](Self::prefetch_glue). Reads the index, so call [`prefetch_index`](Self::prefetch_index) for
-    /// the whole batch first.
+    /// Prefetches the node that [`find`](Self::find) will most likely return for this hash, and returns it
+    /// for [`prefetch_glue`](Self::prefetch_glue). Reads the index, so call
+    /// [`prefetch_index`](Self::prefetch_index) for the whole batch first.
     #[inline]
     pub fn prefetch_node(&self, hash: NameHash) -> Option<PrefetchedNode> {
         let at = self.index.candidate(hash)?;
@@ -268,8 +269,8 @@ impl Zone {
         self.node(at)
     }
 
-    /// Prefetches the nodes of the hosts that a zone cut delegates to: their addresses are glue. Reads the node, so
-    /// [`prefetch_node`](Self::prefetch_node) goes before, for the whole batch.
+    /// Prefetches the nodes of the hosts that a zone cut delegates to: their addresses are glue. Reads the
+    /// node, so [`prefetch_node`](Self::prefetch_node) goes before, for the whole batch.
     #[inline]
     pub fn prefetch_glue(&self, cut: Node<'_>) {
         let Some(ns) = cut.rrset(wire::Type::NS) else { return };
@@ -289,15 +290,16 @@ impl Zone {
         (!is_empty).then(|| NsecChain::new(self, row))
     }
 
-    /// The NSEC3 chain whose parameters the apex' NSEC3PARAM has (RFC 5155 §4), if its hash algorithm is SHA-1, the only
-    /// one there is.
+    /// The NSEC3 chain whose parameters the apex' NSEC3PARAM has (RFC 5155 §4), if its hash algorithm is
+    /// SHA-1, the only one there is.
     pub fn nsec3(&self) -> Option<Nsec3Chain<'_>> {
         Some(Nsec3Chain::new(self, self.chains.nsec3.as_ref()?))
     }
 
     /// All nodes in canonical order, the apex first; empty non-terminals and NSEC3 owners among them.
     ///
-    /// The first call sorts; the order is kept (four bytes per node), but for a small zone, of which there may be very many.
+    /// The first call sorts; the order is kept (four bytes per node), but for a small zone, of which there
+    /// may be very many.
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self)
     }
@@ -307,8 +309,8 @@ impl Zone {
         if let Some(order) = self.all.get() {
             return order;
         }
-        // Two who need it at the same time both make it. One of them may get little of a CPU, and the other is not to wait for
-        // that one.
+        // Two who need it at the same time both make it. One of them may get little of a CPU, and the other
+        // is not to wait for that one.
         let order = Arc::new(order::all(self));
         self.all.get_or_init(|| order)
     }
@@ -353,9 +355,9 @@ impl Zone {
         }
     }
 
-    /// All nodes in the order in which they are stored, from the one at `from` on, or from the first: mostly that of the
-    /// zone's source. Nothing is sorted or kept for it, and memory is read in one direction. A node's
-    /// [`address`](Node::address) is where to go on later.
+    /// All nodes in the order in which they are stored, from the one at `from` on, or from the first: mostly
+    /// that of the zone's source. Nothing is sorted or kept for it, and memory is read in one direction. A
+    /// node's [`address`](Node::address) is where to go on later.
     pub fn stored_from(&self, from: Option<NodeAddress>) -> StoredNodes<'_> {
         StoredNodes::new(self, from)
     }

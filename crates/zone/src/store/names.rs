@@ -1,10 +1,11 @@
-//! The hashes of all names of a zone that is being built, with the places of their blobs, in the order in which the index
-//! has them.
+//! The hashes of all names of a zone that is being built, with the places of their blobs, in the order in
+//! which the index has them.
 //!
-//! An index filled in the order in which names come is written all over, a line of memory for each. So names are
-//! put in piles by the upper eight bits of their hashes, each a range of the index that the cache holds. What a pile is for
-//! need not be said again in it: of a hash there remain the 24 bits below, which with the eight above say the bucket, and the
-//! lowest eight, which are the tag, and with the address of the blob that is one word. A name of a pile of 0x12:
+//! An index filled in the order in which names come is written all over, a line of memory for each. So names
+//! are put in piles by the upper eight bits of their hashes, each a range of the index that the cache holds.
+//! What a pile is for need not be said again in it: of a hash there remain the 24 bits below, which with the
+//! eight above say the bucket, and the lowest eight, which are the tag, and with the address of the blob that
+//! is one word. A name of a pile of 0x12:
 //!
 //! ```text
 //! hash     12 34 56 78 .. .. .. 9a          address  de ad be ef

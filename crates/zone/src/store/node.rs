@@ -33,7 +33,8 @@ impl NodeFlags {
     /// The leftmost label is `*` (RFC 4592 §2.1.1).
     pub const WILDCARD: NodeFlags = NodeFlags(1 << 6);
     /// Holds NSEC3 and its signatures only. Not part of the name space: [`Zone::find`](super::Zone::find)
-    /// never returns it (RFC 5155 §7.2.8); [`Zone::iter`](super::Zone::iter) and [`Nsec3Chain`](super::Nsec3Chain) do.
+    /// never returns it (RFC 5155 §7.2.8); [`Zone::iter`](super::Zone::iter) and
+    /// [`Nsec3Chain`](super::Nsec3Chain) do.
     pub const NSEC3_ONLY: NodeFlags = NodeFlags(1 << 7);
     /// The owner is written with upper-case letters: see [`Node::written_owner`].
     pub const CASED: NodeFlags = NodeFlags(1 << 8);
@@ -122,8 +123,8 @@ impl<'a> Node<'a> {
         NodeFlags(blob::flags(self.blob) & PUBLIC)
     }
 
-    /// The RRset of one type. That of `RRSIG` has only the signatures over types the name does not have; the others are
-    /// the [`sigs`](RrSet::sigs) of what they cover.
+    /// The RRset of one type. That of `RRSIG` has only the signatures over types the name does not have; the
+    /// others are the [`sigs`](RrSet::sigs) of what they cover.
     #[inline]
     pub fn rrset(self, t: Type) -> Option<RrSet<'a>> {
         let found = blob::entries(self.blob).find(|(entry, _)| entry.rtype == t);
@@ -236,9 +237,10 @@ impl<'a> RrSet<'a> {
     /// **The compiled answer**: all records as they stand in a message whose question is exactly the owner.
     ///
     /// Owner `c00c`, type, class IN, TTL, RDLENGTH, RDATA. Names in the RDATA of RFC 1035's types are
-    /// compressed against the question (for a wildcard: only what stands right of the `*`) and against
-    /// names earlier in the RRset, where letter case agrees with that of the [owner](Node::written_owner). Pointers are message offsets for a question name of the owner's length
-    /// with the RRset right after the question; [`fixups`](Self::fixups) lists those to change elsewhere.
+    /// compressed against the question (for a wildcard: only what stands right of the `*`) and against names
+    /// earlier in the RRset, where letter case agrees with that of the [owner](Node::written_owner). Pointers
+    /// are message offsets for a question name of the owner's length with the RRset right after the question;
+    /// [`fixups`](Self::fixups) lists those to change elsewhere.
     #[inline]
     pub fn records(&self) -> &'a [u8] {
         self.read(0, self.entry.records_len as usize)
@@ -278,14 +280,15 @@ impl<'a> RrSet<'a> {
         self.entry.fixups != 0
     }
 
-    /// Whether a [target](Self::targets) is written with upper-case letters, which its node's owner may not have.
+    /// Whether a [target](Self::targets) is written with upper-case letters, which its node's owner may not
+    /// have.
     #[inline]
     pub fn has_cased_targets(&self) -> bool {
         self.entry.sigs & blob::CASED_TARGETS != 0
     }
 
-    /// Every compression pointer inside RDATA, in ascending order. Owner pointers are not listed: there is one
-    /// at the start of each record.
+    /// Every compression pointer inside RDATA, in ascending order. Owner pointers are not listed: there is
+    /// one at the start of each record.
     #[inline]
     pub fn fixups(&self) -> impl Iterator<Item = Fixup> + use<'a> {
         let start = self.entry.records_len as usize + self.entry.sigs_len as usize;
@@ -335,8 +338,9 @@ impl<'a> RrSet<'a> {
         self.target_nodes().flatten()
     }
 
-    /// Of each record the address of the node that its target was when the zone's base was built, if that was one; for none if
-    /// no record had such a target. A node of that address, where the zone has it, has the target's name.
+    /// Of each record the address of the node that its target was when the zone's base was built, if that was
+    /// one; for none if no record had such a target. A node of that address, where the zone has it, has the
+    /// target's name.
     #[inline]
     pub fn target_nodes(&self) -> impl Iterator<Item = Option<NodeAddress>> + use<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
@@ -366,8 +370,8 @@ impl<'a> RrSet<'a> {
         Some(Node::new(arena, at))
     }
 
-    /// The name that stands `name_at` bytes into [`records`](Self::records), uncompressed, as [`Rdata::copy_to`] has it;
-    /// `None` if none stands there. [`Target::name_at`] is such a place.
+    /// The name that stands `name_at` bytes into [`records`](Self::records), uncompressed, as
+    /// [`Rdata::copy_to`] has it; `None` if none stands there. [`Target::name_at`] is such a place.
     pub fn name_at(&self, name_at: usize) -> Option<NameBuf> {
         let (mut wire, mut len) = ([0; MAX_NAME], 0);
         self.for_each_piece(name_at, |piece| {
@@ -379,8 +383,8 @@ impl<'a> RrSet<'a> {
         Name::from_wire(wire.get(..len)?).ok().map(Name::to_buf)
     }
 
-    /// Calls `f` with the pieces of the name at `at`, in order: each is a label, or an end of the owner with all its
-    /// labels.
+    /// Calls `f` with the pieces of the name at `at`, in order: each is a label, or an end of the owner with
+    /// all its labels.
     fn for_each_piece(&self, mut at: usize, mut f: impl FnMut(&[u8])) {
         let data = self.data;
         while let Some(&len) = data.get(at) {
@@ -553,8 +557,8 @@ impl<'a> Rdata<'a> {
         out.extend_from_slice(&self.set.data[done..self.end]);
     }
 
-    /// The name that the RDATA begins with, uncompressed as [`copy_to`](Self::copy_to) has it: for the types whose data
-    /// is a name, such as CNAME and DNAME.
+    /// The name that the RDATA begins with, uncompressed as [`copy_to`](Self::copy_to) has it: for the types
+    /// whose data is a name, such as CNAME and DNAME.
     pub fn name(&self) -> Option<NameBuf> {
         self.set.name_at(self.start)
     }

@@ -41,8 +41,8 @@ impl<'a> NsecChain<'a> {
         }
     }
 
-    /// The node whose owner is `name` or comes closest before it in canonical order (RFC 4034 §6.1). `None` if there is
-    /// none that early: a chain begins at the apex.
+    /// The node whose owner is `name` or comes closest before it in canonical order (RFC 4034 §6.1). `None`
+    /// if there is none that early: a chain begins at the apex.
     pub fn covering(self, name: LowerName<'_>) -> Option<Node<'a>> {
         self.end(name, self.search(name))
     }

@@ -16,7 +16,8 @@ use super::{Node, Zone, blob, order};
 /// Bytes of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
 pub(super) const HASH: usize = 20;
 
-/// One chain: its parameters and, in the order of the hashes, its nodes; the key of each is the start of its hash.
+/// One chain: its parameters and, in the order of the hashes, its nodes; the key of each is the start of its
+/// hash.
 pub(super) struct StoredChain {
     iterations: u16,
     salt: Box<[u8]>,
@@ -24,8 +25,8 @@ pub(super) struct StoredChain {
 }
 
 impl StoredChain {
-    /// The chain that the NSEC3PARAM at `apex` describes, of the nodes at `owners` (hash prefix and address of every node
-    /// with NSEC3). Of several NSEC3PARAM records the first counts whose chain has a member.
+    /// The chain that the NSEC3PARAM at `apex` describes, of the nodes at `owners` (hash prefix and address
+    /// of every node with NSEC3). Of several NSEC3PARAM records the first counts whose chain has a member.
     pub(super) fn new(
         arena: &Arena,
         apex: Node<'_>,
@@ -158,8 +159,8 @@ impl<'a> Nsec3Chain<'a> {
         Search::new(prefix(hash))
     }
 
-    /// Takes a search one step further and prefetches what the next one reads. After [`Search::STEPS`] of them the node
-    /// that will very likely be found is prefetched.
+    /// Takes a search one step further and prefetches what the next one reads. After [`Search::STEPS`] of
+    /// them the node that will very likely be found is prefetched.
     #[inline]
     pub fn advance(self, search: &mut Search) {
         if let Some(at) = self.chain.row.advance(search) {
@@ -175,8 +176,8 @@ impl<'a> Nsec3Chain<'a> {
 
     /// The node whose owner hash is `hash` or comes closest before it; the last of the chain if none does.
     ///
-    /// If it does not [match](Self::matching), its NSEC3 is the one that covers `hash` (RFC 5155 §1.3), provided that the
-    /// chain is whole.
+    /// If it does not [match](Self::matching), its NSEC3 is the one that covers `hash` (RFC 5155 §1.3),
+    /// provided that the chain is whole.
     pub fn covering(self, hash: &[u8; HASH]) -> Node<'a> {
         self.end(hash, self.search(hash)).0
     }
@@ -212,7 +213,8 @@ impl<'a> Nsec3Chain<'a> {
         (node, hash_of(node.owner()).as_ref() == Some(hash))
     }
 
-    /// The last node among the first `end` of the base and those of the overlay that are not above what `order` says.
+    /// The last node among the first `end` of the base and those of the overlay that are not above what
+    /// `order` says.
     fn later(
         self,
         overlay: &Overlay,
@@ -227,8 +229,8 @@ impl<'a> Nsec3Chain<'a> {
     }
 }
 
-/// How many nodes of a row of the base are not above `hash`, and whether the last of them is that of the hash itself;
-/// `search` is one for that hash.
+/// How many nodes of a row of the base are not above `hash`, and whether the last of them is that of the hash
+/// itself; `search` is one for that hash.
 pub(super) fn not_after(zone: &Zone, row: &Sorted, hash: &[u8; HASH], search: Search) -> (usize, bool) {
     let nodes = row.nodes();
     let mut after = row.end(search);

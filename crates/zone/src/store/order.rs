@@ -1,7 +1,7 @@
 //! Canonical order (RFC 4034 §6.1): the sort key of a name, and the order of all nodes.
 //!
-//! Each node is held with the first eight bytes of its name in a form that sorts as the canonical order does, so that a
-//! search seldom has to read a node.
+//! Each node is held with the first eight bytes of its name in a form that sorts as the canonical order does,
+//! so that a search seldom has to read a node.
 
 use wire::LowerName;
 

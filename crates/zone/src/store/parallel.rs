@@ -6,13 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::arena::CHUNK;
 
 /// The most threads that finish one zone.
-const MOST: usize = 8;
+const MAX_THREADS: usize = 8;
 
-/// How many threads finish a zone of so many bytes: one for each chunk of the arena, but no more than there are CPUs.
+/// How many threads finish a zone of so many bytes: one for each chunk of the arena, but no more than there
+/// are CPUs.
 pub(super) fn threads_for(bytes: usize) -> usize {
     match bytes.div_ceil(CHUNK) {
         0 | 1 => 1,
-        chunks => std::thread::available_parallelism().map_or(1, usize::from).min(chunks).min(MOST),
+        chunks => std::thread::available_parallelism().map_or(1, usize::from).min(chunks).min(MAX_THREADS),
     }
 }
 
@@ -50,7 +51,8 @@ pub(super) fn each<I: Send, O: Send>(threads: usize, items: Vec<I>, work: impl F
     done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `run` on up to `threads` threads at once, this one among them; on this one alone if no other can be started.
+/// Calls `run` on up to `threads` threads at once, this one among them; on this one alone if no other can be
+/// started.
 fn on_threads(threads: usize, run: impl Fn() + Sync) {
     if threads <= 1 {
         return run();

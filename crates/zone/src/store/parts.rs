@@ -1,7 +1,7 @@
 //! A snapshot taken apart and put together again: what an image holds of it.
 //!
-//! How the parts lie in a file is the matter of [`crate::image`]. What comes from there is verified before it is
-//! served: see [`super::verify`].
+//! How the parts lie in a file is the matter of [`crate::image`]. What comes from there is verified before it
+//! is served: see [`super::verify`].
 
 use std::sync::OnceLock;
 
@@ -63,8 +63,8 @@ impl Zone {
         }
     }
 
-    /// The snapshot of the zone `apex` made of `parts`, if `threads` threads find them sound; `key` is the one the index
-    /// was made under.
+    /// The snapshot of the zone `apex` made of `parts`, if `threads` threads find them sound; `key` is the
+    /// one the index was made under.
     pub(crate) fn from_parts(
         parts: ZoneParts,
         apex: LowerName<'_>,

@@ -75,8 +75,8 @@ pub struct Note {
     pub owner: NameBuf,
     /// The type concerned.
     pub rtype: Type,
-    /// The `source` that [`ZoneBuilder::add_from`](super::ZoneBuilder::add_from) got with the record concerned; 0 if it
-    /// got none, or if the records of a name that came in several places were merged.
+    /// The `source` that [`ZoneBuilder::add_from`](super::ZoneBuilder::add_from) got with the record
+    /// concerned; 0 if it got none, or if the records of a name that came in several places were merged.
     pub source: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Nodes in the order of a key of eight bytes, and the search among them: what both chains are made of.
 //!
-//! A plain binary search among a million nodes waits for memory a dozen times. So every 16th key is copied to `middle`,
-//! and every 16th of those to `top`. A search has three steps; each reads a few cache lines, and the step before it knows
-//! which, so that they can be prefetched.
+//! A plain binary search among a million nodes waits for memory a dozen times. So every 16th key is copied to
+//! `middle`, and every 16th of those to `top`. A search has three steps; each reads a few cache lines, and
+//! the step before it knows which, so that they can be prefetched.
 //!
 //! ```text
 //! step  searches            lines   of a million nodes, bytes
@@ -11,9 +11,9 @@
 //! 2     16 nodes             3      12 000 000
 //! ```
 //!
-//! For example, with steps of 3 instead of 16 and the keys 1 to 9, `middle` is 1 4 7 and `top` is 1. A search for 5 finds
-//! one key of `top` not above it, so the first three of `middle`; two of those, so the second three nodes: 4, 5 and 6,
-//! two of which are not above 5. So five nodes are not above it.
+//! For example, with steps of 3 instead of 16 and the keys 1 to 9, `middle` is 1 4 7 and `top` is 1. A search
+//! for 5 finds one key of `top` not above it, so the first three of `middle`; two of those, so the second
+//! three nodes: 4, 5 and 6, two of which are not above 5. So five nodes are not above it.
 
 use bytes::Bytes;
 
@@ -120,8 +120,8 @@ impl Sorted {
         memory::taken(self.nodes.len()) + memory::taken(self.middle.len()) + size_of_val(&*self.top)
     }
 
-    /// Does the next step of a search and prefetches what the one after it reads. Returns the node in front of which
-    /// the search has ended, once it has.
+    /// Does the next step of a search and prefetches what the one after it reads. Returns the node in front
+    /// of which the search has ended, once it has.
     #[inline]
     pub(super) fn advance(&self, search: &mut Search) -> Option<NodeAddress> {
         self.step(search);

@@ -1,4 +1,5 @@
-//! Finds the nodes of the names that records point to, so that answers have their addresses without looking them up.
+//! Finds the nodes of the names that records point to, so that answers have their addresses without looking
+//! them up.
 
 use wire::hash::{HashKey, HashedName};
 use wire::{LowerName, Name, NameHash};
@@ -33,8 +34,8 @@ pub(super) fn resolve(
     }
 }
 
-/// Calls `f` with each target of a node that is a name of the zone, and where in the node's blob the address of what it names
-/// goes.
+/// Calls `f` with each target of a node that is a name of the zone, and where in the node's blob the address
+/// of what it names goes.
 pub(super) fn each_target(
     node: Node<'_>,
     apex: Name<'_>,
@@ -106,8 +107,8 @@ struct TargetBatch {
     hashed: HashedName,
 }
 
-/// One target to look up: the address of the node that names it, where in its blob the result goes, the name's hash,
-/// and where the name lies in [`TargetBatch::names`].
+/// One target to look up: the address of the node that names it, where in its blob the result goes, the
+/// name's hash, and where the name lies in [`TargetBatch::names`].
 struct TargetLookup {
     at: NodeAddress,
     slot: usize,

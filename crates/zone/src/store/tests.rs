@@ -92,8 +92,8 @@ fn names_whose_hashes_end_in_a_zero_byte_are_found() {
     }
 }
 
-/// A slot that is not in use has the address of the first node, here one that is not found by its name, and it was
-/// searched if the slot in front of it had the tag looked for.
+/// A slot that is not in use has the address of the first node, here one that is not found by its name, and
+/// it was searched if the slot in front of it had the tag looked for.
 #[test]
 fn slots_that_are_not_in_use_are_not_searched() {
     let key = HashKey::new([11, 22, 33]);
@@ -172,7 +172,8 @@ fn pointers_into_the_rrset_stay_within_reach() {
     }
 }
 
-/// Owners in the additional section point at the names of an RRset, so these may have one pointer less than any name.
+/// Owners in the additional section point at the names of an RRset, so these may have one pointer less than
+/// any name.
 #[test]
 fn names_of_an_rrset_do_not_point_through_all_those_before() {
     let mut b = builder("example.");
@@ -420,8 +421,8 @@ fn a_zone_of_several_chunks_has_all_its_names_and_targets() {
 /// A name and its records.
 type Named = (String, Vec<(Type, Vec<u8>)>);
 
-/// Names of every kind of place in a zone, each with its records: those that are settled as they come where the order is that
-/// of most zones, and others.
+/// Names of every kind of place in a zone, each with its records: those that are settled as they come where
+/// the order is that of most zones, and others.
 fn names_in_order(count: usize) -> Vec<Named> {
     let target = |host: &str| name(host).as_name().as_wire().to_vec();
     let mx = |host: &str| [&[0, 10], &target(host)[..]].concat();

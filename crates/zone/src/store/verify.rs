@@ -1,9 +1,9 @@
-//! Whether the parts of a snapshot that come from outside may be searched: every length, offset and address in
-//! them is verified, so that no lookup can leave the memory it belongs to, follow an address to where no node
-//! begins, or run in a circle.
+//! Whether the parts of a snapshot that come from outside may be searched: every length, offset and address
+//! in them is verified, so that no lookup can leave the memory it belongs to, follow an address to where no
+//! node begins, or run in a circle.
 //!
-//! This does not prove that the zone says what its text says: that is what checksums are for. Wrong content can then
-//! do what wrong text could do, too: make wrong answers.
+//! This does not prove that the zone says what its text says: that is what checksums are for. Wrong content
+//! can then do what wrong text could do, too: make wrong answers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -278,8 +278,8 @@ impl Verifier<'_> {
     }
 }
 
-/// The front of every compiled record of one type (owner, type, class) as a number, to compare it at once: that of A is
-/// `c0 0c 00 01 00 01`, so 0x0100_0100_0cc0.
+/// The front of every compiled record of one type (owner, type, class) as a number, to compare it at once:
+/// that of A is `c0 0c 00 01 00 01`, so 0x0100_0100_0cc0.
 fn head(t: Type) -> u64 {
     let ([to, at], [high, low], [class, in_]) = (QNAME_POINTER, t.0.to_be_bytes(), Class::IN.0.to_be_bytes());
     u64::from_le_bytes([to, at, high, low, class, in_, 0, 0])

@@ -1,6 +1,7 @@
-//! The whole resolver on virtual time: clients, cache, validation and the way to other servers, in an Internet of random
-//! zones, where messages are lost, doubled, late and overtake each other, forgers forge, servers lie, die and come back, and
-//! the resolver itself is restarted. All of it follows from a seed; at each step it is asserted what must always hold:
+//! The whole resolver on virtual time: clients, cache, validation and the way to other servers, in an
+//! Internet of random zones, where messages are lost, doubled, late and overtake each other, forgers forge,
+//! servers lie, die and come back, and the resolver itself is restarted. All of it follows from a seed; at
+//! each step it is asserted what must always hold:
 //!
 //! - each client gets one answer, in time, or none if the resolver died meanwhile;
 //! - no query costs others more than its budget;
@@ -8,8 +9,8 @@
 //! - what no liar has a word in is as it is, also in the cache: nothing out of bailiwick gets there;
 //! - in the end nothing is left: no lookup, link or timer.
 //!
-//! `SIMULATION_SEED=N cargo test -p recursion --test it simulation -- --nocapture` repeats seed N and shows each step;
-//! `SIMULATION_SEEDS=FROM..TO` runs others than the few of an ordinary test.
+//! `SIMULATION_SEED=N cargo test -p recursion --test it simulation -- --nocapture` repeats seed N and shows
+//! each step; `SIMULATION_SEEDS=FROM..TO` runs others than the few of an ordinary test.
 
 mod net;
 mod zones;
@@ -20,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use cache::Now;
 use exchange::{Core, Event};
-use recursion::{Domain, FailureCause, PolicyConfig, Settler, SpecialOff, Validations};
+use recursion::{Domain, FailureCause, LookupCompletion, PolicyConfig, SpecialOff, Validations};
 use resolver::{
-    Budget, BudgetLimits, ChaCha, ForwardConfig, Forwarder, ForwarderRequest, Inquiry, IterateConfig,
-    IterateRule, StartServer,
+    Budget, BudgetLimits, ChaCha, ForwardConfig, IterateConfig, IterateRule, QueryKey, Resolver,
+    ResolverRequest, StartServer,
 };
 use testkit::decode::decode;
 use testkit::tree::NOW;
@@ -37,7 +38,7 @@ use zones::{Dice, HOSTS, Zones, address, is_evil, records};
 /// Seeds of an ordinary run.
 const SEEDS: u64 = 100;
 /// How long a client may wait: a query's budget of time, whatever else it is joined to.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Steps between two looks into the cache.
 const LOOK: u64 = 16;
 
@@ -64,7 +65,7 @@ struct Simulation {
     zones: Zones,
     world: World,
     validations: Validations,
-    forwarder: Forwarder<Settler, ChaCha>,
+    forwarder: Resolver<LookupCompletion, ChaCha>,
     net: Net,
     start: Instant,
     now: Instant,
@@ -84,13 +85,13 @@ fn validating(policy: &mut PolicyConfig, zones: &Zones) {
     policy.validation.anchors = zones.anchors.clone();
 }
 
-fn forwarder(settler: Settler, dice: &mut Dice) -> Forwarder<Settler, ChaCha> {
+fn forwarder(completion: LookupCompletion, dice: &mut Dice) -> Resolver<LookupCompletion, ChaCha> {
     let servers = vec![StartServer { name: None, addresses: vec![(address(0), 53).into()] }];
     let rule = IterateRule { domain: NameBuf::ROOT, servers, prime: false, copy: None };
     let iterate = IterateConfig { rules: vec![rule], ..Default::default() };
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&dice.next().to_be_bytes());
-    Forwarder::new(ForwardConfig { iterate, ..Default::default() }, settler, ChaCha::new(seed))
+    Resolver::new(ForwardConfig { iterate, ..Default::default() }, completion, ChaCha::new(seed))
 }
 
 impl Simulation {
@@ -113,11 +114,12 @@ impl Simulation {
         let zones = Zones::grow(&mut dice, &liars);
         let mut world = World::new(|policy| validating(policy, &zones));
         let validations = world.service.validations();
-        let forwarder = forwarder(world.settler(), &mut dice);
+        let forwarder = forwarder(world.completion(), &mut dice);
         let start = world.now();
         world.set_time(start);
         if shown {
-            let report = |inquiry: &Inquiry, why: FailureCause<'_>| println!("{} fails: {why}", inquiry.name);
+            let report =
+                |query_key: &QueryKey, why: FailureCause<'_>| println!("{} fails: {why}", query_key.name);
             world.service.report_failures(Box::new(report));
         }
         Simulation {
@@ -210,7 +212,7 @@ impl Simulation {
         self.world = World::new(|policy| validating(policy, zones));
         self.set_clocks();
         self.validations = self.world.service.validations();
-        self.forwarder = forwarder(self.world.settler(), &mut self.dice);
+        self.forwarder = forwarder(self.world.completion(), &mut self.dice);
         if self.dice.percent(50) {
             let now = self.world.service.now(self.now);
             self.world.service.cache().load(&mut saved.as_slice(), now, wall).expect("what was saved");
@@ -333,7 +335,7 @@ impl Simulation {
             for request in noted {
                 self.budgets.extend(request.budget.clone());
                 let mut actions = Vec::new();
-                self.forwarder.request(ForwarderRequest::Lookup(request), self.now, &mut actions);
+                self.forwarder.request(ResolverRequest::Lookup(request), self.now, &mut actions);
                 self.act(actions)?;
             }
         }
@@ -348,7 +350,7 @@ impl Simulation {
         if let Some(budget) = self.budgets.iter().find(spent) {
             return Err(format!("a query has cost {} queries, {} bytes", budget.queries(), budget.bytes()));
         }
-        let overdue = |client: &Client| client.since + PATIENCE < self.now;
+        let overdue = |client: &Client| client.since + CLIENT_TIMEOUT < self.now;
         match self.clients.iter().find(|(_, client)| overdue(client)) {
             Some((id, _)) => Err(format!("client {id} waits for too long")),
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! The network between the resolver and the servers, on virtual time: messages are lost, doubled, delayed and overtake each
-//! other; servers die, come back and lie; forgers send replies of their own.
+//! The network between the resolver and the servers, on virtual time: messages are lost, doubled, delayed and
+//! overtake each other; servers die, come back and lie; forgers send replies of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;

@@ -13,18 +13,19 @@ use crate::config::table::value::Word;
 use crate::interfaces::Interfaces;
 
 keys! {
-    /// Clients that may have other servers asked, or may not. All conditions of a block must hold; of several blocks the
-    /// first that fits counts, and whom none fits is refused. Without any block this machine may ask, and the private
-    /// networks that it is attached to. Zones that nomen serves itself are answered to everybody.
+    /// Clients that may have other servers asked, or may not. All conditions of a block must hold; of several
+    /// blocks the first that fits counts, and whom none fits is refused. Without any block this machine may
+    /// ask, and the private networks that it is attached to. Zones that nomen serves itself are answered to
+    /// everybody.
     pub struct AccessBlock in "[[resolver.access]]" {
         /// Whether these clients are answered or refused.
         live "action" action: AccessAction = AccessAction::Allow, example "refuse";
-        /// Networks that the client is in. "any" is all of them, "loopback" this machine, "attached" every network that
-        /// one of this machine's interfaces is in, public ones as well. A resolver that is open to all serves attacks on
-        /// others (RFC 5358).
+        /// Networks that the client is in. "any" is all of them, "loopback" this machine, "attached" every
+        /// network that one of this machine's interfaces is in, public ones as well. A resolver that is open
+        /// to all serves attacks on others (RFC 5358).
         live "from" from: Vec<At<NetworkOr<Clients>>>, example ["10.0.0.0/8", "loopback"];
-        /// Network interfaces whose addresses the question came to, as they are at the start and at each reload.
-        /// Unset: any.
+        /// Network interfaces whose addresses the question came to, as they are at the start and at each
+        /// reload. Unset: any.
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth0"];
         /// Transports that it came by. Unset: any.
         live "proto" proto: Option<Vec<At<Transport>>> = None, example ["tcp"];
@@ -85,8 +86,9 @@ pub(super) fn rules(blocks: &[At<AccessBlock>], interfaces: &Interfaces) -> Vec<
     blocks.iter().map(|block| block.rule(interfaces)).collect()
 }
 
-/// A warning for each block that lets any address have names resolved, whatever interface the question comes to. Other machines
-/// reach the server, in the way of `reached_by` if that is not by an address of the configuration.
+/// A warning for each block that lets any address have names resolved, whatever interface the question comes
+/// to. Other machines reach the server, in the way of `reached_by` if that is not by an address of the
+/// configuration.
 pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diagnostic> {
     let is_all = |from: &At<NetworkOr<Clients>>| match from.value {
         NetworkOr::Network(network) => matches!(network.len(), 0),

@@ -1,4 +1,5 @@
-//! Keys of `[resolver]` about what clients are answered: from the cache, on the spot, and with which addresses.
+//! Keys of `[resolver]` about what clients are answered: from the cache, on the spot, and with which
+//! addresses.
 
 use std::collections::HashSet;
 
@@ -19,11 +20,12 @@ use crate::words::did_you_mean;
 keys! {
     /// Answers from the cache.
     pub struct Serving {
-        /// Time after which a client gets an answer beyond its end while servers are still asked (RFC 8767 §5). Without
-        /// effect if `serve-stale` is "0s".
+        /// Time after which a client gets an answer beyond its end while servers are still asked (RFC 8767
+        /// §5). Without effect if `serve-stale` is "0s".
         live "stale-after" stale_after: Time<0, 60_000> = Time(std::time::Duration::from_millis(1800)), example "1s";
-        /// Time after a failure in which a client gets an answer beyond its end at once and no server is asked; for as long
-        /// again, clients get it at once while servers are asked (RFC 8767 §5). "0s": each client waits for `stale-after`.
+        /// Time after a failure in which a client gets an answer beyond its end at once and no server is
+        /// asked; for as long again, clients get it at once while servers are asked (RFC 8767 §5). "0s": each
+        /// client waits for `stale-after`.
         live "stale-refresh-time" stale_refresh: Seconds<0, 3600> = Seconds(30), example "1m";
         /// Ask for popular answers again before they end, so that no client waits for them.
         live "prefetch" prefetch: bool = true, example false;
@@ -36,8 +38,8 @@ keys! {
         live "aggressive-nsec" aggressive_nsec: bool = true, example false;
         /// Memory for such records, those of wildcards included; those that came first go first.
         live "aggressive-nsec-size" denials: Size<{ 64 << 10 }, { 1 << 30 }> = Size(16 << 20), example "64MiB";
-        /// Most CNAME records followed for one answer from the names of one rule to those of another, or, where names are
-        /// found step by step, from one zone to another.
+        /// Most CNAME records followed for one answer from the names of one rule to those of another, or,
+        /// where names are found step by step, from one zone to another.
         live "max-rule-chain" max_rule_chain: Int<u8, 1, 64> = Int(8), example 12;
     }
 }
@@ -45,9 +47,9 @@ keys! {
 keys! {
     /// Names that are answered on the spot.
     pub struct LocalNames {
-        /// Answer on the spot for names that mean nothing in the public DNS: `localhost`, `test`, `home.arpa`, the
-        /// reverse zones of private networks, and others (RFC 6761, RFC 6303). Those at, above or below the domain of
-        /// a rule go to its servers all the same, unless that domain is ".".
+        /// Answer on the spot for names that mean nothing in the public DNS: `localhost`, `test`,
+        /// `home.arpa`, the reverse zones of private networks, and others (RFC 6761, RFC 6303). Those at,
+        /// above or below the domain of a rule go to its servers all the same, unless that domain is ".".
         live "special-names" special_names: bool = true, example false;
         /// Such names that are resolved as any other.
         live "special-names-off" special_names_off: Option<Vec<At<NameBuf>>> = None, example ["home.arpa"];
@@ -73,8 +75,9 @@ keys! {
 keys! {
     /// AAAA records made of A records.
     pub struct Synthesis {
-        /// IPv6 network that a translator (NAT64) takes IPv4 addresses in, of 32, 40, 48, 56, 64 or 96 bits. Names that
-        /// have no AAAA records get some made of their A records (DNS64, RFC 6147). Unset: none are made.
+        /// IPv6 network that a translator (NAT64) takes IPv4 addresses in, of 32, 40, 48, 56, 64 or 96 bits.
+        /// Names that have no AAAA records get some made of their A records (DNS64, RFC 6147). Unset: none
+        /// are made.
         live "dns64-prefix" prefix: Option<Prefix> = None, example "64:ff9b::/96";
         /// Clients that get such records. Unset: all.
         live "dns64-clients" clients: Option<Vec<At<Prefix>>> = None, example ["2001:db8::/32"];
@@ -82,8 +85,9 @@ keys! {
         live "dns64-exclude" exclude: Vec<At<Prefix>> = usually_excluded(), example ["::ffff:0:0/96", "2001:db8:1::/48"];
         /// IPv4 addresses that no record is made of.
         live "dns64-exclude-v4" exclude_v4: Option<Vec<At<Prefix>>> = None, example ["192.0.2.0/24"];
-        /// Make records of IPv4 addresses that are not global, such as 10.0.0.0/8, with the prefix 64:ff9b::/96, too. Otherwise
-        /// none are made of those with that prefix (RFC 6052 §3.1). With any other prefix they always are.
+        /// Make records of IPv4 addresses that are not global, such as 10.0.0.0/8, with the prefix
+        /// 64:ff9b::/96, too. Otherwise none are made of those with that prefix (RFC 6052 §3.1). With any
+        /// other prefix they always are.
         live "dns64-non-global" non_global: bool = false, example true;
     }
 }

@@ -1,4 +1,5 @@
-//! Which servers are asked for which names, and how: keys of `[resolver]`, `[[resolver.forward]]` and `[[resolver.stub]]`.
+//! Which servers are asked for which names, and how: keys of `[resolver]`, `[[resolver.forward]]` and
+//! `[[resolver.stub]]`.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -26,13 +27,14 @@ keys! {
         live "mixed-case" mixed_case: bool = true, example false;
         /// Send cookies, which a forged reply would have to guess (RFC 7873).
         live "cookies" cookies: bool = true, example false;
-        /// Largest reply over UDP in bytes, announced to the servers (RFC 6891 §6.2.3). Larger ones come over TCP.
+        /// Largest reply over UDP in bytes, announced to the servers (RFC 6891 §6.2.3). Larger ones come over
+        /// TCP.
         live "udp-size" udp_size: Int<u16, 512, 4096> = Int(1232), example 1400;
-        /// Addresses of this machine, one of each family at most, from which other servers are asked. Unset: what the system
-        /// chooses.
+        /// Addresses of this machine, one of each family at most, from which other servers are asked. Unset:
+        /// what the system chooses.
         live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.53", "2001:db8::53"];
-        /// One question in so many goes to another server than the fastest first, to learn whether it has become
-        /// faster; 0: none does.
+        /// One question in so many goes to another server than the fastest first, to learn whether it has
+        /// become faster; 0: none does.
         live "explore" explore: Int<u32, 0, 1_000_000> = Int(20), example 50;
     }
 }
@@ -40,12 +42,14 @@ keys! {
 keys! {
     /// How long things take.
     pub struct AskingTimes {
-        /// Time that a client waits at most for a server that a rule names. If there is no answer then, it gets an older one or SERVFAIL.
+        /// Time that a client waits at most for a server that a rule names. If there is no answer then, it
+        /// gets an older one or SERVFAIL.
         live "client-timeout" client: Time<100, 60_000> = Time::secs(5), example "4s";
-        /// Time after which clients that have waited are answered at the pace of `pulse`; earlier ones at once.
+        /// Time after which clients that have waited are answered at the pace of `pulse`; earlier ones at
+        /// once.
         live "gather-time" gather: Time<0, 10_000> = Time(Duration::from_millis(200)), example "100ms";
-        /// Time to the next try where a server has never been measured. Twice as long a server's address may be in coming that
-        /// no referral brought, before that of another server is looked up beside it.
+        /// Time to the next try where a server has never been measured. Twice as long a server's address may
+        /// be in coming that no referral brought, before that of another server is looked up beside it.
         live "first-timeout" first: Time<10, 10_000> = Time(Duration::from_millis(400)), example "300ms";
         /// Shortest time to the next try, however fast the server is.
         live "min-timeout" min: Time<1, 10_000> = Time(Duration::from_millis(50)), example "20ms";
@@ -92,8 +96,8 @@ keys! {
 }
 
 keys! {
-    /// Servers that are asked for the names at and below a domain, and that ask others themselves. Of all forward and
-    /// stub rules the one with the longest domain counts.
+    /// Servers that are asked for the names at and below a domain, and that ask others themselves. Of all
+    /// forward and stub rules the one with the longest domain counts.
     pub struct Forward in "[[resolver.forward]]" {
         /// The domain; "." is for all names that no other rule is for.
         live "domain" domain: NameBuf = Name::ROOT.to_buf(), example "example.net";
@@ -101,20 +105,22 @@ keys! {
         live "servers" servers: Vec<At<Server>>, example ["192.0.2.53", "2001:db8::53@5353"];
         /// Ask them over TCP alone.
         live "tcp-only" tcp_only: bool = false, example true;
-        /// Where none of them has an answer, resolve the name from the root servers down, or those of `root-servers`.
+        /// Where none of them has an answer, resolve the name from the root servers down, or those of
+        /// `root-servers`.
         live "forward-first" first: bool = false, example true;
         /// Pass on that they have validated an answer (AD, RFC 4035 §4.9.3): for servers that do, on a path
         /// that no third party can write to. Their answers are not validated here then.
         live "trust-ad" trust_ad: bool = false, example true;
-        /// Validate their answers: they have to pass on DNSSEC records. Unset: as `validate` of `[resolver]` says, but not
-        /// with `trust-ad`, nor for a domain that the public DNS knows nothing of: `internal`, and special-use names such as
-        /// `home.arpa`.
+        /// Validate their answers: they have to pass on DNSSEC records. Unset: as `validate` of `[resolver]`
+        /// says, but not with `trust-ad`, nor for a domain that the public DNS knows nothing of: `internal`,
+        /// and special-use names such as `home.arpa`.
         live "validate" validate: Option<bool> = None, example false;
     }
 }
 
 keys! {
-    /// Servers that are asked for the names at and below a domain, and that are authoritative for it: an internal zone.
+    /// Servers that are asked for the names at and below a domain, and that are authoritative for it: an
+    /// internal zone.
     pub struct Stub in "[[resolver.stub]]" {
         /// The domain.
         live "domain" domain: NameBuf, example "corp.example";
@@ -122,8 +128,8 @@ keys! {
         live "servers" servers: Vec<At<Server>>, example ["192.0.2.54", "[2001:db8::54]@5353"];
         /// Ask them over TCP alone.
         live "tcp-only" tcp_only: bool = false, example true;
-        /// Validate their answers. Unset: as `validate` of `[resolver]` says, but not for a domain that the public DNS knows
-        /// nothing of: `internal`, and special-use names such as `home.arpa`.
+        /// Validate their answers. Unset: as `validate` of `[resolver]` says, but not for a domain that the
+        /// public DNS knows nothing of: `internal`, and special-use names such as `home.arpa`.
         live "validate" validate: Option<bool> = None, example false;
     }
 }

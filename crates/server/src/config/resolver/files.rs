@@ -1,5 +1,6 @@
-//! Files that keys of `[resolver]` name, in the format of zone files: root hints, and trust anchors. Reading the configuration
-//! notes their paths; what is in them is read once it is known to be good otherwise, and again at each reload.
+//! Files that keys of `[resolver]` name, in the format of zone files: root hints, and trust anchors. Reading
+//! the configuration notes their paths; what is in them is read once it is known to be good otherwise, and
+//! again at each reload.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Keys of `[resolver]` about names that are found step by step, from the root servers down: where that begins, how it is
-//! done, and what one client's query may cost.
+//! Keys of `[resolver]` about names that are found step by step, from the root servers down: where that
+//! begins, how it is done, and what one client's query may cost.
 
 use std::net::SocketAddr;
 
@@ -19,31 +19,35 @@ use crate::config::table::value::{Int, Size, Time, Word};
 keys! {
     /// Names that are found step by step.
     pub struct Iterating {
-        /// Ask the root servers for the names that no rule is for, then the servers that they refer to, and so on.
-        /// With a `[[resolver.forward]]` for "." no name is left for that. `false`: names that no rule is
-        /// for are refused.
+        /// Ask the root servers for the names that no rule is for, then the servers that they refer to, and
+        /// so on. With a `[[resolver.forward]]` for "." no name is left for that. `false`: names that no rule
+        /// is for are refused.
         live "iterate" iterate: bool = true, example false;
-        /// Domains for which no other server is asked: clients get REFUSED for names at and below them, with extended error 20.
-        /// The rule with the longest domain counts, so a rule for a domain below one of these has its servers asked.
-        /// Zones that nomen serves, special-use names and `local-data` are answered all the same.
+        /// Domains for which no other server is asked: clients get REFUSED for names at and below them, with
+        /// extended error 20. The rule with the longest domain counts, so a rule for a domain below one of
+        /// these has its servers asked. Zones that nomen serves, special-use names and `local-data` are
+        /// answered all the same.
         live "refused-domains" refused: Option<Vec<At<NameBuf>>> = None, example ["secret.example"];
-        /// The root servers. Without a port it is 53. Unset: those of the public DNS, which are asked who the root servers
-        /// are by now (RFC 8109). Servers that are named here are taken at that: a copy of the root, or a root of your own.
+        /// The root servers. Without a port it is 53. Unset: those of the public DNS, which are asked who the
+        /// root servers are by now (RFC 8109). Servers that are named here are taken at that: a copy of the
+        /// root, or a root of your own.
         live "root-servers" root_servers: Option<Vec<At<Server>>> = None, example ["192.0.2.55", "2001:db8::55"];
-        /// File of root hints, as IANA publishes it: NS records of the root, with the addresses of its servers. They are asked
-        /// who the root servers are by now. Unset: those that are built in. Read again with the configuration; where
-        /// `root-servers` names servers, these count.
+        /// File of root hints, as IANA publishes it: NS records of the root, with the addresses of its
+        /// servers. They are asked who the root servers are by now. Unset: those that are built in. Read
+        /// again with the configuration; where `root-servers` names servers, these count.
         live "root-hints" hints: Option<HintsFile> = None, example "/etc/nomen/named.root";
-        /// How much of a name each server sees (RFC 9156): "off": all of it; "relaxed": what it needs, and all of it where
-        /// it denies a part; "strict": what it needs, and a denial of a part denies the whole.
+        /// How much of a name each server sees (RFC 9156): "off": all of it; "relaxed": what it needs, and
+        /// all of it where it denies a part; "strict": what it needs, and a denial of a part denies the
+        /// whole.
         live "qname-minimisation" minimisation: Minimisation = Minimisation::Relaxed, example "strict";
         /// Ask servers by IPv4.
         live "iterate-ipv4" ipv4: bool = true, example false;
         /// Ask servers by IPv6.
         live "iterate-ipv6" ipv6: bool = true, example false;
-        /// Ask servers at loopback addresses that delegations lead to, such as another server on this machine. Otherwise the owner of a
-        /// zone could have nomen send queries to programs on this machine, or to itself. Servers that a rule, `root-servers` or
-        /// `root-hints` names are asked there in any case.
+        /// Ask servers at loopback addresses that delegations lead to, such as another server on this
+        /// machine. Otherwise the owner of a zone could have nomen send queries to programs on this machine,
+        /// or to itself. Servers that a rule, `root-servers` or `root-hints` names are asked there in any
+        /// case.
         live "iterate-loopback" loopback: bool = false, example true;
         /// Most servers of one zone that are considered, those with addresses in the referral first.
         live "servers-per-zone" servers: Int<usize, 1, 64> = Int(13), example 8;
@@ -53,7 +57,8 @@ keys! {
         live "lookups-per-zone" per_zone: Int<usize, 1, 1_000_000> = Int(2000), example 1000;
         /// The same if none of these servers answers.
         live "lookups-per-dead-zone" per_dead_zone: Int<usize, 1, 1_000_000> = Int(20), example 10;
-        /// Memory for what is known of delegations, of their servers' addresses, and of names at which no zone begins.
+        /// Memory for what is known of delegations, of their servers' addresses, and of names at which no
+        /// zone begins.
         live "delegations-size" delegations: Size<{ 1 << 20 }, { 4 << 30 }> = Size(32 << 20), example "64MiB";
         /// Most servers that it is remembered of how fast they are and what they cannot do.
         live "known-servers" known: Int<usize, 100, 1_000_000> = Int(20_000), example 50000;
@@ -61,7 +66,8 @@ keys! {
 }
 
 keys! {
-    /// What one query of a client may cost others: all questions that come of it, aliases and servers' addresses included.
+    /// What one query of a client may cost others: all questions that come of it, aliases and servers'
+    /// addresses included.
     pub struct QueryBudget {
         /// Most questions to other servers.
         live "budget-queries" queries: Int<u16, 1, 10_000> = Int(64), example 100;
@@ -73,12 +79,13 @@ keys! {
         live "budget-time" time: Time<100, 60_000> = Time::secs(10), example "8s";
         /// Most aliases whose targets are looked up by themselves.
         live "budget-aliases" aliases: Int<u16, 0, 1000> = Int(11), example 8;
-        /// Most lookups of servers' addresses that find nothing. One that is under way counts, until it has found something.
+        /// Most lookups of servers' addresses that find nothing. One that is under way counts, until it has
+        /// found something.
         live "budget-fruitless" fruitless: Int<u16, 0, 1000> = Int(5), example 4;
         /// Most questions that show a part of the name only; later ones show all of it.
         live "budget-minimised" minimised: Int<u16, 0, 255> = Int(10), example 8;
-        /// Most lookups of servers' addresses that wait for each other in a row. Each of them counts for `budget-fruitless`, too,
-        /// so where that is less, no row is longer than that.
+        /// Most lookups of servers' addresses that wait for each other in a row. Each of them counts for
+        /// `budget-fruitless`, too, so where that is less, no row is longer than that.
         live "budget-depth" depth: Int<u8, 0, 64> = Int(7), example 5;
     }
 }
@@ -140,7 +147,8 @@ impl Iterating {
         IterateRule { servers: hints.unwrap_or(built_in.servers), ..built_in }
     }
 
-    /// The names that are found so. What servers say of having validated is nothing to go by: they are authoritative.
+    /// The names that are found so. What servers say of having validated is nothing to go by: they are
+    /// authoritative.
     pub(super) fn domain(&self, validating: &Validating) -> Domain {
         let name = Name::ROOT.to_buf();
         Domain { name, trust_ad: false, validate: validating.validates(name.as_name()) }

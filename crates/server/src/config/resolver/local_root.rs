@@ -1,4 +1,5 @@
-//! Keys of `[resolver]` about a copy of the root zone, which is asked in place of the root servers (RFC 8806).
+//! Keys of `[resolver]` about a copy of the root zone, which is asked in place of the root servers
+//! (RFC 8806).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,23 +14,25 @@ use crate::config::table::read::At;
 keys! {
     /// A copy of the root zone.
     pub struct RootCopy {
-        /// Keep a copy of the root zone, and ask it in place of the root servers (RFC 8806). Clients are never answered from it:
-        /// they get what they would get if the root servers had said so, validated. A version is used if its digest is right
-        /// (ZONEMD, RFC 8976) and is signed by keys that the trust anchors lead to; while there is none, or after it has expired,
-        /// the root servers are asked. It comes from `local-root-primaries` or from `local-root-file`.
+        /// Keep a copy of the root zone, and ask it in place of the root servers (RFC 8806). Clients are
+        /// never answered from it: they get what they would get if the root servers had said so, validated. A
+        /// version is used if its digest is right (ZONEMD, RFC 8976) and is signed by keys that the trust
+        /// anchors lead to; while there is none, or after it has expired, the root servers are asked. It
+        /// comes from `local-root-primaries` or from `local-root-file`.
         live "local-root" wanted: bool = false, example true;
-        /// Servers that the copy is taken from and kept up with, written as `primaries` of `[[zone]]`. Unset: those that give the
-        /// root zone to everybody (RFC 8806 appendix A), b, c, f, g and k.root-servers.net and ICANN's at two places, by the
-        /// families of addresses that `iterate-ipv4` and `iterate-ipv6` leave.
+        /// Servers that the copy is taken from and kept up with, written as `primaries` of `[[zone]]`. Unset:
+        /// those that give the root zone to everybody (RFC 8806 appendix A), b, c, f, g and
+        /// k.root-servers.net and ICANN's at two places, by the families of addresses that `iterate-ipv4` and
+        /// `iterate-ipv6` leave.
         live "local-root-primaries" primaries: Option<Vec<At<Peer>>> = None, example ["192.0.2.55", "2001:db8::55@5353"];
-        /// File that the copy is read from, in place of servers. It is read again at a reload, and good as long as the
-        /// signatures in it.
+        /// File that the copy is read from, in place of servers. It is read again at a reload, and good as
+        /// long as the signatures in it.
         live "local-root-file" file: Option<PathBuf> = None, example "/var/lib/nomen/root.zone";
     }
 }
 
-/// Servers that give the root zone to everybody (RFC 8806 appendix A, as far as they still do): b, c, f, g, k.root-servers.net,
-/// xfr.cjr and xfr.lax.dns.icann.org.
+/// Servers that give the root zone to everybody (RFC 8806 appendix A, as far as they still do): b, c, f, g,
+/// k.root-servers.net, xfr.cjr and xfr.lax.dns.icann.org.
 const PUBLIC: [(Ipv4Addr, Ipv6Addr); 7] = [
     (Ipv4Addr::new(170, 247, 170, 2), Ipv6Addr::new(0x2801, 0x1b8, 0x10, 0, 0, 0, 0, 0xb)),
     (Ipv4Addr::new(192, 33, 4, 12), Ipv6Addr::new(0x2001, 0x500, 2, 0, 0, 0, 0, 0xc)),

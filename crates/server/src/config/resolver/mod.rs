@@ -1,5 +1,5 @@
-//! `[resolver]` and the blocks inside it: recursive service. Names of network interfaces stay names here; what they stand
-//! for is put in when the settings of the parts are made.
+//! `[resolver]` and the blocks inside it: recursive service. Names of network interfaces stay names here;
+//! what they stand for is put in when the settings of the parts are made.
 
 pub mod access;
 pub mod answering;
@@ -40,10 +40,10 @@ pub use access::AccessBlock;
 pub use asking::{Forward, Stub};
 
 section! {
-    /// Recursive service: questions that no zone here answers go to other servers, and their answers are kept. The
-    /// section's presence turns it on, and so does a block inside it; without it nomen answers for its own zones only.
-    /// Which servers are asked is in `[[resolver.forward]]` and `[[resolver.stub]]`; names that none of them is for are
-    /// found step by step from the root servers down.
+    /// Recursive service: questions that no zone here answers go to other servers, and their answers are
+    /// kept. The section's presence turns it on, and so does a block inside it; without it nomen answers for
+    /// its own zones only. Which servers are asked is in `[[resolver.forward]]` and `[[resolver.stub]]`;
+    /// names that none of them is for are found step by step from the root servers down.
     pub struct Resolver in "[resolver]" {
         /// The cache.
         caching: Caching;

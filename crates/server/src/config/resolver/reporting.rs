@@ -9,14 +9,15 @@ use crate::config::table::value::{Int, Seconds};
 keys! {
     /// Reporting failures.
     pub struct Reporting {
-        /// Report to the operators of a zone that one of its names cannot be resolved or validated, if its servers name an
-        /// agent domain for that (RFC 9567): with a question for a name there that says what failed, and why.
+        /// Report to the operators of a zone that one of its names cannot be resolved or validated, if its
+        /// servers name an agent domain for that (RFC 9567): with a question for a name there that says what
+        /// failed, and why.
         live "error-reporting" on: bool = false, example true;
-        /// Most reports in a second, of all failures together: who makes a zone that is broken on purpose can have reports of
-        /// it sent to others.
+        /// Most reports in a second, of all failures together: who makes a zone that is broken on purpose can
+        /// have reports of it sent to others.
         live "error-reports-per-second" per_second: Int<usize, 1, 1000> = Int(10), example 2;
-        /// Time after which the same failure is reported again at the earliest. As long as the answer to the last report is
-        /// cached it is not.
+        /// Time after which the same failure is reported again at the earliest. As long as the answer to the
+        /// last report is cached it is not.
         live "error-report-interval" interval: Seconds<1, 86_400> = Seconds(300), example "1h";
     }
 }

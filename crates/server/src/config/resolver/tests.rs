@@ -1,4 +1,5 @@
-//! From text to the settings of the parts: what every key reaches, which defaults there are, and what is refused where.
+//! From text to the settings of the parts: what every key reaches, which defaults there are, and what is
+//! refused where.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -449,7 +450,8 @@ fn faults(text: &str) -> Vec<(String, String)> {
     rejected.faults.iter().map(|fault| (fault.message.clone(), marked(fault).unwrap_or_default())).collect()
 }
 
-/// One anchor that could not be used, such as that of a key which was revoked, refused the whole configuration.
+/// One anchor that could not be used, such as that of a key which was revoked, refused the whole
+/// configuration.
 #[test]
 fn a_trust_anchor_that_cannot_be_used_was_an_error_beside_one_that_can() {
     const GOOD: &str = ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";

@@ -1,6 +1,6 @@
-//! What features declare their keys with. `keys!` makes of one declaration per key the field, its reader, its default,
-//! its documentation and what a reload does with a change, so that none of them can disagree; `section!` makes one
-//! section of the file out of the keys of several features.
+//! What features declare their keys with. `keys!` makes of one declaration per key the field, its reader, its
+//! default, its documentation and what a reload does with a change, so that none of them can disagree;
+//! `section!` makes one section of the file out of the keys of several features.
 //!
 //! ```text
 //! keys! {

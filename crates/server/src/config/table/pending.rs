@@ -1,5 +1,5 @@
-//! Keys whose change waits for the next start: each reload compares what was read with what runs, key by key, takes over
-//! what is live, and returns the rest.
+//! Keys whose change waits for the next start: each reload compares what was read with what runs, key by key,
+//! takes over what is live, and returns the rest.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use super::{ConfigSection, Effect, KeyValue};
 pub struct PendingKey {
     /// Its section, such as `[server]`.
     pub section: String,
-    /// The number of the block, from 1, of sections that may stand several times: the one in the configuration, or the
-    /// one that runs if there is no such block any more.
+    /// The number of the block, from 1, of sections that may stand several times: the one in the
+    /// configuration, or the one that runs if there is no such block any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<usize>,
     /// Its name.
@@ -44,8 +44,8 @@ pub fn adopt<T: ConfigSection>(running: &mut At<T>, new: At<T>, pending: &mut Ve
     running.value.take_live(new.value);
 }
 
-/// Takes over what is live in a section that may be missing. Whether it is there changes at the next start, unless all
-/// its keys are live.
+/// Takes over what is live in a section that may be missing. Whether it is there changes at the next start,
+/// unless all its keys are live.
 pub fn adopt_option<T: ConfigSection>(
     running: &mut Option<At<T>>,
     new: Option<At<T>>,
@@ -60,8 +60,9 @@ pub fn adopt_option<T: ConfigSection>(
     }
 }
 
-/// Takes over what is live in blocks. How many there are changes at the next start, and so does what only a start puts
-/// into force; by the latter a block is known again, wherever it stands. Blocks whose keys are all live are taken over.
+/// Takes over what is live in blocks. How many there are changes at the next start, and so does what only a
+/// start puts into force; by the latter a block is known again, wherever it stands. Blocks whose keys are all
+/// live are taken over.
 pub fn adopt_blocks<T: ConfigSection>(
     running: &mut Vec<At<T>>,
     new: Vec<At<T>>,

@@ -1,4 +1,5 @@
-//! Keys that most sections leave out together, where there may be very many sections: a hundred thousand zones.
+//! Keys that most sections leave out together, where there may be very many sections: a hundred thousand
+//! zones.
 
 use std::ops::Deref;
 
@@ -11,7 +12,8 @@ pub trait Unset: 'static {
     fn unset() -> &'static Self;
 }
 
-/// Keys that take no room where none of them is written, and are read as if they were no further away than others.
+/// Keys that take no room where none of them is written, and are read as if they were no further away than
+/// others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rare<T>(Option<Box<T>>);
 

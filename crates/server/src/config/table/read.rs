@@ -1,5 +1,5 @@
-//! From TOML to typed values: reading goes on after a fault, so that all of them are reported at once. Which values
-//! there are is in `value` and beside the keys that hold them.
+//! From TOML to typed values: reading goes on after a fault, so that all of them are reported at once. Which
+//! values there are is in `value` and beside the keys that hold them.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

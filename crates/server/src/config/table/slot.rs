@@ -1,6 +1,7 @@
-//! The places at the top of a configuration that sections are read into. The type of the place decides how often a section
-//! may stand there: [`At`] once and always in force, `Option` once and off when it is missing, `Vec` any number of times,
-//! `BTreeMap` any number of times under names. Blocks inside a section have a place of their own.
+//! The places at the top of a configuration that sections are read into. The type of the place decides how
+//! often a section may stand there: [`At`] once and always in force, `Option` once and off when it is
+//! missing, `Vec` any number of times, `BTreeMap` any number of times under names. Blocks inside a section
+//! have a place of their own.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,8 @@ pub trait SectionSlot {
     fn describe(&self) -> SectionDoc;
 }
 
-/// Reads what stands under a name at the top of a file, each block inside it into its own slot. Returns whether there is a
-/// slot of that name.
+/// Reads what stands under a name at the top of a file, each block inside it into its own slot. Returns
+/// whether there is a slot of that name.
 pub fn read_section(
     slots: &mut [&mut dyn SectionSlot],
     name: &str,
@@ -102,7 +103,8 @@ impl<T: ConfigSection> SectionSlot for Vec<At<T>> {
             };
             let place = Some(reader.place(member.span()));
             let Some(value) = reader.section(table, member.span()) else { continue };
-            // The first block that is written replaces those that are there when none is. There may be very many.
+            // The first block that is written replaces those that are there when none is. There may be very
+            // many.
             if self.last().is_some_and(|block| block.place.is_none()) {
                 self.clear();
             }
@@ -144,8 +146,8 @@ impl<T: ConfigSection> SectionSlot for BTreeMap<String, At<T>> {
     }
 }
 
-/// A section that may stand once in all texts together, and stood `first` already if it did. Where only blocks inside it
-/// stand, it has no place: they may be in several texts.
+/// A section that may stand once in all texts together, and stood `first` already if it did. Where only
+/// blocks inside it stand, it has no place: they may be in several texts.
 fn read_one<T: ConfigSection>(
     first: Option<&At<T>>,
     node: &Spanned<DeValue<'_>>,

@@ -1,5 +1,6 @@
-//! Values that keys of several features hold: numbers within bounds, durations ("30s"), sizes ("512MiB"), texts, paths,
-//! addresses ("192.0.2.1@53"), words out of a few, and lists. What one feature alone uses stands beside its keys.
+//! Values that keys of several features hold: numbers within bounds, durations ("30s"), sizes ("512MiB"),
+//! texts, paths, addresses ("192.0.2.1@53"), words out of a few, and lists. What one feature alone uses
+//! stands beside its keys.
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, SocketAddr};

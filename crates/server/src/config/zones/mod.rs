@@ -1,5 +1,5 @@
-//! `[[zone]]` and `[template.X]`: which zones there are and where their files lie. Reads no zone file and no folder;
-//! `crate::zones` does that.
+//! `[[zone]]` and `[template.X]`: which zones there are and where their files lie. Reads no zone file and no
+//! folder; `crate::zones` does that.
 
 pub mod pattern;
 
@@ -28,7 +28,8 @@ keys! {
     pub struct ConfiguredZone in "[[zone]]" {
         /// Name of the zone, such as "example.com"; "." is the root zone.
         live "name" name: NameBuf, example "example.com";
-        /// Its master file. May be left out when a template names a pattern, or where the zone has `primaries`.
+        /// Its master file. May be left out when a template names a pattern, or where the zone has
+        /// `primaries`.
         live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
         /// Template whose keys hold where this block has none.
         live "template" template: Option<String> = None, example "customers";
@@ -49,24 +50,26 @@ keys! {
 }
 
 keys! {
-    /// What several zones have in common; X is the name zones refer to it by. With a `directory`, every file in
-    /// it whose name fits `pattern` is a zone of its own, no `[[zone]]` needed.
+    /// What several zones have in common; X is the name zones refer to it by. With a `directory`, every file
+    /// in it whose name fits `pattern` is a zone of its own, no `[[zone]]` needed.
     pub struct Template in "[template.X]" {
         /// Master file of the zones that name this template. `{zone}` is replaced by the zone's name (`root`
         /// for the root zone), `{1}`, `{2}` and `{3}` by its first characters, `{tld}` by its last label.
         live "file" file: Option<PathPattern> = None, example "zones/{zone}.zone";
-        /// Folder of zone files. At a reload new files become zones, and zones whose files are gone are removed.
+        /// Folder of zone files. At a reload new files become zones, and zones whose files are gone are
+        /// removed.
         live "directory" directory: Option<PathBuf> = None, example "zones";
-        /// File names that are zones within the directory; `{zone}` is where the zone's name stands. What editors
-        /// and tools leave behind is no zone: hidden files, names that end in `~`, `#` or, where the pattern has
-        /// nothing behind `{zone}`, in `.bak`, `.dpkg-dist`, `.dpkg-new`, `.dpkg-old`, `.jbk`, `.jnl`, `.old`,
-        /// `.orig`, `.rej`, `.rpmnew`, `.rpmsave`, `.signed`, `.swp` or `.tmp`.
+        /// File names that are zones within the directory; `{zone}` is where the zone's name stands. What
+        /// editors and tools leave behind is no zone: hidden files, names that end in `~`, `#` or, where the
+        /// pattern has nothing behind `{zone}`, in `.bak`, `.dpkg-dist`, `.dpkg-new`, `.dpkg-old`, `.jbk`,
+        /// `.jnl`, `.old`, `.orig`, `.rej`, `.rpmnew`, `.rpmsave`, `.signed`, `.swp` or `.tmp`.
         live "pattern" pattern: FilePattern = FilePattern::default(), example "db.{zone}";
-        /// Largest share of the directory's zones that one reload removes. If files of more zones, and of ten at
-        /// least, are gone, such as with a file system that is not mounted, all of them stay in service until their
-        /// files are back or `nomen ctl reload --force` is given.
+        /// Largest share of the directory's zones that one reload removes. If files of more zones, and of ten
+        /// at least, are gone, such as with a file system that is not mounted, all of them stay in service
+        /// until their files are back or `nomen ctl reload --force` is given.
         live "max-removed" max_removed: Share = Share(0.2), example 0.5;
-        /// Who may have the zones that name this template and those of its directory, where the zone itself does not say.
+        /// Who may have the zones that name this template and those of its directory, where the zone itself
+        /// does not say.
         live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
             example ["key:transfer.example.com"];
     } with {
@@ -134,7 +137,8 @@ impl Value for NameBuf {
     }
 }
 
-/// Templates that name no files, zones named twice or without a file, and updates of zones that cannot be kept.
+/// Templates that name no files, zones named twice or without a file, and updates of zones that cannot be
+/// kept.
 pub(super) fn check<'a>(
     zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
     templates: &Templates,

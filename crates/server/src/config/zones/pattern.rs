@@ -131,8 +131,8 @@ impl FilePattern {
         Some(zone_name(name))
     }
 
-    /// Whether a file is what an editor or a tool left behind. An ending that the pattern itself asks for is none of
-    /// theirs.
+    /// Whether a file is what an editor or a tool left behind. An ending that the pattern itself asks for is
+    /// none of theirs.
     fn is_leaving(&self, file_name: &str) -> bool {
         let ending = file_name.rsplit_once('.').map_or("", |(_, ending)| ending);
         file_name.starts_with(['.', '#'])
@@ -140,7 +140,8 @@ impl FilePattern {
     }
 }
 
-/// Endings of files that editors, package managers and other servers leave beside zones. None is a top-level domain.
+/// Endings of files that editors, package managers and other servers leave beside zones. None is a top-level
+/// domain.
 const LEAVINGS: [&str; 14] = [
     "bak",
     "dpkg-dist",

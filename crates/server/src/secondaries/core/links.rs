@@ -1,5 +1,5 @@
-//! SOA queries and NOTIFY on their way: links that they are sent on, how long their replies are waited for, and what
-//! those say.
+//! SOA queries and NOTIFY on their way: links that they are sent on, how long their replies are waited for,
+//! and what those say.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use transfer::tsig::{self, ResponseVerifier, sign_request};
 use wire::Rcode;
 
 use super::targets::PeerReply;
-use super::{Moment, PeeredZone, SecondaryCore, Surroundings, name};
+use super::{CoreHost, Moment, PeeredZone, SecondaryCore, name};
 use crate::repeated::log_repeated;
 use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
@@ -51,7 +51,7 @@ enum Purpose {
     Notify { peer: usize, to: SocketAddr },
 }
 
-impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
+impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Asks a primary for its SOA.
     pub(super) fn send_probe(&mut self, apex: &Apex, primary: usize, at: &mut Moment<'_>) {
         let expire = AskExpire::Yes;

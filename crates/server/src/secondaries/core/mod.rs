@@ -35,10 +35,10 @@ use super::plan::{PeerRules, ZonePeers};
 use super::status::{SecondaryStatus, ZoneOrder};
 use super::store::Keep;
 use crate::zones::Apex;
-use crate::zones::keeper::{KeptVersion, SecondaryNews};
+use crate::zones::state::{KeptVersion, SecondaryNews};
 use links::Exchange;
-use taken::TakenZone;
-use targets::{ToldPeer, ToldZone};
+use taken::RefreshState;
+use targets::{NotifyState, NotifyTarget};
 use transfer::secondary::SecondaryFault;
 
 /// What other threads ask of the core.
@@ -95,18 +95,19 @@ pub(super) struct CoreLimits {
 }
 
 /// What the core has others do, who do not make it wait.
-pub(super) trait Surroundings: Send + 'static {
+pub(super) trait CoreHost: Send + 'static {
     /// Does a transfer; ends in [`SecondaryRequest::Fetched`].
     fn fetch(&self, apex: Apex, job: FetchJob);
 
-    /// Makes the version that `changes` make of `zone`, and gives it a base of its own if `fold` says so; ends in
-    /// [`SecondaryRequest::Folded`].
+    /// Makes the version that `changes` make of `zone`, and gives it a base of its own if `fold` says so;
+    /// ends in [`SecondaryRequest::Folded`].
     fn fold(&self, number: u64, apex: Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, fold: bool);
 
     /// Reports what became of a zone.
     fn news(&self, apex: &Apex, news: SecondaryNews);
 
-    /// Reports when a zone expires, in seconds since 1970; `None` if it has, or is taken from primaries no longer.
+    /// Reports when a zone expires, in seconds since 1970; `None` if it has, or is taken from primaries no
+    /// longer.
     fn expires(&self, apex: &Apex, at: Option<u64>);
 
     /// Has something kept of a zone, as of a time in seconds since 1970.
@@ -122,9 +123,9 @@ pub(super) trait Surroundings: Send + 'static {
 /// A zone with other servers.
 struct PeeredZone {
     peers: Arc<ZonePeers>,
-    taken: Option<Box<TakenZone>>,
+    taken: Option<Box<RefreshState>>,
     /// `None` without NOTIFY targets.
-    told: Option<Box<ToldZone>>,
+    told: Option<Box<NotifyState>>,
 }
 
 impl PeeredZone {
@@ -155,7 +156,7 @@ pub(super) struct SecondaryCore<S, R> {
     /// NOTIFY whose replies are waited for.
     in_flight: usize,
     /// The secondaries that they are with, and what waits for them.
-    told: HashMap<SocketAddr, ToldPeer>,
+    told: HashMap<SocketAddr, NotifyTarget>,
     /// When a NOTIFY that was put off is looked at.
     put_off: BTreeSet<(Instant, Apex)>,
     /// The last number of a link, and of a transfer or a fold.
@@ -173,7 +174,7 @@ fn name(apex: &Apex) -> Name<'_> {
     Name::from_wire(apex).unwrap_or(Name::ROOT)
 }
 
-impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
+impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// A core without zones. `now` is `unix` seconds since 1970.
     pub(super) fn new(
         surroundings: S,
@@ -236,7 +237,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     /// A zone has these other servers.
     fn peer(&mut self, apex: &Apex, peers: &Arc<ZonePeers>, at: &mut Moment<'_>) {
         let Some(zone) = self.zones.get_mut(apex) else {
-            let told = ToldZone::of(peers);
+            let told = NotifyState::of(peers);
             self.zones.insert(apex.clone(), PeeredZone { peers: Arc::clone(peers), taken: None, told });
             return;
         };
@@ -244,7 +245,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         if before.notify != peers.notify {
             zone.telling().map(|due| self.telling.remove(&(due, apex.clone())));
             let before = zone.told.take();
-            zone.told = ToldZone::of(peers).map(|told| told.going_on(before));
+            zone.told = NotifyState::of(peers).map(|told| told.going_on(before));
         }
         if before.primaries != peers.primaries || before.rules != peers.rules {
             self.retake(apex, at);
@@ -253,7 +254,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
 
     /// Nothing is to be known of a zone: it begins anew, if it begins again.
     fn forget(&mut self, apex: &Apex, at: &mut Moment<'_>) {
-        self.untake(apex, at);
+        self.stop_refresh(apex, at);
         self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
     }
 
@@ -274,7 +275,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         Some(taken.status(timers, &zone.peers, notify, unix))
     }
 
-    /// So many zones that are taken from primaries: those with faults first, then those that are asked for soonest.
+    /// So many zones that are taken from primaries: those with faults first, then those that are asked for
+    /// soonest.
     fn worst(&self, most: usize, now: Instant) -> Vec<(Apex, SecondaryStatus)> {
         let unix = self.unix(now);
         let taken = self.zones.iter().filter_map(|(apex, zone)| {
@@ -301,7 +303,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     }
 }
 
-impl<S: Surroundings, R: Random> Core for SecondaryCore<S, R> {
+impl<S: CoreHost, R: Random> Core for SecondaryCore<S, R> {
     type Request = SecondaryRequest;
 
     fn request(&mut self, request: SecondaryRequest, now: Instant, actions: &mut Vec<Action>) {

@@ -1,5 +1,5 @@
 //! Zones that are taken from primaries: what the scheduler decides is done here, and the outcome is reported
-//! to it, to the zone's keeper and to the log.
+//! to it, to the zone's zone state and to the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use wire::Serial;
 use zone::Zone;
 use zone::store::ChangeSet;
 
-use super::{Moment, SecondaryCore, Surroundings, name};
+use super::{CoreHost, Moment, SecondaryCore, name};
 use crate::repeated::{self, log_repeated};
 use crate::secondaries::counts::word;
 use crate::secondaries::fetch::{FetchFigures, FetchJob, Fetched};
@@ -25,13 +25,13 @@ use crate::secondaries::plan::ZonePeers;
 use crate::secondaries::status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
 use crate::secondaries::store::Keep;
 use crate::zones::Apex;
-use crate::zones::keeper::{KeptVersion, SecondaryNews};
+use crate::zones::state::{KeptVersion, SecondaryNews};
 
 /// How long NOTIFY waits after a primary had nothing new: an attacker may send them to make this server ask.
-const QUIET: Duration = Duration::from_secs(1);
+const NOTIFY_QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// A zone that is taken from primaries.
-pub(super) struct TakenZone {
+pub(super) struct RefreshState {
     pub(super) id: SecondaryId,
     /// The link of the SOA query under way.
     pub(super) probe: Option<Link>,
@@ -89,9 +89,9 @@ impl Transferred {
     }
 }
 
-impl TakenZone {
+impl RefreshState {
     fn new(id: SecondaryId, version: Option<Arc<Zone>>) -> Self {
-        TakenZone {
+        RefreshState {
             id,
             probe: None,
             fetch: None,
@@ -133,11 +133,11 @@ impl TakenZone {
     }
 }
 
-impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
+impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// A zone is to be taken from its primaries.
     pub(super) fn begin(&mut self, apex: &Apex, kept: Option<KeptVersion>, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
-        self.untake(apex, at);
+        self.stop_refresh(apex, at);
         let Some(zone) = self.zones.get(apex).filter(|zone| !zone.peers.primaries.is_empty()) else { return };
         let (rules, random) = (zone.peers.rules.clone(), &mut self.random);
         let timers = match &kept {
@@ -165,7 +165,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             .collect();
         let id = scheduler.add(timers, &ids);
         by_id.insert(id, apex.clone());
-        zone.taken = Some(Box::new(TakenZone::new(id, version)));
+        zone.taken = Some(Box::new(RefreshState::new(id, version)));
         self.report_expiry(apex);
     }
 
@@ -186,7 +186,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     }
 
     /// A zone is taken from its primaries no longer. Returns its timers and its version.
-    pub(super) fn untake(
+    pub(super) fn stop_refresh(
         &mut self,
         apex: &Apex,
         at: &mut Moment<'_>,
@@ -204,7 +204,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
 
     /// A zone is taken from primaries no longer, and nothing is kept of it.
     pub(super) fn let_go(&mut self, apex: &Apex, at: &mut Moment<'_>) {
-        if self.untake(apex, at).is_some() {
+        if self.stop_refresh(apex, at).is_some() {
             self.surroundings.expires(apex, None);
             self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
         }
@@ -217,7 +217,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             return self.let_go(apex, at);
         };
         let rules = zone.peers.rules.clone();
-        let Some((timers, version)) = self.untake(apex, at) else { return };
+        let Some((timers, version)) = self.stop_refresh(apex, at) else { return };
         let timers = timers.under(rules, now);
         self.take(apex, timers, version);
     }
@@ -283,7 +283,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         self.counts.unchanged.fetch_add(1, Relaxed);
         let vouched = self.vouched(apex);
         if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
-            taken.quiet_until = Some(at.now + QUIET);
+            taken.quiet_until = Some(at.now + NOTIFY_QUIET_TIME);
             if self.scheduler.zone(taken.id).is_some_and(|timers| timers.expires().is_some()) {
                 self.surroundings.news(apex, SecondaryNews::Confirmed);
             }
@@ -409,8 +409,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
         match taken.quiet_until.filter(|until| *until > at.now) {
             None => self.happened(apex, SecondaryEvent::Notified { primary, serial }, at),
-            // The first that waits brings the others with it: what they announce is looked for once. None says a serial
-            // then, since the highest is not known.
+            // The first that waits brings the others with it: what they announce is looked for once. None
+            // says a serial then, since the highest is not known.
             Some(_) if taken.waiting.is_some() => taken.waiting = Some((primary, None)),
             Some(until) => {
                 taken.waiting = Some((primary, serial));
@@ -458,7 +458,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         self.log_fault(apex, now);
     }
 
-    /// Logs the last fault of a zone's primaries, if it is another than before, and that there is none any more.
+    /// Logs the last fault of a zone's primaries, if it is another than before, and that there is none any
+    /// more.
     fn log_fault(&mut self, apex: &Apex, now: u64) {
         let SecondaryCore { zones, scheduler, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
@@ -487,7 +488,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                         _ => ", not in service",
                     };
                     let line = format!("zone {}{served}: primary {server}: {text}", name(apex));
-                    // A transfer that is stuck fails in several ways in turn, and each of them again and again: it is one line.
+                    // A transfer that is stuck fails in several ways in turn, and each of them again and
+                    // again: it is one line.
                     let about = ("primary", &*format!("{} {server}", name(apex)));
                     if let Some(line) = repeated::admit(about, Level::WARN, line) {
                         warn!(state, "{line}");

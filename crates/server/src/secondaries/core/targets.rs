@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use transfer::secondary::NotifySender;
 use wire::{Rcode, Serial};
 
-use super::{Moment, PeeredZone, Published, SecondaryCore, Surroundings, sender};
+use super::{CoreHost, Moment, PeeredZone, Published, SecondaryCore, sender};
 use crate::secondaries::plan::ZonePeers;
 use crate::zones::Apex;
 use resolver::Random;
 
 /// A NOTIFY target, while messages to it are under way.
 #[derive(Default)]
-pub(super) struct ToldPeer {
+pub(super) struct NotifyTarget {
     /// NOTIFY whose replies are waited for.
     in_flight: usize,
     /// What is to be sent to it after them: zones, and its place in their lists.
@@ -21,7 +21,7 @@ pub(super) struct ToldPeer {
 }
 
 /// NOTIFY state of one zone.
-pub(super) struct ToldZone {
+pub(super) struct NotifyState {
     sender: NotifySender,
     /// Which targets its NOTIFY waits for, by their places: too many messages to them are under way.
     waiting: Vec<bool>,
@@ -41,8 +41,8 @@ pub(super) enum PeerReply {
     None,
     /// It took the NOTIFY.
     Taken,
-    /// Its first answer was an error. It may take the zone from a catalog, or from its operator, a little later than the
-    /// zone is served here.
+    /// Its first answer was an error. It may take the zone from a catalog, or from its operator, a little
+    /// later than the zone is served here.
     NotYet,
     /// It answered with this error after it took one, or again.
     Declined(Rcode),
@@ -59,11 +59,11 @@ impl PeerReply {
     }
 }
 
-impl ToldZone {
+impl NotifyState {
     /// The state before the first NOTIFY; `None` without targets.
     pub(super) fn of(peers: &ZonePeers) -> Option<Box<Self>> {
         let peers = peers.notify.len();
-        let told = ToldZone {
+        let told = NotifyState {
             sender: sender(peers),
             waiting: vec![false; peers],
             soa: None,
@@ -100,7 +100,7 @@ impl ToldZone {
     }
 }
 
-impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
+impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// A version went into service: makes NOTIFY due, unless it is the version of the last NOTIFY.
     pub(super) fn published(&mut self, Published { apex, serial, soa }: Published, at: &Moment<'_>) {
         let now = self.unix(at.now);

@@ -28,7 +28,7 @@ struct Done {
     expires: Option<u64>,
 }
 
-impl Surroundings for Arc<Mutex<Done>> {
+impl CoreHost for Arc<Mutex<Done>> {
     fn fetch(&self, _: Apex, job: FetchJob) {
         lock(self).fetches.push(job);
     }

@@ -1,5 +1,5 @@
-//! One exchange with a server: the message out, the answer back, over UDP with retries or over TCP. Answers are
-//! taken only from the server asked, with the ID and question that were sent (RFC 5452 §9).
+//! One exchange with a server: the message out, the answer back, over UDP with retries or over TCP. Answers
+//! are taken only from the server asked, with the ID and question that were sent (RFC 5452 §9).
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

@@ -1,5 +1,5 @@
-//! A file of queries for `nomen query -f`: the words of a query, or of several, on each line. Lines that begin with `#` or
-//! `;` are comments.
+//! A file of queries for `nomen query -f`: the words of a query, or of several, on each line. Lines that
+//! begin with `#` or `;` are comments.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -50,8 +50,8 @@ impl fmt::Display for BatchFault {
 }
 impl std::error::Error for BatchFault {}
 
-/// The queries of a file, or of standard input if it is `-`. The words of the command line hold for each line, and stand in
-/// front of it.
+/// The queries of a file, or of standard input if it is `-`. The words of the command line hold for each
+/// line, and stand in front of it.
 pub fn read(path: &Path, args: &QueryArgs) -> Result<Vec<Wanted>, BatchFault> {
     let text = match path == Path::new(STDIN) {
         true => {

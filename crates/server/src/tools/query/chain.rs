@@ -1,5 +1,5 @@
-//! The chain of trust that a chase has come along, for people and as JSON: what was signed by which key, from the trust
-//! anchor down to the answer.
+//! The chain of trust that a chase has come along, for people and as JSON: what was signed by which key, from
+//! the trust anchor down to the answer.
 
 use std::fmt::Write as _;
 
@@ -133,8 +133,8 @@ impl Chase<'_> {
         }
     }
 
-    /// What the DS of a zone are, or the proof that there are none, if they end the chain or leave it as it is. They are the word of
-    /// the zone above; that the keys which they lead to are bogus is said of these.
+    /// What the DS of a zone are, or the proof that there are none, if they end the chain or leave it as it
+    /// is. They are the word of the zone above; that the keys which they lead to are bogus is said of these.
     fn said_of_ds(&self, response: &Response) -> Option<String> {
         let name = NameBuf::from(response.name);
         if let Trust::NoCut | Trust::Insecure(_) = self.table.get(name.as_name(), self.now)? {
@@ -354,7 +354,8 @@ mod tests {
 
     use super::*;
 
-    /// The chain of `question` in the test tree, where `server` makes what it does of the DS and DNSKEY asked for.
+    /// The chain of `question` in the test tree, where `server` makes what it does of the DS and DNSKEY asked
+    /// for.
     fn chain(question: &str, server: fn(&Need, Reply) -> Option<Reply>) -> String {
         let (tree, mut budget) = (Tree::new(), budget());
         let anchors = tree.anchors();

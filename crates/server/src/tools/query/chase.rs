@@ -1,5 +1,5 @@
-//! Validating an answer on the way of a resolver, and keeping what was asked for: the DS and DNSKEY from the trust anchor
-//! down. `dnssec` decides; here is who is asked, and what the chain looked like.
+//! Validating an answer on the way of a resolver, and keeping what was asked for: the DS and DNSKEY from the
+//! trust anchor down. `dnssec` decides; here is who is asked, and what the chain looked like.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,8 @@
-//! `nomen query`: asks questions and prints the answers as dig does, short, or as JSON. The words of the command line are
-//! read in `words` and `options`, those of a file of queries in `batch`, and the message goes out and back in `ask`; zone transfers are
-//! read in `transfer`. `pursue` takes a question further: from the root servers down (`walk`), and validated from the
-//! trust anchors (`anchors`) down, asking for what that takes (`chase`); `steps` and `chain` print what it came along.
+//! `nomen query`: asks questions and prints the answers as dig does, short, or as JSON. The words of the
+//! command line are read in `words` and `options`, those of a file of queries in `batch`, and the message
+//! goes out and back in `ask`; zone transfers are read in `transfer`. `pursue` takes a question further: from
+//! the root servers down (`walk`), and validated from the trust anchors (`anchors`) down, asking for what
+//! that takes (`chase`); `steps` and `chain` print what it came along.
 
 pub mod anchors;
 pub mod as_dig;
@@ -36,7 +37,8 @@ use ask::Received;
 use transfer::{Transfer, TransferFault, is_transfer};
 use words::{Form, Wanted, WordFault};
 
-/// Runs the verb; returns the exit code: that of the query that went worst, or as dig has it, that of the last one.
+/// Runs the verb; returns the exit code: that of the query that went worst, or as dig has it, that of the
+/// last one.
 pub fn run(args: &QueryArgs) -> u8 {
     let all = match &args.file {
         None => words::read(args).map_err(|fault| (fault.to_string(), EXIT_USAGE)),
@@ -142,8 +144,8 @@ fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -
     }
 }
 
-/// The same with the addresses of its servers: those of the server's name, where it has one. Without a server they are those
-/// of `/etc/resolv.conf`.
+/// The same with the addresses of its servers: those of the server's name, where it has one. Without a server
+/// they are those of `/etc/resolv.conf`.
 pub fn located(mut wanted: Wanted) -> Result<Wanted, String> {
     let found = match wanted.host.take() {
         Some(host) => server::addresses(&host, wanted.family, &wanted)?,
@@ -183,7 +185,8 @@ fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
     Ok(EXIT_OK)
 }
 
-/// Asks for one name, and prints the answer. Where another name is to be tried, NXDOMAIN is none, and `None` is returned.
+/// Asks for one name, and prints the answer. Where another name is to be tried, NXDOMAIN is none, and `None`
+/// is returned.
 fn exchange_one(
     wanted: &Wanted,
     key: Option<&Arc<TsigKey>>,
@@ -229,8 +232,8 @@ fn exchange_one(
     show(wanted, &answer, signed.as_ref(), out).map(Some)
 }
 
-/// Asks the servers one after the other until one answers. With `past_failure`, SERVFAIL is no answer while there is a next
-/// server.
+/// Asks the servers one after the other until one answers. With `past_failure`, SERVFAIL is no answer while
+/// there is a next server.
 fn ask_in_turn(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
     let mut servers = std::iter::once(wanted.server).chain(wanted.others.iter().copied()).peekable();
     let mut last = Err("there is no server to ask".to_owned());
@@ -256,7 +259,8 @@ struct Signed {
     fault: Option<SignatureFault>,
 }
 
-/// Prints an answer. Of one that cannot be believed, nothing is printed in the short form, which programs read.
+/// Prints an answer. Of one that cannot be believed, nothing is printed in the short form, which programs
+/// read.
 fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut impl Write) -> io::Result<u8> {
     let fault = signed.and_then(|signed| signed.fault.as_ref());
     let text = match wanted.form {

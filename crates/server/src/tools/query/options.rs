@@ -1,5 +1,6 @@
-//! The `+OPTION` words of `nomen query`: those of dig, in full or by their first letters. An option of dig that would change
-//! nothing here is accepted; one that would change something that does not exist here is refused with what to use instead.
+//! The `+OPTION` words of `nomen query`: those of dig, in full or by their first letters. An option of dig
+//! that would change nothing here is accepted; one that would change something that does not exist here is
+//! refused with what to use instead.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -259,7 +260,8 @@ fn edns(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Resul
     Ok(())
 }
 
-/// --trace: those who serve a zone are asked without RD, and of each reply the records are shown, as dig does.
+/// --trace: those who serve a zone are asked without RD, and of each reply the records are shown, as dig
+/// does.
 pub(super) fn trace(wanted: &mut Wanted, on: bool) {
     wanted.trace = on;
     if on {

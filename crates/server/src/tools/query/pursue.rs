@@ -1,4 +1,5 @@
-//! `--trace` and `--chase`: from the question to the answer, alias by alias, and what is to be said of it in the end.
+//! `--trace` and `--chase`: from the question to the answer, alias by alias, and what is to be said of it in
+//! the end.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
-//! Servers by name: `/etc/hosts`, then the servers of `/etc/resolv.conf`. Not asked of the C library, since that of a
-//! static binary looks up no names.
+//! Servers by name: `/etc/hosts`, then the servers of `/etc/resolv.conf`. Not asked of the C library, since
+//! that of a static binary looks up no names.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -46,7 +46,8 @@ pub fn resolvers() -> Vec<IpAddr> {
     ResolvConf::read(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default()).servers
 }
 
-/// The names to ask for, one after the other while there is no such name: with `+search` those that a search list makes.
+/// The names to ask for, one after the other while there is no such name: with `+search` those that a search
+/// list makes.
 pub fn searched(wanted: &Wanted) -> Vec<NameBuf> {
     let (Some(text), true) = (wanted.relative.as_deref(), wanted.search) else {
         return vec![wanted.query.name];

@@ -1,5 +1,5 @@
-//! Zone transfers as a client reads them: AXFR (RFC 5936) and IXFR (RFC 1995) over TCP, message by message up to the
-//! SOA that closes them. A transfer that ends before is a fault, whatever ended it.
+//! Zone transfers as a client reads them: AXFR (RFC 5936) and IXFR (RFC 1995) over TCP, message by message up
+//! to the SOA that closes them. A transfer that ends before is a fault, whatever ended it.
 
 use std::cmp::Ordering::Greater;
 use std::collections::VecDeque;
@@ -48,7 +48,8 @@ pub enum TransferFault {
     },
     /// Records after the closing SOA.
     AfterTheEnd,
-    /// The request was signed, and its answer is not as RFC 8945 §5.3.1 says, or the server refuses the signature.
+    /// The request was signed, and its answer is not as RFC 8945 §5.3.1 says, or the server refuses the
+    /// signature.
     Signature(SignatureFault),
 }
 
@@ -139,8 +140,8 @@ impl Sequence {
         Ok(())
     }
 
-    /// Whether nothing more is to come after a whole message. One SOA alone answers IXFR where there is nothing
-    /// newer (RFC 1995 §2).
+    /// Whether nothing more is to come after a whole message. One SOA alone answers IXFR where there is
+    /// nothing newer (RFC 1995 §2).
     fn is_complete(&self) -> bool {
         let nothing_newer = || self.has.is_some_and(|has| self.opening.compare(has) != Some(Greater));
         self.stage == Stage::Closed || (self.stage == Stage::Opened && nothing_newer())
@@ -217,8 +218,9 @@ impl Transfer {
         }
     }
 
-    /// The next message; none after the last of a complete transfer. What is wrong with a message is reported by the
-    /// call after the one that returns it. Of a signed transfer only messages that a signature proves are returned.
+    /// The next message; none after the last of a complete transfer. What is wrong with a message is reported
+    /// by the call after the one that returns it. Of a signed transfer only messages that a signature proves
+    /// are returned.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, TransferFault> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -313,8 +315,8 @@ pub fn is_transfer(qtype: Type) -> bool {
 mod tests {
     use super::*;
 
-    /// Follows records, written as `s7` for the zone's SOA of serial 7 and `r` for any other, and says whether they
-    /// are a complete transfer.
+    /// Follows records, written as `s7` for the zone's SOA of serial 7 and `r` for any other, and says
+    /// whether they are a complete transfer.
     fn follow(has: Option<u32>, records: &str) -> Result<bool, TransferFault> {
         let mut sequence = Sequence::new(has.map(Serial));
         for record in records.split_whitespace() {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use resolver::{Answer, Inquiry, IterateRule, Referral, ReferralScope, ReplyFault, Scope};
+use resolver::{Answer, IterateRule, QueryKey, Referral, ReferralScope, ReplyFault, Scope};
 use wire::message::Header;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Type};
 
@@ -250,8 +250,8 @@ impl<'w> Walk<'w> {
         Err(if any { WalkFault::NoAnswer(zone) } else { WalkFault::NoAddress(zone) })
     }
 
-    /// The addresses to ask, the first of each server before the second of any. Those that no way leads to are left out, if
-    /// others remain.
+    /// The addresses to ask, the first of each server before the second of any. Those that no way leads to
+    /// are left out, if others remain.
     fn candidates(&self, servers: &[(LowerNameBuf, Vec<IpAddr>)]) -> VecDeque<Candidate> {
         let mut all: Vec<(usize, Candidate)> = Vec::new();
         for (host, addresses) in servers {
@@ -347,7 +347,7 @@ impl<'w> Walk<'w> {
         }
         let QuerySpec { qclass, dnssec_ok, checking_disabled, .. } = self.wanted.query;
         let inquiry =
-            Inquiry { name: name.as_name().to_lower(), qtype, qclass, dnssec_ok, checking_disabled };
+            QueryKey { name: name.as_name().to_lower(), qtype, qclass, dnssec_ok, checking_disabled };
         let scope = Scope {
             domain: zone,
             sent: name.as_name(),

@@ -1,5 +1,6 @@
-//! The words of `nomen query` in any order, as dig takes them: NAME, TYPE, CLASS, @SERVER and +OPTIONs. A second name begins
-//! a second query: words before the first name hold for all queries, those after a name for its query.
+//! The words of `nomen query` in any order, as dig takes them: NAME, TYPE, CLASS, @SERVER and +OPTIONs. A
+//! second name begins a second query: words before the first name hold for all queries, those after a name
+//! for its query.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

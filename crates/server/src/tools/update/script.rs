@@ -1,4 +1,5 @@
-//! The language of nsupdate, line by line: what a line says, or what is wrong with it and where. Sends nothing.
+//! The language of nsupdate, line by line: what a line says, or what is wrong with it and where. Sends
+//! nothing.
 
 use std::ops::Range;
 use std::sync::Arc;

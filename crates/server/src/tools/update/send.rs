@@ -1,5 +1,5 @@
-//! Update messages: made of the records of a script, sent to the server that takes them, and the answer verified. Where the
-//! script names neither zone nor server, both are found by SOA queries, as nsupdate does.
+//! Update messages: made of the records of a script, sent to the server that takes them, and the answer
+//! verified. Where the script names neither zone nor server, both are found by SOA queries, as nsupdate does.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -169,7 +169,8 @@ impl Sender {
         Ok(Some(UpdateOutcome { zone, server: from, rcode, received }))
     }
 
-    /// The zone that takes an update of a name, and its server: as the script says, or else as the SOA of the zone does.
+    /// The zone that takes an update of a name, and its server: as the script says, or else as the SOA of the
+    /// zone does.
     fn destination(&self, name: NameBuf) -> Result<(NameBuf, Wanted), SendFault> {
         let known = self.server.clone().map(located).transpose().map_err(SendFault::Link)?;
         if let (Some(zone), Some(server)) = (self.zone, &known) {
@@ -199,7 +200,8 @@ impl Sender {
         }
     }
 
-    /// The zone that a name is in, and the primary server that its SOA names: asked of one server after the other.
+    /// The zone that a name is in, and the primary server that its SOA names: asked of one server after the
+    /// other.
     fn find_zone(&self, name: NameBuf, servers: &[Wanted]) -> Result<(NameBuf, NameBuf), SendFault> {
         let mut fault = SendFault::NoZone(Box::new(name));
         for candidate in name.as_name().ancestors() {
@@ -231,8 +233,8 @@ impl Sender {
     }
 }
 
-/// The zone whose SOA an answer has, be it as the answer or in the authority section, and its MNAME. It must be a zone that
-/// `name` can be in.
+/// The zone whose SOA an answer has, be it as the answer or in the authority section, and its MNAME. It must
+/// be a zone that `name` can be in.
 fn soa_in(message: &[u8], name: NameBuf) -> Result<Option<(NameBuf, NameBuf)>, Malformed> {
     let (header, mut parser) = Parser::new(message)?;
     let [questions, answers, authorities, _] = header.counts();

@@ -233,8 +233,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Whatever happens, each catalog zone lists what it should, labels stay with their members, and a version with another
-    /// list has a later serial number.
+    /// Whatever happens, each catalog zone lists what it should, labels stay with their members, and a
+    /// version with another list has a later serial number.
     #[test]
     fn a_catalog_zone_lists_what_it_should(all in prop::collection::vec(happening(), 1..25)) {
         let state = folder();

@@ -6,8 +6,8 @@
 //! | n | TargetName, never compressed |
 //! | n | SvcParams: key, length and value of each, keys ascending |
 //!
-//! Text: `priority target [key[=value]]…` in any order. Values are character-strings, for some keys with commas
-//! inside, whose own escapes come under those of the string (RFC 9460 appendix A).
+//! Text: `priority target [key[=value]]…` in any order. Values are character-strings, for some keys with
+//! commas inside, whose own escapes come under those of the string (RFC 9460 appendix A).
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,8 +1,8 @@
 //! Which bytes of a block have a meaning in a master file: bitmaps for 64 bytes at a time.
 //!
-//! The only `unsafe` of the scanner is here: the vector versions in [`x86`]. The plain version beside them returns the
-//! same. It is used where there is no vector unit we know, and the tests compare the others with it.
-//! What the bitmaps mean together (quotes, comments, escapes) is [`super::index`]'s business.
+//! The only `unsafe` of the scanner is here: the vector versions in [`x86`]. The plain version beside them
+//! returns the same. It is used where there is no vector unit we know, and the tests compare the others with
+//! it. What the bitmaps mean together (quotes, comments, escapes) is [`super::index`]'s business.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -1,8 +1,8 @@
 //! The classification of [`super`] with SSE2 and AVX2. Nothing else is `unsafe` in the scanner.
 //!
-//! SSE2 compares 16 bytes with each character that means something; AVX2 looks up the classes of 32 bytes at once. The
-//! instructions themselves are safe functions. What needs proof is that memory may be read, and that AVX2 is called
-//! only where it exists.
+//! SSE2 compares 16 bytes with each character that means something; AVX2 looks up the classes of 32 bytes at
+//! once. The instructions themselves are safe functions. What needs proof is that memory may be read, and
+//! that AVX2 is called only where it exists.
 
 use super::{BLOCK, Masks};
 use std::arch::x86_64::*;
@@ -21,8 +21,8 @@ pub(super) fn classify_avx2(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
     unsafe { avx2_blocks(blocks, masks) }
 }
 
-/// A byte is classified by two tables of 16 entries, one for its low nibble and one for its high nibble: what both
-/// entries have in common is its class. One instruction looks up 32 nibbles in a table.
+/// A byte is classified by two tables of 16 entries, one for its low nibble and one for its high nibble: what
+/// both entries have in common is its class. One instruction looks up 32 nibbles in a table.
 ///
 /// | bit | characters | high nibble | low nibbles |
 /// |---|---|---|---|
@@ -34,9 +34,9 @@ pub(super) fn classify_avx2(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
 /// | 5 | `\` | 5 | c |
 /// | 6 | NUL | 0 | 0 |
 ///
-/// `;` is 0x3b: `low[0xb]` has bit 4, `high[3]` has bit 4, so its class is bit 4, which counts as special. `+` is 0x2b:
-/// `low[0xb]` has bit 4, `high[2]` has bits 2 and 3, nothing in common, so it is an ordinary byte. `)` is 0x29: `low[9]`
-/// has bits 1 and 3, `high[2]` bits 2 and 3, so its class is bit 3.
+/// `;` is 0x3b: `low[0xb]` has bit 4, `high[3]` has bit 4, so its class is bit 4, which counts as special.
+/// `+` is 0x2b: `low[0xb]` has bit 4, `high[2]` has bits 2 and 3, nothing in common, so it is an ordinary
+/// byte. `)` is 0x29: `low[9]` has bits 1 and 3, `high[2]` bits 2 and 3, so its class is bit 3.
 #[target_feature(enable = "avx2")]
 fn avx2_blocks(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
     let low = _mm256_broadcastsi128_si256(_mm_setr_epi8(
@@ -49,7 +49,8 @@ fn avx2_blocks(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
     let half = |half: &[u8; 32]| {
         // SAFETY: `half` points to 32 readable bytes, and `loadu` needs no alignment.
         let bytes = unsafe { _mm256_loadu_si256(half.as_ptr().cast()) };
-        // The look-up takes the low nibble of a byte by itself, and returns 0 for a byte of 0x80 and above: no class.
+        // The look-up takes the low nibble of a byte by itself, and returns 0 for a byte of 0x80 and above:
+        // no class.
         let by_low = _mm256_shuffle_epi8(low, bytes);
         let by_high = _mm256_shuffle_epi8(high, _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble));
         let class = _mm256_and_si256(by_low, by_high);

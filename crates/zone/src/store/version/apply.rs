@@ -23,13 +23,14 @@ pub(super) struct Touched {
 type Step<'c> = (ChangedRecord<'c>, bool);
 
 impl Zone {
-    /// The version that a change makes of this one. Both share what did not change. The cost is that of the nodes that
-    /// did, of those whose flags follow from theirs, and of the first change after a base was made, which
-    /// [sorts](Self::iter) it.
+    /// The version that a change makes of this one. Both share what did not change. The cost is that of the
+    /// nodes that did, of those whose flags follow from theirs, and of the first change after a base was
+    /// made, which [sorts](Self::iter) it.
     ///
-    /// Records that go have to be there, and those that come must not be (RFC 1995 §4); what goes, goes first. What the
-    /// names that change hold is checked as [`ZoneBuilder`](crate::ZoneBuilder) checks it. Where much changes at once, as
-    /// below a new zone cut or with new NSEC3 parameters, the next version is built as a whole and has a base of its own.
+    /// Records that go have to be there, and those that come must not be (RFC 1995 §4); what goes, goes
+    /// first. What the names that change hold is checked as [`ZoneBuilder`](crate::ZoneBuilder) checks it.
+    /// Where much changes at once, as below a new zone cut or with new NSEC3 parameters, the next version is
+    /// built as a whole and has a base of its own.
     ///
     /// # Errors
     /// Why the change cannot be made; then nothing is.
@@ -37,8 +38,9 @@ impl Zone {
         self.apply_within(change, &mut |_| true)
     }
 
-    /// The same with bounded memory: `may_take` is asked whether so many bytes may be taken beside this version's base, for
-    /// the [overlay](Self::overlay_estimate) of the next version or its own base, whenever that number has changed much.
+    /// The same with bounded memory: `may_take` is asked whether so many bytes may be taken beside this
+    /// version's base, for the [overlay](Self::overlay_estimate) of the next version or its own base,
+    /// whenever that number has changed much.
     ///
     /// # Errors
     /// Also [`ChangeError::OutOfMemory`], if they may not.
@@ -132,7 +134,8 @@ impl Draft<'_> {
             return Err(Halt::Rebuild);
         }
         let beside = memory(touched);
-        // What goes does so from below and what comes does from above, so that few empty non-terminals come and go.
+        // What goes does so from below and what comes does from above, so that few empty non-terminals come
+        // and go.
         for Touched { name, hash, .. } in touched.iter().rev().filter(|touched| touched.blob.is_none()) {
             self.set(name.as_lower(), *hash, None)?;
             room.takes(beside + self.overlay.estimate()).map_err(|_| Halt::OutOfMemory)?;

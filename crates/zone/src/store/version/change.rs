@@ -82,8 +82,8 @@ impl fmt::Debug for ChangedRecords {
     }
 }
 
-/// The step from one version of a zone to the next, as a difference sequence of IXFR has it (RFC 1995 §4): what goes, then
-/// what comes. The SOA is among both if it changes.
+/// The step from one version of a zone to the next, as a difference sequence of IXFR has it (RFC 1995 §4):
+/// what goes, then what comes. The SOA is among both if it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeSet {
     /// The serial number of the version that changes.
@@ -107,8 +107,9 @@ impl ChangeSet {
         (self.removed.len() + self.added.len()) as u64
     }
 
-    /// Whether this can be sent as it is: what goes begins with the SOA of the one version, and what comes with that of the
-    /// other (RFC 1995 §4). What [`diff`](super::diff()) finds between versions with two serial numbers can.
+    /// Whether this can be sent as it is: what goes begins with the SOA of the one version, and what comes
+    /// with that of the other (RFC 1995 §4). What [`diff`](super::diff()) finds between versions with two
+    /// serial numbers can.
     pub fn is_difference_sequence(&self) -> bool {
         let begins = |records: &ChangedRecords, serial| {
             let first = records.get(0).filter(|first| first.rtype == Type::SOA);
@@ -139,7 +140,8 @@ pub enum ChangeError {
     Fault(Box<Note>),
     /// There would be more than 32 GiB of records.
     TooBig,
-    /// Making the version takes more memory than it may; see [`Zone::apply_within`](crate::Zone::apply_within).
+    /// Making the version takes more memory than it may; see
+    /// [`Zone::apply_within`](crate::Zone::apply_within).
     OutOfMemory,
 }
 

@@ -7,12 +7,12 @@ use wire::{Name, NameBuf, Ttl, Type};
 use super::{ChangeSet, ChangedRecords};
 use crate::store::{Node, Zone};
 
-/// The change that makes `new` of `old`, two snapshots of one zone: [`Zone::apply`] of it to `old` holds the records of
-/// `new`. Records that both have are not in it, unless their TTLs or the letter case of names in them differ, or that of
-/// their owner; the order of records within an RRset does not count.
+/// The change that makes `new` of `old`, two snapshots of one zone: [`Zone::apply`] of it to `old` holds the
+/// records of `new`. Records that both have are not in it, unless their TTLs or the letter case of names in
+/// them differ, or that of their owner; the order of records within an RRset does not count.
 ///
-/// Records are in canonical order of their owners (RFC 4034 §6.1), by type and RDATA within, but the SOA comes first
-/// (RFC 1995 §4). Goes through both snapshots; nodes that they share are not looked into.
+/// Records are in canonical order of their owners (RFC 4034 §6.1), by type and RDATA within, but the SOA
+/// comes first (RFC 1995 §4). Goes through both snapshots; nodes that they share are not looked into.
 pub fn diff(old: &Zone, new: &Zone) -> ChangeSet {
     difference(old, new, usize::MAX).0
 }
@@ -23,7 +23,8 @@ pub fn diff_within(old: &Zone, new: &Zone, most: usize) -> Option<ChangeSet> {
     is_all.then_some(change)
 }
 
-/// The same for these names only, which have to be in canonical order, each once. Costs what they cost, however large the zone is.
+/// The same for these names only, which have to be in canonical order, each once. Costs what they cost,
+/// however large the zone is.
 pub fn diff_names<'n>(old: &Zone, new: &Zone, names: impl IntoIterator<Item = Name<'n>>) -> ChangeSet {
     let mut change = ChangeSet { before: old.serial(), after: new.serial(), ..ChangeSet::default() };
     for name in names {

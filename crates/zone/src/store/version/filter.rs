@@ -1,8 +1,9 @@
-//! Which names and addresses may have changed: a filter that most lookups in a changed zone get no further than.
+//! Which names and addresses may have changed: a filter that most lookups in a changed zone get no further
+//! than.
 //!
-//! One bit for each of so many numbers; a bit that is set may have been set for another number. The filter has two
-//! bits for each node of the base, so few are set by the time a new base is made. It never grows: its pages come as they are
-//! needed, and a change copies those it reaches.
+//! One bit for each of so many numbers; a bit that is set may have been set for another number. The filter
+//! has two bits for each node of the base, so few are set by the time a new base is made. It never grows: its
+//! pages come as they are needed, and a change copies those it reaches.
 
 use std::sync::Arc;
 

@@ -8,8 +8,9 @@ use crate::store::{BuildError, Zone, ZoneBuilder};
 const LOOK: usize = 64 << 10;
 
 impl Zone {
-    /// The same zone with a base of its own and no overlay, in order: its first change costs what others do. Takes as long as
-    /// building a zone does, without reading and encoding its records; meanwhile this version can be served, and changed.
+    /// The same zone with a base of its own and no overlay, in order: its first change costs what others do.
+    /// Takes as long as building a zone does, without reading and encoding its records; meanwhile this
+    /// version can be served, and changed.
     ///
     /// # Errors
     /// As for [`ZoneBuilder::finish`].

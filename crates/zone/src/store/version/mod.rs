@@ -1,8 +1,8 @@
 //! Versions of a zone that share what did not change.
 //!
-//! A version is the base, shared with the version it was made from, and an overlay of the nodes that changed: whole
-//! blobs by the same encoder, each in a slot. [`Zone::apply`] makes the next version of one; [`Zone::folded`] makes a
-//! new base of a version; [`Zone::is_worth_folding`] says when that pays.
+//! A version is the base, shared with the version it was made from, and an overlay of the nodes that changed:
+//! whole blobs by the same encoder, each in a slot. [`Zone::apply`] makes the next version of one;
+//! [`Zone::folded`] makes a new base of a version; [`Zone::is_worth_folding`] says when that pays.
 //!
 //! ```text
 //!               base                      overlay
@@ -13,12 +13,12 @@
 //! chain      row of addresses              row ─────────┘   and the positions of the base's row that are gone
 //! ```
 //!
-//! - A blob in a slot has the addresses of targets that the base has, and none of others: those are found by name. So
-//!   no address in a blob is one of a slot, and a slot can go to another node.
-//! - What a node inherits from others (occlusion, wildcard children, empty non-terminals) changes with them: see
-//!   `settle.rs`.
-//! - Where there is no overlay, a reader tests one field and goes on as ever. Where there is one, a filter of hashes and
-//!   addresses says of nearly all names that they did not change.
+//! - A blob in a slot has the addresses of targets that the base has, and none of others: those are found by
+//!   name. So no address in a blob is one of a slot, and a slot can go to another node.
+//! - What a node inherits from others (occlusion, wildcard children, empty non-terminals) changes with them:
+//!   see `settle.rs`.
+//! - Where there is no overlay, a reader tests one field and goes on as ever. Where there is one, a filter of
+//!   hashes and addresses says of nearly all names that they did not change.
 //!
 //! | file | holds |
 //! |---|---|
@@ -83,7 +83,8 @@ pub(super) struct Overlay {
     wildcards: u64,
 }
 
-/// Bytes that a node takes in an overlay beside its blob, more or less: its slot and counters, entries of trees, shares of pages.
+/// Bytes that a node takes in an overlay beside its blob, more or less: its slot and counters, entries of
+/// trees, shares of pages.
 const BESIDE_BLOB: usize = 160;
 
 /// The numbers of an SOA record, and the TTL of negative answers.
@@ -157,8 +158,8 @@ impl Overlay {
         Some(NodeAddress::of_slot(entry.value))
     }
 
-    /// Where the node is that the name `name_at` bytes into the records of `set` names, if it is one that the base's
-    /// index does not have.
+    /// Where the node is that the name `name_at` bytes into the records of `set` names, if it is one that the
+    /// base's index does not have.
     pub(super) fn new_target(&self, set: &RrSet<'_>, name_at: usize) -> Option<NodeAddress> {
         if self.names.is_empty() {
             return None;
@@ -202,8 +203,8 @@ impl Overlay {
         self.nsec.last_before(end)
     }
 
-    /// Of the NSEC3 chain, the last node of the overlay's own that is not after what `order` says a key and a blob stand
-    /// to.
+    /// Of the NSEC3 chain, the last node of the overlay's own that is not after what `order` says a key and a
+    /// blob stand to.
     pub(super) fn new_nsec3(&self, order: impl Fn(u64, &[u8]) -> Ordering) -> Option<NodeAddress> {
         let found = self.nsec3.came.floor(|entry| order(entry.key, self.slots.get(entry.value)));
         found.map(|entry| NodeAddress::of_slot(entry.value))
@@ -229,7 +230,8 @@ impl Overlay {
     }
 }
 
-/// The nodes of a changed zone in canonical order: those of the base that are left, and between them those that came.
+/// The nodes of a changed zone in canonical order: those of the base that are left, and between them those
+/// that came.
 #[derive(Clone)]
 pub(super) struct Merge<'a> {
     overlay: &'a Overlay,
@@ -274,7 +276,8 @@ impl<'a> Merge<'a> {
 }
 
 impl Zone {
-    /// How much this version differs from its base: nothing if it was built, loaded or [folded](Self::folded).
+    /// How much this version differs from its base: nothing if it was built, loaded or
+    /// [folded](Self::folded).
     ///
     /// Counting the bytes goes through the whole overlay, but not through its nodes.
     pub fn overlay_size(&self) -> OverlaySize {
@@ -286,8 +289,8 @@ impl Zone {
         self.overlay().map_or(0, Overlay::estimate)
     }
 
-    /// Whether it pays to [fold](Self::folded): an eighth of the base's nodes changed. A fold takes as long as that many
-    /// changes again, give or take, and frees what the base holds in vain.
+    /// Whether it pays to [fold](Self::folded): an eighth of the base's nodes changed. A fold takes as long
+    /// as that many changes again, give or take, and frees what the base holds in vain.
     pub fn is_worth_folding(&self) -> bool {
         let changed = |overlay: &Overlay| overlay.slots.used() as usize + overlay.all.gone_count();
         self.overlay().is_some_and(|overlay| changed(overlay) > self.order().nodes().len() / 8)

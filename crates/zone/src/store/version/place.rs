@@ -1,4 +1,5 @@
-//! A version being made: where nodes lie, and what has to be kept in step with them — names, redirects, rows, counts.
+//! A version being made: where nodes lie, and what has to be kept in step with them — names, redirects, rows,
+//! counts.
 //!
 //! What a node has to look like is not decided here: see `settle.rs`.
 

@@ -1,12 +1,13 @@
-//! What changed in a row of nodes that the base has in order: which of its positions are gone, and which nodes came.
+//! What changed in a row of nodes that the base has in order: which of its positions are gone, and which
+//! nodes came.
 
 use super::tree::{Entry, Tree, by_key};
 
 /// The changes of one row.
 #[derive(Clone, Default)]
 pub(super) struct RowChange {
-    /// Positions that are gone, in runs as long as can be, so that a search passes over a run at once: the first
-    /// position leads to the one behind the last.
+    /// Positions that are gone, in runs as long as can be, so that a search passes over a run at once: the
+    /// first position leads to the one behind the last.
     gone: Tree,
     gone_count: usize,
     /// Nodes of the overlay that are in the row but not in the base's. Their keys are those of the row.

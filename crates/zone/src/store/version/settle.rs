@@ -1,6 +1,7 @@
-//! Puts a name's new records into a version being made, and sees to the nodes that this touches: empty non-terminals that
-//! come and go, what is hidden below zone cuts and DNAMEs, parents of wildcards, NSEC3 owners that become part of the
-//! name space and leave it. After each call all of that holds for the whole zone.
+//! Puts a name's new records into a version being made, and sees to the nodes that this touches: empty
+//! non-terminals that come and go, what is hidden below zone cuts and DNAMEs, parents of wildcards, NSEC3
+//! owners that become part of the name space and leave it. After each call all of that holds for the whole
+//! zone.
 
 use wire::{LowerName, LowerNameBuf, Name, NameHash};
 
@@ -162,7 +163,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Whether there are names below this one. A base that does not have it has none: it has all names above each of its own.
+    /// Whether there are names below this one. A base that does not have it has none: it has all names above
+    /// each of its own.
     fn has_below(&self, place: &Place<'_>) -> bool {
         let (name, overlay) = (place.name, &self.overlay);
         let is_below = |at: NodeAddress| blob::owner(self.blob(at)).is_at_or_below(name);

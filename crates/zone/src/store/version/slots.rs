@@ -1,7 +1,7 @@
 //! The blobs of nodes that changed: a persistent vector of slots, each with one blob.
 //!
-//! A clone shares everything; a change copies the pages on the way to its slot. A slot keeps its node while that exists,
-//! in whatever form. A slot that is free goes to the next node that needs one.
+//! A clone shares everything; a change copies the pages on the way to its slot. A slot keeps its node while
+//! that exists, in whatever form. A slot that is free goes to the next node that needs one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 const WIDE: usize = 1 << BITS;
 const BITS: u32 = 5;
 /// Most slots: as many as one chunk has addresses, without the last, which means no node.
-pub(super) const MOST: u32 = (1 << super::super::arena::CHUNK_BITS) - 1;
+pub(super) const MAX_SLOTS: u32 = (1 << super::super::arena::CHUNK_BITS) - 1;
 /// The end of the list of free slots.
 const END: u32 = u32::MAX;
 
@@ -82,7 +82,7 @@ impl Slots {
     /// Puts a blob into a slot that is free; `None` if there is none left.
     pub(super) fn add(&mut self, blob: &[u8]) -> Option<u32> {
         let slot = match self.free {
-            END if self.len == MOST => return None,
+            END if self.len == MAX_SLOTS => return None,
             END => {
                 self.grow();
                 self.len += 1;

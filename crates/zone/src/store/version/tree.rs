@@ -1,16 +1,17 @@
-//! A persistent ordered set: a clone shares everything, and a change copies the pages on the way to its entry.
+//! A persistent ordered set: a clone shares everything, and a change copies the pages on the way to its
+//! entry.
 //!
-//! It is a B+ tree. Each entry is a key of eight bytes and a value of four. Who searches brings the order along, since
-//! entries with the same key may be in an order that only the nodes behind their values know.
+//! It is a B+ tree. Each entry is a key of eight bytes and a value of four. Who searches brings the order
+//! along, since entries with the same key may be in an order that only the nodes behind their values know.
 
 use std::cmp::Ordering;
 use std::slice;
 use std::sync::Arc;
 
 /// Most entries of a page; one with more is split.
-const MOST: usize = 32;
+const MAX_PAGE_ENTRIES: usize = 32;
 /// A page with fewer entries is joined with the one beside it, if both go into one.
-const FEW: usize = MOST / 4;
+const MIN_PAGE_ENTRIES: usize = MAX_PAGE_ENTRIES / 4;
 
 /// What a tree holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Clone for Page {
     /// A copy with room for one entry more: pages are copied to be changed.
     fn clone(&self) -> Page {
         fn roomy<T: Clone>(items: &[T]) -> Vec<T> {
-            let mut copy = Vec::with_capacity(MOST + 1);
+            let mut copy = Vec::with_capacity(MAX_PAGE_ENTRIES + 1);
             copy.extend_from_slice(items);
             copy
         }
@@ -174,7 +175,8 @@ impl Page {
                     Some(same) => *same = entry,
                     None => entries.insert(at, entry),
                 }
-                (entries.len() > MOST).then(|| Arc::new(Page::Leaf(entries.split_off(MOST / 2))))
+                (entries.len() > MAX_PAGE_ENTRIES)
+                    .then(|| Arc::new(Page::Leaf(entries.split_off(MAX_PAGE_ENTRIES / 2))))
             }
             Page::Inner(pages) => {
                 let at = pages.partition_point(|(first, _)| order(*first).is_le()).saturating_sub(1);
@@ -184,7 +186,8 @@ impl Page {
                 if let Some((first, more)) = more.and_then(|more| Some((more.first()?, more))) {
                     pages.insert(at + 1, (first, more));
                 }
-                (pages.len() > MOST).then(|| Arc::new(Page::Inner(pages.split_off(MOST / 2))))
+                (pages.len() > MAX_PAGE_ENTRIES)
+                    .then(|| Arc::new(Page::Inner(pages.split_off(MAX_PAGE_ENTRIES / 2))))
             }
         }
     }
@@ -204,7 +207,7 @@ impl Page {
                         return;
                     }
                 }
-                if child.len() < FEW && pages.len() > 1 {
+                if child.len() < MIN_PAGE_ENTRIES && pages.len() > 1 {
                     Page::join(pages, at.min(pages.len() - 2));
                 }
             }
@@ -213,7 +216,7 @@ impl Page {
 
     /// Joins the pages `at` and after it, if they go into one.
     fn join(pages: &mut Vec<(Entry, Arc<Page>)>, at: usize) {
-        if pages[at].1.len() + pages[at + 1].1.len() > MOST {
+        if pages[at].1.len() + pages[at + 1].1.len() > MAX_PAGE_ENTRIES {
             return;
         }
         let (_, right) = pages.remove(at + 1);

@@ -1,12 +1,14 @@
-//! [`ZoneUpdate`]: the records of a zone as its source has them now, and the version served, to the next version.
+//! [`ZoneUpdate`]: the records of a zone as its source has them now, and the version served, to the next
+//! version.
 //!
-//! Records become blobs as they do when a zone is built, with the same notes. A blob is then compared with that of its
-//! name in the version served, which is most likely the one behind the node found before: text comes in the order in which
-//! the zone was stored. So nothing is hashed and memory is read in one direction, unless a name is not where it is
-//! expected. Blobs that differ are kept; nodes that did not come at all are gone.
+//! Records become blobs as they do when a zone is built, with the same notes. A blob is then compared with
+//! that of its name in the version served, which is most likely the one behind the node found before: text
+//! comes in the order in which the zone was stored. So nothing is hashed and memory is read in one direction,
+//! unless a name is not where it is expected. Blobs that differ are kept; nodes that did not come at all are
+//! gone.
 //!
-//! Where so much differs that a version would be built whole anyhow, building begins: of the nodes found to be the same,
-//! of the blobs kept, and of the records still to come.
+//! Where so much differs that a version would be built whole anyhow, building begins: of the nodes found to
+//! be the same, of the blobs kept, and of the records still to come.
 
 use wire::hash::HashKey;
 use wire::{LowerName, LowerNameBuf, Name, Ttl, Type};
@@ -24,8 +26,9 @@ use crate::store::{Zone, blob, encode};
 /// What a blob's flags say of its own records.
 const OWN_FLAGS: u16 = !(INHERITED | SETTLED | TARGETS | DEAD | NodeFlags::NSEC3_ONLY.0);
 
-/// Takes all records of a zone anew, in any order, and makes of them and of the version served the next version. Both share
-/// what did not change. It holds what a [`ZoneBuilder`] makes of the same records, and what is noted of them is the same.
+/// Takes all records of a zone anew, in any order, and makes of them and of the version served the next
+/// version. Both share what did not change. It holds what a [`ZoneBuilder`] makes of the same records, and
+/// what is noted of them is the same.
 pub struct ZoneUpdate<'z> {
     /// Takes the records; builds the zone where `compared` is none.
     builder: ZoneBuilder,
@@ -37,7 +40,8 @@ pub struct ZoneUpdate<'z> {
 pub struct Updated {
     /// The next version.
     pub zone: Zone,
-    /// What changed; `None` if the zone was built whole, for want of a version to compare with or because too much differs.
+    /// What changed; `None` if the zone was built whole, for want of a version to compare with or because too
+    /// much differs.
     pub step: Option<ChangeSet>,
 }
 
@@ -85,7 +89,8 @@ impl<'z> ZoneUpdate<'z> {
         compared.differing.iter().for_each(|differing| self.builder.add_blob(&differing.blob));
     }
 
-    /// The next version, of all records added; `None` if the [first error](Self::first_error) keeps it from being served.
+    /// The next version, of all records added; `None` if the [first error](Self::first_error) keeps it from
+    /// being served.
     ///
     /// # Errors
     /// As for [`ZoneBuilder::finish`].
@@ -220,7 +225,8 @@ impl<'z> Comparison<'z> {
         now
     }
 
-    /// The names whose records differ, in canonical order. Merges the blobs of names that came in several places.
+    /// The names whose records differ, in canonical order. Merges the blobs of names that came in several
+    /// places.
     fn touched(&mut self, gatherer: &mut Gatherer) -> Vec<Touched> {
         let key = self.served.key();
         let mut differing: Vec<_> = std::mem::take(&mut self.differing)
@@ -230,7 +236,8 @@ impl<'z> Comparison<'z> {
                 (key.name(name.as_lower()), name, differing)
             })
             .collect();
-        // In the order in which `finish` merges, so that what is noted has the same order. Blobs of a name stay in theirs.
+        // In the order in which `finish` merges, so that what is noted has the same order. Blobs of a name
+        // stay in theirs.
         differing.sort_by(|(a, a_name, _), (b, b_name, _)| {
             a.bits().cmp(&b.bits()).then_with(|| a_name.as_name().as_wire().cmp(b_name.as_name().as_wire()))
         });
@@ -290,7 +297,8 @@ fn records(blob: &[u8]) -> u64 {
     blob::entries(blob).map(|(entry, _)| entry.count as u64 + (entry.sigs & blob::SIG_COUNT) as u64).sum()
 }
 
-/// Whether a blob of a snapshot has the same owner and records as one from the encoder, letter case and order included.
+/// Whether a blob of a snapshot has the same owner and records as one from the encoder, letter case and order
+/// included.
 fn is_same(stored: &[u8], new: &[u8]) -> bool {
     // Size and length of the owner, then the flags.
     if stored.len() != new.len()

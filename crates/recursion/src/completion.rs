@@ -1,26 +1,27 @@
-//! Where the outcomes of lookups go: into the cache, and to the clients who wait. Runs on the threads that ask other
-//! servers.
+//! Where the outcomes of lookups go: into the cache, and to the clients who wait. Runs on the threads that
+//! ask other servers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use cache::Now;
-use engine::{Refusal, Ticket};
+use engine::{Refusal, Responder};
 use resolver::{
-    Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ReplyFault, ReportAgent, ShedReason,
+    Answer, LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey, ReplyFault, ReportAgent,
+    ShedReason,
 };
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Name, Rcode, Ttl};
 
+use crate::cache_views::CacheView;
 use crate::failures::FailureCause;
-use crate::message::Wishes;
+use crate::message::ReplyOptions;
 use crate::policy::Policy;
-use crate::pursuit::{Pursuit, Step, shared};
-use crate::realms::Realm;
+use crate::query_state::{QueryState, Step, shared};
 use crate::service::{Piece, Service};
-use crate::validation::effort::Effort;
 use crate::validation::queue::Wanted;
+use crate::validation::quota::ValidationQuota;
 use crate::validation::{Moment, Unchecked, Verdict};
 
 /// A waiter for the outcome of a lookup.
@@ -33,11 +34,11 @@ pub struct Waiter {
 /// Who that is.
 pub(crate) enum Who {
     /// No client: only the cache gets the answer. Its validation is paid from this.
-    Unattended(Effort),
+    Unattended(ValidationQuota),
     /// A client.
     Client(Box<Waiting>),
     /// A callback in this program.
-    Told(Box<Told>),
+    Callback(Box<OutcomeCallback>),
     /// A validation that needs it.
     Validations(Box<Wanted>),
     /// A validation that needs a second answer, since the first is bogus: its number.
@@ -45,7 +46,7 @@ pub(crate) enum Who {
 }
 
 /// Takes the outcome of a lookup, and what validating has found.
-pub(crate) type Told = dyn FnOnce(LookupOutcome, Option<Verdict>) + Send;
+pub(crate) type OutcomeCallback = dyn FnOnce(LookupOutcome, Option<Verdict>) + Send;
 
 impl Waiter {
     pub(crate) fn new(who: Who) -> Self {
@@ -53,28 +54,28 @@ impl Waiter {
     }
 
     /// A waiter without a client; the validation of its answer is paid from this.
-    pub(crate) fn unattended(effort: Effort) -> Self {
-        Waiter::new(Who::Unattended(effort))
+    pub(crate) fn unattended(quota: ValidationQuota) -> Self {
+        Waiter::new(Who::Unattended(quota))
     }
 
     /// What validating takes is paid from this.
-    pub(crate) fn effort(&self) -> Effort {
+    pub(crate) fn quota(&self) -> ValidationQuota {
         match &self.who {
-            Who::Unattended(effort) => effort.clone(),
-            Who::Client(waiting) => waiting.pursuit.effort.clone(),
-            Who::Told(_) | Who::Validations(_) | Who::Second(_) => Effort::default(),
+            Who::Unattended(quota) => quota.clone(),
+            Who::Client(waiting) => waiting.query_state.quota.clone(),
+            Who::Callback(_) | Who::Validations(_) | Who::Second(_) => ValidationQuota::default(),
         }
     }
 
     /// A waiter that passes the outcome to a callback in this program and, where answers are validated, the
     /// verdict.
     pub fn tell(told: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static) -> Self {
-        Waiter::new(Who::Told(Box::new(told)))
+        Waiter::new(Who::Callback(Box::new(told)))
     }
 
     /// Tells the outcome, if that is what is waited for.
     pub(crate) fn told(self, outcome: LookupOutcome) {
-        if let Who::Told(told) = self.who {
+        if let Who::Callback(told) = self.who {
             told(outcome, None);
         }
     }
@@ -82,8 +83,8 @@ impl Waiter {
 
 /// A client who waits.
 pub(crate) struct Waiting {
-    pub(crate) ticket: Ticket,
-    pub(crate) pursuit: Pursuit,
+    pub(crate) responder: Responder,
+    pub(crate) query_state: QueryState,
 }
 
 /// How long a withheld answer is remembered as none, in seconds.
@@ -93,7 +94,7 @@ const WITHHELD_TTL: u32 = 60;
 type Clock = dyn Fn(Instant) -> u64 + Send;
 
 /// Takes the outcomes of lookups.
-pub struct Settler {
+pub struct LookupCompletion {
     service: Arc<Service>,
     wall: Box<Clock>,
     /// The answer that was judged last: most clients who wait for one get it one after the other.
@@ -107,24 +108,24 @@ struct Judged {
     instead: Option<Arc<Answer>>,
 }
 
-impl Settler {
+impl LookupCompletion {
     pub(crate) fn new(service: Arc<Service>, wall: Box<Clock>) -> Self {
-        Settler { service, wall, judged: None }
+        LookupCompletion { service, wall, judged: None }
     }
 
-    /// What clients get in place of an answer that they may not have: one without any records. Clients may be settled long
-    /// after their lookup has ended, so each answer is judged where it is handed out, too.
+    /// What clients get in place of an answer that they may not have: one without any records. Clients may be
+    /// settled long after their lookup has ended, so each answer is judged where it is handed out, too.
     fn instead_of(
         &mut self,
         policy: &Policy,
-        inquiry: &Inquiry,
+        query_key: &QueryKey,
         answer: &Arc<Answer>,
     ) -> Option<Arc<Answer>> {
         let private = policy.private.as_ref()?;
         match &self.judged {
             Some(judged) if Arc::ptr_eq(&judged.answer, answer) => judged.instead.clone(),
             _ => {
-                let instead = private.offends(&answer.message).then(|| nothing(inquiry));
+                let instead = private.offends(&answer.message).then(|| nothing(query_key));
                 self.judged = Some(Judged { answer: Arc::clone(answer), instead: instead.clone() });
                 instead
             }
@@ -133,9 +134,15 @@ impl Settler {
 }
 
 /// An answer without records.
-fn nothing(inquiry: &Inquiry) -> Arc<Answer> {
-    let message =
-        cache::message(Rcode::NOERROR, inquiry.name.as_lower(), inquiry.qtype, inquiry.qclass, [0; 3], &[]);
+fn nothing(query_key: &QueryKey) -> Arc<Answer> {
+    let message = cache::message(
+        Rcode::NOERROR,
+        query_key.name.as_lower(),
+        query_key.qtype,
+        query_key.qclass,
+        [0; 3],
+        &[],
+    );
     Arc::new(Answer {
         message: message.into(),
         rcode: Rcode::NOERROR,
@@ -149,35 +156,35 @@ fn nothing(inquiry: &Inquiry) -> Arc<Answer> {
     })
 }
 
-impl Outlet for Settler {
+impl LookupSink for LookupCompletion {
     type Waiter = Waiter;
 
-    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant) {
+    fn ended(&mut self, query_key: &QueryKey, outcome: &LookupOutcome, now: Instant) {
         let policy = self.service.policy();
         let now = self.service.now(now);
         self.judged = None;
         match outcome {
             LookupOutcome::Answered(answer) => {
-                self.service.stalled.answered(inquiry);
-                let instead = self.instead_of(&policy, inquiry, answer);
+                self.service.stalled.answered(query_key);
+                let instead = self.instead_of(&policy, query_key, answer);
                 if instead.is_some() {
                     self.service.stats().withheld.add();
                 }
                 let answer = instead.as_ref().unwrap_or(answer);
                 // The beginning of a chain is no answer by itself.
                 if answer.leads_to.is_none() {
-                    self.service.keep_received(&policy, inquiry, answer, now);
+                    self.service.keep_received(&policy, query_key, answer, now);
                 }
             }
             LookupOutcome::Failed(failure) if is_of_servers(*failure) => {
-                self.service.keep_failure_of_servers(&policy, inquiry, now);
+                self.service.keep_failure_of_servers(&policy, query_key, now);
             }
             LookupOutcome::Failed(_) => {}
         }
     }
 
-    fn took_recursive(&mut self, zone: Name<'_>, server: SocketAddr, inquiry: &Inquiry) {
-        self.service.took_recursive(zone, server, inquiry);
+    fn took_recursive(&mut self, zone: Name<'_>, server: SocketAddr, query_key: &QueryKey) {
+        self.service.took_recursive(zone, server, query_key);
     }
 
     fn settle(&mut self, waiter: Waiter, outcome: LookupOutcome, now: Instant) {
@@ -201,20 +208,20 @@ impl Outlet for Settler {
         };
         let (piece, leads_to) = match outcome {
             LookupOutcome::Answered(answer) => {
-                let instead = self.instead_of(&policy, &waiting.pursuit.next, &answer);
+                let instead = self.instead_of(&policy, &waiting.query_state.next, &answer);
                 let info = instead.as_ref().map(|_| ErrorInfo::FILTERED);
                 let answer = instead.as_ref().unwrap_or(&answer);
-                let realm = self.service.realm(&policy, &waiting.pursuit.next);
-                let is_unchecked = !waiting.pursuit.next.checking_disabled && instead.is_none();
-                if is_unchecked && realm.is_some_and(|realm| realm.validates) {
+                let cache_view = self.service.cache_view(&policy, &waiting.query_state.next);
+                let is_unchecked = !waiting.query_state.next.checking_disabled && instead.is_none();
+                if is_unchecked && cache_view.is_some_and(|cache_view| cache_view.validates) {
                     // It was asked for when nothing was validated yet.
                     return self.service.ask(&policy, waiting, false, now);
                 }
-                let trusts_ad = realm.is_some_and(Realm::trusts_ad);
+                let trusts_ad = cache_view.is_some_and(CacheView::trusts_ad);
                 (Piece { info, ..shared(answer, trusts_ad) }, answer.leads_to)
             }
             LookupOutcome::Failed(failure) => {
-                let agent = waiting.pursuit.budget.take_agent();
+                let agent = waiting.query_state.budget.take_agent();
                 return self.service.fail(&policy, waiting, failure, agent.as_deref(), now);
             }
         };
@@ -222,7 +229,7 @@ impl Outlet for Settler {
     }
 }
 
-impl Settler {
+impl LookupCompletion {
     /// Returns the answer to validate before any client gets it. An answer that is withheld from all clients
     /// is not validated: its replacement goes into the cache.
     fn fit_to_validate(
@@ -233,11 +240,11 @@ impl Settler {
         now: Now,
     ) -> Option<Arc<Answer>> {
         let LookupOutcome::Answered(answer) = outcome else { return None };
-        match self.instead_of(policy, &unchecked.inquiry, answer) {
+        match self.instead_of(policy, &unchecked.query_key, answer) {
             None => Some(Arc::clone(answer)),
             Some(instead) => {
                 let (message, ttl) = (&instead.message, instead.negative_ttl);
-                self.service.keep(policy, &unchecked.inquiry, message, ttl, now);
+                self.service.keep(policy, &unchecked.query_key, message, ttl, now);
                 None
             }
         }
@@ -245,18 +252,18 @@ impl Settler {
 }
 
 impl Service {
-    /// Has the next question of a client asked; with an old answer at hand it waits for a shorter time, and what comes later
-    /// is for the cache (RFC 8767 §5).
+    /// Has the next question of a client asked; with an old answer at hand it waits for a shorter time, and
+    /// what comes later is for the cache (RFC 8767 §5).
     pub(crate) fn ask(&self, policy: &Policy, waiting: Box<Waiting>, stale: bool, now: Now) {
-        let Pursuit { next: inquiry, client, .. } = waiting.pursuit;
+        let QueryState { next: query_key, client, .. } = waiting.query_state;
         let patience = policy.stale_after.filter(|_| stale);
         if patience.is_some() {
-            let Pursuit { budget, effort, .. } = &waiting.pursuit;
-            self.fetch(inquiry, client, Some(budget.clone()), effort.clone());
+            let QueryState { budget, quota, .. } = &waiting.query_state;
+            self.fetch(query_key, client, Some(budget.clone()), quota.clone());
         }
-        let budget = Some(waiting.pursuit.budget.clone());
+        let budget = Some(waiting.query_state.budget.clone());
         let request = LookupRequest {
-            inquiry,
+            query_key,
             recursion_desired: true,
             client,
             patience,
@@ -282,7 +289,7 @@ impl Service {
         agent: Option<&ReportAgent>,
         now: Now,
     ) {
-        let failed = waiting.pursuit.next;
+        let failed = waiting.query_state.next;
         self.tell_failure(policy, waiting, failure, now);
         if let (Some(agent), Some(error)) = (agent, refusal(failure).info) {
             self.report(policy, &failed, error, agent, now);
@@ -290,18 +297,19 @@ impl Service {
     }
 
     fn tell_failure(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
-        if let Some(piece) = self.stale(policy, &waiting.pursuit, now) {
+        if let Some(piece) = self.stale(policy, &waiting.query_state, now) {
             if piece.stale && is_of_servers(failure) {
-                self.stalled.failed(&waiting.pursuit.next, now, policy.stale_refresh);
+                self.stalled.failed(&waiting.query_state.next, now, policy.stale_refresh);
             }
             return self.resume(policy, waiting, piece, None, now);
         }
         if let LookupFailure::Overspent(_) = failure {
-            // The name that comes next may be innocent: others can ask for it. The one that was asked led to all that.
-            self.keep_failure(policy, &waiting.pursuit.asked, None, now);
+            // The name that comes next may be innocent: others can ask for it. The one that was asked led to
+            // all that.
+            self.keep_failure(policy, &waiting.query_state.asked, None, now);
         }
-        self.failed(&waiting.pursuit.next, FailureCause::Lookup(failure));
-        waiting.ticket.refuse(refusal(failure));
+        self.failed(&waiting.query_state.next, FailureCause::Lookup(failure));
+        waiting.responder.refuse(refusal(failure));
     }
 
     /// Goes on with a client's question, of which one more piece is known.
@@ -313,21 +321,22 @@ impl Service {
         leads_to: Option<LowerNameBuf>,
         now: Now,
     ) {
-        let taken = self.take(policy, &mut waiting.pursuit, piece, leads_to, now);
-        match taken.unwrap_or_else(|| self.pursue(policy, &mut waiting.pursuit, now)) {
+        let taken = self.take(policy, &mut waiting.query_state, piece, leads_to, now);
+        match taken.unwrap_or_else(|| self.pursue(policy, &mut waiting.query_state, now)) {
             Step::Reply(reply) => {
-                let Waiting { mut ticket, pursuit, .. } = *waiting;
-                ticket.set_upstream(pursuit.upstream);
-                let Some(wishes) = ticket.request().map(Wishes::of) else { return };
-                ticket.resume(move |b| Ok(reply.write(wishes, b)));
+                let Waiting { mut responder, query_state, .. } = *waiting;
+                responder.set_upstream(query_state.upstream);
+                let Some(reply_options) = responder.request().map(ReplyOptions::of) else { return };
+                responder.resume(move |b| Ok(reply.write(reply_options, b)));
             }
-            Step::Refuse(refusal) => waiting.ticket.refuse(refusal),
+            Step::Refuse(refusal) => waiting.responder.refuse(refusal),
             Step::Ask { stale } => self.ask(policy, waiting, stale, now),
         }
     }
 }
 
-/// Whether a failure is one of the servers that were asked, which will not be better in an instant (RFC 9520 §2).
+/// Whether a failure is one of the servers that were asked, which will not be better in an instant (RFC 9520
+/// §2).
 pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
     match failure {
         LookupFailure::TimedOut

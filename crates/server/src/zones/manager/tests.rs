@@ -14,16 +14,16 @@ use zone::catalog::Catalog;
 use super::*;
 use crate::frontend;
 use crate::zones::differences::DifferenceRule;
-use crate::zones::keeper::Load;
 use crate::zones::loaders::{ReadZone, ZoneReader};
+use crate::zones::state::Load;
 use crate::zones::{Origin, TextRules, ZoneSpec};
 
 /// A folder of zones, each file named after its zone, and the thread that keeps them.
 struct Rig {
     folder: TempDir,
     engine: Arc<Engine<Served>>,
-    keeping: ZoneKeeping,
-    kept: Arc<Kept>,
+    manager: ZoneManagerHandle,
+    table: Arc<ZoneTable>,
     /// What bounds the next reload.
     bounds: Arc<Mutex<ReloadBounds>>,
 }
@@ -53,7 +53,7 @@ impl Rig {
     }
 
     /// One whose thread is not started yet.
-    fn idle(zones: &[(&str, &str)]) -> (Rig, Summary, Keeping) {
+    fn idle(zones: &[(&str, &str)]) -> (Rig, Summary, ZoneManager) {
         let folder = tempfile::tempdir().expect("a folder");
         let key = HashKey::new([1, 2, 3]);
         let zones_of = frontend::serving(Zones::new(Arc::new(Catalog::new(&key))));
@@ -65,10 +65,10 @@ impl Rig {
             let wanted = WantedZones { bounds: *lock(&of_next), ..wanted(&path) };
             accept(&wanted).map(|()| wanted)
         });
-        let ((keeping, requests), kept) = (ZoneKeeping::new(), Arc::<Kept>::default());
-        let parts = KeepingParts {
+        let ((manager, inbox), table) = (ZoneManagerHandle::new(), Arc::<ZoneTable>::default());
+        let parts = ZoneManagerParts {
             engine: Arc::clone(&engine),
-            kept: Arc::clone(&kept),
+            table: Arc::clone(&table),
             prepare,
             images: None,
             secondaries: None,
@@ -80,8 +80,8 @@ impl Rig {
             state: None,
             background: Arc::default(),
         };
-        let mut thread = Keeping::start(&keeping, requests, parts).expect("a thread");
-        let rig = Rig { folder, engine, keeping, kept, bounds };
+        let mut thread = ZoneManager::start(&manager, inbox, parts).expect("a thread");
+        let rig = Rig { folder, engine, manager, table, bounds };
         zones.iter().for_each(|(name, serial)| rig.write(name, serial));
         let summary = thread.load_first(wanted(rig.folder.path()));
         (rig, summary, thread)
@@ -95,7 +95,7 @@ impl Rig {
     }
 
     fn reload(&self) -> Summary {
-        let result = self.keeping.reload(Removal::HoldBack).blocking_recv().expect("an answer");
+        let result = self.manager.reload(Removal::HoldBack).blocking_recv().expect("an answer");
         Summary { milliseconds: 0, ..result.expect("a configuration").summary }
     }
 
@@ -111,7 +111,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        self.keeping.stop();
+        self.manager.stop();
     }
 }
 
@@ -130,9 +130,11 @@ fn zones_come_change_and_go() {
     rig.write("b", "bad");
     assert_eq!(rig.reload().failed, 1);
     assert_eq!(rig.served(), served(1, 2));
-    assert_eq!(rig.kept.get(&apex("b")).expect("kept").word(), "old");
+    assert_eq!(rig.table.get(&apex("b")).expect("kept").word(), "old");
     assert!(
-        rig.kept.last_reload().is_some_and(|last| last.result.is_ok_and(|report| report.summary.failed == 1))
+        rig.table
+            .last_reload()
+            .is_some_and(|last| last.result.is_ok_and(|report| report.summary.failed == 1))
     );
 }
 
@@ -141,7 +143,7 @@ fn one_zone_is_read_without_looking_at_the_others() {
     let (rig, _) = Rig::new(&[("a", "1"), ("b", "1")]);
     rig.write("a", "2");
     rig.write("b", "2");
-    let ask = |name: &str| rig.keeping.reload_zone(apex(name), false).blocking_recv().expect("an answer");
+    let ask = |name: &str| rig.manager.reload_zone(apex(name), false).blocking_recv().expect("an answer");
     assert_eq!(ask("b").map(|report| (report.summary.zones, report.summary.loaded)), Ok((1, 1)));
     assert_eq!(rig.served(), [("a.".to_owned(), 1), ("b.".to_owned(), 2)]);
     assert_eq!(ask("elsewhere"), Err(ReloadFault::NoSuchZone));
@@ -162,11 +164,11 @@ fn whoever_asked_heard_success_though_nothing_was_published() {
     let (rig, _, thread) = Rig::idle(&[("a", "1")]);
     rig.write("a", "2");
     thread.executor.step(Change::Serve(foreign()), false);
-    let answer = rig.keeping.reload(Removal::HoldBack);
+    let answer = rig.manager.reload(Removal::HoldBack);
     std::thread::spawn(move || thread.work());
     let result = answer.blocking_recv().expect("an answer");
     assert!(matches!(result, Err(ReloadFault::Unpublished(_))), "{result:?}");
-    let last = rig.kept.last_reload().expect("a reload");
+    let last = rig.table.last_reload().expect("a reload");
     assert!(matches!(last.result, Err(ReloadFault::Unpublished(_))));
 }
 
@@ -180,7 +182,7 @@ fn a_zone_of_another_key_kept_every_other_zone_from_being_published() {
     let summary = rig.reload();
     assert_eq!((summary.failed, summary.removed), (1, 1));
     assert_eq!(rig.served(), [("a.".to_owned(), 1)]);
-    let state = rig.kept.get(&apex("a")).expect("kept");
+    let state = rig.table.get(&apex("a")).expect("kept");
     assert!(state.fault.as_ref().is_some_and(|fault| fault.message.contains("another hash key")));
 }
 
@@ -190,20 +192,21 @@ fn everybody_who_asks_is_answered() {
     let all: Vec<_> = (0..50)
         .map(|i| {
             if i % 2 == 0 {
-                rig.keeping.reload(Removal::HoldBack)
+                rig.manager.reload(Removal::HoldBack)
             } else {
-                rig.keeping.reload_zone(apex("a"), false)
+                rig.manager.reload_zone(apex("a"), false)
             }
         })
         .collect();
     for answer in all {
         assert!(answer.blocking_recv().expect("an answer").is_ok());
     }
-    rig.keeping.stop();
-    while rig.keeping.reload(Removal::HoldBack).blocking_recv().is_ok() {}
+    rig.manager.stop();
+    while rig.manager.reload(Removal::HoldBack).blocking_recv().is_ok() {}
 }
 
-/// Reads zones as usual, but those whose names begin with `stuck` only when the other end of `gate` is dropped.
+/// Reads zones as usual, but those whose names begin with `stuck` only when the other end of `gate` is
+/// dropped.
 struct Gated {
     reader: ZoneReader,
     gate: Mutex<Receiver<()>>,
@@ -219,7 +222,8 @@ impl ReadZone for Gated {
     }
 }
 
-/// A rig with more zones than there are threads whose second load does not end before the other end of the channel is gone.
+/// A rig with more zones than there are threads whose second load does not end before the other end of the
+/// channel is gone.
 fn stuck_rig() -> (Rig, usize, Sender<()>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) + 2;
     let names: Vec<String> =
@@ -237,8 +241,8 @@ fn stuck_rig() -> (Rig, usize, Sender<()>) {
 #[test]
 fn a_zone_whose_load_did_not_end_held_up_all_others() {
     let (rig, stuck, hold) = stuck_rig();
-    let mut all = rig.keeping.reload(Removal::HoldBack);
-    let one = rig.keeping.reload_zone(apex("a"), false).blocking_recv().expect("an answer");
+    let mut all = rig.manager.reload(Removal::HoldBack);
+    let one = rig.manager.reload_zone(apex("a"), false).blocking_recv().expect("an answer");
     assert_eq!(one.map(|report| report.summary.zones), Ok(1));
     assert!(rig.served().contains(&("a.".to_owned(), 2)));
     assert!(all.try_recv().is_err(), "the others are still read");
@@ -252,7 +256,7 @@ fn a_zone_whose_load_did_not_end_held_up_all_others() {
 fn no_reload_ended_after_a_load_that_did_not() {
     let (rig, stuck, hold) = stuck_rig();
     lock(&rig.bounds).load_stall = Duration::ZERO;
-    let reload = || rig.keeping.reload(Removal::HoldBack).blocking_recv().expect("an answer");
+    let reload = || rig.manager.reload(Removal::HoldBack).blocking_recv().expect("an answer");
     let first = reload().expect("a configuration");
     assert!(first.summary.failed >= stuck, "{:?}", first.summary);
     assert!(
@@ -262,9 +266,9 @@ fn no_reload_ended_after_a_load_that_did_not() {
     );
     // The next one does not wait for them either, and says so, too.
     assert!(reload().expect("a configuration").summary.failed >= stuck);
-    let state = || rig.kept.get(&apex("stuck0")).expect("kept");
+    let state = || rig.table.get(&apex("stuck0")).expect("kept");
     assert_eq!(state().word(), "old");
-    let one = rig.keeping.reload_zone(apex("stuck0"), false).blocking_recv().expect("an answer");
+    let one = rig.manager.reload_zone(apex("stuck0"), false).blocking_recv().expect("an answer");
     assert!(matches!(one, Err(ReloadFault::Zone(_))), "{one:?}");
     lock(&rig.bounds).load_stall = Duration::MAX;
     drop(hold);
@@ -282,14 +286,14 @@ fn a_reload_with_an_empty_configuration_removed_every_zone() {
     let remove = |names: &[String]| {
         names.iter().for_each(|name| fs::remove_file(rig.folder.path().join(name)).expect("removed"));
     };
-    let reload = |removal| rig.keeping.reload(removal).blocking_recv().expect("an answer");
+    let reload = |removal| rig.manager.reload(removal).blocking_recv().expect("an answer");
     let held = |gone| Err(ReloadFault::HeldBack(LostZones { gone, of: 20 }));
     remove(&names[..11]);
     assert_eq!(reload(Removal::HoldBack), held(11), "more than half of them");
     remove(&names[11..]);
     assert_eq!(reload(Removal::HoldBack), held(20), "all of them");
     assert_eq!(rig.served().len(), 20);
-    assert!(rig.kept.last_reload().is_some_and(|last| last.result.is_err()));
+    assert!(rig.table.last_reload().is_some_and(|last| last.result.is_err()));
     lock(&rig.bounds).max_removed = 1.0;
     assert_eq!(reload(Removal::HoldBack), held(20), "none would be left");
     zones[..2].iter().for_each(|(name, serial)| rig.write(name, serial));
@@ -307,7 +311,7 @@ fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
     let (rig, _) = Rig::new(&[("example", "1")]);
     let claim = || {
         let (reply, replied) = sync_channel(1);
-        rig.keeping.claim(apex("example"), reply);
+        rig.manager.claim(apex("example"), reply);
         replied
     };
     // The one that claims has timed out, before or after the claim was made.
@@ -339,14 +343,14 @@ fn a_reload_held_up_the_answers_to_updates() {
         Err(ReloadFault::Configuration("the reading was broken off".into()))
     });
     std::thread::spawn(move || thread.work());
-    let mut reload = rig.keeping.reload(Removal::HoldBack);
+    let mut reload = rig.manager.reload(Removal::HoldBack);
     read.recv().expect("the configuration is read");
     let (reply, replied) = sync_channel(1);
-    rig.keeping.claim(apex("example"), reply);
+    rig.manager.claim(apex("example"), reply);
     let claimed = replied.recv().expect("a reply").expect("a version");
     let (done, published) = channel();
     let changed = vec![(apex("example"), of_serial(2))];
-    rig.keeping.changed(changed, Box::new(move || done.send(()).expect("the test waits for it")));
+    rig.manager.changed(changed, Box::new(move || done.send(()).expect("the test waits for it")));
     published.recv().expect("it is in service");
     assert_eq!(rig.served(), [("example.".to_owned(), 2)]);
     assert!(reload.try_recv().is_err(), "the configuration is still read");

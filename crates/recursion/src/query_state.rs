@@ -1,5 +1,6 @@
-//! One client's question on its way to an answer: through the cache, through rules that a chain crosses, through DNS64.
-//! Every step is taken the same way whether its answer was in the cache or came from another server.
+//! One client's question on its way to an answer: through the cache, through rules that a chain crosses,
+//! through DNS64. Every step is taken the same way whether its answer was in the cache or came from another
+//! server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use cache::Now;
 use dnssec::BogusReason;
 use engine::Refusal;
-use resolver::{AnsweredBy, Budget, ClientPrefix, Inquiry};
+use resolver::{AnsweredBy, Budget, ClientPrefix, QueryKey};
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};
 
@@ -17,20 +18,21 @@ use crate::policy::Policy;
 use crate::sentinel;
 use crate::service::{Known, Piece, Service};
 use crate::stalled::Refresh;
-use crate::validation::effort::Effort;
+use crate::validation::quota::ValidationQuota;
 
 /// How far a client's question has got.
-pub(crate) struct Pursuit {
+pub(crate) struct QueryState {
     /// The question.
-    pub(crate) asked: Inquiry,
+    pub(crate) asked: QueryKey,
     /// What has to be answered next for that.
-    pub(crate) next: Inquiry,
+    pub(crate) next: QueryKey,
     /// Where the client is.
     pub(crate) client: ClientPrefix,
     /// What other servers are asked for it is paid from this, from the first name of a chain to the last.
     pub(crate) budget: Budget,
     links: Option<Links>,
-    /// The answer that had no AAAA records and the links that led to it, while A records are sought to make some of.
+    /// The answer that had no AAAA records and the links that led to it, while A records are sought to make
+    /// some of.
     without: Option<(Piece, Option<Links>)>,
     /// Whether AAAA records may be made for this client.
     dns64: bool,
@@ -43,7 +45,7 @@ pub(crate) struct Pursuit {
     /// The server that the newest piece of the answer came from, if one was asked.
     pub(crate) upstream: Option<SocketAddr>,
     /// What validating takes is paid from this, likewise.
-    pub(crate) effort: Effort,
+    pub(crate) quota: ValidationQuota,
 }
 
 /// The beginning of a chain.
@@ -74,13 +76,13 @@ const SENTINEL: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 /// A cached failure: no server answered a short time ago.
 const REMEMBERED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::CACHED_ERROR);
 
-impl Pursuit {
+impl QueryState {
     /// A question of a client.
-    pub(crate) fn new(policy: &Policy, asked: Inquiry, address: std::net::IpAddr) -> Self {
+    pub(crate) fn new(policy: &Policy, asked: QueryKey, address: std::net::IpAddr) -> Self {
         // A client that validates must see what is signed (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;
         let dns64 = policy.dns64.as_ref().is_some_and(|dns64| dns64.applies_to(address)) && !validates;
-        Pursuit {
+        QueryState {
             asked,
             next: asked,
             client: ClientPrefix::of(address),
@@ -94,7 +96,7 @@ impl Pursuit {
             stale: false,
             info: None,
             upstream: None,
-            effort: Effort::default(),
+            quota: ValidationQuota::default(),
         }
     }
 
@@ -128,71 +130,72 @@ impl Pursuit {
 
 impl Service {
     /// Goes as far as what is known leads.
-    pub(crate) fn pursue(&self, policy: &Policy, pursuit: &mut Pursuit, now: Now) -> Step {
+    pub(crate) fn pursue(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Step {
         loop {
-            let (piece, leads_to) = match self.known(policy, &pursuit.next, Some(pursuit.client), now) {
+            let (piece, leads_to) = match self.known(policy, &query_state.next, Some(query_state.client), now)
+            {
                 Known::Answer(piece) => (piece, None),
                 // Further links are asked for with what is behind them, as many as a server follows at once.
-                Known::Link(..) if pursuit.links.is_some() => return Step::Ask { stale: false },
+                Known::Link(..) if query_state.links.is_some() => return Step::Ask { stale: false },
                 Known::Link(piece, target) => {
                     // Nor does the first one count then.
-                    pursuit.chain_left = pursuit.chain_left.saturating_add(1);
+                    query_state.chain_left = query_state.chain_left.saturating_add(1);
                     (piece, Some(target))
                 }
                 Known::Failure(Some(stale)) => (stale, None),
                 Known::Failure(None) => {
                     self.stats().remembered_failures.add();
-                    self.failed(&pursuit.next, FailureCause::Remembered);
+                    self.failed(&query_state.next, FailureCause::Remembered);
                     return Step::Refuse(REMEMBERED);
                 }
                 Known::Bogus(reason) => {
                     self.stats().remembered_failures.add();
-                    self.failed(&pursuit.next, FailureCause::RememberedBogus(reason));
+                    self.failed(&query_state.next, FailureCause::RememberedBogus(reason));
                     return Step::Refuse(refusal_of(reason));
                 }
                 Known::Nothing(None) => return Step::Ask { stale: false },
-                Known::Nothing(Some(stale)) => match self.refresh(policy, pursuit, now) {
+                Known::Nothing(Some(stale)) => match self.refresh(policy, query_state, now) {
                     Refresh::Wait => return Step::Ask { stale: true },
                     Refresh::Behind => {
-                        let Pursuit { next, client, budget, effort, .. } = &*pursuit;
-                        self.fetch(*next, *client, Some(budget.clone()), effort.clone());
+                        let QueryState { next, client, budget, quota, .. } = &*query_state;
+                        self.fetch(*next, *client, Some(budget.clone()), quota.clone());
                         (stale, None)
                     }
                     Refresh::Later => (stale, None),
                 },
                 Known::NoRule => {
-                    let alone = pursuit.links_alone().map(Step::Reply);
+                    let alone = query_state.links_alone().map(Step::Reply);
                     return alone.unwrap_or(Step::Refuse(Refusal::NOT_AUTHORITATIVE));
                 }
             };
-            if let Some(step) = self.take(policy, pursuit, piece, leads_to, now) {
+            if let Some(step) = self.take(policy, query_state, piece, leads_to, now) {
                 return step;
             }
         }
     }
 
-    /// Takes the answer to what was asked next, which may lead out of the domain of its rule. Returns nothing if more has to
-    /// be asked.
+    /// Takes the answer to what was asked next, which may lead out of the domain of its rule. Returns nothing
+    /// if more has to be asked.
     pub(crate) fn take(
         &self,
         policy: &Policy,
-        pursuit: &mut Pursuit,
+        query_state: &mut QueryState,
         piece: Piece,
         leads_to: Option<LowerNameBuf>,
         now: Now,
     ) -> Option<Step> {
-        pursuit.stale |= piece.stale;
-        pursuit.info = piece.info.or(pursuit.info);
-        pursuit.upstream = piece.upstream.or(pursuit.upstream);
-        pursuit.authentic &= piece.authentic;
+        query_state.stale |= piece.stale;
+        query_state.info = piece.info.or(query_state.info);
+        query_state.upstream = piece.upstream.or(query_state.upstream);
+        query_state.authentic &= piece.authentic;
         if let Some(target) = leads_to {
-            let led = pursuit.lead_on(&piece, target);
-            return led.err().map(|Unjoinable| self.no_chain(pursuit));
+            let led = query_state.lead_on(&piece, target);
+            return led.err().map(|Unjoinable| self.no_chain(query_state));
         }
-        let piece = match (pursuit.without.take(), &policy.dns64) {
+        let piece = match (query_state.without.take(), &policy.dns64) {
             // The operator does without it by now.
             (Some((without, links)), None) => {
-                pursuit.links = links;
+                query_state.links = links;
                 without
             }
             (Some((without, links)), Some(dns64)) => {
@@ -200,21 +203,21 @@ impl Service {
                 match dns64.synthesize(piece.message.bytes(), ttl) {
                     Some(made) if piece.rcode == Rcode::NOERROR => {
                         self.stats().synthesized.add();
-                        pursuit.authentic = false;
+                        query_state.authentic = false;
                         Piece { message: Message::Own(made.into()), ..piece }
                     }
                     _ => {
-                        pursuit.links = links;
+                        query_state.links = links;
                         without
                     }
                 }
             }
-            (None, Some(dns64)) if pursuit.dns64 && dns64.wants_synthesis(piece.message.bytes()) => {
-                pursuit.without = Some((piece, pursuit.links.clone()));
-                pursuit.next.qtype = Type::A;
+            (None, Some(dns64)) if query_state.dns64 && dns64.wants_synthesis(piece.message.bytes()) => {
+                query_state.without = Some((piece, query_state.links.clone()));
+                query_state.next.qtype = Type::A;
                 return None;
             }
-            (None, Some(dns64)) if pursuit.dns64 => match dns64.without_excluded(piece.message.bytes()) {
+            (None, Some(dns64)) if query_state.dns64 => match dns64.without_excluded(piece.message.bytes()) {
                 Some(usable) => Piece { message: Message::Own(usable.into()), authentic: false, ..piece },
                 None => piece,
             },
@@ -223,44 +226,48 @@ impl Service {
         if piece.stale {
             self.stats().stale.add();
         }
-        Some(self.end(policy, pursuit, piece, now))
+        Some(self.end(policy, query_state, piece, now))
     }
 
     /// What is done for the next question, whose answer has expired.
-    fn refresh(&self, policy: &Policy, pursuit: &Pursuit, now: Now) -> Refresh {
-        self.stalled.refresh(&pursuit.next, now, policy.stale_refresh)
+    fn refresh(&self, policy: &Policy, query_state: &QueryState, now: Now) -> Refresh {
+        self.stalled.refresh(&query_state.next, now, policy.stale_refresh)
     }
 
-    fn no_chain(&self, pursuit: &Pursuit) -> Step {
-        self.failed(&pursuit.asked, FailureCause::AliasChain);
+    fn no_chain(&self, query_state: &QueryState) -> Step {
+        self.failed(&query_state.asked, FailureCause::AliasChain);
         Step::Refuse(CHAIN)
     }
 
     /// The whole answer, of which this is the last piece.
-    fn end(&self, policy: &Policy, pursuit: &Pursuit, piece: Piece, now: Now) -> Step {
-        if pursuit.authentic && !pursuit.stale && sentinel::lies(&policy.validation, &pursuit.asked) {
-            let validates = self.realm(policy, &pursuit.asked).is_some_and(|realm| realm.validates);
+    fn end(&self, policy: &Policy, query_state: &QueryState, piece: Piece, now: Now) -> Step {
+        if query_state.authentic
+            && !query_state.stale
+            && sentinel::lies(&policy.validation, &query_state.asked)
+        {
+            let validates =
+                self.cache_view(policy, &query_state.asked).is_some_and(|cache_view| cache_view.validates);
             if validates {
-                self.keep_failure(policy, &pursuit.asked, None, now);
-                self.failed(&pursuit.asked, FailureCause::Sentinel);
+                self.keep_failure(policy, &query_state.asked, None, now);
+                self.failed(&query_state.asked, FailureCause::Sentinel);
                 return Step::Refuse(SENTINEL);
             }
         }
-        let Some(links) = &pursuit.links else {
-            return Step::Reply(pursuit.reply(piece.message, piece.rcode));
+        let Some(links) = &query_state.links else {
+            return Step::Reply(query_state.reply(piece.message, piece.rcode));
         };
-        let authentic = pursuit.authentic && !pursuit.stale;
+        let authentic = query_state.authentic && !query_state.stale;
         let Ok(joined) = join(&links.message, piece.message.bytes(), authentic) else {
-            return self.no_chain(pursuit);
+            return self.no_chain(query_state);
         };
-        if !links.from_zone && !pursuit.dns64 && !pursuit.stale {
-            self.keep(policy, &pursuit.asked, &joined, piece.negative_ttl, now);
+        if !links.from_zone && !query_state.dns64 && !query_state.stale {
+            self.keep(policy, &query_state.asked, &joined, piece.negative_ttl, now);
         }
-        Step::Reply(pursuit.reply(Message::Own(joined.into()), piece.rcode))
+        Step::Reply(query_state.reply(Message::Own(joined.into()), piece.rcode))
     }
 }
 
-impl Pursuit {
+impl QueryState {
     /// Goes on with a name that the chain leads to, unless it has been there.
     fn lead_on(&mut self, piece: &Piece, target: LowerNameBuf) -> Result<(), Unjoinable> {
         self.chain_left = self.chain_left.checked_sub(1).ok_or(Unjoinable)?;

@@ -6,12 +6,13 @@ use dnssec::{ValidationBudget, ValidationLimits};
 
 use super::lock;
 
-/// The work that validating may take for one client's query, from the first name of a chain to the last. Its clones share it:
-/// everything that is asked for the query has one, and none is ever filled again.
+/// The work that validating may take for one client's query, from the first name of a chain to the last. Its
+/// clones share it: everything that is asked for the query has one, and none is ever filled again.
 #[derive(Clone, Default)]
-pub(crate) struct Effort(Arc<Mutex<Option<ValidationBudget>>>);
+pub(crate) struct ValidationQuota(Arc<Mutex<Option<ValidationBudget>>>);
 
-/// Work that was done: signatures, those of them that were not good, NSEC3 hashes, questions for DS and DNSKEY.
+/// Work that was done: signatures, those of them that were not good, NSEC3 hashes, questions for DS and
+/// DNSKEY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spent([u32; 4]);
 
@@ -31,9 +32,9 @@ impl Spent {
     }
 }
 
-impl Effort {
-    /// Does work that is paid from this, and adds it to what one answer has taken. The limits are those in force when the
-    /// query's first answer was validated.
+impl ValidationQuota {
+    /// Does work that is paid from this, and adds it to what one answer has taken. The limits are those in
+    /// force when the query's first answer was validated.
     pub(super) fn pay<T>(
         &self,
         limits: ValidationLimits,

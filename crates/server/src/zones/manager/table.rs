@@ -10,12 +10,12 @@ use tracing::{error, warn};
 
 use crate::sync::{lock, read};
 use crate::zones::examiner::SignatureAge;
-use crate::zones::keeper::Keeper;
 use crate::zones::membership::CatalogStatus;
 use crate::zones::report::{HeldFolder, LostZones, RoundReport};
 use crate::zones::resolve::RefusedFile;
+use crate::zones::state::ZoneState;
 use crate::zones::text::Meter;
-use crate::zones::{Apex, Origin, ZoneFault, ZoneSpec, ZoneState};
+use crate::zones::{Apex, Origin, ZoneFault, ZoneSpec, ZoneStatus};
 
 /// Why a request came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,25 +93,25 @@ pub struct LastReload {
     pub result: Reloaded,
 }
 
-/// A zone and its keeper.
-pub(in crate::zones) struct KeptZone {
-    pub(in crate::zones) keeper: Keeper,
+/// A zone and its zone state.
+pub(in crate::zones) struct ManagedZone {
+    pub(in crate::zones) state: ZoneState,
     /// The round under way waits for its load.
     pub(super) awaited: bool,
     /// How far its signatures were from their end when last looked at.
     pub(in crate::zones) signatures: SignatureAge,
 }
 
-impl KeptZone {
+impl ManagedZone {
     pub(super) fn new(spec: ZoneSpec) -> Self {
-        KeptZone { keeper: Keeper::new(spec), awaited: false, signatures: SignatureAge::default() }
+        ManagedZone { state: ZoneState::new(spec), awaited: false, signatures: SignatureAge::default() }
     }
 }
 
-impl KeptZone {
+impl ManagedZone {
     /// Logs if the signatures of the version in service are nearer to their end than when last looked at.
     pub(in crate::zones) fn look_at_signatures(&mut self, now: i64) {
-        let state = self.keeper.state();
+        let state = self.state.status();
         let Some(examined) = &state.examined else { return };
         let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
         let before = std::mem::replace(&mut self.signatures, age);
@@ -138,31 +138,31 @@ pub struct FolderFindings {
 
 /// What is known of every zone, shared with readers.
 #[derive(Default)]
-pub struct Kept {
-    pub(in crate::zones) keepers: RwLock<HashMap<Apex, KeptZone>>,
+pub struct ZoneTable {
+    pub(in crate::zones) states: RwLock<HashMap<Apex, ManagedZone>>,
     pub(super) folders: Mutex<FolderFindings>,
     pub(super) last_reload: Mutex<Option<LastReload>>,
     pub(super) catalogs: Mutex<Vec<CatalogStatus>>,
     pub(super) meter: Arc<Meter>,
 }
 
-impl Kept {
+impl ZoneTable {
     /// What is known of one zone.
-    pub fn get(&self, apex: &Apex) -> Option<Arc<ZoneState>> {
-        read(&self.keepers).get(apex).map(|zone| Arc::clone(zone.keeper.state()))
+    pub fn get(&self, apex: &Apex) -> Option<Arc<ZoneStatus>> {
+        read(&self.states).get(apex).map(|zone| Arc::clone(zone.state.status()))
     }
 
     /// What is known of every zone, in no particular order.
-    pub fn all(&self) -> Vec<Arc<ZoneState>> {
-        read(&self.keepers).values().map(|zone| Arc::clone(zone.keeper.state())).collect()
+    pub fn all(&self) -> Vec<Arc<ZoneStatus>> {
+        read(&self.states).values().map(|zone| Arc::clone(zone.state.status())).collect()
     }
 
     /// How many zones there are, for the service manager.
     pub fn in_words(&self) -> String {
-        let keepers = read(&self.keepers);
-        let bad = keepers.values().filter(|zone| zone.keeper.state().fault.is_some()).count();
+        let states = read(&self.states);
+        let bad = states.values().filter(|zone| zone.state.status().fault.is_some()).count();
         let held: usize = lock(&self.folders).held.iter().map(|held| held.gone).sum();
-        let mut words = format!("serving {} zones", keepers.len());
+        let mut words = format!("serving {} zones", states.len());
         for (count, what) in [(bad, "bad"), (held, "without files")] {
             if count > 0 {
                 words += &format!(", {count} {what}");

@@ -1,10 +1,11 @@
-//! Keeping the zones: one thread reports to each keeper what the configuration wants of its zone and what loads came to.
-//! Loader threads read for it; the thread of `publishing` puts versions into service. Other parts see the zones through
-//! [`Kept`], and ask for work through [`ZoneKeeping`].
+//! Keeping the zones: one thread reports to each zone state what the configuration wants of its zone and what
+//! loads came to. Loader threads read for it; the thread of `publishing` puts versions into service. Other
+//! parts see the zones through [`ZoneTable`], and ask for work through [`ZoneManagerHandle`].
 //!
-//! What belongs together, such as all zones of a reload, is a round, whose end is reported to the client that asked for it. Rounds about all zones
-//! come one after the other; requests that come in during one are answered by the next, together. A round about one zone goes
-//! on beside them, so that it does not wait for others.
+//! What belongs together, such as all zones of a reload, is a round, whose end is reported to the client that
+//! asked for it. Rounds about all zones come one after the other; requests that come in during one are
+//! answered by the next, together. A round about one zone goes on beside them, so that it does not wait for
+//! others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -25,13 +26,13 @@ use super::differences::Differences;
 use super::examiner::{Examiner, Finding};
 use super::executor::{Executor, log};
 use super::images::Images;
-use super::keeper::{KeeperEvent, KeptVersion, Load, Looked, Notice, ReadWhen, SecondaryNews};
 use super::loaders::{KeptElsewhere, LoadEnd, Loaders};
 use super::produce::{Listing, ProducedStores};
 use super::publisher::Publisher;
 use super::publishing::{Publishing, PublishingThread};
 pub use super::report::{HeldFolder, LostZones, RoundReport, Summary};
 use super::resolve::{ReloadBounds, WantedZones};
+use super::state::{KeptVersion, Load, Looked, Notice, ReadWhen, SecondaryNews, ZoneEvent};
 use super::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::background::Background;
 use crate::changes::Changes;
@@ -41,10 +42,10 @@ use crate::secondaries::Secondaries;
 use crate::signals;
 use crate::sync::{lock, read, write};
 use crate::transfers::Transfers;
-use kept::{Asker, KeptZone};
-pub use kept::{FolderFindings, Kept, LastReload, ReloadFault, Reloaded};
 use members::{Joining, ZoneChange};
 use rounds::{Purpose, Round};
+use table::{Asker, ManagedZone};
+pub use table::{FolderFindings, LastReload, ReloadFault, Reloaded, ZoneTable};
 
 /// How often the age of signatures is looked at.
 const SIGNATURES: Duration = Duration::from_secs(3600);
@@ -66,8 +67,8 @@ pub struct ClaimedZone {
     pub claim: Claim,
 }
 
-/// That a zone is changed by updates, and not by its file. Dropped, it lets the zone come from its file again, unless
-/// [kept](Self::keep) or the zone was claimed before.
+/// That a zone is changed by updates, and not by its file. Dropped, it lets the zone come from its file
+/// again, unless [kept](Self::keep) or the zone was claimed before.
 pub struct Claim {
     apex: Apex,
     /// Where it ends; `None` if it does not.
@@ -131,22 +132,25 @@ pub enum Removal {
 
 /// Asks for something; cheap to clone.
 #[derive(Clone)]
-pub struct ZoneKeeping {
+pub struct ZoneManagerHandle {
     messages: Sender<Message>,
     publishing: Sender<Publishing>,
 }
 
 /// What was asked before the threads start, and will be.
-pub struct Requests {
+pub struct ZoneManagerInbox {
     messages: Receiver<Message>,
     publishing: Receiver<Publishing>,
 }
 
-impl ZoneKeeping {
+impl ZoneManagerHandle {
     /// The way to ask, and what the threads read.
-    pub fn new() -> (ZoneKeeping, Requests) {
+    pub fn new() -> (ZoneManagerHandle, ZoneManagerInbox) {
         let ((messages, taken), (publishing, published)) = (channel(), channel());
-        (ZoneKeeping { messages, publishing }, Requests { messages: taken, publishing: published })
+        (
+            ZoneManagerHandle { messages, publishing },
+            ZoneManagerInbox { messages: taken, publishing: published },
+        )
     }
 
     /// Asks for the configuration and changed zones to be read.
@@ -160,14 +164,15 @@ impl ZoneKeeping {
         let _ = self.messages.send(Message::Reload(None, Removal::HoldBack));
     }
 
-    /// Asks for one zone to be read whether changed or not. `take`: also if updates have changed it, which its file then
-    /// overrules.
+    /// Asks for one zone to be read whether changed or not. `take`: also if updates have changed it, which
+    /// its file then overrules.
     pub fn reload_zone(&self, apex: Apex, take: bool) -> oneshot::Receiver<Reloaded> {
         let when = if take { ReadWhen::Take } else { ReadWhen::Anyway };
         self.ask(|reply| Message::ReloadZone(apex, when, reply))
     }
 
-    /// From now on a zone is changed by updates, and not by its file. The reply has the version in service, if there is one.
+    /// From now on a zone is changed by updates, and not by its file. The reply has the version in service,
+    /// if there is one.
     pub fn claim(&self, apex: Apex, reply: SyncSender<Option<ClaimedZone>>) {
         // Without a receiver, the server is stopping.
         let _ = self.publishing.send(Publishing::Claim(apex, reply));
@@ -220,19 +225,19 @@ impl ZoneKeeping {
     }
 }
 
-/// Reads the configuration anew and returns the zones that it asks for. Its settings are taken over if the argument accepts
-/// these zones.
+/// Reads the configuration anew and returns the zones that it asks for. Its settings are taken over if the
+/// argument accepts these zones.
 pub type Prepare = dyn Fn(&AcceptZones<'_>) -> Result<WantedZones, ReloadFault> + Send;
 
 /// Returns why zones are not accepted.
 pub type AcceptZones<'a> = dyn Fn(&WantedZones) -> Result<(), ReloadFault> + 'a;
 
 /// What the thread works with.
-pub struct KeepingParts {
+pub struct ZoneManagerParts {
     /// What serves the zones.
     pub engine: Arc<Engine<Served>>,
     /// What others see of them.
-    pub kept: Arc<Kept>,
+    pub table: Arc<ZoneTable>,
     /// Reads the configuration anew.
     pub prepare: Box<Prepare>,
     /// Where images are, if there are any.
@@ -256,8 +261,8 @@ pub struct KeepingParts {
 }
 
 /// The thread's state.
-pub struct Keeping {
-    kept: Arc<Kept>,
+pub struct ZoneManager {
+    table: Arc<ZoneTable>,
     prepare: Box<Prepare>,
     /// The key that zones are to be built under.
     key: HashKey,
@@ -291,15 +296,19 @@ pub struct Keeping {
     asked: VecDeque<(ZoneChange, Asker)>,
 }
 
-impl Keeping {
+impl ZoneManager {
     /// The state of the thread that keeps zones; starts the one that puts them into service.
     ///
     /// # Errors
     /// The system's, if it refuses a thread.
-    pub fn start(keeping: &ZoneKeeping, requests: Requests, parts: KeepingParts) -> io::Result<Keeping> {
-        let KeepingParts { engine, kept, prepare, images, secondaries, transfers, .. } = parts;
-        let KeepingParts { changes, differences, local_root, produced, state, background, .. } = parts;
-        let theirs = keeping.publishing.clone();
+    pub fn start(
+        handle: &ZoneManagerHandle,
+        inbox: ZoneManagerInbox,
+        parts: ZoneManagerParts,
+    ) -> io::Result<ZoneManager> {
+        let ZoneManagerParts { engine, table, prepare, images, secondaries, transfers, .. } = parts;
+        let ZoneManagerParts { changes, differences, local_root, produced, state, background, .. } = parts;
+        let theirs = handle.publishing.clone();
         let found = move |apex, zone, finding| {
             let message = match finding {
                 Finding::Examined(found) => Publishing::Examined(apex, zone, found),
@@ -318,20 +327,20 @@ impl Keeping {
             changes: changes.clone(),
         };
         let executor = Arc::new(Executor {
-            publishing: keeping.publishing.clone(),
-            manager: keeping.messages.clone(),
+            publishing: handle.publishing.clone(),
+            manager: handle.messages.clone(),
             examiner: examiner.ok(),
             secondaries,
             changes,
             differences,
             special: RwLock::default(),
         });
-        let Requests { messages, publishing } = requests;
+        let ZoneManagerInbox { messages, publishing } = inbox;
         let (of_thread, publisher) = (Arc::clone(&executor), Publisher::new(engine));
-        PublishingThread::start(Arc::clone(&kept), of_thread, publisher, images.clone(), publishing)?;
-        Ok(Keeping {
-            loaders: Loaders::new(key, elsewhere, Arc::clone(&kept.meter)),
-            kept,
+        PublishingThread::start(Arc::clone(&table), of_thread, publisher, images.clone(), publishing)?;
+        Ok(ZoneManager {
+            loaders: Loaders::new(key, elsewhere, Arc::clone(&table.meter)),
+            table,
             prepare,
             key,
             executor,
@@ -339,7 +348,7 @@ impl Keeping {
             joining: Joining::open(state, local_root, (produced, background)),
             signatures_due: Instant::now() + SIGNATURES,
             images,
-            own: keeping.messages.clone(),
+            own: handle.messages.clone(),
             messages,
             round: None,
             singles: HashMap::new(),
@@ -447,8 +456,8 @@ impl Keeping {
 
     /// Notes how a reload of everything ended, and answers who asked for it.
     fn reloaded(&self, result: Reloaded, replies: Vec<Asker>) {
-        *lock(&self.kept.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
-        let zones = self.kept.in_words();
+        *lock(&self.table.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
+        let zones = self.table.in_words();
         signals::notify_ready(&match &result {
             Ok(_) => zones,
             Err(ReloadFault::Configuration(_)) => {
@@ -483,13 +492,13 @@ impl Keeping {
         if let Some(changes) = &self.executor.changes {
             changes.allow(&wanted.updates);
         }
-        let kept = Arc::clone(&self.kept);
-        let mut keepers = write(&kept.keepers);
-        for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !keepers.contains_key(&spec.apex)) {
+        let table = Arc::clone(&self.table);
+        let mut states = write(&table.states);
+        for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !states.contains_key(&spec.apex)) {
             warn!("zone {} comes from the file {}, and {doubt}: is it meant?", spec.name(), spec.text);
         }
         let adding = self.being_added();
-        let (gone, held) = gone(&keepers, &wanted, &adding, removal);
+        let (gone, held) = gone(&states, &wanted, &adding, removal);
         for held in &held {
             error!("{held}");
             report.held(held.clone());
@@ -498,42 +507,42 @@ impl Keeping {
         report.summary.removed = gone.len();
         self.begin(purpose, report, replies);
         for apex in gone {
-            if let Some(mut zone) = keepers.remove(&apex) {
-                let spec = &zone.keeper.state().spec;
+            if let Some(mut zone) = states.remove(&apex) {
+                let spec = &zone.state.status().spec;
                 warn!("zone {} is removed: {} is no longer a zone here", spec.name(), spec.text);
-                let actions = zone.keeper.handle(KeeperEvent::Unwanted);
+                let actions = zone.state.handle(ZoneEvent::Unwanted);
                 self.executor.carry_out(&apex, actions);
             }
             self.drop_single(&apex);
         }
-        let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&keepers, &wanted, &adding) };
-        drop(keepers);
+        let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&states, &wanted, &adding) };
+        drop(states);
         self.list_members(&mut wanted, &held_zones);
         let mut loads = Vec::new();
         for specs in wanted.specs.chunks(ZONES_A_TURN) {
             loads.extend(self.want_all(specs));
         }
-        let keepers = read(&kept.keepers);
+        let states = read(&table.states);
         if let Some(images) = &self.images {
-            images.keep(keepers.values().map(|zone| &zone.keeper.state().spec));
+            images.keep(states.values().map(|zone| &zone.state.status().spec));
         }
         if let Some(differences) = &self.executor.differences {
-            differences.retain(|apex| keepers.get(apex).is_some_and(|zone| zone.keeper.keeps_differences()));
+            differences.retain(|apex| states.get(apex).is_some_and(|zone| zone.state.keeps_differences()));
         }
-        drop(keepers);
-        *lock(&self.kept.folders) = FolderFindings { held, refused: wanted.refused };
+        drop(states);
+        *lock(&self.table.folders) = FolderFindings { held, refused: wanted.refused };
         self.load(loads);
     }
 
-    /// Reports to keepers that their zones are wanted. Returns the loads that follow.
+    /// Reports to zone states that their zones are wanted. Returns the loads that follow.
     fn want_all(&mut self, specs: &[ZoneSpec]) -> Vec<Load> {
-        let (kept, mut loads) = (Arc::clone(&self.kept), Vec::new());
-        let mut keepers = write(&kept.keepers);
+        let (table, mut loads) = (Arc::clone(&self.table), Vec::new());
+        let mut states = write(&table.states);
         for spec in specs {
-            let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
-            zone.keeper.wanted_as(spec);
-            let event = KeeperEvent::Wanted(spec.text.clone(), ReadWhen::IfChanged);
-            let actions = zone.keeper.handle(event);
+            let zone = states.entry(spec.apex.clone()).or_insert_with(|| ManagedZone::new(spec.clone()));
+            zone.state.wanted_as(spec);
+            let event = ZoneEvent::Wanted(spec.text.clone(), ReadWhen::IfChanged);
+            let actions = zone.state.handle(event);
             loads.extend(self.executor.carry_out(&spec.apex, actions).loads);
             self.round.iter_mut().for_each(|round| round.expect(&spec.apex, zone));
         }
@@ -561,7 +570,7 @@ impl Keeping {
     /// Looks at the age of all signatures.
     fn look_at_signatures(&mut self) {
         let now = unix_now();
-        write(&self.kept.keepers).values_mut().for_each(|zone| zone.look_at_signatures(now));
+        write(&self.table.states).values_mut().for_each(|zone| zone.look_at_signatures(now));
         self.joining.local_root.iter().for_each(|copy| copy.look_again());
         self.take_root_again();
     }
@@ -591,30 +600,30 @@ pub fn unix_now() -> i64 {
 }
 
 /// The zones that are no longer wanted, and are not being added.
-fn unwanted(keepers: &HashMap<Apex, KeptZone>, wanted: &WantedZones, adding: &HashSet<Apex>) -> Vec<Apex> {
+fn unwanted(states: &HashMap<Apex, ManagedZone>, wanted: &WantedZones, adding: &HashSet<Apex>) -> Vec<Apex> {
     let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).chain(adding).collect();
-    keepers.keys().filter(|apex| !still.contains(apex)).cloned().collect()
+    states.keys().filter(|apex| !still.contains(apex)).cloned().collect()
 }
 
 /// The zones that are no longer wanted, but for those that are held back, and the folders that hold them.
 fn gone(
-    keepers: &HashMap<Apex, KeptZone>,
+    states: &HashMap<Apex, ManagedZone>,
     wanted: &WantedZones,
     adding: &HashSet<Apex>,
     removal: Removal,
 ) -> (Vec<Apex>, Vec<HeldFolder>) {
-    let mut gone = unwanted(keepers, wanted, adding);
+    let mut gone = unwanted(states, wanted, adding);
     let mut held = Vec::new();
     if removal == Removal::Force || gone.len() < LEAST_HELD {
         return (gone, held);
     }
     for folder in &wanted.folders {
-        let is_here = |zone: &KeptZone| {
-            let file = zone.keeper.state().spec.text.file();
+        let is_here = |zone: &ManagedZone| {
+            let file = zone.state.status().spec.text.file();
             file.and_then(Path::parent).is_some_and(|parent| parent == folder.path)
         };
-        let of = keepers.values().filter(|zone| is_here(zone)).count();
-        let is_gone = |apex: &Apex| keepers.get(apex).is_some_and(is_here);
+        let of = states.values().filter(|zone| is_here(zone)).count();
+        let is_gone = |apex: &Apex| states.get(apex).is_some_and(is_here);
         let many = gone.iter().filter(|apex| is_gone(apex)).count();
         if many >= LEAST_HELD && many as f64 > folder.max_removed * of as f64 {
             gone.retain(|apex| !is_gone(apex));
@@ -631,8 +640,8 @@ fn answer(replies: Vec<Asker>, result: &Reloaded) {
     }
 }
 
-mod kept;
 mod members;
 mod rounds;
+mod table;
 #[cfg(test)]
 mod tests;

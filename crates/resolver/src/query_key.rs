@@ -14,7 +14,7 @@ use crate::trace::Trace;
 
 /// A question, with the two bits that make the answer another one. Those that are equal share one lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inquiry {
+pub struct QueryKey {
     /// QNAME.
     pub name: LowerNameBuf,
     /// QTYPE.
@@ -27,7 +27,7 @@ pub struct Inquiry {
     pub checking_disabled: bool,
 }
 
-impl Hash for Inquiry {
+impl Hash for QueryKey {
     /// The name in one piece, for speed.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(self.name.as_lower().as_wire());
@@ -79,18 +79,20 @@ impl AnsweredBy {
 #[derive(Debug)]
 pub struct LookupRequest<W> {
     /// What it asks.
-    pub inquiry: Inquiry,
+    pub query_key: QueryKey,
     /// RD: whether it wants others to be asked at all (RFC 1035 §4.1.1).
     pub recursion_desired: bool,
     /// Where it is.
     pub client: ClientPrefix,
     /// How long it waits, [`ForwardTiming::client`](crate::ForwardTiming::client) at most, or
-    /// [`BudgetLimits::time`](crate::BudgetLimits::time) where names are resolved step by step; `None`: as long as that.
+    /// [`BudgetLimits::time`](crate::BudgetLimits::time) where names are resolved step by step; `None`: as
+    /// long as that.
     pub patience: Option<Duration>,
-    /// What the client's query has spent, if others were asked for it before: for the beginning of a chain, say.
+    /// What the client's query has spent, if others were asked for it before: for the beginning of a chain,
+    /// say.
     pub budget: Option<Budget>,
-    /// Who has answered already, with what is of no use to who asks: others of the same zone are asked, and no other lookup
-    /// is joined. Where there are none it fails with [`LookupFailure::NoOtherServer`].
+    /// Who has answered already, with what is of no use to who asks: others of the same zone are asked, and
+    /// no other lookup is joined. Where there are none it fails with [`LookupFailure::NoOtherServer`].
     pub other_than: Option<AnsweredBy>,
     /// Where what is done about it is noted, if a person asks.
     pub trace: Option<Trace>,
@@ -101,13 +103,14 @@ pub struct LookupRequest<W> {
 /// What the forwarder is asked for.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "all but a few are lookups")]
-pub enum ForwarderRequest<W> {
+pub enum ResolverRequest<W> {
     /// A client asks.
     Lookup(LookupRequest<W>),
-    /// Other settings are in force from now on, all at once. Servers that are in the old ones and the new keep what is
-    /// known of them, their connections and their counters. Lookups in flight go on under the rule that covers them now:
-    /// queries to servers that it does not have are dropped, servers that it has besides may be asked. Where no rule
-    /// covers them they fail with [`LookupFailure::NoRule`]. Clients keep their deadlines.
+    /// Other settings are in force from now on, all at once. Servers that are in the old ones and the new
+    /// keep what is known of them, their connections and their counters. Lookups in flight go on under the
+    /// rule that covers them now: queries to servers that it does not have are dropped, servers that it has
+    /// besides may be asked. Where no rule covers them they fail with [`LookupFailure::NoRule`]. Clients keep
+    /// their deadlines.
     Configure(Box<ForwardConfig>),
 }
 
@@ -122,22 +125,23 @@ pub struct ReportAgent {
 }
 
 /// Where outcomes go.
-pub trait Outlet: Send + 'static {
+pub trait LookupSink: Send + 'static {
     /// A client that waits.
     type Waiter: Send + 'static;
 
-    /// A lookup has ended `now`: called once for each that has started, before its clients are settled. Lookups of servers'
-    /// addresses have no clients; of these, none is reported that is no longer needed. Nor is one that found
-    /// no [other server](LookupRequest::other_than): the question was answered before; nor one whose clients'
-    /// time was over before any server had been silent: that is no failure of the servers.
-    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant);
+    /// A lookup has ended `now`: called once for each that has started, before its clients are settled.
+    /// Lookups of servers' addresses have no clients; of these, none is reported that is no longer needed.
+    /// Nor is one that found no [other server](LookupRequest::other_than): the question was answered before;
+    /// nor one whose clients' time was over before any server had been silent: that is no failure of the
+    /// servers.
+    fn ended(&mut self, query_key: &QueryKey, outcome: &LookupOutcome, now: Instant);
 
-    /// A lookup takes an answer of `server` that is not authoritative, since no server of `zone` is of use otherwise. Called before
-    /// [`ended`](Self::ended).
-    fn took_recursive(&mut self, _zone: Name<'_>, _server: SocketAddr, _inquiry: &Inquiry) {}
+    /// A lookup takes an answer of `server` that is not authoritative, since no server of `zone` is of use
+    /// otherwise. Called before [`ended`](Self::ended).
+    fn took_recursive(&mut self, _zone: Name<'_>, _server: SocketAddr, _inquiry: &QueryKey) {}
 
-    /// A client's wait is over `now`: called once for each. That may be later than its lookup has ended, and others may
-    /// have ended in between.
+    /// A client's wait is over `now`: called once for each. That may be later than its lookup has ended, and
+    /// others may have ended in between.
     fn settle(&mut self, waiter: Self::Waiter, outcome: LookupOutcome, now: Instant);
 }
 

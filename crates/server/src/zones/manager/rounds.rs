@@ -1,7 +1,7 @@
 //! Rounds: loads whose end is reported together, to the client that asked for them.
 //!
-//! One round at a time is about all zones. Rounds about one zone go on beside it. A round does not wait for a load that makes no
-//! progress.
+//! One round at a time is about all zones. Rounds about one zone go on beside it. A round does not wait for a
+//! load that makes no progress.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 
-use super::kept::{Asker, KeptZone};
+use super::table::{Asker, ManagedZone};
 use super::{
-    Apex, KeeperEvent, Keeping, Listing, Looked, Message, Notice, ReadWhen, ReloadFault, Removal,
-    RoundReport, Summary, ZoneFault, ZoneText, answer, log,
+    Apex, Listing, Looked, Message, Notice, ReadWhen, ReloadFault, Removal, RoundReport, Summary, ZoneEvent,
+    ZoneFault, ZoneManager, ZoneText, answer, log,
 };
 use crate::config::zones::ConfiguredZone;
 use crate::sync::{read, write};
@@ -23,9 +23,9 @@ use crate::zones::report::LostZones;
 use crate::zones::resolve::WantedZones;
 
 /// How often a round's progress is looked at.
-const PROGRESS: Duration = Duration::from_millis(50);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 /// How often loads are looked at that no round waits for.
-const LOADS: Duration = Duration::from_secs(1);
+const LOADS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is done together.
 pub(super) struct Round {
@@ -40,9 +40,9 @@ pub(super) struct Round {
 
 impl Round {
     /// Waits for the load of a zone, if one is under way that makes progress.
-    pub(super) fn expect(&mut self, apex: &Apex, zone: &mut KeptZone) {
-        zone.awaited = zone.keeper.is_awaitable();
-        let fault = zone.keeper.state().fault.as_ref().filter(|_| zone.keeper.is_loading());
+    pub(super) fn expect(&mut self, apex: &Apex, zone: &mut ManagedZone) {
+        zone.awaited = zone.state.is_awaitable();
+        let fault = zone.state.status().fault.as_ref().filter(|_| zone.state.is_loading());
         match (zone.awaited, fault) {
             (true, _) => self.waiting += 1,
             (false, None) => self.report.summary.unchanged += 1,
@@ -67,7 +67,7 @@ pub(super) enum Purpose {
     Add(Box<ConfiguredZone>, Option<Arc<Listing>>),
 }
 
-impl Keeping {
+impl ZoneManager {
     /// Begins a round about all zones.
     pub(super) fn begin(&mut self, purpose: Purpose, report: RoundReport, replies: Vec<Asker>) {
         self.round = Some(self.round_of(purpose, report, replies));
@@ -95,19 +95,19 @@ impl Keeping {
     /// Reads one zone.
     pub(super) fn reload_zone(&mut self, apex: Apex, when: ReadWhen, replies: Vec<Asker>) {
         let (decided, stalled) = {
-            let mut keepers = write(&self.kept.keepers);
-            let Some(zone) = keepers.get_mut(&apex) else {
+            let mut states = write(&self.table.states);
+            let Some(zone) = states.get_mut(&apex) else {
                 return answer(replies, &Err(ReloadFault::NoSuchZone));
             };
-            let text = zone.keeper.state().spec.text.clone();
+            let text = zone.state.status().spec.text.clone();
             match text {
                 ZoneText::Primaries => return answer(replies, &Err(ReloadFault::Secondary)),
                 ZoneText::Produced => return answer(replies, &Err(ReloadFault::Produced)),
                 _ => {}
             }
-            let actions = zone.keeper.handle(KeeperEvent::Wanted(text, when));
+            let actions = zone.state.handle(ZoneEvent::Wanted(text, when));
             let decided = self.executor.carry_out(&apex, actions);
-            (decided, zone.keeper.is_loading() && !zone.keeper.is_awaitable())
+            (decided, zone.state.is_loading() && !zone.state.is_awaitable())
         };
         self.begin_single(&apex, Purpose::Zone(apex.clone()), replies);
         if stalled {
@@ -116,7 +116,7 @@ impl Keeping {
         self.load(decided.loads);
     }
 
-    /// Reports to a zone's keeper what its load came to.
+    /// Reports to a zone's zone state what its load came to.
     pub(super) fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
         let looked = self.fit_to_serve(&apex, looked);
         let came_to = match &looked {
@@ -126,18 +126,18 @@ impl Keeping {
             }
             Looked::Bad { .. } => |summary: &mut Summary| summary.failed += 1,
         };
-        self.load_event(&apex, KeeperEvent::Looked(number, looked), came_to);
+        self.load_event(&apex, ZoneEvent::Looked(number, looked), came_to);
     }
 
-    /// Reports to a zone's keeper what happened to its load, and to the rounds that wait for it.
-    fn load_event(&mut self, apex: &Apex, event: KeeperEvent, came_to: fn(&mut Summary)) {
+    /// Reports to a zone's zone state what happened to its load, and to the rounds that wait for it.
+    fn load_event(&mut self, apex: &Apex, event: ZoneEvent, came_to: fn(&mut Summary)) {
         let (decided, is_over, awaited) = {
-            let mut keepers = write(&self.kept.keepers);
+            let mut states = write(&self.table.states);
             // It may be gone by now.
-            let Some(zone) = keepers.get_mut(apex) else { return };
-            let actions = zone.keeper.handle(event);
+            let Some(zone) = states.get_mut(apex) else { return };
+            let actions = zone.state.handle(event);
             let decided = self.executor.carry_out(apex, actions);
-            let is_over = !zone.keeper.is_awaitable();
+            let is_over = !zone.state.is_awaitable();
             (decided, is_over, is_over && std::mem::take(&mut zone.awaited))
         };
         let starting = self.round.as_ref().is_some_and(|round| round.purpose == Purpose::Start);
@@ -165,9 +165,9 @@ impl Keeping {
             // A round that waits for nothing ends at once.
             (_, false) => Some(Duration::ZERO),
             (Some(round), _) if round.waiting == 0 => Some(Duration::ZERO),
-            (Some(_), _) => Some(PROGRESS),
-            (None, _) if !self.singles.is_empty() => Some(PROGRESS),
-            (None, _) => self.loaders.is_busy().then_some(LOADS),
+            (Some(_), _) => Some(PROGRESS_INTERVAL),
+            (None, _) if !self.singles.is_empty() => Some(PROGRESS_INTERVAL),
+            (None, _) => self.loaders.is_busy().then_some(LOADS_INTERVAL),
         }
     }
 
@@ -184,7 +184,7 @@ impl Keeping {
                  more; the zone goes into service when its loading ends",
                 longest.as_secs()
             );
-            let event = KeeperEvent::Stalled(number, Arc::new(ZoneFault::without_place(text)));
+            let event = ZoneEvent::Stalled(number, Arc::new(ZoneFault::without_place(text)));
             self.load_event(&apex, event, |summary| summary.failed += 1);
         }
     }
@@ -233,7 +233,7 @@ impl Keeping {
                 self.reloaded(result, replies);
             }
             Purpose::Zone(apex) => {
-                let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
+                let fault = self.table.get(&apex).and_then(|state| state.fault.clone());
                 answer(replies, &fault.map_or(result, |fault| Err(ReloadFault::Zone(fault))));
             }
             Purpose::Add(zone, listing) => {
@@ -250,14 +250,14 @@ impl Keeping {
         }
     }
 
-    /// What another configuration would remove, if that is too much. What the folders of templates and catalog zones have is
-    /// judged by their own keys, as long as some zone is left.
+    /// What another configuration would remove, if that is too much. What the folders of templates and
+    /// catalog zones have is judged by their own keys, as long as some zone is left.
     pub(super) fn check_removals(&self, wanted: &WantedZones) -> Option<LostZones> {
-        let keepers = read(&self.kept.keepers);
+        let states = read(&self.table.states);
         let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
-        let served: Vec<_> = keepers
+        let served: Vec<_> = states
             .values()
-            .map(|zone| &zone.keeper.state().spec)
+            .map(|zone| &zone.state.status().spec)
             .filter(|spec| spec.origin != Origin::LocalRoot)
             .collect();
         let is_asked_for = |spec: &crate::zones::ZoneSpec| match &spec.origin {
@@ -272,7 +272,7 @@ impl Keeping {
         let gone = served.iter().filter(|spec| !still.contains(&spec.apex) && !is_asked_for(spec)).count();
         let lost = LostZones { gone, of: served.len() };
         // Zones that a folder holds back are left.
-        let not_held = super::gone(&keepers, wanted, &HashSet::new(), Removal::HoldBack).0.len();
+        let not_held = super::gone(&states, wanted, &HashSet::new(), Removal::HoldBack).0.len();
         let asks_for_none = wanted.specs.iter().all(|spec| spec.origin == Origin::LocalRoot);
         let nothing_is_left = !served.is_empty() && asks_for_none && not_held >= served.len();
         if nothing_is_left {

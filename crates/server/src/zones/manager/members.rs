@@ -1,5 +1,5 @@
-//! Zones that come and go while the server runs: those that catalog zones list, and those that an operator adds. A change of
-//! one of them reads no configuration and looks at no other zone.
+//! Zones that come and go while the server runs: those that catalog zones list, and those that an operator
+//! adds. A change of one of them reads no configuration and looks at no other zone.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use wire::Name;
 use zone::catalog::Change;
 
 use super::{
-    Asker, Keeping, KeptZone, Listing, ProducedStores, Purpose, ReloadFault, Reloaded, Removal, RoundReport,
-    Summary, answer, log,
+    Asker, Listing, ManagedZone, ProducedStores, Purpose, ReloadFault, Reloaded, Removal, RoundReport,
+    Summary, ZoneManager, answer, log,
 };
 use crate::background::Background;
 use crate::config::zones::{ConfiguredZone, Templates};
@@ -20,10 +20,10 @@ use crate::config::{Rejected, read_zone};
 use crate::recursive::LocalRoot;
 use crate::repeated::log_repeated;
 use crate::sync::{lock, read, write};
-use crate::zones::keeper::{KeeperEvent, ReadWhen};
 use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
 use crate::zones::produce::Producer;
 use crate::zones::resolve::{WantedZones, added_zone};
+use crate::zones::state::{ReadWhen, ZoneEvent};
 use crate::zones::{Apex, Origin, ZoneFault, ZoneText, added};
 use transfer::tsig::TsigKeys;
 
@@ -76,8 +76,9 @@ fn name(apex: &Apex) -> Name<'_> {
     Name::from_wire(apex).unwrap_or(Name::ROOT)
 }
 
-impl Keeping {
-    /// Catalog zones that are made here list what a configuration says, and zones that are held back where they were listed.
+impl ZoneManager {
+    /// Catalog zones that are made here list what a configuration says, and zones that are held back where
+    /// they were listed.
     pub(super) fn list_members(&mut self, wanted: &mut WantedZones, held: &[Apex]) {
         let producer = &mut self.joining.producer;
         let mut listings = std::mem::take(&mut wanted.listings);
@@ -88,18 +89,18 @@ impl Keeping {
 
     /// Makes the catalog zones anew whose lists have changed. They are in service when this returns.
     pub(super) fn produce(&mut self, removal: Removal) {
-        let (kept, made) = (Arc::clone(&self.kept), self.joining.producer.produce(removal));
+        let (table, made) = (Arc::clone(&self.table), self.joining.producer.produce(removal));
         self.note_catalogs();
         if made.is_empty() {
             return;
         }
         for (apex, made) in made {
             let made = made.map_err(|fault| Arc::new(ZoneFault::without_place(fault.to_string())));
-            let event = KeeperEvent::Produced(made, SystemTime::now());
-            let mut keepers = write(&kept.keepers);
-            let actions = keepers.get_mut(&apex).map(|zone| zone.keeper.handle(event));
+            let event = ZoneEvent::Produced(made, SystemTime::now());
+            let mut states = write(&table.states);
+            let actions = states.get_mut(&apex).map(|zone| zone.state.handle(event));
             let decided = self.executor.carry_out(&apex, actions.unwrap_or_default());
-            drop(keepers);
+            drop(states);
             log(&apex, &decided.notices, false);
             self.load(decided.loads);
         }
@@ -108,11 +109,11 @@ impl Keeping {
 
     fn note_catalogs(&self) {
         let Joining { membership, producer, .. } = &self.joining;
-        *lock(&self.kept.catalogs) = membership.status().into_iter().chain(producer.status()).collect();
+        *lock(&self.table.catalogs) = membership.status().into_iter().chain(producer.status()).collect();
     }
 
-    /// Adds to the zones of a configuration those that its catalog zones list, and has all other servers know. What is known
-    /// of members that begin anew is forgotten.
+    /// Adds to the zones of a configuration those that its catalog zones list, and has all other servers
+    /// know. What is known of members that begin anew is forgotten.
     pub(super) fn join_members(&mut self, wanted: &mut WantedZones, removal: Removal) {
         let joining = &mut self.joining;
         joining.added = std::mem::take(&mut wanted.added);
@@ -143,8 +144,8 @@ impl Keeping {
         }
         self.hide_and_show(&hidden);
         if let Some(secondaries) = &self.executor.secondaries {
-            // Those that were members before this process began have no keeper, but may have files.
-            let before = gone.iter().filter(|apex| self.kept.get(apex).is_none());
+            // Those that were members before this process began have no zone state, but may have files.
+            let before = gone.iter().filter(|apex| self.table.get(apex).is_none());
             secondaries.forget(before.cloned().collect());
         }
         self.leave(gone.iter());
@@ -152,14 +153,14 @@ impl Keeping {
 
     /// Catalog zones are in service or not as the configuration has it, and are read if they were not before.
     fn hide_and_show(&mut self, hidden: &HashSet<Apex>) {
-        let kept = Arc::clone(&self.kept);
-        let keepers = read(&kept.keepers);
+        let table = Arc::clone(&self.table);
+        let states = read(&table.states);
         let membership = &self.joining.membership;
         self.executor.change_special(|special| {
             (special.catalogs, special.hidden) = (membership.catalogs(), membership.hidden());
         });
-        for (apex, zone) in keepers.iter() {
-            let Some(version) = &zone.keeper.state().zone else { continue };
+        for (apex, zone) in states.iter() {
+            let Some(version) = &zone.state.status().zone else { continue };
             match (hidden.contains(apex), membership.is_hidden(apex)) {
                 (false, true) => self.executor.step(removal_of(apex), false),
                 (true, false) => self.executor.step(Change::Serve(Arc::clone(version)), false),
@@ -167,11 +168,12 @@ impl Keeping {
             }
         }
         let unread = self.joining.membership.unread();
-        let versions = unread.filter_map(|apex| keepers.get(apex)?.keeper.state().zone.clone());
+        let versions = unread.filter_map(|apex| states.get(apex)?.state.status().zone.clone());
         self.joining.versions = versions.collect();
     }
 
-    /// The root zone is a copy that the resolver asks, or one that clients are answered from, as a configuration has it.
+    /// The root zone is a copy that the resolver asks, or one that clients are answered from, as a
+    /// configuration has it.
     pub(super) fn keep_root(&mut self, wanted: &WantedZones) {
         let copies = wanted.copies_root();
         let Some(local_root) = self.joining.local_root.clone() else { return };
@@ -181,10 +183,10 @@ impl Keeping {
         }
         let root: Apex = Name::ROOT.as_wire().into();
         let version = {
-            let keepers = read(&self.kept.keepers);
+            let states = read(&self.table.states);
             self.executor.change_special(|special| special.copies_root = copies);
-            let Some(zone) = keepers.get(&root) else { return };
-            let state = zone.keeper.state();
+            let Some(zone) = states.get(&root) else { return };
+            let state = zone.state.status();
             let spec = wanted.specs.iter().find(|spec| spec.apex == root);
             // What comes from elsewhere is read anew.
             let same = spec.is_some_and(|spec| spec.text == state.spec.text);
@@ -206,7 +208,8 @@ impl Keeping {
         self.take_root_again();
     }
 
-    /// Has the primaries asked for the root zone, whatever their serial number, if the version that there is may not be used.
+    /// Has the primaries asked for the root zone, whatever their serial number, if the version that there is
+    /// may not be used.
     pub(super) fn take_root_again(&self) {
         let is_refused = self.joining.local_root.as_ref().is_some_and(|local_root| local_root.is_refused());
         let secondaries = self.executor.secondaries.as_ref();
@@ -227,11 +230,11 @@ impl Keeping {
     }
 
     fn settle(&mut self) {
-        let kept = Arc::clone(&self.kept);
+        let table = Arc::clone(&self.table);
         let MemberSteps { removed, reset, wanted } = {
-            let keepers = read(&kept.keepers);
+            let states = read(&table.states);
             let is_configured = |apex: &Apex| {
-                let origin = keepers.get(apex).map(|zone| &zone.keeper.state().spec.origin);
+                let origin = states.get(apex).map(|zone| &zone.state.status().spec.origin);
                 origin.is_some_and(|origin| !matches!(origin, Origin::Catalog(_)))
             };
             self.joining.membership.settle(is_configured, Removal::HoldBack)
@@ -248,24 +251,24 @@ impl Keeping {
 
     /// These zones are served no longer, and nothing is kept of them.
     fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a Apex>) {
-        let kept = Arc::clone(&self.kept);
+        let table = Arc::clone(&self.table);
         let (mut gone, mut taken) = (Vec::new(), Vec::new());
         {
-            let mut keepers = write(&kept.keepers);
+            let mut states = write(&table.states);
             for apex in zones {
                 self.joining.producer.list(apex, None);
-                let Some(mut zone) = keepers.remove(apex) else { continue };
+                let Some(mut zone) = states.remove(apex) else { continue };
                 if zone.awaited {
                     self.round.iter_mut().for_each(|round| round.waiting -= 1);
                 }
-                let spec = &zone.keeper.state().spec;
+                let spec = &zone.state.status().spec;
                 info!("zone {} is removed ({})", spec.name(), spec.origin);
                 if spec.text == ZoneText::Primaries {
                     taken.push(apex.clone());
                 }
                 gone.push(apex.clone());
                 self.drop_single(apex);
-                let actions = zone.keeper.handle(KeeperEvent::Unwanted);
+                let actions = zone.state.handle(ZoneEvent::Unwanted);
                 self.executor.carry_out(apex, actions);
             }
         }
@@ -302,19 +305,19 @@ impl Keeping {
         if let Some(changes) = &self.executor.changes {
             changes.change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.updates.clone())));
         }
-        let (kept, mut loads) = (Arc::clone(&self.kept), Vec::new());
+        let (table, mut loads) = (Arc::clone(&self.table), Vec::new());
         {
-            let mut keepers = write(&kept.keepers);
+            let mut states = write(&table.states);
             for PlannedZone { spec, listing, .. } in zones {
                 self.joining.producer.list(&spec.apex, listing);
-                let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
-                zone.keeper.wanted_as(&spec);
+                let zone = states.entry(spec.apex.clone()).or_insert_with(|| ManagedZone::new(spec.clone()));
+                zone.state.wanted_as(&spec);
                 let text = spec.text.clone();
-                let actions = zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged));
+                let actions = zone.state.handle(ZoneEvent::Wanted(text, ReadWhen::IfChanged));
                 loads.extend(self.executor.carry_out(&spec.apex, actions).loads);
                 // A zone that is added has a round of its own.
                 self.round.iter_mut().filter(|_| spec.origin != Origin::Added).for_each(|round| {
-                    if zone.keeper.is_awaitable() && !std::mem::replace(&mut zone.awaited, true) {
+                    if zone.state.is_awaitable() && !std::mem::replace(&mut zone.awaited, true) {
                         round.waiting += 1;
                         round.report.summary.zones += 1;
                     }
@@ -360,14 +363,14 @@ impl Keeping {
             let message = "only the configuration can have a zone with `catalog-produce`".to_owned();
             return Err(unfit([message].into_iter()));
         }
-        match self.kept.get(&planned.spec.apex) {
+        match self.table.get(&planned.spec.apex) {
             Some(state) => Err(ReloadFault::Served(state.spec.origin.clone())),
             None => Ok((zone, planned)),
         }
     }
 
-    /// The round has ended that loads a zone to be added: the zone stays if it is good, and can be written to the state
-    /// folder.
+    /// The round has ended that loads a zone to be added: the zone stays if it is good, and can be written to
+    /// the state folder.
     pub(super) fn added(
         &mut self,
         zone: ConfiguredZone,
@@ -375,7 +378,7 @@ impl Keeping {
         round: Reloaded,
     ) -> Reloaded {
         let apex: Apex = zone.name.value.as_name().as_wire().into();
-        let state = self.kept.get(&apex);
+        let state = self.table.get(&apex);
         if let Some(state) = state.as_ref().filter(|state| state.spec.origin != Origin::Added) {
             // A reload found it elsewhere in the meantime.
             return Err(ReloadFault::Served(state.spec.origin.clone()));
@@ -407,7 +410,7 @@ impl Keeping {
     }
 
     fn remove_added(&mut self, apex: &Apex) -> Result<(), ReloadFault> {
-        let state = self.kept.get(apex).ok_or(ReloadFault::NoSuchZone)?;
+        let state = self.table.get(apex).ok_or(ReloadFault::NoSuchZone)?;
         if state.spec.origin != Origin::Added {
             return Err(ReloadFault::NotAdded(state.spec.origin.clone()));
         }

@@ -1,5 +1,5 @@
-//! Which rule covers a name: the one with the longest domain. What is cached of one rule's names is never served for
-//! another's, and the number that keeps them apart, the realm, is the same after a restart.
+//! Which rule covers a name: the one with the longest domain. What is cached of one rule's names is never
+//! served for another's, and the number that keeps them apart, the cache view, is the same after a restart.
 
 use wire::hash::{HashKey, HashedName};
 use wire::{LowerName, LowerNameBuf, Name, NameBuf, Type};
@@ -9,15 +9,17 @@ use wire::{LowerName, LowerNameBuf, Name, NameBuf, Type};
 pub struct Domain {
     /// Its name; the root for everything.
     pub name: NameBuf,
-    /// Whether AD of its servers' answers is passed on: they validate, and the way to them is safe (RFC 4035 §4.9.3).
+    /// Whether AD of its servers' answers is passed on: they validate, and the way to them is safe (RFC 4035
+    /// §4.9.3).
     pub trust_ad: bool,
-    /// Whether its servers' answers are validated here. Then what they say of having validated does not count.
+    /// Whether its servers' answers are validated here. Then what they say of having validated does not
+    /// count.
     pub validate: bool,
 }
 
 /// A rule as far as answers are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Realm {
+pub(crate) struct CacheView {
     /// Tells its answers from others.
     pub(crate) number: u32,
     /// Whether AD of what is kept is passed on: as [`Domain::trust_ad`], or set by us.
@@ -26,7 +28,7 @@ pub(crate) struct Realm {
     pub(crate) validates: bool,
 }
 
-impl Realm {
+impl CacheView {
     /// Whether AD of what its servers answer is passed on.
     pub(crate) fn trusts_ad(self) -> bool {
         self.passes_ad && !self.validates
@@ -35,38 +37,38 @@ impl Realm {
 
 /// The rules by their domains.
 pub(crate) struct Realms {
-    root: Option<Realm>,
+    root: Option<CacheView>,
     /// All others, by the hash of the domain: open addressing, at most half full.
-    slots: Box<[Option<(u64, LowerNameBuf, Realm)>]>,
+    slots: Box<[Option<(u64, LowerNameBuf, CacheView)>]>,
     /// Whether there are others.
     any: bool,
 }
 
 impl Realms {
-    /// Rules for these domains. Of two for one domain the later counts. What was validated with trust anchors of another
-    /// fingerprint is never served, nor what was not validated at all where that is wanted.
+    /// Rules for these domains. Of two for one domain the later counts. What was validated with trust anchors
+    /// of another fingerprint is never served, nor what was not validated at all where that is wanted.
     pub(crate) fn new(domains: &[Domain], key: &HashKey, anchors: u32) -> Self {
         let size = (domains.len() * 2).next_power_of_two();
-        let mut realms = Realms { root: None, slots: vec![None; size].into(), any: false };
+        let mut cache_views = Realms { root: None, slots: vec![None; size].into(), any: false };
         for domain in domains {
             let name = domain.name.as_name().to_lower();
-            let realm = Realm {
+            let cache_view = CacheView {
                 number: number(name.as_lower(), domain.validate.then_some(anchors)),
                 passes_ad: domain.trust_ad || domain.validate,
                 validates: domain.validate,
             };
             if name.as_lower().label_count() == 0 {
-                realms.root = Some(realm);
+                cache_views.root = Some(cache_view);
                 continue;
             }
-            realms.any = true;
+            cache_views.any = true;
             let hash = key.name(name.as_lower()).bits();
-            let at = realms.place(hash, name.as_lower());
-            if let Some(slot) = at.and_then(|at| realms.slots.get_mut(at)) {
-                *slot = Some((hash, name, realm));
+            let at = cache_views.place(hash, name.as_lower());
+            if let Some(slot) = at.and_then(|at| cache_views.slots.get_mut(at)) {
+                *slot = Some((hash, name, cache_view));
             }
         }
-        realms
+        cache_views
     }
 
     /// Where a domain stands or would.
@@ -80,15 +82,16 @@ impl Realms {
         })
     }
 
-    /// The rule for a question. DS stands in the parent's zone: at the domain of a rule it is another's (RFC 4035
-    /// §3.1.4.1).
+    /// The rule for a question. DS stands in the parent's zone: at the domain of a rule it is another's (RFC
+    /// 4035 §3.1.4.1).
     #[inline]
-    pub(crate) fn of(&self, qname: &HashedName, qtype: Type) -> Option<Realm> {
+    pub(crate) fn of(&self, qname: &HashedName, qtype: Type) -> Option<CacheView> {
         if self.any { self.closest(qname, qtype) } else { self.root }
     }
 
-    /// The same for a name that is not hashed yet under the rules' key, which is only needed where there are several.
-    pub(crate) fn of_name(&self, key: &HashKey, name: LowerName<'_>, qtype: Type) -> Option<Realm> {
+    /// The same for a name that is not hashed yet under the rules' key, which is only needed where there are
+    /// several.
+    pub(crate) fn of_name(&self, key: &HashKey, name: LowerName<'_>, qtype: Type) -> Option<CacheView> {
         if !self.any {
             return self.root;
         }
@@ -98,26 +101,26 @@ impl Realms {
     }
 
     /// The domain of a rule.
-    pub(crate) fn domain(&self, realm: Realm) -> Option<LowerNameBuf> {
-        if self.root == Some(realm) {
+    pub(crate) fn domain(&self, cache_view: CacheView) -> Option<LowerNameBuf> {
+        if self.root == Some(cache_view) {
             return Some(Name::ROOT.to_lower());
         }
         let mut held = self.slots.iter().flatten();
-        held.find(|(_, _, other)| other.number == realm.number).map(|(_, domain, _)| *domain)
+        held.find(|(_, _, other)| other.number == cache_view.number).map(|(_, domain, _)| *domain)
     }
 
-    fn closest(&self, qname: &HashedName, qtype: Type) -> Option<Realm> {
+    fn closest(&self, qname: &HashedName, qtype: Type) -> Option<CacheView> {
         let from = usize::from(qtype == Type::DS);
         let held = |skip| {
             let at = self.place(qname.hash(skip).bits(), qname.suffix(skip))?;
-            self.slots[at].as_ref().map(|(_, _, realm)| *realm)
+            self.slots[at].as_ref().map(|(_, _, cache_view)| *cache_view)
         };
         (from..qname.label_count()).find_map(held).or(self.root)
     }
 }
 
-/// The number of a domain: FNV-1a over its name and, if its names are validated, the anchors' fingerprint. Should two domains have one number, nothing is confused, since answers are
-/// kept under their names as well.
+/// The number of a domain: FNV-1a over its name and, if its names are validated, the anchors' fingerprint.
+/// Should two domains have one number, nothing is confused, since answers are kept under their names as well.
 fn number(name: LowerName<'_>, anchors: Option<u32>) -> u32 {
     let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let hash = name.as_wire().iter().fold(0x811c_9dc5, fold);
@@ -128,18 +131,18 @@ fn number(name: LowerName<'_>, anchors: Option<u32>) -> u32 {
 mod tests {
     use super::*;
 
-    fn realms(domains: &[&str]) -> impl Fn(&str, Type) -> Option<u32> {
+    fn cache_views(domains: &[&str]) -> impl Fn(&str, Type) -> Option<u32> {
         let key = HashKey::new([1, 2, 3]);
         let domain =
             |name: &&str| Domain { name: name.parse().expect("a name"), trust_ad: false, validate: false };
-        let realms = Realms::new(&domains.iter().map(domain).collect::<Vec<_>>(), &key, 0);
+        let cache_views = Realms::new(&domains.iter().map(domain).collect::<Vec<_>>(), &key, 0);
         move |name, qtype| {
             let name: NameBuf = name.parse().expect("a name");
             let mut hashed = HashedName::new();
             hashed.set(&key, name.as_name());
-            let realm = realms.of(&hashed, qtype);
-            assert_eq!(realms.of_name(&key, name.as_name().to_lower().as_lower(), qtype), realm);
-            realm.map(|realm| realm.number)
+            let cache_view = cache_views.of(&hashed, qtype);
+            assert_eq!(cache_views.of_name(&key, name.as_name().to_lower().as_lower(), qtype), cache_view);
+            cache_view.map(|cache_view| cache_view.number)
         }
     }
 
@@ -149,20 +152,20 @@ mod tests {
 
     #[test]
     fn the_longest_domain_counts() {
-        let realm = realms(&["example.", "corp.example.", "."]);
-        assert_eq!(realm("www.Corp.Example.", Type::A), of("corp.example."));
-        assert_eq!(realm("corp.example.", Type::A), of("corp.example."));
-        assert_eq!(realm("xcorp.example.", Type::A), of("example."));
-        assert_eq!(realm("test.", Type::A), of("."));
-        assert_eq!(realm(".", Type::NS), of("."));
+        let cache_view = cache_views(&["example.", "corp.example.", "."]);
+        assert_eq!(cache_view("www.Corp.Example.", Type::A), of("corp.example."));
+        assert_eq!(cache_view("corp.example.", Type::A), of("corp.example."));
+        assert_eq!(cache_view("xcorp.example.", Type::A), of("example."));
+        assert_eq!(cache_view("test.", Type::A), of("."));
+        assert_eq!(cache_view(".", Type::NS), of("."));
     }
 
     #[test]
     fn ds_at_a_domain_is_the_parents() {
-        let realm = realms(&["example.", "corp.example."]);
-        assert_eq!(realm("corp.example.", Type::DS), of("example."));
-        assert_eq!(realm("x.corp.example.", Type::DS), of("corp.example."));
-        assert_eq!(realm("example.", Type::DS), None);
+        let cache_view = cache_views(&["example.", "corp.example."]);
+        assert_eq!(cache_view("corp.example.", Type::DS), of("example."));
+        assert_eq!(cache_view("x.corp.example.", Type::DS), of("corp.example."));
+        assert_eq!(cache_view("example.", Type::DS), None);
     }
 
     #[test]
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn where_no_rule_is_there_is_no_realm() {
-        assert_eq!(realms(&[])("www.example.", Type::A), None);
-        assert_eq!(realms(&["example."])("www.test.", Type::A), None);
+        assert_eq!(cache_views(&[])("www.example.", Type::A), None);
+        assert_eq!(cache_views(&["example."])("www.test.", Type::A), None);
     }
 }

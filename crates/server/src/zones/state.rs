@@ -1,5 +1,6 @@
-//! The keeper of one zone: what is known of it, and what is to be done when something happens to it. A state machine
-//! without files, threads or a clock; `keeping` reports the events to it and does the actions.
+//! State of one zone, and what is to be done when something happens to it. A state machine without files,
+//! threads or a clock; `manager` and `publishing` report events to it, and `executor` carries out its
+//! actions.
 //!
 //! ```text
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
@@ -11,7 +12,6 @@
 //!  of a zone that is taken from primaries:
 //!  Wanted, the first time ──▶ Load ─ ─ ─ ▶ Looked: Kept     ──▶ Begin; Publish, Examine if a version was kept
 //!  News: Received ──▶ Publish, Examine      Folded, Confirmed ──▶ Publish      Expired ──▶ Publish (SERVFAIL)
-//! ```
 //!
 //!  of a zone that takes updates:
 //!  Claimed ──▶ its file is not read into service any more      Changed ──▶ Publish, Examine
@@ -19,9 +19,9 @@
 //!                          Looked: Loaded ──▶ Report, or Take if that was wanted
 //!  Wrote ──▶ its file is known to be what updates have made of it
 //!
-//!
 //!  of a catalog zone that is made here:
 //!  Produced ──▶ Publish, Examine, or Report      Wanted ──▶ nothing: there are no files
+//! ```
 //!
 //! One load is under way at a time. What is wanted meanwhile is looked at once more when it has ended.
 
@@ -38,7 +38,7 @@ use zone::store::ChangeSet;
 use super::differences::DifferenceRule;
 use super::examiner::{Examination, ExamineOrder};
 use super::images::ImageOrder;
-use super::{FileStamp, ZoneFault, ZoneSpec, ZoneState, ZoneText};
+use super::{FileStamp, ZoneFault, ZoneSpec, ZoneStatus, ZoneText};
 
 /// How closely a zone's files are to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,12 +58,13 @@ pub struct Load {
     pub number: u32,
     /// The zone and its files.
     pub spec: ZoneSpec,
-    /// The files as they were when last read: if they still look so, there is nothing to read. `None`: they are read in
-    /// any case.
+    /// The files as they were when last read: if they still look so, there is nothing to read. `None`: they
+    /// are read in any case.
     pub known: Option<Arc<[FileStamp]>>,
     /// Whether an image may stand for them.
     pub image: bool,
-    /// Whether what updates have made of the zone comes first, if there is such a version in the state folder.
+    /// Whether what updates have made of the zone comes first, if there is such a version in the state
+    /// folder.
     pub stored: bool,
     /// The version that is served, to compare with.
     pub serving: Option<Arc<Zone>>,
@@ -124,8 +125,8 @@ pub struct Reading {
     pub at: SystemTime,
     /// How long that took.
     pub took: Duration,
-    /// What changed since the version that was served; empty if nothing did. `None` if none was, or too much changed to
-    /// say.
+    /// What changed since the version that was served; empty if nothing did. `None` if none was, or too much
+    /// changed to say.
     pub step: Option<Arc<ChangeSet>>,
     /// Warnings about it, each in one line or more; of a zone from an image only their number is known.
     pub warnings: Vec<String>,
@@ -137,7 +138,7 @@ pub struct Reading {
 
 /// What happens to a zone.
 #[derive(Debug)]
-pub enum KeeperEvent {
+pub enum ZoneEvent {
     /// The configuration wants it served from here.
     Wanted(ZoneText, ReadWhen),
     /// A load has ended.
@@ -164,28 +165,29 @@ pub enum KeeperEvent {
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum KeeperAction {
-    /// Look at its files; ends in [`KeeperEvent::Looked`].
+pub enum ZoneAction {
+    /// Look at its files; ends in [`ZoneEvent::Looked`].
     Load(Load),
     /// Make this step to the next catalog.
     Publish(Change),
     /// Make it at once: what others have already is to be had here, too.
     PublishNow(Change),
     /// Begin to take it from its primaries, which have this version or a later one; later things are
-    /// [`KeeperEvent::News`].
+    /// [`ZoneEvent::News`].
     Begin(Option<KeptVersion>),
     /// Have the zone changed to what its file, as it was when it was read, holds.
     Take(Arc<Zone>, Option<FileStamp>),
     /// Keep what changed, and so many bytes of what changed before.
     KeepDifference(Arc<ChangeSet>, u64),
-    /// The same if it leads on from what is kept, which alone says that nothing stood under its serial number but the
-    /// version that it begins with.
+    /// The same if it leads on from what is kept, which alone says that nothing stood under its serial number
+    /// but the version that it begins with.
     ContinueDifferences(Arc<ChangeSet>, u64),
     /// What was kept of changes leads nowhere: let go of it.
     ForgetDifferences,
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
-    /// Examine this version, and fold it if that pays; ends in [`KeeperEvent::Examined`] and [`KeeperEvent::Folded`].
+    /// Examine this version, and fold it if that pays; ends in [`ZoneEvent::Examined`] and
+    /// [`ZoneEvent::Folded`].
     Examine(ExamineOrder),
     /// Report this to the operator.
     Report(Notice),
@@ -200,12 +202,14 @@ pub enum Notice {
     Bad(Arc<ZoneFault>, Option<Serial>),
     /// Another version goes into service.
     Changed(VersionStep),
-    /// The version that goes into service has a lower serial number than the one before: secondaries do not take it
-    /// (RFC 1982).
+    /// The version that goes into service has a lower serial number than the one before: secondaries do not
+    /// take it (RFC 1982).
     SerialBack(VersionStep),
-    /// The file holds a version with this serial number, which does not go into service: updates have changed the zone.
+    /// The file holds a version with this serial number, which does not go into service: updates have changed
+    /// the zone.
     FileNotTaken(Serial),
-    /// The version that goes into service has other records under the same serial number: secondaries do not take it.
+    /// The version that goes into service has other records under the same serial number: secondaries do not
+    /// take it.
     SerialKept(VersionStep),
 }
 
@@ -236,10 +240,10 @@ impl VersionStep {
     }
 }
 
-/// One zone's keeper.
+/// One zone's zone state.
 #[derive(Debug)]
-pub struct Keeper {
-    state: Arc<ZoneState>,
+pub struct ZoneState {
+    status: Arc<ZoneStatus>,
     /// The files as they were when last read; none before that.
     stamps: Option<Arc<[FileStamp]>>,
     loading: Option<Loading>,
@@ -265,10 +269,10 @@ struct Loading {
     stalled: bool,
 }
 
-impl Keeper {
-    /// A keeper of a zone that nothing is known of yet.
+impl ZoneState {
+    /// A zone state of a zone that nothing is known of yet.
     pub fn new(spec: ZoneSpec) -> Self {
-        let state = ZoneState {
+        let status = ZoneStatus {
             spec,
             zone: None,
             expired: None,
@@ -277,8 +281,8 @@ impl Keeper {
             warnings: 0,
             examined: None,
         };
-        Keeper {
-            state: Arc::new(state),
+        ZoneState {
+            status: Arc::new(status),
             stamps: None,
             loading: None,
             begun: false,
@@ -289,13 +293,13 @@ impl Keeper {
     }
 
     /// What is known of the zone.
-    pub fn state(&self) -> &Arc<ZoneState> {
-        &self.state
+    pub fn status(&self) -> &Arc<ZoneStatus> {
+        &self.status
     }
 
     /// Whether it may be kept what changes in the zone's file.
     pub fn keeps_differences(&self) -> bool {
-        let spec = &self.state.spec;
+        let spec = &self.status.spec;
         spec.differences.from_records.is_some() && spec.text.file().is_some() && !self.claimed
     }
 
@@ -319,9 +323,9 @@ impl Keeper {
         self.loading.as_ref().is_some_and(|loading| !loading.stalled)
     }
 
-    /// The zone is wanted as `wanted` says from now on, but for its text, which [`KeeperEvent::Wanted`] has.
+    /// The zone is wanted as `wanted` says from now on, but for its text, which [`ZoneEvent::Wanted`] has.
     pub fn wanted_as(&mut self, wanted: &ZoneSpec) {
-        let spec = &self.state.spec;
+        let spec = &self.status.spec;
         if spec.rules != wanted.rules && !self.claimed {
             // What was read under another rule is looked at again.
             self.stamps = None;
@@ -338,72 +342,73 @@ impl Keeper {
     }
 
     /// Takes an event. Returns what is to be done, in this order.
-    pub fn handle(&mut self, event: KeeperEvent) -> Vec<KeeperAction> {
+    pub fn handle(&mut self, event: ZoneEvent) -> Vec<ZoneAction> {
         match event {
-            KeeperEvent::Wanted(text, when) => self.wanted(text, when),
-            KeeperEvent::Looked(number, looked) if number == self.number && self.loading.is_some() => {
+            ZoneEvent::Wanted(text, when) => self.wanted(text, when),
+            ZoneEvent::Looked(number, looked) if number == self.number && self.loading.is_some() => {
                 self.looked(looked)
             }
-            KeeperEvent::Stalled(number, fault) if number == self.number && self.is_awaitable() => {
+            ZoneEvent::Stalled(number, fault) if number == self.number && self.is_awaitable() => {
                 self.stalled(fault)
             }
             // Of a load that no longer counts.
-            KeeperEvent::Looked(..) | KeeperEvent::Stalled(..) => Vec::new(),
-            KeeperEvent::News(news, at) if self.begun => self.news(news, at),
+            ZoneEvent::Looked(..) | ZoneEvent::Stalled(..) => Vec::new(),
+            ZoneEvent::News(news, at) if self.begun => self.news(news, at),
             // Of a zone that has come from a file meanwhile.
-            KeeperEvent::News(..) => Vec::new(),
-            KeeperEvent::Claimed(claimed) => {
+            ZoneEvent::News(..) => Vec::new(),
+            ZoneEvent::Claimed(claimed) => {
                 self.claimed = claimed;
                 Vec::new()
             }
-            KeeperEvent::Wrote(file) => {
+            ZoneEvent::Wrote(file) => {
                 if self.claimed {
                     self.stamps = Some([file].into());
                     self.change(|state| state.fault = None);
                 }
                 Vec::new()
             }
-            KeeperEvent::Changed(zone, at) if self.claimed => {
+            ZoneEvent::Changed(zone, at) if self.claimed => {
                 self.change(|state| (state.zone, state.loaded) = (Some(Arc::clone(&zone)), Some(at)));
                 let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
-                vec![KeeperAction::PublishNow(Change::Serve(zone)), KeeperAction::Examine(examine)]
+                vec![ZoneAction::PublishNow(Change::Serve(zone)), ZoneAction::Examine(examine)]
             }
             // Of a zone that comes from elsewhere meanwhile.
-            KeeperEvent::Changed(..) => Vec::new(),
-            KeeperEvent::Produced(made, at) if self.state.spec.text == ZoneText::Produced => {
+            ZoneEvent::Changed(..) => Vec::new(),
+            ZoneEvent::Produced(made, at) if self.status.spec.text == ZoneText::Produced => {
                 self.produced(made, at)
             }
             // Likewise.
-            KeeperEvent::Produced(..) => Vec::new(),
-            KeeperEvent::Examined(zone, examination) => {
-                // Another version may have come since. Where that is so all the time, the one before tells nearly as much.
-                let is_served = self.state.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone));
+            ZoneEvent::Produced(..) => Vec::new(),
+            ZoneEvent::Examined(zone, examination) => {
+                // Another version may have come since. Where that is so all the time, the one before tells
+                // nearly as much.
+                let is_served = self.status.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone));
                 if is_served || self.claimed {
                     self.change(|state| state.examined = Some(examination));
                 }
                 Vec::new()
             }
-            KeeperEvent::Folded(version, folded) => {
-                if self.state.zone.as_ref().is_none_or(|served| !Arc::ptr_eq(served, &version)) {
+            ZoneEvent::Folded(version, folded) => {
+                if self.status.zone.as_ref().is_none_or(|served| !Arc::ptr_eq(served, &version)) {
                     return Vec::new();
                 }
                 self.change(|state| state.zone = Some(Arc::clone(&folded)));
-                vec![KeeperAction::Publish(Change::Serve(folded))]
+                vec![ZoneAction::Publish(Change::Serve(folded))]
             }
-            KeeperEvent::Unwanted => {
+            ZoneEvent::Unwanted => {
                 self.loading = None;
-                vec![KeeperAction::Publish(Change::Remove(Box::new(self.state.spec.name().to_buf())))]
+                vec![ZoneAction::Publish(Change::Remove(Box::new(self.status.spec.name().to_buf())))]
             }
         }
     }
 
-    fn wanted(&mut self, text: ZoneText, when: ReadWhen) -> Vec<KeeperAction> {
-        if self.state.spec.text != text {
+    fn wanted(&mut self, text: ZoneText, when: ReadWhen) -> Vec<ZoneAction> {
+        if self.status.spec.text != text {
             self.change(|state| state.spec.text = text);
             (self.stamps, self.begun) = (None, false);
-            self.claimed &= self.state.spec.text.file().is_some();
+            self.claimed &= self.status.spec.text.file().is_some();
         }
-        if self.state.spec.text == ZoneText::Produced {
+        if self.status.spec.text == ZoneText::Produced {
             // What is still read of a file counts for nothing.
             self.loading = None;
             return Vec::new();
@@ -420,18 +425,19 @@ impl Keeper {
         }
     }
 
-    fn load(&mut self, when: ReadWhen) -> KeeperAction {
+    fn load(&mut self, when: ReadWhen) -> ZoneAction {
         self.loading = Some(Loading { again: None, when, stalled: false });
         self.number = self.number.wrapping_add(1);
         // What is bad is read again: perhaps it was not the files' fault.
-        let known = self.stamps.clone().filter(|_| when == ReadWhen::IfChanged && self.state.fault.is_none());
+        let known =
+            self.stamps.clone().filter(|_| when == ReadWhen::IfChanged && self.status.fault.is_none());
         let image = when == ReadWhen::IfChanged;
-        let (spec, serving) = (self.state.spec.clone(), self.state.zone.clone());
+        let (spec, serving) = (self.status.spec.clone(), self.status.zone.clone());
         let stored = !self.claimed;
-        KeeperAction::Load(Load { number: self.number, spec, known, image, stored, serving })
+        ZoneAction::Load(Load { number: self.number, spec, known, image, stored, serving })
     }
 
-    fn looked(&mut self, looked: Looked) -> Vec<KeeperAction> {
+    fn looked(&mut self, looked: Looked) -> Vec<ZoneAction> {
         if self.loading.as_ref().is_some_and(|loading| loading.stalled) {
             // What follows says what is wrong now.
             self.change(|state| state.fault = None);
@@ -457,26 +463,26 @@ impl Keeper {
         actions
     }
 
-    fn accept(&mut self, reading: Reading) -> Vec<KeeperAction> {
+    fn accept(&mut self, reading: Reading) -> Vec<ZoneAction> {
         let Reading { zone, stamps, at, took, step: changes, warnings, warning_count, provenance } = reading;
         self.stamps = Some(stamps);
-        let from = self.state.zone.as_ref().map(|zone| zone.serial());
+        let from = self.status.zone.as_ref().map(|zone| zone.serial());
         let step = VersionStep { from, to: zone.serial(), records: zone.record_count(), took };
         self.change(|state| {
             (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
             (state.loaded, state.fault, state.warnings) = (Some(at), None, warning_count);
             state.examined = None;
         });
-        let mut actions: Vec<KeeperAction> =
-            warnings.into_iter().map(|text| KeeperAction::Report(Notice::Warning(text))).collect();
+        let mut actions: Vec<ZoneAction> =
+            warnings.into_iter().map(|text| ZoneAction::Report(Notice::Warning(text))).collect();
         let same = from.is_some() && changes.as_ref().is_some_and(|changes| changes.is_empty());
-        actions.extend(step.notices(same).map(KeeperAction::Report));
+        actions.extend(step.notices(same).map(ZoneAction::Report));
         actions.extend(self.difference(step, changes.filter(|_| !same), &zone));
-        actions.push(KeeperAction::Publish(Change::Serve(Arc::clone(&zone))));
-        actions.push(KeeperAction::Examine(ExamineOrder { zone: Arc::clone(&zone), fold: true }));
-        let spec = self.state.spec.clone();
+        actions.push(ZoneAction::Publish(Change::Serve(Arc::clone(&zone))));
+        actions.push(ZoneAction::Examine(ExamineOrder { zone: Arc::clone(&zone), fold: true }));
+        let spec = self.status.spec.clone();
         actions.extend(
-            provenance.map(|provenance| KeeperAction::WriteImage(ImageOrder { spec, zone, provenance })),
+            provenance.map(|provenance| ZoneAction::WriteImage(ImageOrder { spec, zone, provenance })),
         );
         actions
     }
@@ -488,52 +494,53 @@ impl Keeper {
         step: VersionStep,
         changes: Option<Arc<ChangeSet>>,
         zone: &Zone,
-    ) -> Option<KeeperAction> {
-        let DifferenceRule { bytes, .. } = self.state.spec.differences;
-        let wants = self.state.spec.differences.wants(zone);
+    ) -> Option<ZoneAction> {
+        let DifferenceRule { bytes, .. } = self.status.spec.differences;
+        let wants = self.status.spec.differences.wants(zone);
         let is_smaller = |change: &ChangeSet| change.record_count() <= zone.record_count();
         let Some(from) = step.from else {
             let leads_on = |change: &ChangeSet| change.before.compare(change.after) == Some(Ordering::Less);
             let change = changes.filter(|change| wants && leads_on(change) && is_smaller(change))?;
-            return Some(KeeperAction::ContinueDifferences(change, bytes));
+            return Some(ZoneAction::ContinueDifferences(change, bytes));
         };
         if from.compare(step.to) != Some(Ordering::Less) {
             let is_other = from != step.to || changes.is_some();
             self.ambiguous |= is_other;
-            return is_other.then_some(KeeperAction::ForgetDifferences);
+            return is_other.then_some(ZoneAction::ForgetDifferences);
         }
         let was_ambiguous = std::mem::take(&mut self.ambiguous);
         let change = changes.filter(|change| !was_ambiguous && wants && is_smaller(change))?;
-        Some(KeeperAction::KeepDifference(change, bytes))
+        Some(ZoneAction::KeepDifference(change, bytes))
     }
 
-    /// Does not serve what the file holds, since updates have changed the zone; has them change it to that, if it was wanted.
-    fn set_aside(&mut self, reading: Reading) -> Vec<KeeperAction> {
+    /// Does not serve what the file holds, since updates have changed the zone; has them change it to that,
+    /// if it was wanted.
+    fn set_aside(&mut self, reading: Reading) -> Vec<ZoneAction> {
         let file = reading.stamps.first().cloned();
         self.stamps = Some(reading.stamps);
         self.change(|state| state.fault = None);
         let is_wanted = self.loading.as_ref().is_some_and(|loading| loading.when == ReadWhen::Take);
         let same = reading.step.is_some_and(|step| step.is_empty());
         match (is_wanted, same) {
-            (true, _) => vec![KeeperAction::Take(reading.zone, file)],
+            (true, _) => vec![ZoneAction::Take(reading.zone, file)],
             (false, true) => Vec::new(),
-            (false, false) => vec![KeeperAction::Report(Notice::FileNotTaken(reading.zone.serial()))],
+            (false, false) => vec![ZoneAction::Report(Notice::FileNotTaken(reading.zone.serial()))],
         }
     }
 
-    fn reject(&mut self, fault: Arc<ZoneFault>, stamps: Arc<[FileStamp]>) -> Vec<KeeperAction> {
+    fn reject(&mut self, fault: Arc<ZoneFault>, stamps: Arc<[FileStamp]>) -> Vec<ZoneAction> {
         self.stamps = Some(stamps);
         self.change(|state| state.fault = Some(Arc::clone(&fault)));
-        let serving = self.state.zone.as_ref().map(|zone| zone.serial());
-        let mut actions = vec![KeeperAction::Report(Notice::Bad(fault, serving))];
+        let serving = self.status.zone.as_ref().map(|zone| zone.serial());
+        let mut actions = vec![ZoneAction::Report(Notice::Bad(fault, serving))];
         if serving.is_none() {
-            actions.push(KeeperAction::Publish(self.unload()));
+            actions.push(ZoneAction::Publish(self.unload()));
         }
         actions
     }
 
     /// Counts the zone as bad until its load ends.
-    fn stalled(&mut self, fault: Arc<ZoneFault>) -> Vec<KeeperAction> {
+    fn stalled(&mut self, fault: Arc<ZoneFault>) -> Vec<ZoneAction> {
         self.loading.iter_mut().for_each(|loading| loading.stalled = true);
         let stamps = self.stamps.take();
         let actions = self.reject(fault, Arc::new([]));
@@ -542,7 +549,7 @@ impl Keeper {
     }
 
     /// Serves a version that was made here.
-    fn produced(&mut self, made: Result<Arc<Zone>, Arc<ZoneFault>>, at: SystemTime) -> Vec<KeeperAction> {
+    fn produced(&mut self, made: Result<Arc<Zone>, Arc<ZoneFault>>, at: SystemTime) -> Vec<ZoneAction> {
         let zone = match made {
             Ok(zone) => zone,
             Err(fault) => return self.reject(fault, Arc::new([])),
@@ -553,14 +560,15 @@ impl Keeper {
         });
         // The producer folds it, too.
         let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
-        vec![KeeperAction::PublishNow(Change::Serve(zone)), KeeperAction::Examine(examine)]
+        vec![ZoneAction::PublishNow(Change::Serve(zone)), ZoneAction::Examine(examine)]
     }
 
-    /// The zone is taken from its primaries from now on. What was served of it before goes on until they answer.
-    fn begin(&mut self, kept: Option<KeptVersion>) -> Vec<KeeperAction> {
+    /// The zone is taken from its primaries from now on. What was served of it before goes on until they
+    /// answer.
+    fn begin(&mut self, kept: Option<KeptVersion>) -> Vec<ZoneAction> {
         (self.begun, self.stamps) = (true, None);
         self.change(|state| state.fault = None);
-        let mut actions = vec![KeeperAction::Begin(kept.clone())];
+        let mut actions = vec![ZoneAction::Begin(kept.clone())];
         match kept {
             Some(KeptVersion { zone, confirmed, expired: false }) => {
                 let at = SystemTime::UNIX_EPOCH + Duration::from_secs(confirmed);
@@ -568,18 +576,18 @@ impl Keeper {
             }
             Some(KeptVersion { zone, .. }) => {
                 self.change(|state| (state.zone, state.expired) = (None, Some(zone)));
-                actions.push(KeeperAction::Publish(self.unload()));
+                actions.push(ZoneAction::Publish(self.unload()));
             }
-            None if self.state.zone.is_none() => {
-                actions.push(KeeperAction::Publish(self.unload()));
+            None if self.status.zone.is_none() => {
+                actions.push(ZoneAction::Publish(self.unload()));
             }
             None => {}
         }
         actions
     }
 
-    fn news(&mut self, news: SecondaryNews, at: SystemTime) -> Vec<KeeperAction> {
-        let serve = |zone: &Arc<Zone>| KeeperAction::PublishNow(Change::Serve(Arc::clone(zone)));
+    fn news(&mut self, news: SecondaryNews, at: SystemTime) -> Vec<ZoneAction> {
+        let serve = |zone: &Arc<Zone>| ZoneAction::PublishNow(Change::Serve(Arc::clone(zone)));
         match news {
             SecondaryNews::Received(zone) => {
                 self.change(|state| {
@@ -587,9 +595,9 @@ impl Keeper {
                     (state.loaded, state.warnings, state.examined) = (Some(at), 0, None);
                 });
                 // `secondaries` folds it, too.
-                vec![serve(&zone), KeeperAction::Examine(ExamineOrder { zone, fold: false })]
+                vec![serve(&zone), ZoneAction::Examine(ExamineOrder { zone, fold: false })]
             }
-            SecondaryNews::Folded(zone) if self.state.zone.is_some() => {
+            SecondaryNews::Folded(zone) if self.status.zone.is_some() => {
                 self.change(|state| state.zone = Some(Arc::clone(&zone)));
                 vec![serve(&zone)]
             }
@@ -598,27 +606,27 @@ impl Keeper {
                 Vec::new()
             }
             SecondaryNews::Confirmed => {
-                let Some(zone) = self.state.expired.clone() else { return Vec::new() };
+                let Some(zone) = self.status.expired.clone() else { return Vec::new() };
                 self.change(|state| state.zone = state.expired.take());
                 vec![serve(&zone)]
             }
             SecondaryNews::Expired => {
-                if self.state.zone.is_some() {
+                if self.status.zone.is_some() {
                     self.change(|state| state.expired = state.zone.take());
                 }
-                vec![KeeperAction::PublishNow(self.unload())]
+                vec![ZoneAction::PublishNow(self.unload())]
             }
         }
     }
 
     /// The zone is ours, and is not answered from.
     fn unload(&self) -> Change {
-        Change::Unload(Box::new(self.state.spec.name().to_buf()))
+        Change::Unload(Box::new(self.status.spec.name().to_buf()))
     }
 
     /// Changes what is known; those who look at the old state keep it.
-    fn change(&mut self, change: impl FnOnce(&mut ZoneState)) {
-        change(Arc::make_mut(&mut self.state));
+    fn change(&mut self, change: impl FnOnce(&mut ZoneStatus)) {
+        change(Arc::make_mut(&mut self.status));
     }
 }
 
@@ -636,7 +644,7 @@ mod tests {
         "example.".parse().expect("a name")
     }
 
-    fn keeper() -> Keeper {
+    fn state() -> ZoneState {
         let spec = ZoneSpec {
             apex: apex().as_name().as_wire().into(),
             text: file("a"),
@@ -644,7 +652,7 @@ mod tests {
             differences: DifferenceRule::default(),
             rules: crate::zones::TextRules::default(),
         };
-        Keeper::new(spec)
+        ZoneState::new(spec)
     }
 
     fn reading(serial: u8) -> Looked {
@@ -668,34 +676,34 @@ mod tests {
     }
 
     /// One word for each action.
-    fn words(actions: &[KeeperAction]) -> Vec<String> {
-        let word = |action: &KeeperAction| match action {
-            KeeperAction::Load(load) => {
+    fn words(actions: &[ZoneAction]) -> Vec<String> {
+        let word = |action: &ZoneAction| match action {
+            ZoneAction::Load(load) => {
                 format!("load {} known {} image {}", load.number, load.known.is_some(), load.image)
             }
-            KeeperAction::Publish(Change::Serve(zone)) => format!("serve {}", zone.serial()),
-            KeeperAction::Publish(Change::Unload(_)) => "unload".into(),
-            KeeperAction::Publish(Change::Remove(_)) => "remove".into(),
-            KeeperAction::PublishNow(Change::Serve(zone)) => format!("serve {} now", zone.serial()),
-            KeeperAction::PublishNow(_) => "unload now".into(),
-            KeeperAction::Begin(kept) => format!("begin with {}", kept.is_some()),
-            KeeperAction::WriteImage(_) => "image".into(),
-            KeeperAction::Take(zone, _) => format!("take {}", zone.serial()),
-            KeeperAction::KeepDifference(change, _) => format!("keep {} to {}", change.before, change.after),
-            KeeperAction::ContinueDifferences(change, _) => {
+            ZoneAction::Publish(Change::Serve(zone)) => format!("serve {}", zone.serial()),
+            ZoneAction::Publish(Change::Unload(_)) => "unload".into(),
+            ZoneAction::Publish(Change::Remove(_)) => "remove".into(),
+            ZoneAction::PublishNow(Change::Serve(zone)) => format!("serve {} now", zone.serial()),
+            ZoneAction::PublishNow(_) => "unload now".into(),
+            ZoneAction::Begin(kept) => format!("begin with {}", kept.is_some()),
+            ZoneAction::WriteImage(_) => "image".into(),
+            ZoneAction::Take(zone, _) => format!("take {}", zone.serial()),
+            ZoneAction::KeepDifference(change, _) => format!("keep {} to {}", change.before, change.after),
+            ZoneAction::ContinueDifferences(change, _) => {
                 format!("continue {} to {}", change.before, change.after)
             }
-            KeeperAction::ForgetDifferences => "forget".into(),
-            KeeperAction::Report(Notice::FileNotTaken(serial)) => format!("not taken {serial}"),
-            KeeperAction::Report(Notice::Warning(text)) => format!("warn {text}"),
-            KeeperAction::Report(Notice::Bad(_, serial)) => format!("bad, serving {}", serial.is_some()),
-            KeeperAction::Report(Notice::Changed(step)) => match step.from {
+            ZoneAction::ForgetDifferences => "forget".into(),
+            ZoneAction::Report(Notice::FileNotTaken(serial)) => format!("not taken {serial}"),
+            ZoneAction::Report(Notice::Warning(text)) => format!("warn {text}"),
+            ZoneAction::Report(Notice::Bad(_, serial)) => format!("bad, serving {}", serial.is_some()),
+            ZoneAction::Report(Notice::Changed(step)) => match step.from {
                 Some(from) => format!("{from} to {}", step.to),
                 None => format!("new {}", step.to),
             },
-            KeeperAction::Report(Notice::SerialBack(_)) => "serial back".into(),
-            KeeperAction::Report(Notice::SerialKept(_)) => "serial kept".into(),
-            KeeperAction::Examine(_) => "examine".into(),
+            ZoneAction::Report(Notice::SerialBack(_)) => "serial back".into(),
+            ZoneAction::Report(Notice::SerialKept(_)) => "serial kept".into(),
+            ZoneAction::Examine(_) => "examine".into(),
         };
         actions.iter().map(word).collect()
     }
@@ -704,93 +712,93 @@ mod tests {
         ZoneText::File(Path::new(path).into())
     }
 
-    fn want(keeper: &mut Keeper, when: ReadWhen) -> Vec<String> {
-        words(&keeper.handle(KeeperEvent::Wanted(file("a"), when)))
+    fn want(state: &mut ZoneState, when: ReadWhen) -> Vec<String> {
+        words(&state.handle(ZoneEvent::Wanted(file("a"), when)))
     }
 
-    fn look(keeper: &mut Keeper, number: u32, looked: Looked) -> Vec<String> {
-        words(&keeper.handle(KeeperEvent::Looked(number, looked)))
+    fn look(state: &mut ZoneState, number: u32, looked: Looked) -> Vec<String> {
+        words(&state.handle(ZoneEvent::Looked(number, looked)))
     }
 
     #[test]
     fn a_good_zone_is_served_and_then_read_only_when_it_changed() {
-        let mut keeper = keeper();
-        assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 1 known false image true"]);
-        assert_eq!(look(&mut keeper, 1, reading(7)), ["warn odd", "new 7", "serve 7", "examine", "image"]);
-        assert_eq!((keeper.state().word(), keeper.state().warnings), ("ok", 1));
-        assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 2 known true image true"]);
-        assert!(look(&mut keeper, 2, Looked::Unchanged).is_empty());
-        assert_eq!(want(&mut keeper, ReadWhen::Anyway), ["load 3 known false image false"]);
+        let mut state = state();
+        assert_eq!(want(&mut state, ReadWhen::IfChanged), ["load 1 known false image true"]);
+        assert_eq!(look(&mut state, 1, reading(7)), ["warn odd", "new 7", "serve 7", "examine", "image"]);
+        assert_eq!((state.status().word(), state.status().warnings), ("ok", 1));
+        assert_eq!(want(&mut state, ReadWhen::IfChanged), ["load 2 known true image true"]);
+        assert!(look(&mut state, 2, Looked::Unchanged).is_empty());
+        assert_eq!(want(&mut state, ReadWhen::Anyway), ["load 3 known false image false"]);
     }
 
     #[test]
     fn a_bad_version_leaves_the_one_that_is_served() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        look(&mut keeper, 1, reading(7));
-        want(&mut keeper, ReadWhen::IfChanged);
-        assert_eq!(look(&mut keeper, 2, bad()), ["bad, serving true"]);
-        assert_eq!(keeper.state().word(), "old");
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        want(&mut state, ReadWhen::IfChanged);
+        assert_eq!(look(&mut state, 2, bad()), ["bad, serving true"]);
+        assert_eq!(state.status().word(), "old");
         // It is read again even if it looks the same.
-        assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 3 known false image true"]);
-        assert_eq!(look(&mut keeper, 3, reading(8)), ["warn odd", "7 to 8", "serve 8", "examine", "image"]);
-        assert_eq!((keeper.state().word(), keeper.state().fault.is_none()), ("ok", true));
+        assert_eq!(want(&mut state, ReadWhen::IfChanged), ["load 3 known false image true"]);
+        assert_eq!(look(&mut state, 3, reading(8)), ["warn odd", "7 to 8", "serve 8", "examine", "image"]);
+        assert_eq!((state.status().word(), state.status().fault.is_none()), ("ok", true));
     }
 
     #[test]
     fn a_zone_without_a_good_version_is_ours_all_the_same() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        assert_eq!(look(&mut keeper, 1, bad()), ["bad, serving false", "unload"]);
-        assert_eq!(keeper.state().word(), "failed");
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        assert_eq!(look(&mut state, 1, bad()), ["bad, serving false", "unload"]);
+        assert_eq!(state.status().word(), "failed");
     }
 
     #[test]
     fn a_load_without_progress_counts_as_bad_until_it_ends() {
-        let mut keeper = keeper();
-        let stalled = |number| KeeperEvent::Stalled(number, Arc::new(ZoneFault::without_place("stalled")));
-        want(&mut keeper, ReadWhen::IfChanged);
-        assert_eq!(words(&keeper.handle(stalled(1))), ["bad, serving false", "unload"]);
+        let mut state = state();
+        let stalled = |number| ZoneEvent::Stalled(number, Arc::new(ZoneFault::without_place("stalled")));
+        want(&mut state, ReadWhen::IfChanged);
+        assert_eq!(words(&state.handle(stalled(1))), ["bad, serving false", "unload"]);
         assert_eq!(
-            (keeper.state().word(), keeper.is_loading(), keeper.is_awaitable()),
+            (state.status().word(), state.is_loading(), state.is_awaitable()),
             ("failed", true, false)
         );
-        assert!(keeper.handle(stalled(1)).is_empty(), "that is known");
-        assert_eq!(look(&mut keeper, 1, reading(7)), ["warn odd", "new 7", "serve 7", "examine", "image"]);
-        want(&mut keeper, ReadWhen::IfChanged);
-        assert_eq!(words(&keeper.handle(stalled(2))), ["bad, serving true"]);
-        assert_eq!(keeper.state().word(), "old");
-        assert!(look(&mut keeper, 2, Looked::Unchanged).is_empty());
-        assert_eq!(keeper.state().word(), "ok");
-        assert!(keeper.handle(stalled(2)).is_empty(), "the load has ended");
+        assert!(state.handle(stalled(1)).is_empty(), "that is known");
+        assert_eq!(look(&mut state, 1, reading(7)), ["warn odd", "new 7", "serve 7", "examine", "image"]);
+        want(&mut state, ReadWhen::IfChanged);
+        assert_eq!(words(&state.handle(stalled(2))), ["bad, serving true"]);
+        assert_eq!(state.status().word(), "old");
+        assert!(look(&mut state, 2, Looked::Unchanged).is_empty());
+        assert_eq!(state.status().word(), "ok");
+        assert!(state.handle(stalled(2)).is_empty(), "the load has ended");
     }
 
     #[test]
     fn what_is_wanted_during_a_load_is_looked_at_after_it() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        assert!(want(&mut keeper, ReadWhen::Anyway).is_empty());
-        assert!(want(&mut keeper, ReadWhen::IfChanged).is_empty());
-        let all = look(&mut keeper, 1, reading(7));
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        assert!(want(&mut state, ReadWhen::Anyway).is_empty());
+        assert!(want(&mut state, ReadWhen::IfChanged).is_empty());
+        let all = look(&mut state, 1, reading(7));
         assert_eq!(
             all,
             ["warn odd", "new 7", "serve 7", "examine", "image", "load 2 known false image false"]
         );
-        assert!(look(&mut keeper, 1, reading(6)).is_empty(), "the first load has ended already");
+        assert!(look(&mut state, 1, reading(6)).is_empty(), "the first load has ended already");
     }
 
     #[test]
     fn what_changes_is_kept_where_the_serial_goes_on_and_leads_on_from_one_version_alone() {
-        let mut keeper = keeper();
+        let mut state = state();
         let rule = |from_records| DifferenceRule { from_records, bytes: 7 };
-        let wanted = |keeper: &mut Keeper, differences| {
-            let spec = ZoneSpec { differences, ..keeper.state().spec.clone() };
-            keeper.wanted_as(&spec);
+        let wanted = |state: &mut ZoneState, differences| {
+            let spec = ZoneSpec { differences, ..state.status().spec.clone() };
+            state.wanted_as(&spec);
         };
-        wanted(&mut keeper, rule(Some(0)));
+        wanted(&mut state, rule(Some(0)));
         let mut read = |number: u32, serial: u8, from: Option<u8>, rule: Option<DifferenceRule>| {
-            rule.into_iter().for_each(|rule| wanted(&mut keeper, rule));
-            want(&mut keeper, ReadWhen::Anyway);
+            rule.into_iter().for_each(|rule| wanted(&mut state, rule));
+            want(&mut state, ReadWhen::Anyway);
             let Looked::Loaded(mut loaded) = reading(serial) else { panic!("a reading") };
             loaded.step = from.map(|from| {
                 let change = ChangeSet {
@@ -802,7 +810,7 @@ mod tests {
                 change.added.push(apex().as_name(), Type::A, Ttl::from_secs(60), &[1, 2, 3, 4]);
                 Arc::new(change)
             });
-            let words = look(&mut keeper, number, Looked::Loaded(loaded));
+            let words = look(&mut state, number, Looked::Loaded(loaded));
             words.into_iter().find(|word| word.starts_with("keep") || word == "forget")
         };
         let kept = |step: &str| Some(format!("keep {step}"));
@@ -821,10 +829,10 @@ mod tests {
 
     #[test]
     fn a_serial_that_goes_back_or_stays_is_reported() {
-        let mut keeper = keeper();
+        let mut state = state();
         let mut read = |number: u32, looked: Looked| {
-            want(&mut keeper, ReadWhen::Anyway);
-            let words = look(&mut keeper, number, looked);
+            want(&mut state, ReadWhen::Anyway);
+            let words = look(&mut state, number, looked);
             words
                 .into_iter()
                 .filter(|word| word.contains("serial") || word.contains(" to "))
@@ -840,40 +848,40 @@ mod tests {
 
     #[test]
     fn what_is_found_out_about_a_version_goes_with_it() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        look(&mut keeper, 1, reading(7));
-        let version = keeper.state().zone.clone().expect("a zone");
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        let version = state.status().zone.clone().expect("a zone");
         let found = Arc::new(Examination { more: 1, ..Examination::default() });
-        let event = || KeeperEvent::Examined(Arc::clone(&version), Arc::clone(&found));
-        assert!(keeper.handle(event()).is_empty());
-        assert_eq!(keeper.state().examined, Some(Arc::clone(&found)));
-        want(&mut keeper, ReadWhen::Anyway);
-        look(&mut keeper, 2, reading(8));
-        assert_eq!(keeper.state().examined, None);
-        assert!(keeper.handle(event()).is_empty());
-        assert_eq!(keeper.state().examined, None, "that was found out about the version before");
+        let event = || ZoneEvent::Examined(Arc::clone(&version), Arc::clone(&found));
+        assert!(state.handle(event()).is_empty());
+        assert_eq!(state.status().examined, Some(Arc::clone(&found)));
+        want(&mut state, ReadWhen::Anyway);
+        look(&mut state, 2, reading(8));
+        assert_eq!(state.status().examined, None);
+        assert!(state.handle(event()).is_empty());
+        assert_eq!(state.status().examined, None, "that was found out about the version before");
     }
 
     #[test]
     fn a_version_that_was_folded_is_published_if_it_is_still_the_one_served() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        look(&mut keeper, 1, reading(7));
-        let version = keeper.state().zone.clone().expect("a zone");
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        let version = state.status().zone.clone().expect("a zone");
         let folded = Arc::new(version.folded().expect("a zone"));
-        let event = || KeeperEvent::Folded(Arc::clone(&version), Arc::clone(&folded));
-        assert_eq!(words(&keeper.handle(event())), ["serve 7"]);
-        assert!(keeper.state().zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &folded)));
-        assert!(keeper.handle(event()).is_empty(), "that is served no more");
+        let event = || ZoneEvent::Folded(Arc::clone(&version), Arc::clone(&folded));
+        assert_eq!(words(&state.handle(event())), ["serve 7"]);
+        assert!(state.status().zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &folded)));
+        assert!(state.handle(event()).is_empty(), "that is served no more");
     }
 
     #[test]
     fn another_file_is_read_whatever_was_known_of_the_first() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        look(&mut keeper, 1, reading(7));
-        let moved = keeper.handle(KeeperEvent::Wanted(file("b"), ReadWhen::IfChanged));
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        let moved = state.handle(ZoneEvent::Wanted(file("b"), ReadWhen::IfChanged));
         assert_eq!(words(&moved), ["load 2 known false image true"]);
     }
 
@@ -886,8 +894,9 @@ mod tests {
         Looked::Kept(Some(KeptVersion { zone: snapshot(7), confirmed: 1, expired }))
     }
 
-    /// A keeper of a zone that is taken from primaries, once it is known what was kept of it; and what it did then.
-    fn secondary(kept: Looked) -> (Keeper, Vec<String>) {
+    /// The state of a zone that is taken from primaries, once it is known what was kept of it; and what it
+    /// did then.
+    fn secondary(kept: Looked) -> (ZoneState, Vec<String>) {
         let spec = ZoneSpec {
             apex: apex().as_name().as_wire().into(),
             text: ZoneText::Primaries,
@@ -895,80 +904,80 @@ mod tests {
             differences: DifferenceRule::default(),
             rules: crate::zones::TextRules::default(),
         };
-        let mut keeper = Keeper::new(spec);
-        let wanted = words(&keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));
+        let mut state = ZoneState::new(spec);
+        let wanted = words(&state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));
         assert_eq!(wanted, ["load 1 known false image true"]);
-        let begun = look(&mut keeper, 1, kept);
-        (keeper, begun)
+        let begun = look(&mut state, 1, kept);
+        (state, begun)
     }
 
-    fn news(keeper: &mut Keeper, news: SecondaryNews) -> Vec<String> {
-        words(&keeper.handle(KeeperEvent::News(news, SystemTime::UNIX_EPOCH)))
+    fn news(state: &mut ZoneState, news: SecondaryNews) -> Vec<String> {
+        words(&state.handle(ZoneEvent::News(news, SystemTime::UNIX_EPOCH)))
     }
 
     #[test]
     fn a_zone_from_primaries_is_ours_before_it_has_come_and_served_at_once_when_it_has() {
-        let (mut keeper, begun) = secondary(Looked::Kept(None));
+        let (mut state, begun) = secondary(Looked::Kept(None));
         assert_eq!(
-            (begun, keeper.state().word()),
+            (begun, state.status().word()),
             (vec!["begin with false".into(), "unload".into()], "empty")
         );
-        assert_eq!(news(&mut keeper, SecondaryNews::Received(snapshot(7))), ["serve 7 now", "examine"]);
-        assert_eq!(keeper.state().word(), "ok");
-        assert_eq!(news(&mut keeper, SecondaryNews::Folded(snapshot(7))), ["serve 7 now"]);
-        assert!(news(&mut keeper, SecondaryNews::Confirmed).is_empty());
+        assert_eq!(news(&mut state, SecondaryNews::Received(snapshot(7))), ["serve 7 now", "examine"]);
+        assert_eq!(state.status().word(), "ok");
+        assert_eq!(news(&mut state, SecondaryNews::Folded(snapshot(7))), ["serve 7 now"]);
+        assert!(news(&mut state, SecondaryNews::Confirmed).is_empty());
         // A reload leaves it to its timers.
-        let wanted = keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
-        assert!(wanted.is_empty() && !keeper.is_loading());
+        let wanted = state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
+        assert!(wanted.is_empty() && !state.is_loading());
     }
 
     #[test]
     fn a_zone_that_expired_is_held_back_until_a_primary_confirms_it() {
-        let (mut keeper, begun) = secondary(kept(false));
+        let (mut state, begun) = secondary(kept(false));
         assert_eq!(begun, ["begin with true", "serve 7 now", "examine"]);
-        assert_eq!(news(&mut keeper, SecondaryNews::Expired), ["unload now"]);
-        assert_eq!(keeper.state().word(), "expired");
-        assert!(news(&mut keeper, SecondaryNews::Folded(snapshot(7))).is_empty());
-        assert_eq!(news(&mut keeper, SecondaryNews::Confirmed), ["serve 7 now"]);
-        assert_eq!(keeper.state().word(), "ok");
-        let (mut keeper, begun) = secondary(kept(true));
+        assert_eq!(news(&mut state, SecondaryNews::Expired), ["unload now"]);
+        assert_eq!(state.status().word(), "expired");
+        assert!(news(&mut state, SecondaryNews::Folded(snapshot(7))).is_empty());
+        assert_eq!(news(&mut state, SecondaryNews::Confirmed), ["serve 7 now"]);
+        assert_eq!(state.status().word(), "ok");
+        let (mut state, begun) = secondary(kept(true));
         assert_eq!(begun, ["begin with true", "unload"]);
-        assert_eq!(news(&mut keeper, SecondaryNews::Received(snapshot(8))), ["serve 8 now", "examine"]);
-        assert!(news(&mut keeper, SecondaryNews::Confirmed).is_empty());
+        assert_eq!(news(&mut state, SecondaryNews::Received(snapshot(8))), ["serve 8 now", "examine"]);
+        assert!(news(&mut state, SecondaryNews::Confirmed).is_empty());
     }
 
     #[test]
     fn a_zone_that_gets_primaries_or_a_file_is_served_until_there_is_another_version() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        look(&mut keeper, 1, reading(7));
-        let moved = keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        let moved = state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
         assert_eq!(words(&moved), ["load 2 known false image true"]);
-        assert_eq!(look(&mut keeper, 2, Looked::Kept(None)), ["begin with false"]);
-        assert_eq!(keeper.state().word(), "ok");
-        assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 3 known false image true"]);
-        assert!(news(&mut keeper, SecondaryNews::Received(snapshot(9))).is_empty(), "it has a file now");
-        assert_eq!(look(&mut keeper, 3, bad()), ["bad, serving true"]);
+        assert_eq!(look(&mut state, 2, Looked::Kept(None)), ["begin with false"]);
+        assert_eq!(state.status().word(), "ok");
+        assert_eq!(want(&mut state, ReadWhen::IfChanged), ["load 3 known false image true"]);
+        assert!(news(&mut state, SecondaryNews::Received(snapshot(9))).is_empty(), "it has a file now");
+        assert_eq!(look(&mut state, 3, bad()), ["bad, serving true"]);
     }
 
     #[test]
     fn a_zone_that_updates_have_changed_stays_until_its_file_is_to_be_taken() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        look(&mut keeper, 1, reading(7));
-        let changed = |serial| KeeperEvent::Changed(snapshot(serial), SystemTime::UNIX_EPOCH);
-        assert!(keeper.handle(changed(8)).is_empty(), "it is not claimed for updates yet");
-        keeper.handle(KeeperEvent::Claimed(true));
-        assert_eq!(words(&keeper.handle(changed(8))), ["serve 8 now", "examine"]);
-        want(&mut keeper, ReadWhen::Anyway);
-        assert_eq!(look(&mut keeper, 2, reading(9)), ["not taken 9"]);
-        assert_eq!(keeper.state().zone.as_ref().map(|zone| zone.serial()), Some(Serial(8)));
-        want(&mut keeper, ReadWhen::Take);
-        assert_eq!(look(&mut keeper, 3, reading(9)), ["take 9"]);
-        keeper.handle(KeeperEvent::Claimed(false));
-        want(&mut keeper, ReadWhen::Anyway);
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        let changed = |serial| ZoneEvent::Changed(snapshot(serial), SystemTime::UNIX_EPOCH);
+        assert!(state.handle(changed(8)).is_empty(), "it is not claimed for updates yet");
+        state.handle(ZoneEvent::Claimed(true));
+        assert_eq!(words(&state.handle(changed(8))), ["serve 8 now", "examine"]);
+        want(&mut state, ReadWhen::Anyway);
+        assert_eq!(look(&mut state, 2, reading(9)), ["not taken 9"]);
+        assert_eq!(state.status().zone.as_ref().map(|zone| zone.serial()), Some(Serial(8)));
+        want(&mut state, ReadWhen::Take);
+        assert_eq!(look(&mut state, 3, reading(9)), ["take 9"]);
+        state.handle(ZoneEvent::Claimed(false));
+        want(&mut state, ReadWhen::Anyway);
         assert_eq!(
-            look(&mut keeper, 4, reading(9)),
+            look(&mut state, 4, reading(9)),
             ["warn odd", "8 to 9", "serve 9", "examine", "image"],
             "nothing was kept of the updates"
         );
@@ -976,20 +985,20 @@ mod tests {
 
     #[test]
     fn what_updates_have_made_comes_before_the_file_at_the_start() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
         let Looked::Loaded(stored) = reading(9) else { return };
-        let served = look(&mut keeper, 1, Looked::Stored(stored));
+        let served = look(&mut state, 1, Looked::Stored(stored));
         assert_eq!(served, ["warn odd", "new 9", "serve 9", "examine", "image"]);
-        want(&mut keeper, ReadWhen::Anyway);
-        assert_eq!(look(&mut keeper, 2, reading(7)), ["not taken 7"]);
+        want(&mut state, ReadWhen::Anyway);
+        assert_eq!(look(&mut state, 2, reading(7)), ["not taken 7"]);
     }
 
     #[test]
     fn a_zone_that_is_no_longer_wanted_goes_and_stays_gone() {
-        let mut keeper = keeper();
-        want(&mut keeper, ReadWhen::IfChanged);
-        assert_eq!(words(&keeper.handle(KeeperEvent::Unwanted)), ["remove"]);
-        assert!(look(&mut keeper, 1, reading(7)).is_empty(), "the load that was under way");
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        assert_eq!(words(&state.handle(ZoneEvent::Unwanted)), ["remove"]);
+        assert!(look(&mut state, 1, reading(7)).is_empty(), "the load that was under way");
     }
 }

@@ -1,7 +1,7 @@
-//! A datagram worker's part in asking other servers: it acts on what its queries lead to, waits for the replies beside its own
-//! socket, and takes them. In the common case a query, the message to another server, its reply and the answer so pass
-//! through one thread. Between turns, which are short while it answers from memory as well, the worker looks at its socket: such
-//! answers do not wait.
+//! A datagram worker's part in asking other servers: it acts on what its queries lead to, waits for the
+//! replies beside its own socket, and takes them. In the common case a query, the message to another server,
+//! its reply and the answer so pass through one thread. Between turns, which are short while it answers from
+//! memory as well, the worker looks at its socket: such answers do not wait.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -18,12 +18,12 @@ const LONG_TURN: usize = 32;
 
 /// How long a worker waits that could not take its turn, because another thread acted.
 const KEPT_OUT: Duration = Duration::from_micros(100);
-/// So many turns after the last answer from memory they get long: some milliseconds, so that who asks for what is there a few
-/// hundred times a second never meets a long one.
+/// So many turns after the last answer from memory they get long: some milliseconds, so that who asks for
+/// what is there a few hundred times a second never meets a long one.
 const CALM: u32 = 64;
 
-/// The duty of one worker, for the thread that it was made on.
-pub(crate) struct Duty {
+/// What one worker does there, for the thread that it was made on.
+pub(crate) struct WorkerOutbound {
     /// `None` where the system refused it: then the core's thread does everything.
     links: Option<WorkerLinks>,
     /// There may be more to act on at once.
@@ -36,10 +36,10 @@ pub(crate) struct Duty {
     calm: u32,
 }
 
-impl Duty {
+impl WorkerOutbound {
     /// Nothing to do so far. Without a descriptor to be had there never will be.
-    pub(crate) fn new() -> Duty {
-        Duty { links: WorkerLinks::new().ok(), more: false, kept_out: false, ready: false, calm: 0 }
+    pub(crate) fn new() -> WorkerOutbound {
+        WorkerOutbound { links: WorkerLinks::new().ok(), more: false, kept_out: false, ready: false, calm: 0 }
     }
 
     /// Requests that this thread brings are its own from here on, until [`end`](Self::end).
@@ -117,7 +117,8 @@ impl Duty {
         (self.more, self.kept_out) = desk::turn(links, most);
     }
 
-    /// Closes the sockets of links that are closed, once there are some, and opens as many for those to come: when the answers are out.
+    /// Closes the sockets of links that are closed, once there are some, and opens as many for those to come:
+    /// when the answers are out.
     pub(crate) fn tidy(&mut self) {
         if let Some(links) = &mut self.links {
             links.tidy();
@@ -140,7 +141,7 @@ impl Duty {
     }
 }
 
-impl Drop for Duty {
+impl Drop for WorkerOutbound {
     fn drop(&mut self) {
         self.end();
     }
