@@ -47,6 +47,12 @@ impl Case {
     fn signed(&self) -> Option<&Signature> {
         self.request.tsig_at.and(self.signature.as_deref())
     }
+
+    /// The same, if the reply is signed because of it.
+    #[inline]
+    fn seal(&self) -> Option<&Signature> {
+        self.signed().filter(|signature| self.route.is_signed_for(signature))
+    }
 }
 
 /// The aim of the case of that number.
@@ -243,14 +249,14 @@ impl<M: Memory> Worker<M> {
         to: &dyn Fn() -> ReturnAddress,
     ) -> Outcome {
         let Worker { account, shared, cases, aims, names, scratch, .. } = self;
-        let signed = cases[case].signed();
+        let (signed, seal) = (cases[case].signed(), cases[case].seal());
         let Case { request, qname, route, may_recurse, .. } = &cases[case];
         if matches!(route, Route::Stopped(Stopped::Silence)) {
             return count(Outcome::Drop, &account.stats);
         }
         let (may_recurse, stats, elsewhere) = (*may_recurse, &account.stats, Cell::new(false));
         let (config, agent) = (&*shared.config, agent(shared, route, aims));
-        let frame = ReplyFrame { request, packet, client, may_recurse, config, signed, agent };
+        let frame = ReplyFrame { request, packet, client, may_recurse, config, signed: seal, agent };
         let (mut b, question_only) = frame.begin(out, names);
         let resolves = || resolves(&shared.memory, route, request, qname, may_recurse);
         let asked = |question| Asked {

@@ -53,6 +53,17 @@ impl Route {
         }
     }
 
+    /// Whether the reply is signed because of this signature of the query. One that is bad is answered by a
+    /// signature only where it is the reason of the refusal.
+    #[cold]
+    pub(crate) fn is_signed_for(&self, signature: &Signature) -> bool {
+        match (signature.refusal(), self) {
+            (None, _) | (Some(_), Route::Unverified(..)) => true,
+            (Some(bad), Route::Stopped(Stopped::Refused(refusal))) => bad == *refusal,
+            (Some(_), _) => false,
+        }
+    }
+
     /// The question, if memory may answer it.
     #[inline]
     pub(crate) fn question(&self) -> Option<Question> {

@@ -197,6 +197,10 @@ fn options(mut data: &[u8], wants: &mut Wants) -> Option<()> {
         let code = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
         let len = u16::from_be_bytes([*data.get(2)?, *data.get(3)?]) as usize;
         data = data.get(4 + len..)?;
+        // RFC 9660 §3: ZONEVERSION is asked for without data.
+        if code == 19 && len > 0 {
+            return None;
+        }
         wants.nsid |= code == 3;
         wants.keepalive |= code == 11;
     }

@@ -49,14 +49,13 @@ proptest! {
     }
 }
 
-#[test]
-fn a_key_with_a_long_name_takes_the_room_of_nsid() {
-    // With the key's name, the reply has up to 512 bytes; with NSID, more.
+/// A question for a long name with NSID, and a TSIG whose owner is "k" before that name: with the key's name
+/// the reply has up to 512 bytes, with NSID more.
+fn signed_by_a_long_name() -> Vec<u8> {
     let labels = [59, 59, 59, 28].map(|len| "x".repeat(len)).join(".");
     let name: NameBuf = format!("{labels}.example.").parse().expect("a name");
     assert_eq!(name.as_name().len(), 218);
     let mut packet = Header::query(7).as_bytes().to_vec();
-    // A question; NSID; a TSIG whose owner is "k" before the question's name.
     packet[5] = 1;
     packet[11] = 2;
     packet.extend_from_slice(name.as_name().as_wire());
@@ -64,5 +63,25 @@ fn a_key_with_a_long_name_takes_the_room_of_nsid() {
         b"\0\x01\0\x01\0\0\x29\0\0\0\0\0\0\0\x04\0\x03\0\0\x01k\xc0\x0c\0\xfa\0\xff\0\0\0\0\0\x21",
     );
     packet.extend_from_slice(b"\x0bhmac-sha256\0\0\0\x65\0\0\0\x01\x2c\0\x04abcd\0\x07\0\0\0\0");
+    packet
+}
+
+fn hold(packet: Vec<u8>) {
     World::new(&[]).hold(&PacketBatch { stream: false, room: 1232, packets: vec![packet] });
+}
+
+#[test]
+fn a_key_with_a_long_name_takes_the_room_of_nsid() {
+    hold(signed_by_a_long_name());
+}
+
+#[test]
+fn a_bad_signature_took_room_from_replies_that_it_does_not_sign() {
+    // NOTIMP for an opcode that is not served, FORMERR for a byte too many.
+    let mut packet = signed_by_a_long_name();
+    packet[2] |= 3 << 3;
+    hold(packet);
+    let mut packet = signed_by_a_long_name();
+    packet.push(0);
+    hold(packet);
 }
