@@ -77,8 +77,7 @@ const MAX_LINKS: usize = 8;
 /// TTL and MINIMUM of the SOA records, in seconds: how long clients keep that there is nothing (RFC 6303 §3).
 const NEGATIVE_TTL: Ttl = Ttl::from_secs(10_800);
 
-/// The SOA record behind MNAME, which is the zone itself: `nobody.invalid. 1 3600 1200 604800 10800` (RFC
-/// 6303 §3).
+/// RNAME and the five numbers of the SOA record that RFC 6303 §3 prescribes. MNAME is the name of the zone.
 const SOA_TAIL: [u8; 36] =
     *b"\x06nobody\x07invalid\0\0\0\0\x01\0\0\x0e\x10\0\0\x04\xb0\0\x09\x3a\x80\0\0\x2a\x30";
 

@@ -1,8 +1,8 @@
 //! What a forwarded lookup costs. `cargo bench -p resolver`; `-- core` or `-- loopback` takes one of the two.
 //!
-//! `core` is the forwarder alone, without sockets: request, query, reply, outcome. `loopback` is the
-//! forwarder driven by `net`, with a server on loopback that answers at once: the CPU time that the
-//! forwarder's thread needs for a lookup, in the program and in the kernel, where 1, 64 and 512 lookups are
+//! `core` is the resolver alone, without sockets: request, query, reply, outcome. `loopback` is the
+//! resolver driven by `net`, with a server on loopback that answers at once: the CPU time that the
+//! resolver's thread needs for a lookup, in the program and in the kernel, where 1, 64 and 512 lookups are
 //! under way at a time. Instructions: `valgrind --tool=callgrind` on the built benchmark with
 //! `--bench core 20000`.
 
@@ -20,10 +20,10 @@ use resolver::{
 };
 use wire::{Class, NameBuf, Type};
 
-/// The thread of the forwarder.
+/// The thread of the resolver.
 const THREAD: &str = "bench-forward";
 
-/// Counts outcomes. No thread is woken: what that costs is not the forwarder's.
+/// Counts outcomes. No thread is woken: what that costs is not the resolver's.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<AtomicUsize>);
 
@@ -79,7 +79,7 @@ fn reply(message: &mut [u8]) -> usize {
     at + 27
 }
 
-/// The forwarder alone.
+/// The resolver alone.
 fn core(lookups: usize) {
     let mut core =
         Resolver::new(config(([192, 0, 2, 1], 53).into()), Outcomes::default(), ChaCha::new([1; 32]));
@@ -124,7 +124,7 @@ fn server() -> SocketAddr {
     at
 }
 
-/// The CPU time that the forwarder's thread has used: in the program, in the kernel. The system counts in
+/// The CPU time that the resolver's thread has used: in the program, in the kernel. The system counts in
 /// ticks of 10 ms.
 fn cpu() -> (Duration, Duration) {
     let find = || {
@@ -140,7 +140,7 @@ fn cpu() -> (Duration, Duration) {
     (next(), next())
 }
 
-/// The forwarder and its sockets, with `window` lookups under way.
+/// The resolver and its sockets, with `window` lookups under way.
 fn loopback(lookups: usize, window: usize) {
     let outcomes = Outcomes::default();
     let core = Resolver::new(config(server()), outcomes.clone(), ChaCha::new([1; 32]));

@@ -54,7 +54,7 @@ impl ForwardRule {
     }
 }
 
-/// Bounds on what clients can make the forwarder keep and do.
+/// Bounds on what clients can make the resolver keep and do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardLimits {
     /// Clients that wait at a time, by client prefix (IPv4 /24, IPv6 /56). Default: 1000.
@@ -265,7 +265,7 @@ impl Default for IterateConfig {
     }
 }
 
-/// The forwarder's settings.
+/// The resolver's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardConfig {
     /// The rules, in any order; of two with one domain the later counts.

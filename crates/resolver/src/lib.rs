@@ -19,7 +19,7 @@
 //! | `delegations` | what is known of zone cuts and their servers' addresses, `bounded` in bytes |
 //! | `select` | which server is asked next |
 //! | `limits` | who may wait and which lookups may start |
-//! | `forwarder` | the lookups in flight, their tries, the connections |
+//! | `resolver` | the lookups in flight, their tries, the connections |
 //! | `random`, `stats` | random numbers; counters |
 //! | `extended` | extended errors of replies, for traces |
 //! | `trace` | what was done about a request, for a person |
@@ -31,12 +31,12 @@ mod config;
 mod copy;
 mod delegations;
 mod extended;
-mod forwarder;
 mod hints;
 mod limits;
 mod query;
 mod query_key;
 mod random;
+mod resolver;
 mod rtt;
 mod rules;
 mod scrub;
@@ -53,13 +53,13 @@ pub use config::{
 };
 pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
 pub use extended::UpstreamError;
-pub use forwarder::Resolver;
 pub use query::ReplyMismatch;
 pub use query_key::{
     AnsweredBy, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, LookupSink, NetworkFault,
     QueryKey, ReportAgent, ResolverRequest, ShedReason,
 };
 pub use random::{ChaCha, Random};
+pub use resolver::Resolver;
 pub use scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
 pub use scrub::{priming, referral, referral_proof, scrub};
 pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};

@@ -100,7 +100,7 @@ pub struct LookupRequest<W> {
     pub waiter: W,
 }
 
-/// What the forwarder is asked for.
+/// What the resolver is asked for.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "all but a few are lookups")]
 pub enum ResolverRequest<W> {

@@ -3,7 +3,7 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
-/// Where the forwarder gets IDs, letter case, cookies and its choice of servers from. Off the tests it must
+/// Where the resolver gets IDs, letter case, cookies and its choice of servers from. Off the tests it must
 /// be cryptographically secure (RFC 5452 §9.2).
 pub trait Random: Send + 'static {
     /// 32 random bits.

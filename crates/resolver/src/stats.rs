@@ -96,7 +96,7 @@ pub struct Suspects {
     pub unreadable: Counter,
 }
 
-/// The forwarder's counters.
+/// The resolver's counters.
 #[derive(Debug)]
 pub struct ForwardStats {
     upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
@@ -174,7 +174,7 @@ impl ForwardStats {
         *self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) = upstreams;
     }
 
-    /// The counter of clients shed for this reason; none if that is not for the forwarder to count.
+    /// The counter of clients shed for this reason; none if that is not for the resolver to count.
     pub fn shed(&self, reason: ShedReason) -> Option<&Counter> {
         let [prefix, clients, rule, lookups, zone] = &self.shed;
         match reason {

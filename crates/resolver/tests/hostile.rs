@@ -217,7 +217,7 @@ fn a_million_forged_replies_and_none_is_believed() {
         };
         let (_, query) = world.queries.iter().rfind(|(on, _)| *on == link).expect("sent");
         if query[12] == 0 {
-            // A check of the forwarder's own, for the root: its reply is no answer for a client.
+            // A check of the resolver's own, for the root: its reply is no answer for a client.
             world.wait(Duration::from_millis(100));
             continue;
         }

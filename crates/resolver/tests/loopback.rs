@@ -1,4 +1,4 @@
-//! The forwarder driven by `net` with real sockets: a datagram, and TCP after truncation.
+//! The resolver driven by `net` with real sockets: a datagram, and TCP after truncation.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -69,7 +69,7 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
     let config = ForwardConfig { rules: vec![rule], ..Default::default() };
     let core = Resolver::new(config, Channel(send), ChaCha::new([5; 32]));
     let stats = core.stats();
-    let outgoing = Outgoing::start("forwarder", core, &OutgoingConfig::default()).expect("a thread");
+    let outgoing = Outgoing::start("resolver", core, &OutgoingConfig::default()).expect("a thread");
     for waiter in 0..5 {
         let name: NameBuf = format!("n{waiter}.example.").parse().expect("a name");
         let query_key = QueryKey {

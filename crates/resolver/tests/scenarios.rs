@@ -1,4 +1,4 @@
-//! The forwarder on virtual time, against upstream servers that do what a scenario says.
+//! The resolver on virtual time, against upstream servers that do what a scenario says.
 //!
 //! Each file of `tests/scenarios` holds scenarios, a line for each thing that is set up, done or expected:
 //!

@@ -3,7 +3,7 @@
 //! clients, be it for answers or for being let in.
 //!
 //! This is stochastic fairness queueing (McKenney, 1990): there are fewer client queues than origins, and a
-//! secret decides which origins share one, so a client cannot choose whose client queue it fills.
+//! secret decides which origins share one, so a client cannot choose whose queue it fills.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -63,12 +63,12 @@ impl Waiting {
     }
 
     fn of(&self, client_queue: ClientQueue) -> &AtomicUsize {
-        // A client queue's number is a byte, and there are as many client queues.
+        // The number of a client queue is a byte: there are 256 of them.
         &self.client_queues[usize::from(client_queue.0)]
     }
 }
 
-/// Requests in the order in which they are acted on: client queue by client queue in turn, and in each client
+/// Requests in the order in which they are acted on: queue by queue in turn, and in each
 /// queue as they came.
 pub(super) struct Lanes<R> {
     client_queues: Vec<VecDeque<R>>,

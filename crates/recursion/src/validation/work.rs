@@ -327,7 +327,7 @@ impl Validations {
     fn fail(&self, turn: &Turn<'_>, id: u64, failure: LookupFailure) {
         let Some(Underway { received, candidates, job, .. }) = self.state().remove(id) else { return };
         self.stats().unfinished.add();
-        // A client's timeout is no failure of the servers, which were asked by the forwarder.
+        // A client's timeout is no failure of the servers, which were asked by the resolver.
         let of_servers = is_of_servers(failure) && failure != LookupFailure::TimedOut;
         if let Some(job) = job {
             self.count(&job);

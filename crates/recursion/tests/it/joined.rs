@@ -15,7 +15,7 @@ use crate::validation::{TREE, Validated};
 /// One server for all names of the tree.
 struct Joined {
     with: Validated,
-    forwarder: Resolver<LookupCompletion, ChaCha>,
+    resolver: Resolver<LookupCompletion, ChaCha>,
     /// The questions that it does not answer.
     silent: Vec<&'static str>,
     /// Queries that it has not answered.
@@ -36,9 +36,9 @@ impl Joined {
         // So the query's own time counts.
         config.timing.client = Duration::from_secs(60);
         config.limits.tries = 100;
-        let forwarder = Resolver::new(config, with.world.completion(), ChaCha::new([1; 32]));
+        let resolver = Resolver::new(config, with.world.completion(), ChaCha::new([1; 32]));
         let start = with.world.now();
-        Joined { with, forwarder, silent: silent.to_vec(), held: Vec::new(), start }
+        Joined { with, resolver, silent: silent.to_vec(), held: Vec::new(), start }
     }
 
     fn ask(&mut self, id: u16, question: &str) {
@@ -60,7 +60,7 @@ impl Joined {
             let noted = std::mem::take(&mut *self.with.world.noted.0.lock().expect("one thread"));
             let mut actions = Vec::new();
             for request in noted {
-                self.forwarder.request(ResolverRequest::Lookup(request), now, &mut actions);
+                self.resolver.request(ResolverRequest::Lookup(request), now, &mut actions);
             }
             self.act(actions);
             let is_silent = |query: &[u8]| self.silent.contains(&question(query).as_str());
@@ -68,7 +68,7 @@ impl Joined {
             let (link, query) = self.held.remove(at);
             let mut actions = Vec::new();
             let message = reply(&query);
-            self.forwarder.event(Event::Message { link, message: &message }, now, &mut actions);
+            self.resolver.event(Event::Message { link, message: &message }, now, &mut actions);
             self.act(actions);
         }
     }
@@ -97,11 +97,11 @@ impl Joined {
                     .iter()
                     .map(|reply| format!("{} at {after} ms: {}", reply.id(), reply.says())),
             );
-            let deadlines = [self.forwarder.deadline(), self.with.validations.deadline()];
+            let deadlines = [self.resolver.deadline(), self.with.validations.deadline()];
             let Some(next) = deadlines.into_iter().flatten().min().filter(|at| *at <= end) else { break };
             self.with.world.set_time(next);
             let mut actions = Vec::new();
-            self.forwarder.timeout(next, &mut actions);
+            self.resolver.timeout(next, &mut actions);
             self.act(actions);
         }
         self.with.world.set_time(end);
@@ -180,5 +180,5 @@ fn who_waits_for_keys_in_vain_is_told_in_time_and_nothing_is_left() {
     assert!(told.iter().take(2).all(|told| told.contains("at 10000 ms")), "{told:?}");
     assert_eq!(joined.with.world.service.unvalidated(), 0);
     assert_eq!(joined.with.validations.deadline(), None);
-    assert!(joined.forwarder.is_idle());
+    assert!(joined.resolver.is_idle());
 }

@@ -84,7 +84,7 @@ fn change(world: &mut World, number: usize) {
     });
 }
 
-/// What a server says to an query key. Its data show what was asked: whether DO and CD were set, and by which
+/// What a server says to a query key. Its data show what was asked: whether DO and CD were set, and by which
 /// rule.
 fn report(world: &mut World, query_key: &QueryKey, reported: Reported) {
     let name = query_key.name.to_string();

@@ -242,7 +242,7 @@ impl World {
         self.end(&query_key, &outcome);
     }
 
-    /// What a server's reply to an query key comes to by the rule for its name.
+    /// What a server's reply to a query key comes to by the rule for its name.
     pub(crate) fn outcome(&self, query_key: &QueryKey, reply: &Upstream<'_>) -> LookupOutcome {
         let name = query_key.name.as_name();
         let covers = |domain: &&Domain| name.is_at_or_below(domain.name.as_name());

@@ -78,7 +78,7 @@ impl Validated {
         Validated { server, ..Validated::new(|_| {}) }
     }
 
-    /// What the server says to an query key.
+    /// What the server says to a query key.
     pub(crate) fn outcome(&self, query_key: &QueryKey) -> LookupOutcome {
         self.outcome_of(query_key, None)
     }
@@ -106,7 +106,7 @@ impl Validated {
                 let (agent, referrals) = (self.agent(), self.referrals(query_key));
                 LookupOutcome::Answered(Arc::new(resolver::Answer { by, agent, referrals, ..answer }))
             }
-            // A reply of no use has the forwarder ask the next server in the same lookup.
+            // A reply of no use has the resolver ask the next server in the same lookup.
             Err(_) if other_than.is_none() && self.second.is_some() => {
                 self.outcome_of(query_key, Some(AnsweredBy::Server(([192, 0, 2, 1], 53).into())))
             }

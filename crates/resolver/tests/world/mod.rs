@@ -1,4 +1,4 @@
-//! A forwarder on virtual time: what it sends and hands out is collected, and what it may never do is
+//! A resolver on virtual time: what it sends and hands out is collected, and what it may never do is
 //! asserted.
 
 use std::collections::BTreeMap;

@@ -239,7 +239,7 @@ impl LocalRoot {
         let (serial, why) = (refused.map(|(serial, _)| *serial), refused.map(|(_, why)| why.clone()));
         let held = || state.offered.as_ref().or(state.good.as_ref()).map(|zone| zone.serial());
         let (word, serial, fault) = match state.standing {
-            // The zone's zone state has the fault of the zone.
+            // The zone's state has the fault of the zone.
             Standing::Missing => {
                 let fault = "there is no version: see `nomen ctl zone status .`";
                 ("missing", held(), Some(fault.to_owned()))

@@ -78,7 +78,7 @@ pub struct Plan {
 pub struct Recursive {
     /// The cache and the policy.
     pub service: Arc<Service>,
-    /// What the forwarder counts.
+    /// What the resolver counts.
     pub forward: Arc<ForwardStats>,
     /// The cache's file.
     pub file: Option<CacheFile>,
@@ -182,10 +182,10 @@ impl Recursive {
         }));
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
-        let forwarder = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
-        let forward = forwarder.stats();
+        let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
+        let forward = resolver.stats();
         let config = OutgoingConfig { queue, links, by_workers: true };
-        let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
+        let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
         let validations = service.validations();

@@ -1,7 +1,7 @@
-//! Carries out what zone states decide. Every action is a message to another thread or an entry in a queue:
-//! nothing here waits.
+//! Carries out what the states of zones decide. Every action is a message to another thread or an entry in a
+//! queue: nothing here waits.
 //!
-//! Callers hold the lock of the zone states, so that the actions of a zone leave in the order of its events,
+//! Callers hold the lock of the zone table, so that the actions of a zone leave in the order of its events,
 //! whichever thread reported them.
 
 use std::collections::HashSet;
@@ -42,7 +42,7 @@ pub(super) struct Decided {
     pub(super) notices: Vec<Notice>,
 }
 
-/// Carries out the actions of zone states; shared by the threads that report events to them.
+/// Carries out the actions of zones; shared by the threads that report events to them.
 pub(super) struct Executor {
     pub(super) publishing: Sender<Publishing>,
     pub(super) manager: Sender<Message>,
@@ -98,7 +98,7 @@ impl Executor {
         self.send(Publishing::Step { change, at_once });
     }
 
-    /// Makes a step that a zone state wants, unless the zone is one that clients get no answers from. New
+    /// Makes a step that a zone's state wants, unless the zone is one that clients get no answers from. New
     /// versions of catalog zones, and of a root zone that is a copy, go to the thread that reads them.
     fn publish(&self, change: Change, at_once: bool) {
         let special = read(&self.special);
@@ -124,7 +124,7 @@ impl Executor {
         }
     }
 
-    /// Changes which zones are special. The caller holds the lock of the zone states.
+    /// Changes which zones are special. The caller holds the lock of the zone table.
     pub(super) fn change_special(&self, change: impl FnOnce(&mut SpecialZones)) {
         change(&mut write(&self.special));
     }

@@ -22,7 +22,7 @@ use crate::changes::Changes;
 use crate::secondaries::SecondaryStore;
 use crate::sync::lock;
 
-/// What a load came to, for the zone state of this zone.
+/// What a load came to, for the state of this zone.
 #[derive(Debug)]
 pub(super) struct LoadEnd {
     /// The zone.

@@ -1,6 +1,6 @@
-//! Keeping the zones: one thread reports to each zone state what the configuration wants of its zone and what
-//! loads came to. Loader threads read for it; the thread of `publishing` puts versions into service. Other
-//! parts see the zones through [`ZoneTable`], and ask for work through [`ZoneManagerHandle`].
+//! Keeping the zones: one thread reports to the state of each zone what the configuration wants of its zone
+//! and what loads came to. Loader threads read for it; the thread of `publishing` puts versions into service.
+//! Other parts see the zones through [`ZoneTable`], and ask for work through [`ZoneManagerHandle`].
 //!
 //! What belongs together, such as all zones of a reload, is a round, whose end is reported to the client that
 //! asked for it. Rounds about all zones come one after the other; requests that come in during one are
@@ -534,7 +534,7 @@ impl ZoneManager {
         self.load(loads);
     }
 
-    /// Reports to zone states that their zones are wanted. Returns the loads that follow.
+    /// Reports to zones that they are wanted. Returns the loads that follow.
     fn want_all(&mut self, specs: &[ZoneSpec]) -> Vec<Load> {
         let (table, mut loads) = (Arc::clone(&self.table), Vec::new());
         let mut states = write(&table.states);

@@ -7,9 +7,9 @@
 //! | `produce` | catalog zones that are made here |
 //! | `added` | the file of the zones that were added at run time |
 //! | `state` | one zone: what is known of it, and what is to be done when something happens to it |
-//! | `manager` | all of them: the thread that reports to zone states what the configuration wants and what loads came to |
-//! | `publishing` | the thread that reports new versions to zone states and puts zones into service |
-//! | `executor` | what zone states decide, carried out for both threads |
+//! | `manager` | all of them: the thread that reports to zones what the configuration wants and what loads came to |
+//! | `publishing` | the thread that reports new versions to zones and puts zones into service |
+//! | `executor` | what the states of zones decide, carried out for both threads |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
 //! | `differences` | what changes in zone files, kept for IXFR |

@@ -1,5 +1,5 @@
-//! Puts zones into service: gathers the steps that zone states want made and makes catalogs of them, for all
-//! zones that changed at about the same time one. Nothing else changes what is served.
+//! Puts zones into service: gathers the steps that the states of zones decide on and makes catalogs of them,
+//! for all zones that changed at about the same time one. Nothing else changes what is served.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The thread that puts zones into service. It reports new versions from updates, from primaries and from the
-//! examiner to the zone states, and makes the next catalog. It reads no disk, parses nothing and waits for no
-//! other thread: nothing that the `zones` thread does, such as reading a configuration, delays the answer to
-//! an update or a transfer.
+//! examiner to the zones, and makes the next catalog. It reads no disk, parses nothing and waits for nothing
+//! but the lock of the zone table, which is never held while a thread waits for a disk or another server. So
+//! the `zones` thread may read a configuration meanwhile: no answer to an update and no transfer is late
+//! because of it.
 
 use std::io;
 use std::sync::Arc;
@@ -140,7 +141,7 @@ impl PublishingThread {
                 for (apex, zone) in zones {
                     self.report(&apex, ZoneEvent::Changed(zone, SystemTime::now()));
                 }
-                // The steps that the zone states have decided on are in the queue, and come before this.
+                // The steps that these lead to are in the queue, and come before this.
                 self.executor.send(Publishing::Once(done));
             }
             Publishing::Once(done) => self.once_published.push(done),
@@ -190,20 +191,19 @@ impl PublishingThread {
         let ends_at = (!zone.state.is_claimed()).then(|| self.executor.publishing.clone());
         let file = zone.state.file().cloned();
         let actions = zone.state.handle(ZoneEvent::Claimed(true));
-        // None of them: a claim decides nothing.
         self.executor.carry_out(apex, actions);
         Some(ClaimedZone { version, file, claim: Claim::new(apex.clone(), ends_at) })
     }
 
-    fn examined(&mut self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
-        if let Some(zone) = write(&self.table.states).get_mut(apex) {
-            // Each version is looked at as the first one was.
-            zone.signatures = SignatureAge::default();
-        }
-        self.report(apex, ZoneEvent::Examined(version, found));
-        if let Some(zone) = write(&self.table.states).get_mut(apex) {
-            zone.look_at_signatures(unix_now());
-        }
+    /// Reports what was found out about a version, and logs if its signatures end soon.
+    fn examined(&self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
+        let mut states = write(&self.table.states);
+        let Some(zone) = states.get_mut(apex) else { return };
+        // Each version is looked at as the first one was.
+        zone.signatures = SignatureAge::default();
+        let actions = zone.state.handle(ZoneEvent::Examined(version, found));
+        self.executor.carry_out(apex, actions);
+        zone.look_at_signatures(unix_now());
     }
 
     /// Makes the steps taken so far, and does what waits for that.

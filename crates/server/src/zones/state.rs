@@ -240,7 +240,7 @@ impl VersionStep {
     }
 }
 
-/// One zone's zone state.
+/// One zone's state.
 #[derive(Debug)]
 pub struct ZoneState {
     status: Arc<ZoneStatus>,
@@ -270,7 +270,7 @@ struct Loading {
 }
 
 impl ZoneState {
-    /// A zone state of a zone that nothing is known of yet.
+    /// The state of a zone that nothing is known of yet.
     pub fn new(spec: ZoneSpec) -> Self {
         let status = ZoneStatus {
             spec,

@@ -1,5 +1,5 @@
 //! One zone from its text to a snapshot. Everything that is wrong with the text is reported with its place.
-//! Whether the zone goes into service, its zone state decides.
+//! Whether the zone goes into service, its state decides.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;

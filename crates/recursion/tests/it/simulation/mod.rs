@@ -65,7 +65,7 @@ struct Simulation {
     zones: Zones,
     world: World,
     validations: Validations,
-    forwarder: Resolver<LookupCompletion, ChaCha>,
+    resolver: Resolver<LookupCompletion, ChaCha>,
     net: Net,
     start: Instant,
     now: Instant,
@@ -85,7 +85,7 @@ fn validating(policy: &mut PolicyConfig, zones: &Zones) {
     policy.validation.anchors = zones.anchors.clone();
 }
 
-fn forwarder(completion: LookupCompletion, dice: &mut Dice) -> Resolver<LookupCompletion, ChaCha> {
+fn resolver(completion: LookupCompletion, dice: &mut Dice) -> Resolver<LookupCompletion, ChaCha> {
     let servers = vec![StartServer { name: None, addresses: vec![(address(0), 53).into()] }];
     let rule = IterateRule { domain: NameBuf::ROOT, servers, prime: false, copy: None };
     let iterate = IterateConfig { rules: vec![rule], ..Default::default() };
@@ -114,7 +114,7 @@ impl Simulation {
         let zones = Zones::grow(&mut dice, &liars);
         let mut world = World::new(|policy| validating(policy, &zones));
         let validations = world.service.validations();
-        let forwarder = forwarder(world.completion(), &mut dice);
+        let resolver = resolver(world.completion(), &mut dice);
         let start = world.now();
         world.set_time(start);
         if shown {
@@ -128,7 +128,7 @@ impl Simulation {
             zones,
             world,
             validations,
-            forwarder,
+            resolver,
             start,
             now: start,
             clients: BTreeMap::new(),
@@ -178,8 +178,8 @@ impl Simulation {
             ));
         }
         if !self.net.links.is_empty()
-            || self.forwarder.deadline().is_some()
-            || !self.forwarder.is_idle()
+            || self.resolver.deadline().is_some()
+            || !self.resolver.is_idle()
             || self.validations.deadline().is_some()
         {
             return Err("something is left behind".to_owned());
@@ -212,7 +212,7 @@ impl Simulation {
         self.world = World::new(|policy| validating(policy, zones));
         self.set_clocks();
         self.validations = self.world.service.validations();
-        self.forwarder = forwarder(self.world.completion(), &mut self.dice);
+        self.resolver = resolver(self.world.completion(), &mut self.dice);
         if self.dice.percent(50) {
             let now = self.world.service.now(self.now);
             self.world.service.cache().load(&mut saved.as_slice(), now, wall).expect("what was saved");
@@ -277,7 +277,7 @@ impl Simulation {
     fn pass(&mut self, by: Duration) -> Result<(), String> {
         let end = self.now + by;
         loop {
-            let deadlines = [self.forwarder.deadline(), self.validations.deadline(), self.net.next()];
+            let deadlines = [self.resolver.deadline(), self.validations.deadline(), self.net.next()];
             let next = deadlines.into_iter().flatten().min().filter(|at| *at <= end);
             let Some(at) = next else { break };
             self.now = self.now.max(at);
@@ -288,7 +288,7 @@ impl Simulation {
                     self.comes(link, what, &mut actions);
                 }
             } else {
-                self.forwarder.timeout(self.now, &mut actions);
+                self.resolver.timeout(self.now, &mut actions);
             }
             self.act(actions)?;
             self.settle()?;
@@ -311,7 +311,7 @@ impl Simulation {
             Coming::Opened => Event::Opened { link },
             Coming::Ended(error) => Event::Ended { link, error: *error },
         };
-        self.forwarder.event(event, self.now, actions);
+        self.resolver.event(event, self.now, actions);
     }
 
     fn act(&mut self, actions: Vec<exchange::Action>) -> Result<(), String> {
@@ -335,7 +335,7 @@ impl Simulation {
             for request in noted {
                 self.budgets.extend(request.budget.clone());
                 let mut actions = Vec::new();
-                self.forwarder.request(ResolverRequest::Lookup(request), self.now, &mut actions);
+                self.resolver.request(ResolverRequest::Lookup(request), self.now, &mut actions);
                 self.act(actions)?;
             }
         }

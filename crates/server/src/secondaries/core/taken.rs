@@ -1,5 +1,5 @@
 //! Zones that are taken from primaries: what the scheduler decides is done here, and the outcome is reported
-//! to it, to the zone's zone state and to the log.
+//! to it, to the zone's state and to the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -144,7 +144,7 @@ impl ZoneManager {
         }
         self.hide_and_show(&hidden);
         if let Some(secondaries) = &self.executor.secondaries {
-            // Those that were members before this process began have no zone state, but may have files.
+            // Those that were members before this process began have no state, but may have files.
             let before = gone.iter().filter(|apex| self.table.get(apex).is_none());
             secondaries.forget(before.cloned().collect());
         }

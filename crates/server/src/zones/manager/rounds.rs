@@ -116,7 +116,7 @@ impl ZoneManager {
         self.load(decided.loads);
     }
 
-    /// Reports to a zone's zone state what its load came to.
+    /// Reports to a zone's state what its load came to.
     pub(super) fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
         let looked = self.fit_to_serve(&apex, looked);
         let came_to = match &looked {
@@ -129,7 +129,7 @@ impl ZoneManager {
         self.load_event(&apex, ZoneEvent::Looked(number, looked), came_to);
     }
 
-    /// Reports to a zone's zone state what happened to its load, and to the rounds that wait for it.
+    /// Reports to a zone's state what happened to its load, and to the rounds that wait for it.
     fn load_event(&mut self, apex: &Apex, event: ZoneEvent, came_to: fn(&mut Summary)) {
         let (decided, is_over, awaited) = {
             let mut states = write(&self.table.states);

@@ -93,7 +93,7 @@ pub struct LastReload {
     pub result: Reloaded,
 }
 
-/// A zone and its zone state.
+/// A zone and its state.
 pub(in crate::zones) struct ManagedZone {
     pub(in crate::zones) state: ZoneState,
     /// The round under way waits for its load.

@@ -1,4 +1,4 @@
-//! The forwarder: lookups in flight, who waits for them, and when to look again.
+//! The resolver: lookups in flight, who waits for them, and when to look again.
 //!
 //! A lookup has tries, each a query to one server on a link of its own or on a connection that is kept. All
 //! its tries are listened to until the lookup ends: the first reply that can be used answers it. `tries`
@@ -81,7 +81,7 @@ pub struct Resolver<O: LookupSink, R: Random> {
 }
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// A forwarder that hands outcomes to `sink`. Rules that name the same server share what is known of it.
+    /// A resolver that passes outcomes to `sink`. Rules that name the same server share what is known of it.
     pub fn new(config: ForwardConfig, sink: O, mut random: R) -> Self {
         let mut servers = Servers::default();
         let (rules, upstreams) = Rules::of(&config, &mut servers, &mut random);
