@@ -7,7 +7,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use cache::{Answer, AnswerKind, Cache, Config, Held, Key, Lookup, Now, Credibility, Terms};
+use cache::{Answer, AnswerKind, Cache, Config, Credibility, Held, Key, Lookup, Now, Terms};
 use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{HEADER_LEN, MAX_MESSAGE, Parser, QUESTION_TAIL};
@@ -109,7 +109,8 @@ fn records(message: &[u8]) -> Option<Vec<(String, Type, Ttl, Vec<u8>)>> {
 fn respond(message: &[u8]) {
     let ttl = Some(Ttl::from_secs(60));
     for ttl in [None, ttl] {
-        let terms = Terms { view: 7, dnssec_ok: true, checking_disabled: false, rank: Credibility::Answer, ttl };
+        let terms =
+            Terms { view: 7, dnssec_ok: true, checking_disabled: false, rank: Credibility::Answer, ttl };
         let Ok(answer) = Answer::of(message, &terms) else { continue };
         let cache = cache();
         if cache.insert(answer, NOW).is_err() {

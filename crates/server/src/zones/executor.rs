@@ -22,7 +22,7 @@ use crate::changes::Changes;
 use crate::secondaries::Secondaries;
 use crate::sync::{read, write};
 
-/// Zones whose versions are more than answers to clients.
+/// Zones that are handled otherwise than by serving them.
 #[derive(Debug, Default)]
 pub(super) struct SpecialZones {
     /// Catalog zones that are read here (RFC 9432).
@@ -33,7 +33,7 @@ pub(super) struct SpecialZones {
     pub(super) copies_root: bool,
 }
 
-/// What is left to do for the caller, without the lock.
+/// What the caller does after it has released the lock.
 #[derive(Debug, Default)]
 pub(super) struct Decided {
     /// Loads to be ordered.
@@ -66,26 +66,34 @@ impl Executor {
                 ZoneAction::PublishNow(change) => self.publish(change, true),
                 ZoneAction::WriteImage(order) => self.send(Publishing::Image(order)),
                 ZoneAction::Examine(order) => {
-                    self.examiner.iter().for_each(|examiner| examiner.order(apex.clone(), order.clone()));
+                    if let Some(examiner) = &self.examiner {
+                        examiner.order(apex.clone(), order);
+                    }
                 }
                 ZoneAction::Begin(kept) => {
-                    let secondaries = self.secondaries.iter();
-                    secondaries.for_each(|secondaries| secondaries.begin(apex.clone(), kept.clone()));
+                    if let Some(secondaries) = &self.secondaries {
+                        secondaries.begin(apex.clone(), kept);
+                    }
                 }
                 ZoneAction::Take(zone, file) => {
-                    let changes = self.changes.iter();
-                    changes.for_each(|changes| changes.take(apex.clone(), Arc::clone(&zone), file.clone()));
+                    if let Some(changes) = &self.changes {
+                        changes.take(apex.clone(), zone, file);
+                    }
                 }
                 ZoneAction::KeepDifference(change, bytes) => {
-                    let differences = self.differences.iter();
-                    differences.for_each(|differences| differences.keep(apex, Arc::clone(&change), bytes));
+                    if let Some(differences) = &self.differences {
+                        differences.keep(apex, change, bytes);
+                    }
                 }
                 ZoneAction::ContinueDifferences(change, bytes) => {
-                    let differences = self.differences.iter();
-                    differences.for_each(|differences| differences.go_on(apex, Arc::clone(&change), bytes));
+                    if let Some(differences) = &self.differences {
+                        differences.go_on(apex, change, bytes);
+                    }
                 }
                 ZoneAction::ForgetDifferences => {
-                    self.differences.iter().for_each(|differences| differences.forget(apex));
+                    if let Some(differences) = &self.differences {
+                        differences.forget(apex);
+                    }
                 }
             }
         }
@@ -116,8 +124,9 @@ impl Executor {
                 self.send_to_manager(Message::CatalogVersion(Arc::clone(zone)));
             }
             // NOTIFY targets of hidden zones get a NOTIFY all the same.
-            let secondaries = self.secondaries.iter().filter(|_| is_hidden);
-            secondaries.for_each(|secondaries| secondaries.published(std::slice::from_ref(zone)));
+            if let (true, Some(secondaries)) = (is_hidden, &self.secondaries) {
+                secondaries.published(std::slice::from_ref(zone));
+            }
         }
         if !is_hidden {
             self.step(change, at_once);

@@ -49,7 +49,7 @@ pub use table::{FolderFindings, LastReload, ReloadFault, Reloaded, ZoneTable};
 
 /// How often the age of signatures is looked at.
 const SIGNATURES: Duration = Duration::from_secs(3600);
-/// Zones of a reload that are looked at before updates and primaries get their turn.
+/// Zones of a reload that are looked at while the lock of the zone table is held once: updates wait for it.
 const ZONES_A_TURN: usize = 1000;
 /// So many zones of a folder or a catalog zone at least must be gone for them to be held back.
 pub(super) const LEAST_HELD: usize = 10;
@@ -76,12 +76,12 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim of this zone, which ends there, if it ends.
+    /// A claim of this zone. When it ends, it sends [`Publishing::Unclaim`] to `ends_at`, if that is given.
     pub(super) fn new(apex: Apex, ends_at: Option<Sender<Publishing>>) -> Self {
         Claim { apex, ends_at }
     }
 
-    /// Ends the claim without a message. Returns whether it was one that ends.
+    /// Ends the claim without a message. Returns false if the zone was claimed before, and stays claimed.
     pub(super) fn ends_now(mut self) -> bool {
         self.ends_at.take().is_some()
     }
@@ -137,14 +137,14 @@ pub struct ZoneManagerHandle {
     publishing: Sender<Publishing>,
 }
 
-/// What was asked before the threads start, and will be.
+/// The receiving ends of the messages to both threads.
 pub struct ZoneManagerInbox {
     messages: Receiver<Message>,
     publishing: Receiver<Publishing>,
 }
 
 impl ZoneManagerHandle {
-    /// The way to ask, and what the threads read.
+    /// Returns a handle, and the receiving ends of its messages for [`ZoneManager::start`].
     pub fn new() -> (ZoneManagerHandle, ZoneManagerInbox) {
         let ((messages, taken), (publishing, published)) = (channel(), channel());
         (
@@ -232,11 +232,11 @@ pub type Prepare = dyn Fn(&AcceptZones<'_>) -> Result<WantedZones, ReloadFault> 
 /// Returns why zones are not accepted.
 pub type AcceptZones<'a> = dyn Fn(&WantedZones) -> Result<(), ReloadFault> + 'a;
 
-/// What the thread works with.
+/// The parts of the server that [`ZoneManager`] works with.
 pub struct ZoneManagerParts {
-    /// What serves the zones.
+    /// The engine that answers from the zones.
     pub engine: Arc<Engine<Served>>,
-    /// What others see of them.
+    /// All zones and their states, for readers.
     pub table: Arc<ZoneTable>,
     /// Reads the configuration anew.
     pub prepare: Box<Prepare>,
