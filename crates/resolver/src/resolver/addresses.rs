@@ -18,8 +18,11 @@ use crate::select::Asked;
 const NO_WAY: Duration = Duration::from_secs(10);
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// Whether the addresses of a zone's servers are known, and none of them answers.
+    /// Whether all addresses of a zone's servers are known, and none of them answers.
     pub(super) fn is_dead(&mut self, cut: &Cut, now: Instant) -> bool {
+        if self.may_find_more(cut, now) {
+            return false;
+        }
         let mut known = Vec::new();
         self.addresses_of(cut, false, now, &mut known);
         let failing = |address: &SocketAddr| {
@@ -27,6 +30,18 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             server.and_then(|id| self.servers.get(id)).is_some_and(|server| server.is_failing())
         };
         !known.is_empty() && known.iter().all(failing)
+    }
+
+    /// Whether a lookup can find further addresses of a zone's servers: names below the zone are excluded, since
+    /// only these servers know them.
+    fn may_find_more(&mut self, cut: &Cut, now: Instant) -> bool {
+        let families = [(false, Type::A), (true, Type::AAAA)].into_iter();
+        let families: Vec<Type> = families.filter(|(v6, _)| self.is_open(*v6, now)).map(|(_, t)| t).collect();
+        let mut names = cut.servers.iter().filter_map(CutServer::name);
+        names.any(|name| {
+            let is_outside = !name.is_at_or_below(cut.zone.as_lower());
+            is_outside && families.iter().any(|&t| !self.delegations.host(name, t).is_some_and(|f| f.holds(now)))
+        })
     }
 
     /// The addresses of a zone's servers that are known and can be reached, each once; where there are none,
