@@ -1,12 +1,11 @@
-//! Everything around the query path: configuration, command line, control, metrics, logs, loading of zones.
-//! A library only so that tests and fuzz targets reach it; the one program is `main.rs`.
+//! Everything around the query path: configuration, control, metrics, logs, zones and their sources.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`cli`] | the command line, and through it the man page and completions |
 //! | [`config`] | reads and checks the configuration; makes its reference page |
 //! | [`builtin`] | the example that is served without a configuration |
 //! | [`serve`] | `nomen serve` from start to end: makes the parts below and ends them in order |
+//! | [`exit_status`] | exit statuses of the program |
 //! | [`frontend`] | what answers: engine, listeners, query log |
 //! | [`zones`] | which zones there are, and keeping them: loading, reloading, publishing |
 //! | [`changes`] | dynamic updates: zones that change, and what is kept of that |
@@ -27,21 +26,20 @@
 //! | [`descriptors`] | which part may have how many file descriptors |
 //! | [`privileges`] | giving up root |
 //! | [`message`], [`words`] | making queries and printing messages; words for people |
-//! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
 #![forbid(unsafe_code)]
-// `println!` panics where the reader is gone or the disk is full: `tools::print_out`.
+// `println!` panics where the reader is gone or the disk is full.
 #![deny(clippy::print_stdout)]
 
 mod audit;
 pub mod background;
 pub mod builtin;
 pub mod changes;
-pub mod cli;
 pub mod config;
 pub mod connections;
 pub mod control;
 pub mod descriptors;
 pub mod dnstap;
+pub mod exit_status;
 pub mod frontend;
 mod heap;
 pub mod in_force;
@@ -62,7 +60,6 @@ pub mod signals;
 mod spare;
 pub mod stores;
 mod sync;
-pub mod tools;
 mod trail;
 pub mod transfers;
 pub mod words;

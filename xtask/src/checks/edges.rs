@@ -1,5 +1,6 @@
-//! Which crate may depend on which: the arrows between the rooms and the outside crates each may use.
-//! Read from `cargo metadata`; dev-dependencies are the tests' own affair and are not checked.
+//! Which crate may depend on which: the crates of the workspace and the outside crates that each one
+//! uses. Read from `cargo metadata`; dev-dependencies are not checked. An entry that is not used is a
+//! fault, too, so that the table shows the dependencies as they are.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,77 +11,60 @@ use super::Fault;
 use crate::exceptions::line_of;
 use crate::tree::Tree;
 
-/// What one room may depend on.
-struct Room {
+/// The dependencies of one crate.
+struct Row {
     /// The package's name.
     name: &'static str,
-    /// Rooms it may use.
+    /// Crates of the workspace that it uses.
     ours: &'static [&'static str],
-    /// Outside crates it may use.
+    /// Outside crates that it may use.
     theirs: Outside,
 }
 
-/// Outside crates a room may use.
+/// Outside crates that a crate may use.
 enum Outside {
     /// These and no other.
     Only(&'static [&'static str]),
-    /// Any of the workspace's table: the room has nothing to keep out.
+    /// Any of the workspace's table.
     Any,
 }
 
 use Outside::{Any, Only};
 
-/// The arrows. A crate that is not here may not exist: adding a room is a decision.
-const ROOMS: &[Room] = &[
-    Room { name: "wire", ours: &[], theirs: Only(&[]) },
+/// One row for each crate. A crate without a row is a fault: its place is to be decided first.
+const ROWS: &[Row] = &[
+    Row { name: "wire", ours: &[], theirs: Only(&[]) },
     // libc: requests for huge and for small pages.
-    Room { name: "prefetch", ours: &[], theirs: Only(&["libc"]) },
-    Room { name: "exchange", ours: &[], theirs: Only(&[]) },
-    Room { name: "dnssec", ours: &["wire"], theirs: Only(&["aws-lc-rs"]) },
-    Room {
+    Row { name: "prefetch", ours: &[], theirs: Only(&["libc"]) },
+    Row { name: "exchange", ours: &[], theirs: Only(&[]) },
+    Row { name: "dnssec", ours: &["wire"], theirs: Only(&["aws-lc-rs"]) },
+    Row {
         name: "zone",
         ours: &["wire", "prefetch"],
         // aws-lc-rs: SHA-384 and SHA-512 of a whole zone (ZONEMD).
-        theirs: Only(&["memchr", "arc-swap", "bytes", "libc", "memmap2", "xxhash-rust", "aws-lc-rs"]),
+        theirs: Only(&["memchr", "bytes", "libc", "memmap2", "xxhash-rust", "aws-lc-rs"]),
     },
-    Room { name: "journal", ours: &["wire", "zone"], theirs: Only(&["libc", "xxhash-rust"]) },
-    Room { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
-    Room { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
-    Room { name: "resolver", ours: &["wire", "exchange", "cache", "dnssec"], theirs: Only(&["chacha20"]) },
-    Room { name: "policy", ours: &["wire", "zone"], theirs: Only(&[]) },
-    Room { name: "transfer", ours: &["wire", "exchange", "zone", "dnssec"], theirs: Only(&["aws-lc-rs"]) },
-    Room { name: "update", ours: &["wire", "zone"], theirs: Only(&[]) },
-    Room { name: "migrate", ours: &["wire"], theirs: Only(&[]) },
-    Room { name: "signer", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
-    Room {
+    Row { name: "journal", ours: &["wire", "zone"], theirs: Only(&["xxhash-rust"]) },
+    Row { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
+    Row { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
+    Row { name: "resolver", ours: &["wire", "exchange"], theirs: Only(&["chacha20"]) },
+    Row { name: "transfer", ours: &["wire", "exchange", "zone"], theirs: Only(&["aws-lc-rs"]) },
+    Row { name: "update", ours: &["wire", "zone"], theirs: Only(&[]) },
+    Row { name: "migrate", ours: &["wire"], theirs: Only(&[]) },
+    Row {
         name: "engine",
-        ours: &[
-            "wire",
-            "exchange",
-            "dnssec",
-            "zone",
-            "authority",
-            "cache",
-            "resolver",
-            "policy",
-            "transfer",
-            "signer",
-        ],
+        ours: &["wire", "exchange", "zone", "authority", "transfer"],
         theirs: Only(&["arc-swap"]),
     },
-    Room {
+    Row {
         name: "recursion",
         ours: &["wire", "exchange", "dnssec", "cache", "resolver", "engine"],
         theirs: Only(&["arc-swap"]),
     },
-    Room { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },
-    Room {
-        name: "net",
-        ours: &["exchange"],
-        theirs: Only(&["getrandom", "libc", "mio", "socket2", "tokio"]),
-    },
-    Room {
-        name: "nomen",
+    Row { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },
+    Row { name: "net", ours: &["exchange"], theirs: Only(&["getrandom", "libc", "mio", "socket2", "tokio"]) },
+    Row {
+        name: "server",
         ours: &[
             "wire",
             "exchange",
@@ -89,12 +73,9 @@ const ROOMS: &[Room] = &[
             "authority",
             "cache",
             "resolver",
-            "policy",
             "journal",
-            "migrate",
             "transfer",
             "update",
-            "signer",
             "engine",
             "recursion",
             "dnstap",
@@ -103,15 +84,34 @@ const ROOMS: &[Room] = &[
         ],
         theirs: Any,
     },
-    Room { name: "testkit", ours: &["wire", "dnssec", "zone", "journal"], theirs: Any },
-    Room { name: "conformance", ours: &["wire", "zone", "testkit"], theirs: Any },
-    Room { name: "nomen-compare", ours: &["wire", "exchange", "zone", "testkit", "net"], theirs: Any },
-    Room {
+    Row {
+        name: "tools",
+        ours: &[
+            "wire",
+            "exchange",
+            "dnssec",
+            "zone",
+            "authority",
+            "journal",
+            "resolver",
+            "recursion",
+            "migrate",
+            "transfer",
+            "net",
+            "server",
+        ],
+        theirs: Any,
+    },
+    Row { name: "nomen", ours: &["server", "tools"], theirs: Any },
+    Row { name: "testkit", ours: &["wire", "dnssec", "zone", "journal"], theirs: Any },
+    Row { name: "conformance", ours: &[], theirs: Any },
+    Row { name: "nomen-compare", ours: &["exchange", "net"], theirs: Any },
+    Row {
         name: "nomen-pieces",
         ours: &["wire", "exchange", "zone", "authority", "engine", "testkit"],
         theirs: Any,
     },
-    Room { name: "xtask", ours: &[], theirs: Any },
+    Row { name: "xtask", ours: &[], theirs: Any },
 ];
 
 /// What `cargo metadata --no-deps` reports of the workspace, as far as the checks need it.
@@ -179,44 +179,58 @@ impl Metadata {
     }
 }
 
-/// Faults of packages without a row in the table, and of dependencies their row does not allow.
+/// Faults of packages without a row in the table, of dependencies that their row does not have, and of
+/// entries of their row that they do not use.
 pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Fault> {
     let mut faults = Vec::new();
     for package in &metadata.packages {
         let manifest = tree.file(&package.manifest).and_then(|f| f.text()).unwrap_or_default();
-        let Some(room) = ROOMS.iter().find(|r| r.name == package.name) else {
+        let Some(row) = ROWS.iter().find(|r| r.name == package.name) else {
             let text = format!(
-                "crate `{}` has no row in the table of rooms; decide its arrows in xtask/src/checks/edges.rs and docs/ARCHITECTURE.md",
+                "crate `{}` has no row in the table of xtask/src/checks/edges.rs; decide which crates it uses there and in docs/ARCHITECTURE.md",
                 package.name
             );
             faults.push(Fault::new(&package.manifest, 1, text));
             continue;
         };
         for dependency in &package.dependencies {
-            if let Err(why) = allowed(room, dependency) {
+            if let Err(why) = allowed(row, dependency) {
                 faults.push(Fault::new(&package.manifest, line_of(manifest, dependency), why));
             }
+        }
+        let theirs = match row.theirs {
+            Only(list) => list,
+            Any => &[],
+        };
+        for unused in
+            row.ours.iter().chain(theirs).filter(|name| !package.dependencies.iter().any(|d| d == *name))
+        {
+            let text = format!(
+                "`{}` does not use `{unused}`; take it out of its row in xtask/src/checks/edges.rs",
+                row.name
+            );
+            faults.push(Fault::new(&package.manifest, 1, text));
         }
     }
     faults
 }
 
-fn allowed(room: &Room, dependency: &str) -> Result<(), String> {
-    if ROOMS.iter().any(|r| r.name == dependency) {
-        if room.ours.contains(&dependency) {
+fn allowed(row: &Row, dependency: &str) -> Result<(), String> {
+    if ROWS.iter().any(|r| r.name == dependency) {
+        if row.ours.contains(&dependency) {
             return Ok(());
         }
         return Err(format!(
-            "`{}` may not depend on `{dependency}`: arrows go one way only (docs/ARCHITECTURE.md); move the code or pass the value in",
-            room.name
+            "`{}` may not depend on `{dependency}` (docs/ARCHITECTURE.md); move the code or pass the value in",
+            row.name
         ));
     }
-    match room.theirs {
+    match row.theirs {
         Any => Ok(()),
         Only(list) if list.contains(&dependency) => Ok(()),
         Only(_) => Err(format!(
             "`{}` may not use the outside crate `{dependency}`; do without, or decide it in xtask/src/checks/edges.rs",
-            room.name
+            row.name
         )),
     }
 }
@@ -237,20 +251,33 @@ mod tests {
         check(&package(name, dependencies), &Tree::of(&[])).len()
     }
 
-    #[test]
-    fn the_arrows_hold() {
-        assert_eq!(faults("authority", &["wire", "zone", "dnssec"]), 0);
-        assert_eq!(faults("wire", &["memchr"]), 1);
-        assert_eq!(faults("zone", &["authority"]), 1);
-        assert_eq!(faults("engine", &["net"]), 1);
-        assert_eq!(faults("net", &["engine", "wire", "libc"]), 2);
-        assert_eq!(faults("authority", &["serde"]), 1);
-        assert_eq!(faults("nomen", &["net", "engine", "serde", "clap"]), 0);
-        assert_eq!(faults("nomen", &["testkit"]), 1);
+    /// Every dependency of a crate's row, and these.
+    fn with(name: &str, more: &[&'static str]) -> Vec<&'static str> {
+        let row = ROWS.iter().find(|r| r.name == name).expect("a row");
+        let theirs = if let Only(list) = row.theirs { list } else { &[] };
+        [row.ours, theirs, more].concat()
     }
 
     #[test]
-    fn an_unknown_room_is_a_fault() {
+    fn dependencies_that_are_not_in_the_table_are_faults() {
+        assert_eq!(faults("authority", &with("authority", &[])), 0);
+        assert_eq!(faults("wire", &with("wire", &["memchr"])), 1);
+        assert_eq!(faults("zone", &with("zone", &["authority"])), 1);
+        assert_eq!(faults("engine", &with("engine", &["net"])), 1);
+        assert_eq!(faults("net", &with("net", &["engine", "wire"])), 2);
+        assert_eq!(faults("authority", &with("authority", &["serde"])), 1);
+        assert_eq!(faults("server", &with("server", &["serde", "toml"])), 0);
+        assert_eq!(faults("nomen", &with("nomen", &["testkit"])), 1);
+    }
+
+    #[test]
+    fn entries_that_are_not_used_are_faults() {
+        assert_eq!(faults("authority", &["wire", "zone"]), 1);
+        assert_eq!(faults("dnssec", &["wire"]), 1);
+    }
+
+    #[test]
+    fn a_crate_without_a_row_is_a_fault() {
         assert_eq!(faults("utils", &[]), 1);
     }
 
@@ -262,24 +289,24 @@ mod tests {
         assert_eq!((fault.path.as_str(), fault.line), ("crates/wire/Cargo.toml", 4));
     }
 
-    /// No chain of allowed arrows leads from a room to itself, nor between `engine` and `net`.
+    /// No chain of dependencies leads from a crate to itself, nor between `engine` and `net`.
     #[test]
     fn the_table_has_no_way_round() {
         fn reach(from: &str, seen: &mut Vec<&'static str>) {
-            let room = ROOMS.iter().find(|r| r.name == from).expect("arrows name rooms of the table");
-            for next in room.ours {
+            let row = ROWS.iter().find(|r| r.name == from).expect("a row for each crate");
+            for next in row.ours {
                 if !seen.contains(next) {
                     seen.push(next);
                     reach(next, seen);
                 }
             }
         }
-        for room in ROOMS {
+        for row in ROWS {
             let mut seen = Vec::new();
-            reach(room.name, &mut seen);
-            assert!(!seen.contains(&room.name), "{} reaches itself", room.name);
-            assert!(room.name != "engine" || !seen.contains(&"net"));
-            assert!(room.name != "net" || seen.iter().all(|seen| *seen == "exchange"));
+            reach(row.name, &mut seen);
+            assert!(!seen.contains(&row.name), "{} reaches itself", row.name);
+            assert!(row.name != "engine" || !seen.contains(&"net"));
+            assert!(row.name != "net" || seen.iter().all(|seen| *seen == "exchange"));
         }
     }
 

@@ -32,15 +32,16 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         !known.is_empty() && known.iter().all(failing)
     }
 
-    /// Whether a lookup can find further addresses of a zone's servers: names below the zone are excluded, since
-    /// only these servers know them.
+    /// Whether a lookup can find further addresses of a zone's servers: names below the zone are excluded,
+    /// since only these servers know them.
     fn may_find_more(&mut self, cut: &Cut, now: Instant) -> bool {
         let families = [(false, Type::A), (true, Type::AAAA)].into_iter();
         let families: Vec<Type> = families.filter(|(v6, _)| self.is_open(*v6, now)).map(|(_, t)| t).collect();
         let mut names = cut.servers.iter().filter_map(CutServer::name);
         names.any(|name| {
             let is_outside = !name.is_at_or_below(cut.zone.as_lower());
-            is_outside && families.iter().any(|&t| !self.delegations.host(name, t).is_some_and(|f| f.holds(now)))
+            is_outside
+                && families.iter().any(|&t| !self.delegations.host(name, t).is_some_and(|f| f.holds(now)))
         })
     }
 

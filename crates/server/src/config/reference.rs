@@ -36,7 +36,7 @@ exits with 1, and with 0 if all is good.
 ";
 
 /// Every section in the order of the page.
-pub(crate) fn sections() -> Vec<SectionDoc> {
+pub fn sections() -> Vec<SectionDoc> {
     Configuration::default().slots().map(|slot| slot.describe()).into()
 }
 

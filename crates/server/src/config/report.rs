@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::cli::{EXIT_FAULTS, EXIT_OUTSIDE};
+use crate::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE};
 
 /// Widest stretch of a source line that is shown; longer lines are cut around the fault.
 const SHOWN_COLUMNS: usize = 100;

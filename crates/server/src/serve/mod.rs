@@ -21,13 +21,13 @@ use wire::hash::HashKey;
 use crate::background::Background;
 use crate::builtin;
 use crate::changes::Changes;
-use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
 use crate::config::Settings;
 use crate::config::report::exit_code;
 use crate::config::resolver::InnerRules;
 use crate::control::{self, Parts, Socket};
 use crate::descriptors;
 use crate::dnstap::Dnstap;
+use crate::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use crate::frontend::{Frontend, Served};
 use crate::heap;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
@@ -53,14 +53,27 @@ use crate::zones::resolve::WantedZones;
 use passed::PassedSockets;
 use sockets::Sockets;
 
+/// How a server is started.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// The configuration.
+    pub source: ConfigSource,
+    /// Do not start unless every zone loads.
+    pub strict: bool,
+    /// Take the listening sockets of the server that runs with this configuration.
+    pub take_over: bool,
+    /// Store the listening sockets with systemd.
+    pub store_sockets: bool,
+}
+
 /// Why the server did not start: words for the operator and the exit code.
 struct StartFault(String, u8);
 
 /// Runs the server until it is stopped; returns the exit code.
-pub fn run(args: &ServeArgs) -> u8 {
+pub fn run(options: &ServeOptions) -> u8 {
     // Before there are threads, each of which would fill huge pages in part.
     heap::use_small_pages();
-    match start(args) {
+    match start(options) {
         Ok(()) => EXIT_OK,
         Err(StartFault(message, code)) => {
             eprintln!("nomen: {}", message.trim_end());
@@ -73,19 +86,9 @@ fn outside(message: String) -> StartFault {
     StartFault(message, EXIT_OUTSIDE)
 }
 
-/// Where the configuration comes from, as the command line says.
-fn source_of(args: &ServeArgs) -> ConfigSource {
-    match &args.config {
-        Some(path) => ConfigSource::File(path.clone()),
-        None if args.resolve => ConfigSource::Resolve,
-        None if args.forward.is_empty() => ConfigSource::BuiltIn,
-        None => ConfigSource::Forward(args.forward.clone()),
-    }
-}
-
 /// The sockets that systemd or the server before this one passes.
-fn passed_sockets(args: &ServeArgs, settings: &Settings) -> Result<PassedSockets, StartFault> {
-    let taken = match args.take_over {
+fn passed_sockets(options: &ServeOptions, settings: &Settings) -> Result<PassedSockets, StartFault> {
+    let taken = match options.take_over {
         true => take_over::take_over(settings.control.socket.value.as_deref()).map_err(outside)?,
         false => None,
     };
@@ -99,14 +102,14 @@ fn keep_zones(zones: ZoneManager) -> Result<(), StartFault> {
     started.map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))
 }
 
-fn start(args: &ServeArgs) -> Result<(), StartFault> {
+fn start(options: &ServeOptions) -> Result<(), StartFault> {
     let process = Process::start();
-    let source = source_of(args);
+    let source = options.source.clone();
     let prepared = source.prepare(None).map_err(|rejected| {
         StartFault(format!("the configuration cannot be used\n\n{rejected}"), exit_code(&rejected.faults))
     })?;
-    let passed = passed_sockets(args, &prepared.settings)?;
-    let stores_sockets = args.store_sockets && !passed.by_manager();
+    let passed = passed_sockets(options, &prepared.settings)?;
+    let stores_sockets = options.store_sockets && !passed.by_manager();
     let sockets = Sockets::open(&prepared.settings, source.is_built_in(), passed).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.
     let (logging, _log_writers) =
@@ -118,7 +121,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
 
-    load_first(&mut zones, wanted, args.strict)?;
+    load_first(&mut zones, wanted, options.strict)?;
     let frontend = &parts.frontend;
     warn_of_idle_rules(&frontend.engine, &inner_rules);
     frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;

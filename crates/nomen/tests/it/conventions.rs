@@ -1,0 +1,537 @@
+//! The conventions of Prometheus and OpenMetrics, held for every series that the program can print, and
+//! everything that names series: docs/METRICS.md, which is made here, the dashboard and the alerts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use server::frontend::ListenerTotals;
+use server::metrics::{AllFigures, Figures, Format, ListenerReport, render};
+
+use crate::metrics::http_with;
+use crate::signatures::{now, signed};
+use crate::support::{APEX, Server, free_address, written};
+
+/// Set to rewrite the page instead of comparing.
+const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
+/// The header that asks for OpenMetrics.
+const OPEN: &str = "Accept: application/openmetrics-text; version=1.0.0\r\n";
+
+/// One series at one time: its name in full, its labels in order, its value.
+#[derive(Debug, Clone, PartialEq)]
+struct Sample {
+    name: String,
+    labels: Vec<(String, String)>,
+    value: f64,
+}
+
+/// A family as it was printed.
+#[derive(Debug, Clone, Default)]
+struct Family {
+    /// As HELP and TYPE name it.
+    name: String,
+    help: String,
+    kind: String,
+    unit: Option<String>,
+    samples: Vec<Sample>,
+}
+
+impl Family {
+    /// What the names of its samples may have behind the name of the family.
+    fn suffixes(&self, format: Format) -> &'static [&'static str] {
+        match (self.kind.as_str(), format) {
+            ("counter", Format::OpenMetrics) => &["_total"],
+            ("info", Format::OpenMetrics) => &["_info"],
+            ("histogram", _) => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        }
+    }
+
+    /// The name in a query of Prometheus; of a histogram, without what follows it.
+    fn series(&self) -> String {
+        if self.kind == "histogram" { self.name.clone() } else { self.samples[0].name.clone() }
+    }
+
+    fn labels(&self) -> Vec<&str> {
+        let labels = self.samples[0].labels.iter().map(|(label, _)| label.as_str());
+        labels.filter(|&label| label != "le").collect()
+    }
+}
+
+fn sample(line: &str) -> Option<Sample> {
+    let (name, mut rest) = line.split_at(line.find(['{', ' '])?);
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        while !rest.starts_with('}') {
+            let (label, after) = rest.trim_start_matches(',').split_once("=\"")?;
+            let (mut value, mut escaped, mut end) = (String::new(), false, None);
+            for (at, c) in after.char_indices() {
+                match (escaped, c) {
+                    (false, '\\') => escaped = true,
+                    (false, '"') => {
+                        end = Some(at + 1);
+                        break;
+                    }
+                    (true, 'n') => (escaped, _) = (false, value.push('\n')),
+                    (_, c) => (escaped, _) = (false, value.push(c)),
+                }
+            }
+            labels.push((label.to_owned(), value));
+            rest = &after[end?..];
+        }
+        rest = &rest[1..];
+    }
+    Some(Sample { name: name.into(), labels, value: rest.strip_prefix(' ')?.parse().ok()? })
+}
+
+/// The families of a text, and what is wrong with its lines.
+fn read(text: &str, format: Format) -> (Vec<Family>, Vec<String>) {
+    let (mut families, mut faults) = (Vec::<Family>::new(), Vec::new());
+    let lines: Vec<&str> = text.lines().collect();
+    let ends = lines.iter().position(|line| *line == "# EOF").map(|at| at + 1);
+    if ends != (format == Format::OpenMetrics).then_some(lines.len()) || !text.ends_with('\n') {
+        faults.push("the end is wrong".into());
+    }
+    for line in lines.into_iter().filter(|line| *line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("HELP"), Some(name), Some(help)) => {
+                families.push(Family { name: name.into(), help: help.into(), ..Family::default() });
+            }
+            (Some("#"), Some(what @ ("TYPE" | "UNIT")), Some(name), Some(word)) => {
+                match families.last_mut() {
+                    Some(family) if family.name == name && family.samples.is_empty() => match what {
+                        "TYPE" => family.kind = word.into(),
+                        _ => family.unit = Some(word.into()),
+                    },
+                    _ => faults.push(format!("out of place: {line}")),
+                }
+            }
+            _ => match (sample(line), families.last_mut()) {
+                (Some(one), Some(family)) => {
+                    let suffix = one.name.strip_prefix(&family.name);
+                    if suffix.is_none_or(|suffix| !family.suffixes(format).contains(&suffix)) {
+                        faults.push(format!("a series of another family: {line}"));
+                    }
+                    family.samples.push(one);
+                }
+                _ => faults.push(format!("cannot be read: {line}")),
+            },
+        }
+    }
+    (families, faults)
+}
+
+/// Words of units that are not base units, and of names that belong to others.
+const NO_UNITS: [&str; 14] = [
+    "ms",
+    "us",
+    "ns",
+    "milliseconds",
+    "microseconds",
+    "nanoseconds",
+    "minutes",
+    "hours",
+    "days",
+    "kilobytes",
+    "kib",
+    "octets",
+    "percent",
+    "bits",
+];
+
+/// What is wrong with one family.
+fn family_faults(family: &Family, format: Format) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut hold = |so: bool, what: &str| {
+        if !so {
+            faults.push(format!("{}: {what}", family.name));
+        }
+    };
+    let Family { name, help, kind, unit, samples } = family;
+    let snake = |text: &str| {
+        text.split('_').all(|word| {
+            !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+        })
+    };
+    hold(snake(name) && ["nomen_", "process_"].iter().any(|ours| name.starts_with(ours)), "name");
+    hold(
+        help.split(' ').count() > 1 && help.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit()),
+        "HELP",
+    );
+    // A name in words is no explanation of it.
+    let own = name.split_once('_').map_or("", |(_, own)| own);
+    let only_named = own.contains('_') && help.contains(own);
+    hold(!help.ends_with('.') && !only_named, "HELP explains nothing");
+    hold(["counter", "gauge", "histogram", "info"].contains(&kind.as_str()), "TYPE");
+    hold(!samples.is_empty(), "no series");
+    let Some(first) = samples.first() else { return faults };
+    let total = first.name.ends_with("_total");
+    hold(total == (kind == "counter"), "only counters end in _total");
+    let base = name.trim_end_matches("_total");
+    let words: Vec<&str> = base.split('_').collect();
+    hold(!words.iter().any(|word| NO_UNITS.contains(word)), "not a base unit");
+    let last = words.last().copied().unwrap_or_default();
+    let unit_wanted = ["seconds", "bytes"].into_iter().find(|unit| words.contains(unit));
+    hold(unit_wanted.is_none_or(|unit| unit == last), "the unit comes last");
+    hold(words.contains(&"time") <= (last == "seconds"), "times are in seconds");
+    let wanted = unit_wanted.filter(|_| format == Format::OpenMetrics);
+    hold(unit.as_deref() == wanted, "UNIT");
+    hold(
+        kind == "histogram" || ["_sum", "_count", "_bucket"].iter().all(|end| !name.ends_with(end)),
+        "suffix",
+    );
+    for sample in samples {
+        let labels: Vec<&str> = sample.labels.iter().map(|(label, _)| label.as_str()).collect();
+        hold(labels.iter().all(|label| snake(label) && !["job", "instance"].contains(label)), "label");
+        let own: Vec<&str> =
+            labels.into_iter().filter(|&label| label != "le" || kind != "histogram").collect();
+        hold(own == family.labels(), "labels of one family differ");
+        hold(sample.value >= 0.0, "less than nothing");
+    }
+    if kind == "histogram" {
+        for buckets in
+            samples.chunk_by(|a, b| a.name == b.name).filter(|all| all[0].name.ends_with("_bucket"))
+        {
+            hold(buckets.is_sorted_by(|a, b| a.value <= b.value), "buckets go down");
+            hold(
+                buckets.last().is_some_and(|last| last.labels.iter().any(|(_, le)| le == "+Inf")),
+                "no +Inf",
+            );
+        }
+    }
+    faults
+}
+
+/// What is wrong with a whole text.
+fn faults(text: &str, format: Format) -> Vec<String> {
+    let (families, mut faults) = read(text, format);
+    faults.extend(families.iter().flat_map(|family| family_faults(family, format)));
+    let (mut names, mut helps, mut series) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for family in &families {
+        if !names.insert(&family.name) || !helps.insert(&family.help) {
+            faults.push(format!("{}: its name or HELP was there before", family.name));
+        }
+        for sample in &family.samples {
+            if !series.insert((&sample.name, &sample.labels)) {
+                faults.push(format!("twice: {sample:?}"));
+            }
+        }
+    }
+    faults
+}
+
+/// A server with everything on that has metrics, and where they are.
+fn everything_on() -> (Server, SocketAddr) {
+    let (at, closed) = (free_address(), free_address());
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("members")).expect("made");
+    let catalog =
+        "$TTL 0\n@ SOA . . 1 3600 600 86400 60\n@ NS invalid.\nversion TXT \"2\"\na.zones PTR a.test.\n";
+    let files = [
+        ("example.zone", signed(now() + 86_400)),
+        ("updated.zone", APEX.into()),
+        ("cat", catalog.into()),
+        ("members/a.test", APEX.into()),
+    ];
+    files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).expect("written"));
+    let more = format!(
+        "[metrics]\nlisten = {}\nper-zone = true\n\
+         [template.members]\nfile = \"members/{{zone}}\"\n\
+         [[zone]]\nname = \"cat\"\nfile = \"cat\"\ncatalog-template = \"members\"\n\
+         [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\
+         [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
+         [resolver]\n[[resolver.forward]]\nservers = [{closed}]\n[dnstap]\nfile = \"tap\"\n",
+        written(at),
+        closed = written(closed)
+    );
+    let server = Server::start_in(folder, "state-dir = \"state\"\nimage-min-records = 1\n", &more);
+    server.reload();
+    for words in [["example", "SOA", "+norec"], ["example", "SOA", "+tcp"], ["version.bind", "TXT", "CH"]] {
+        server.query(&words);
+    }
+    crate::support::eventually("signatures are looked at", &server, || {
+        scraped(at, "").contains("nomen_zone_signature_expiry_timestamp_seconds")
+    });
+    (server, at)
+}
+
+/// The body of a scrape with this Accept header; its type must be the one that was asked for.
+fn scraped(at: SocketAddr, accept: &str) -> String {
+    let answer = http_with(at, "GET /metrics", accept);
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let format = if accept == OPEN { Format::OpenMetrics } else { Format::Prometheus };
+    assert!(head.contains(&format!("content-type: {}\r\n", format.media_type())), "{head}");
+    body.to_owned()
+}
+
+/// What an AF_XDP front prints, which takes rights and a network card to have.
+fn of_xdp(format: Format) -> String {
+    let totals = net::Totals::default();
+    let front = ListenerTotals { local: free_address(), carrier: "xdp", totals };
+    let all: [Box<dyn Figures>; 1] = [Box::new(ListenerReport(vec![front]))];
+    render(&AllFigures::from(all), format).expect("printed")
+}
+
+/// Every family that the program can print.
+fn every_family(at: SocketAddr) -> Vec<Family> {
+    let mut all = read(&scraped(at, ""), Format::Prometheus).0;
+    let more = read(&of_xdp(Format::Prometheus), Format::Prometheus).0;
+    let known: BTreeSet<String> = all.iter().map(|family| family.name.clone()).collect();
+    let last = all.iter().rposition(|family| family.name.starts_with("nomen_net_")).expect("listeners");
+    let more = more.into_iter().filter(|family| !known.contains(&family.name));
+    all.splice(last + 1..last + 1, more);
+    all
+}
+
+#[test]
+fn every_series_keeps_the_conventions_in_both_formats() {
+    let (server, at) = everything_on();
+    for (accept, format) in [("", Format::Prometheus), (OPEN, Format::OpenMetrics)] {
+        for text in [scraped(at, accept), of_xdp(format)] {
+            assert_eq!(faults(&text, format), Vec::<String>::new(), "{text}\n{}", server.log());
+        }
+    }
+    let series = |accept, format| -> BTreeSet<String> {
+        let families = read(&scraped(at, accept), format).0;
+        families
+            .iter()
+            .flat_map(|family| &family.samples)
+            .map(|one| format!("{} {:?}", one.name, one.labels))
+            .collect()
+    };
+    let (plain, open) = (series("", Format::Prometheus), series(OPEN, Format::OpenMetrics));
+    // Bounds are written in other ways.
+    let without_bounds = |all: &BTreeSet<String>| -> BTreeSet<String> {
+        all.iter().filter(|series| !series.contains("\"le\"")).cloned().collect()
+    };
+    assert_eq!(without_bounds(&plain), without_bounds(&open));
+    assert_eq!(plain.len(), open.len());
+}
+
+#[test]
+fn breaches_of_the_conventions_are_found() {
+    let head = |name: &str, kind: &str, help: &str| format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    let good = format!("{}nomen_a_total{{b=\"c\"}} 1\n", head("nomen_a_total", "counter", "Things counted"));
+    assert_eq!(faults(&good, Format::Prometheus), Vec::<String>::new());
+    for bad in [
+        good.replace("Things counted", "Things"),
+        good.replace("Things counted", "Things counted."),
+        good.replace("Things counted", "Counter a_total of things"),
+        good.replace("nomen_a", "nomen_a_ms"),
+        good.replace("nomen_a", "nomen_bytes_a"),
+        good.replace("nomen_a", "nomen_A"),
+        good.replace("nomen_a", "other_a"),
+        good.replace("_total", ""),
+        good.replace("counter", "gauge"),
+        good.replace("b=", "le=").replace("counter", "histogram"),
+        good.replace("b=", "B="),
+        good.replace("} 1", "} -1"),
+        good.replace("} 1", "} "),
+        good.replace("} 1", "} 1\nnomen_a_total{d=\"c\"} 1"),
+        good.replace("} 1", "} 1\nnomen_a_total{b=\"c\"} 2"),
+        good.replace("} 1", "} 1\n# EOF"),
+        good.trim_end().to_owned(),
+        good.clone() + &head("nomen_d", "gauge", "Things there"),
+        good.clone() + &head("nomen_d", "gauge", "Things counted") + "nomen_d 1\n",
+        good.clone() + "nomen_d 1\n",
+    ] {
+        assert!(!faults(&bad, Format::Prometheus).is_empty(), "{bad}");
+    }
+    assert!(!faults(&good, Format::OpenMetrics).is_empty());
+}
+
+#[test]
+fn what_is_off_has_no_series() {
+    let at = free_address();
+    let _server = Server::start(APEX, &format!("[metrics]\nlisten = {}\n", written(at)));
+    let (families, _) = read(&scraped(at, ""), Format::Prometheus);
+    let off =
+        ["cache", "recursion", "forward", "upstream", "secondary", "notify", "updates", "journal", "image"];
+    let more = ["catalog_members", "zone_serial", "zone_state", "zone_queries", "net_xdp", "last_reload"];
+    for name in off.iter().chain(&more) {
+        let prefix = format!("nomen_{name}");
+        let found = families.iter().find(|family| family.name.starts_with(&prefix));
+        assert!(found.is_none(), "{found:?}");
+    }
+    let tcp = families.iter().find(|family| family.name == "nomen_net_tcp_accepted_total").expect("of TCP");
+    assert!(
+        tcp.samples.iter().all(|one| one.labels.contains(&("transport".into(), "tcp".into()))),
+        "{tcp:?}"
+    );
+}
+
+/// Headings of the page, each with when its series are there and how their names begin behind `nomen_`.
+const PARTS: [(&str, &str, &[&str]); 12] = [
+    (
+        "Queries and replies",
+        "Always.",
+        &[
+            "quer",
+            "replies",
+            "servfail",
+            "response",
+            "latency",
+            "truncated",
+            "unanswered",
+            "deferred",
+            "dnssec_ok",
+            "nsec3_",
+        ],
+    ),
+    ("dnstap", "With `[dnstap]`; see [LOGGING.md](LOGGING.md).", &["dnstap_"]),
+    ("Listeners", "Always; `tcp_` for TCP alone, `xdp_` for [AF_XDP](AF_XDP.md) alone.", &["net_", "tcp_"]),
+    (
+        "Zones",
+        "Always; those of the last reload after the first one.",
+        &[
+            "zones",
+            "signed_zones",
+            "zone_records",
+            "zone_loads_refused",
+            "zone_nsec3",
+            "zone_memory",
+            "catalog_memory",
+            "last_reload",
+            "background_",
+        ],
+    ),
+    ("Each zone", "With `per-zone` in `[metrics]`: nine series at the most for each zone.", &["zone_"]),
+    ("Images of zones", "With a state folder and `images`.", &["image_"]),
+    ("Catalog zones", "Where there are any; see [CATALOGS.md](CATALOGS.md).", &["catalog_"]),
+    (
+        "Transfers to other servers",
+        "Always; see [TRANSFERS.md](TRANSFERS.md).",
+        &[
+            "transfers_sent",
+            "transfers_unchanged",
+            "transfers_broken_off",
+            "transfers_evicted",
+            "transfers_refused",
+            "transfers_in_flight",
+            "differences_",
+        ],
+    ),
+    (
+        "Zones from primaries, and NOTIFY",
+        "Where a zone has `primaries` or `notify`; see [TRANSFERS.md](TRANSFERS.md).",
+        &["secondary_", "transfers_received", "zones_expired", "notify_"],
+    ),
+    ("Dynamic updates", "With a state folder; see [UPDATES.md](UPDATES.md).", &["updates", "journal_"]),
+    (
+        "Recursive service",
+        "With `[resolver]`; see [RESOLVING.md](RESOLVING.md).",
+        &[
+            "cache_",
+            "recursion_",
+            "forward_",
+            "upstream_",
+            "validation_",
+            "trust_anchor",
+            "local_root",
+            "error_reports",
+        ],
+    ),
+    (
+        "The process",
+        "Always. `process_…` are named as those of all programs.",
+        &["process_", "build", "log_", "audit_", "admin_"],
+    ),
+];
+
+const OPENING: &str = "\
+# Metrics
+
+<!-- Made by a test of crates/nomen: NOMEN_UPDATE_REFERENCE=1 cargo test -p nomen --test it conventions -->
+
+`[metrics]` in the configuration has nomen serve its figures over HTTP at `/metrics`, for Prometheus and all that read its
+formats: the text format 0.0.4, and OpenMetrics 1.0 for those who ask for it. There is no access control: keep the address on
+loopback or a management network.
+
+```toml
+[metrics]
+listen = \"127.0.0.1@9153\"
+```
+
+Counters count from the start of the process. Times are in seconds, sizes in bytes. What is turned off has no series. A test
+holds this page, the dashboard for Grafana in `packaging/grafana-dashboard.json` and the alerts in
+`packaging/prometheus-alerts.yml` against what the program prints.
+[MONITORING.md](MONITORING.md) says what to do with them.
+";
+
+/// The part of the page that a family belongs to: the one with the longest beginning of its name.
+fn part(name: &str) -> usize {
+    let name = name.strip_prefix("nomen_").unwrap_or(name);
+    let fitting =
+        PARTS.iter().enumerate().flat_map(|(at, (_, _, begins))| begins.iter().map(move |b| (at, *b)));
+    let fitting = fitting.filter(|(_, begin)| name.starts_with(begin));
+    fitting.max_by_key(|(_, begin)| begin.len()).unwrap_or_else(|| panic!("PARTS has no place for {name}")).0
+}
+
+fn page(families: &[Family]) -> String {
+    let mut rows = BTreeMap::<usize, String>::new();
+    for family in families {
+        let Family { name, help, kind, .. } = family;
+        let labels: Vec<String> = family.labels().iter().map(|label| format!("`{label}`")).collect();
+        let row = rows.entry(part(name)).or_default();
+        let (series, labels, help) = (family.series(), labels.join(", "), help.replace('|', "\\|"));
+        let _ = writeln!(row, "| `{series}` | {kind} | {labels} | {help} |");
+    }
+    let mut out = String::from(OPENING);
+    for (at, (heading, when, _)) in PARTS.iter().enumerate() {
+        let _ =
+            write!(out, "\n## {heading}\n\n{when}\n\n| series | type | labels | what |\n|---|---|---|---|\n");
+        out += rows.get(&at).map_or("", String::as_str);
+    }
+    out
+}
+
+fn in_tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn the_page_of_metrics_is_up_to_date() {
+    let (_server, at) = everything_on();
+    let wanted = page(&every_family(at));
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(in_tree("docs/METRICS.md"), &wanted).expect("written");
+    }
+    let found = fs::read_to_string(in_tree("docs/METRICS.md")).unwrap_or_default();
+    assert!(found == wanted, "docs/METRICS.md is out of date: run this test with {UPDATE}=1\n{wanted}");
+}
+
+/// Names of metrics in a text that may hold anything else.
+fn named(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("nomen_") || word.starts_with("process_")).collect()
+}
+
+/// Metrics that are named in these files, and that the page does not have. The page has all that there are.
+#[test]
+fn dashboard_and_alerts_name_what_there_is() {
+    let read = |path: &str| fs::read_to_string(in_tree(path)).expect("a file of the tree");
+    let page = read("docs/METRICS.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let known: BTreeSet<String> = rows
+        .flat_map(|(series, rest)| match rest.starts_with("histogram") {
+            true => ["_bucket", "_sum", "_count"].map(|end| format!("{series}{end}")).to_vec(),
+            false => vec![series.to_owned()],
+        })
+        .collect();
+    for path in ["packaging/grafana-dashboard.json", "packaging/prometheus-alerts.yml"] {
+        let text = read(path);
+        let names = named(&text);
+        assert!(names.len() > 10, "{path} names hardly anything");
+        let missing: Vec<&&str> = names.iter().filter(|&&name| !known.contains(name)).collect();
+        assert!(missing.is_empty(), "{path} names what is not there: {missing:?}");
+    }
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&read("packaging/grafana-dashboard.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let ids: BTreeSet<u64> = panels.iter().filter_map(|panel| panel["id"].as_u64()).collect();
+    assert_eq!(ids.len(), panels.len(), "each panel has an ID of its own");
+}

@@ -1,0 +1,177 @@
+//! `nomen check`: everything that can be found out about a configuration and its zones without serving them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+
+use wire::hash::HashKey;
+
+use super::judge::{self, Verdict, judge, now, text_of};
+use crate::args::CheckArgs;
+use crate::print_out;
+use server::config::report::{Diagnostic, exit_code};
+use server::config::resolver::InnerRules;
+use server::config::{self, reference};
+use server::exit_status::{EXIT_FAULTS, EXIT_OK};
+use server::serve::trial;
+use server::zones::ZoneSpec;
+use server::zones::resolve::resolve;
+
+/// Runs `nomen check`; returns the exit code.
+pub fn run(args: &CheckArgs) -> u8 {
+    if args.defaults {
+        print_out(&reference::defaults());
+        return EXIT_OK;
+    }
+    if args.print_reference {
+        print_out(&reference::markdown());
+        return EXIT_OK;
+    }
+    let mut accepted = match config::read_files(&args.file) {
+        Ok(accepted) => accepted,
+        Err(rejected) => {
+            eprint!("{rejected}");
+            return exit_code(&rejected.faults);
+        }
+    };
+    // Whether the server will have sockets passed is not known here.
+    for warning in accepted.config.settings.warnings(true) {
+        eprint!("{}", accepted.sources.render_as("warning", &warning));
+    }
+    if args.system {
+        let faults = trial::check(&accepted.config.settings);
+        if !faults.is_empty() {
+            eprint!("{}", accepted.sources.render(&faults));
+            return EXIT_FAULTS;
+        }
+    }
+    let read = accepted.config.settings.read_resolver_files();
+    let wanted = match read.and_then(|()| resolve(&accepted.config)) {
+        Ok(wanted) => wanted,
+        Err(faults) => {
+            eprint!("{}", accepted.sources.render(&faults));
+            return exit_code(&faults);
+        }
+    };
+    wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
+    let names = wanted.specs.iter().map(|spec| spec.name());
+    for warning in accepted.config.settings.shadowed_rules(names) {
+        eprint!("{}", accepted.sources.render_as("warning", &warning));
+    }
+    let inner_rules = accepted.config.settings.inner_rules(wanted.specs.iter().map(|spec| spec.name()));
+    for (spec, doubt) in wanted.doubtful() {
+        let name = spec.name();
+        eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it meant?", spec.text);
+    }
+    let notes = accepted.config.settings.recursive().map(|recursive| recursive.anchor_notes());
+    notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));
+    let refused = wanted.refused.len();
+    let file = args.file.display();
+    if args.no_zones {
+        say!("{file}: the configuration is good ({} zones not checked)", wanted.specs.len());
+        return if refused == 0 { EXIT_OK } else { EXIT_FAULTS };
+    }
+    let specs = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
+    let mut checked = check_zones(specs, args, &inner_rules);
+    for warning in &checked.idle_rules {
+        eprint!("{}", accepted.sources.render_as("warning", warning));
+    }
+    if refused > 0 {
+        eprintln!("{file}: {refused} files have names that are no zone names");
+        checked.code = checked.code.max(EXIT_FAULTS);
+    }
+    match checked.bad() {
+        None if refused > 0 => {}
+        None => say!("{file}: {}", checked.good()),
+        Some(bad) => eprintln!("{file}: {bad}"),
+    }
+    checked.code
+}
+
+/// What became of all zones.
+#[derive(Default)]
+struct Checked {
+    zones: usize,
+    refused: usize,
+    faulty: usize,
+    warned: usize,
+    code: u8,
+    /// Rules of recursive service that never apply.
+    idle_rules: Vec<Diagnostic>,
+}
+
+impl Checked {
+    fn count(&mut self, verdict: Verdict, code: u8) {
+        match verdict {
+            Verdict::Good => {}
+            Verdict::Warned => self.warned += 1,
+            Verdict::Faulty => self.faulty += 1,
+            Verdict::Refused => self.refused += 1,
+        }
+        self.code = self.code.max(code);
+    }
+
+    fn good(&self) -> String {
+        let zones = match self.zones {
+            // Those that come from elsewhere are not looked at here.
+            0 => return "the configuration is good; it names no zone that is read from a file here".into(),
+            1 => "its zone".into(),
+            many => format!("{many} zones"),
+        };
+        let warned = match self.warned {
+            0 => String::new(),
+            some => format!(", {some} with warnings"),
+        };
+        format!("the configuration and {zones} are good{warned}")
+    }
+
+    /// How many zones are not good, and in which way; none if all are.
+    fn bad(&self) -> Option<String> {
+        let parts: Vec<String> = [
+            (self.refused, "bad, a server refuses them"),
+            (self.faulty, "served all the same, with errors"),
+            (self.warned, "served, with warnings"),
+        ]
+        .iter()
+        .filter(|(zones, _)| *zones > 0)
+        .map(|(zones, what)| format!("{zones} {what}"))
+        .collect();
+        let bad = self.refused + self.faulty > 0;
+        bad.then(|| format!("of {} zones: {}", self.zones, parts.join("; ")))
+    }
+}
+
+/// Checks zones over all CPUs and prints what is wrong with them in the order of their names.
+fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs, rules: &InnerRules) -> Checked {
+    specs.sort_by(|a, b| a.name().cmp(&b.name()));
+    let (key, specs, next) = (HashKey::random(), &specs, &AtomicUsize::new(0));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(specs.len().max(1));
+    let (done, results) = channel();
+    let mut checked = Checked { zones: specs.len(), ..Checked::default() };
+    std::thread::scope(|scope| {
+        for done in vec![done; workers] {
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(spec) = specs.get(at) else { return };
+                    let examined = judge(spec, &key, args.errors, args.dnssec.then(now), false);
+                    let code = judge::exit_code(&examined, args.fail_on);
+                    let idle = examined.zone.as_ref().map_or_else(Vec::new, |zone| rules.idle(zone));
+                    // The thread that prints is there as long as there are zones.
+                    let _ = done.send((at, text_of(spec, &examined), Verdict::on(&examined), code, idle));
+                }
+            });
+        }
+        let (mut early, mut printed) = (HashMap::new(), 0);
+        for (at, text, verdict, code, idle) in results {
+            checked.count(verdict, code);
+            early.insert(at, (text, idle));
+            while let Some((text, idle)) = early.remove(&printed) {
+                eprint!("{text}");
+                checked.idle_rules.extend(idle);
+                printed += 1;
+            }
+        }
+    });
+    checked
+}

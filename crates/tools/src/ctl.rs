@@ -1,0 +1,488 @@
+//! `nomen ctl`: sends one command to the running server and prints the answer, as text or as it came.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use exchange::unix_seconds;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone};
+use server::config::{self, PendingKey};
+use server::control::{AcceptedVersion, AnswerLine, Command, default_paths};
+use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use server::words::{moment, reason};
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &CtlArgs) -> u8 {
+    let command = command(&args.verb);
+    let stream = match connect(args.socket.as_deref(), args.config.as_deref()) {
+        Ok(stream) => stream,
+        Err(message) => {
+            eprintln!("nomen: {message}");
+            return EXIT_OUTSIDE;
+        }
+    };
+    match converse(stream, &command, args) {
+        Ok(code) => code,
+        Err(e) => {
+            eprintln!("nomen: the server did not answer: {}", reason(&e));
+            EXIT_OUTSIDE
+        }
+    }
+}
+
+fn command(verb: &CtlVerb) -> Command {
+    match verb {
+        CtlVerb::Status => Command::Status,
+        CtlVerb::Stats => Command::Stats,
+        CtlVerb::Reload { force } => Command::Reload { force: *force },
+        CtlVerb::Log(CtlLog::Reopen) => Command::LogReopen,
+        CtlVerb::Log(CtlLog::Level { level }) => Command::LogLevel { level: level.clone() },
+        CtlVerb::Log(CtlLog::Queries { share }) => {
+            let part = Some(*share).filter(|share| *share > 0.0 && *share < 1.0);
+            Command::LogQueries { on: *share > 0.0, share: part }
+        }
+        CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
+        CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Reload { name, force }) => {
+            Command::ZoneReload { name: name.clone(), force: *force }
+        }
+        CtlVerb::Zone(CtlZone::Accept { name, journal, .. }) => {
+            let from = if *journal { AcceptedVersion::Journal } else { AcceptedVersion::File };
+            Command::ZoneAccept { name: name.clone(), from }
+        }
+        CtlVerb::Zone(CtlZone::Freeze { name }) => Command::ZoneFreeze { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Thaw { name }) => Command::ZoneThaw { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Begin { name }) => Command::ZoneBegin { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Set { name, record }) => {
+            Command::ZoneSet { name: name.clone(), record: line_of(record) }
+        }
+        CtlVerb::Zone(CtlZone::Unset { name, record }) => {
+            Command::ZoneUnset { name: name.clone(), record: line_of(record) }
+        }
+        CtlVerb::Zone(CtlZone::Diff { name }) => Command::ZoneDiff { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Commit { name }) => Command::ZoneCommit { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Abort { name }) => Command::ZoneAbort { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Write { name, to, force }) => {
+            Command::ZoneWrite { name: name.clone(), to: whole(to), force: *force }
+        }
+        CtlVerb::Zone(CtlZone::Add { name, template, file, primaries, catalog, group }) => Command::ZoneAdd {
+            name: name.clone(),
+            template: template.clone(),
+            file: whole(file),
+            primaries: primaries.clone(),
+            catalog: catalog.clone(),
+            group: group.clone(),
+        },
+        CtlVerb::Zone(CtlZone::Remove { name }) => Command::ZoneRemove { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Refresh { name }) => Command::ZoneRefresh { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Retransfer { name }) => Command::ZoneRetransfer { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Notify { name }) => Command::ZoneNotify { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Dump { name }) => Command::ZoneDump { name: name.clone() },
+        CtlVerb::Explain { name, rtype, dnssec } => {
+            Command::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
+        }
+        CtlVerb::Cache(cache) => about_cache(cache),
+        CtlVerb::Forward(CtlForward::List) => Command::ForwardList,
+        CtlVerb::Forward(CtlForward::Add { domain, servers, stub }) => {
+            Command::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
+        }
+        CtlVerb::Forward(CtlForward::Remove { domain }) => Command::ForwardRemove { domain: domain.clone() },
+        CtlVerb::TrustAnchors => Command::TrustAnchorList,
+        CtlVerb::Nta(CtlNta::List) => Command::NtaList,
+        CtlVerb::Nta(CtlNta::Add { domain, time }) => {
+            Command::NtaAdd { domain: domain.clone(), time: time.clone() }
+        }
+        CtlVerb::Nta(CtlNta::Remove { domain }) => Command::NtaRemove { domain: domain.clone() },
+        CtlVerb::Stop => Command::Stop,
+    }
+}
+
+/// The line that the words of a record make. The shell has taken the quotation marks off: a word that needs
+/// some gets them again, unless the line is all there is.
+fn line_of(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        let needs = word.is_empty() || word.contains([' ', '\t', ';']) && !word.contains('"');
+        if needs && words.len() > 1 { format!("\"{word}\"") } else { word.clone() }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The server may have another working folder.
+fn whole(file: &Option<PathBuf>) -> Option<String> {
+    let path = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+    path.map(|path| path.display().to_string())
+}
+
+fn about_cache(verb: &CtlCache) -> Command {
+    match verb {
+        CtlCache::Stats => Command::CacheStats,
+        CtlCache::Flush { name, tree, rtype } => {
+            Command::CacheFlush { name: name.clone(), tree: *tree, rtype: rtype.clone() }
+        }
+        CtlCache::Dump => Command::CacheDump,
+        CtlCache::Save { file } => Command::CacheSave { file: whole(file) },
+        CtlCache::Load { file } => Command::CacheLoad { file: whole(file) },
+    }
+}
+
+/// The socket named on the command line, in the configuration, or at one of the usual places.
+pub(super) fn connect(socket: Option<&Path>, config: Option<&Path>) -> Result<UnixStream, String> {
+    let configured = match config {
+        Some(file) => {
+            config::read_files(file).map_err(|e| e.to_string())?.config.settings.control.value.socket.value
+        }
+        None => None,
+    };
+    let paths: Vec<PathBuf> = match socket.map(Path::to_owned).or(configured) {
+        Some(path) => vec![path],
+        None => default_paths(),
+    };
+    let mut fault = None;
+    for path in &paths {
+        match UnixStream::connect(path) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => {
+                let denied = e.kind() == io::ErrorKind::PermissionDenied;
+                if fault.is_none() || denied {
+                    fault = Some(explain_failure(path, &e));
+                }
+            }
+        }
+    }
+    let looked = paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
+    Err(match fault {
+        Some(fault) if paths.len() == 1 => fault,
+        Some(fault) if fault.contains("permission") => fault,
+        _ => format!("no running server found (looked at {looked}); use --socket or --config"),
+    })
+}
+
+fn explain_failure(path: &Path, e: &io::Error) -> String {
+    let path = path.display();
+    match e.kind() {
+        io::ErrorKind::NotFound => format!("there is no control socket {path}: is the server running?"),
+        io::ErrorKind::ConnectionRefused => format!("no server listens on the control socket {path}"),
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                "permission to open the control socket {path} denied: try as root or as the server's user"
+            )
+        }
+        _ => format!("cannot open the control socket {path}: {}", reason(e)),
+    }
+}
+
+fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Result<u8> {
+    let patience = Some(Duration::from_secs(args.timeout.max(1)));
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)?;
+    let mut line = serde_json::to_vec(command)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for line in BufReader::new(stream).lines() {
+        let line = line?;
+        let answer: AnswerLine = serde_json::from_str(&line).map_err(io::Error::other)?;
+        match answer {
+            // Pieces are JSON already, one object a line.
+            AnswerLine::Text { .. } if args.json => writeln!(out, "{line}")?,
+            AnswerLine::Text { text } => out.write_all(text.as_bytes())?,
+            AnswerLine::Done { data, .. } => {
+                if args.json {
+                    writeln!(out, "{data:#}")?;
+                } else if !matches!(
+                    args.verb,
+                    CtlVerb::Zone(CtlZone::Dump { .. }) | CtlVerb::Cache(CtlCache::Dump)
+                ) {
+                    out.write_all(human(&args.verb, &data).as_bytes())?;
+                }
+                out.flush()?;
+                return Ok(EXIT_OK);
+            }
+            AnswerLine::Fault { error, data, .. } => {
+                if args.json {
+                    let mut answer = data.unwrap_or_else(|| serde_json::json!({}));
+                    answer["error"] = error.into();
+                    writeln!(out, "{answer:#}")?;
+                    out.flush()?;
+                } else {
+                    if let Some(data) = &data {
+                        out.write_all(human(&args.verb, data).as_bytes())?;
+                    }
+                    out.flush()?;
+                    eprintln!("nomen: {}", error.trim_end());
+                }
+                return Ok(EXIT_FAULTS);
+            }
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended before the answer did"))
+}
+
+/// An answer for people.
+fn human(verb: &CtlVerb, data: &Value) -> String {
+    match (verb, data) {
+        (CtlVerb::Zone(CtlZone::List { failed: true }), Value::Array(rows)) if rows.is_empty() => {
+            "every zone is served in the newest version of its file\n".into()
+        }
+        (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) if rows.is_empty() => {
+            "no zones are served\n".into()
+        }
+        (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
+        (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
+        (CtlVerb::Nta(CtlNta::List), Value::Array(anchors)) => anchors.iter().map(anchor_text).collect(),
+        (CtlVerb::TrustAnchors, Value::Array(anchors)) => anchors.iter().map(trust_anchor_text).collect(),
+        (CtlVerb::Explain { .. }, Value::Object(map)) => {
+            let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+            let mut out = String::new();
+            for (i, step) in lines("steps").iter().enumerate() {
+                let said = step.get("text").and_then(Value::as_str).unwrap_or_default();
+                out += &format!("{:>2}. {said}\n", i + 1);
+            }
+            out.push('\n');
+            out += map.get("answer").and_then(Value::as_str).unwrap_or_default();
+            out
+        }
+        (
+            CtlVerb::Reload { .. }
+            | CtlVerb::Zone(CtlZone::Reload { .. } | CtlZone::Add { .. } | CtlZone::Remove { .. }),
+            Value::Object(map),
+        ) => reload_text(map),
+        (
+            CtlVerb::Zone(
+                CtlZone::Set { .. } | CtlZone::Unset { .. } | CtlZone::Diff { .. } | CtlZone::Commit { .. },
+            ),
+            Value::Object(map),
+        ) if map.contains_key("changes") => change_text(map),
+        (_, Value::Object(map)) => {
+            let mut out = String::new();
+            let width = map.keys().map(String::len).max().unwrap_or(0);
+            for (key, value) in map {
+                match value {
+                    Value::Null => {}
+                    Value::Array(rows) => {
+                        rows.iter().for_each(|row| out += &pair(key, &row_text(row), width))
+                    }
+                    _ => out += &pair(key, &value_text(key, value), width),
+                }
+            }
+            out
+        }
+        (_, other) => format!("{}\n", flat(other)),
+    }
+}
+
+/// Keys of times in seconds since 1970, wherever they stand in an answer.
+const TIMES: [&str; 9] = [
+    "loaded",
+    "signatures_end",
+    "signed_until",
+    "started",
+    "confirmed",
+    "next_refresh",
+    "expires",
+    "at",
+    "last",
+];
+
+/// The value of a key, in one line: times as date, time and distance from now.
+fn value_text(key: &str, value: &Value) -> String {
+    match value.as_u64().filter(|_| TIMES.contains(&key)) {
+        Some(seconds) => moment_and_age(seconds, unix_seconds()),
+        None => flat(value),
+    }
+}
+
+/// A time in seconds since 1970, for people, with its distance from `now`.
+fn moment_and_age(seconds: u64, now: u64) -> String {
+    let age = in_days(seconds.abs_diff(now));
+    let age = if seconds > now { format!("in {age}") } else { format!("{age} ago") };
+    format!("{} ({age})", moment(seconds))
+}
+
+/// What changes in a zone, a line for each record, and warnings before that.
+fn change_text(map: &Map<String, Value>) -> String {
+    let rows = |key| map.get(key).and_then(Value::as_array).into_iter().flatten();
+    let mut out: String = rows("warnings").map(|warning| format!("{}\n", flat(warning))).collect();
+    for row in rows("changes") {
+        let [change, name, ttl, rtype, data] =
+            ["change", "name", "ttl", "type", "data"].map(|key| flat(row.get(key).unwrap_or(&Value::Null)));
+        let sign = if change == "removed" { '-' } else { '+' };
+        out += &format!("{sign}{name} {ttl} IN {rtype} {data}\n");
+    }
+    out
+}
+
+/// What a reload did: a line for each zone that changed or is bad, then the numbers.
+fn reload_text(report: &Map<String, Value>) -> String {
+    let rows = |key| report.get(key).and_then(Value::as_array).into_iter().flatten();
+    let cell = |row: &Value, key: &str| flat(row.get(key).unwrap_or(&Value::Null));
+    let mut out = String::new();
+    for row in rows("changed") {
+        let [zone, from, to, records, took] =
+            ["zone", "from", "to", "records", "milliseconds"].map(|key| cell(row, key));
+        let from = if from == "-" { "new, serial ".into() } else { format!("serial {from} -> ") };
+        out += &format!("zone {zone}: {from}{to}, {records} records, {took} ms\n");
+    }
+    for row in rows("faults") {
+        let [zone, file, line, column, fault] =
+            ["zone", "file", "line", "column", "fault"].map(|key| cell(row, key));
+        let place = match (file.as_str(), line.as_str()) {
+            ("", _) => String::new(),
+            (_, "0") => format!("{file}: "),
+            (_, _) => format!("{file}:{line}:{column}: "),
+        };
+        let zone = if zone == "-" { String::new() } else { format!("zone {zone}: ") };
+        out += &format!("{place}{zone}{fault}\n");
+    }
+    for row in rows("held") {
+        let [folder, gone, of] = ["folder", "gone", "of"].map(|key| cell(row, key));
+        out +=
+            &format!("{folder}: {gone} of {of} zones have no file any more and stay in service (--force)\n");
+    }
+    rows("dropped").for_each(|record| out += &format!("-{}\n", flat(record)));
+    if let Some(more) = report.get("more_dropped") {
+        out += &format!("{more} more records are dropped\n");
+    }
+    let numbers = NUMBERS.iter().filter_map(|key| Some((key, report.get(*key)?)));
+    let mut numbers: Vec<String> =
+        numbers.map(|(key, value)| format!("{} {value}", key.replace('_', " "))).collect();
+    numbers.extend(report.get("milliseconds").map(|took| format!("{took} ms")));
+    out + &numbers.join(", ") + "\n"
+}
+
+/// The numbers of a reload, in the order in which they are of interest.
+const NUMBERS: [&str; 8] =
+    ["zones", "loaded", "unchanged", "failed", "refused", "removed", "held_back", "not_taken"];
+
+/// One of several values under the same key: as it is said to people where that is there.
+fn row_text(row: &Value) -> String {
+    if let Some(text) = row.get("text").and_then(Value::as_str) {
+        return text.to_owned();
+    }
+    PendingKey::deserialize(row).map_or_else(|_| flat(row), |key| key.to_string())
+}
+
+fn pair(key: &str, value: &str, width: usize) -> String {
+    format!("{key:width$}  {}\n", value.trim_end().replace('\n', &format!("\n{:width$}  ", "")))
+}
+
+/// A value in one line: objects as `key value, key value`.
+fn flat(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".into(),
+        Value::Object(map) => {
+            let parts: Vec<String> = map.iter().map(|(k, v)| format!("{k} {}", value_text(k, v))).collect();
+            parts.join(", ")
+        }
+        Value::Array(all) => all.iter().map(flat).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// A rule, and a line for each of its servers.
+fn rule_text(rule: &Value) -> String {
+    let field = |value: &Value, key: &str| flat(value.get(key).unwrap_or(&Value::Null));
+    let mut out = format!("{} {}\n", field(rule, "domain"), field(rule, "kind"));
+    for server in rule.get("servers").and_then(Value::as_array).into_iter().flatten() {
+        let [address, state, rtt] = ["server", "state", "rtt_us"].map(|key| field(server, key));
+        let rtt = if rtt == "-" { "never measured".into() } else { format!("{rtt} us") };
+        let counts = ["udp", "tcp", "timeouts", "failures", "bad_replies"];
+        let counts = counts.map(|key| format!("{key} {}", field(server, key))).join(", ");
+        out += &format!("  {address}  {state}, {rtt}, {counts}\n");
+    }
+    out
+}
+
+fn anchor_text(anchor: &Value) -> String {
+    let domain = flat(anchor.get("domain").unwrap_or(&Value::Null));
+    match anchor.get("seconds_left").and_then(Value::as_u64) {
+        Some(left) => format!("{domain}  {left} s left\n"),
+        None => format!("{domain}  of the configuration\n"),
+    }
+}
+
+/// A trust anchor, or a key that may become one, in a line.
+fn trust_anchor_text(anchor: &Value) -> String {
+    let field = |key: &str| flat(anchor.get(key).unwrap_or(&Value::Null));
+    let days = |key: &str| anchor.get(key).and_then(Value::as_u64).map(in_days);
+    let mut out =
+        format!("{}  {}  algorithm {}  {}", field("zone"), field("tag"), field("algorithm"), field("state"));
+    if let Some(time) = days("seconds_in_state") {
+        out += &format!(" for {time}");
+    }
+    if let Some(time) = days("seconds_to_trust") {
+        out += &format!(", trusted in {time}");
+    }
+    out += match (days("seconds_since_seen"), anchor.get("followed") == Some(&Value::Bool(true))) {
+        (_, false) => "; not followed\n".into(),
+        (None, true) => "; its zone's keys were not seen yet\n".into(),
+        (Some(seen), true) => {
+            let next = days("seconds_to_next").unwrap_or_default();
+            format!("; its zone's keys seen {seen} ago, next in {next}\n")
+        }
+    }
+    .as_str();
+    out
+}
+
+/// A time in its two largest units.
+fn in_days(seconds: u64) -> String {
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60) {
+        (0, 0, minutes) => format!("{minutes}m{}s", seconds % 60),
+        (0, hours, minutes) => format!("{hours}h{minutes}m"),
+        (days, hours, _) => format!("{days}d{hours}h"),
+    }
+}
+
+fn zone_table(rows: &[Value]) -> String {
+    let cell = |row: &Value, key: &str| flat(row.get(key).unwrap_or(&Value::Null));
+    let width = rows.iter().map(|row| cell(row, "name").chars().count()).max().unwrap_or(0).max(4);
+    let mut out = format!("{:width$}  {:6}  {:>10}  {:>10}  SIGNED\n", "ZONE", "STATE", "SERIAL", "RECORDS");
+    for row in rows {
+        let [name, state, serial, records] = ["name", "state", "serial", "records"].map(|key| cell(row, key));
+        let signed = if row.get("signed") == Some(&Value::Bool(true)) { "yes" } else { "no" };
+        out += &format!("{name:width$}  {state:6}  {serial:>10}  {records:>10}  {signed}\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_inside_an_answer_were_seconds_since_1970() {
+        let now = 1_795_369_660;
+        assert_eq!(moment_and_age(now - 192, now), "2026-11-22 17:44:28 UTC (3m12s ago)");
+        assert_eq!(moment_and_age(now + 90_000, now), "2026-11-23 18:47:40 UTC (in 1d1h)");
+        let status = serde_json::json!({"transfers": {"confirmed": now, "expires": 4_000_000_000_u64, "fault":
+            {"at": now, "fault": "no answer"}, "serial": 7}});
+        let verb = CtlVerb::Zone(CtlZone::Status { name: "example".into() });
+        let said = human(&verb, &status);
+        assert_eq!(said.matches("2026-11-22 17:47:40 UTC (").count(), 2, "{said}");
+        assert!(said.contains("expires 2096-10-02 07:06:40 UTC (in ") && said.contains("serial 7"), "{said}");
+        let status = serde_json::json!({"local_root": {"serial": 7, "signed_until": 4_000_000_000_u64}});
+        let said = human(&CtlVerb::Status, &status);
+        assert!(said.contains("signed_until 2096-10-02 07:06:40 UTC (in "), "{said}");
+    }
+
+    #[test]
+    fn a_reload_is_summed_up_in_the_order_of_interest() {
+        let report = serde_json::json!({"failed": 1, "held_back": 2, "loaded": 3, "milliseconds": 4, "refused": 5, "removed": 6, "unchanged": 7, "zones": 8});
+        let Value::Object(report) = report else { panic!("an object") };
+        let said = "zones 8, loaded 3, unchanged 7, failed 1, refused 5, removed 6, held back 2, 4 ms\n";
+        assert_eq!(reload_text(&report), said);
+    }
+
+    #[test]
+    fn a_list_of_no_zones_says_so() {
+        let said = |failed| human(&CtlVerb::Zone(CtlZone::List { failed }), &Value::Array(Vec::new()));
+        assert_eq!(said(true), "every zone is served in the newest version of its file\n");
+        assert_eq!(said(false), "no zones are served\n");
+    }
+}

@@ -1,0 +1,146 @@
+//! Everything `nomen zone check` looks for beyond single records: the zone as a whole, and with `--dnssec`
+//! its signatures and proofs. `server::zones::places` finds out where each stands.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use authority::audit::audit;
+use wire::Type;
+use wire::hash::HashKey;
+use zone::Zone;
+use zone::check;
+use zone::scan::RemarkAt;
+use zone::zonemd::{self, ZonemdFault};
+
+use super::audited::AuditSum;
+use crate::args::FailOn;
+use server::config::peers::{ZonemdPolicy, too_many_iterations};
+use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use server::words::moment;
+use server::zones::ZoneSpec;
+use server::zones::examiner::SignatureEnds;
+use server::zones::manager::unix_now;
+use server::zones::places::{self, Subject, Unplaced};
+use server::zones::text::{Examined, Meter, examine};
+
+/// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
+/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With
+/// `zonemd`, or where the configuration says so, the zone must have a digest that is right (RFC 8976).
+pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>, zonemd: bool) -> Examined {
+    let mut examined = examine(spec, key, shown, &Meter::default());
+    let mut unplaced = Vec::new();
+    if let Some(zone) = &examined.zone {
+        // Errors have room of their own: many warnings must not hide one.
+        let mut room = [shown.max(1); 2];
+        let mut keep = |finding: Unplaced| match &mut room[usize::from(finding.error)] {
+            0 => examined.hidden += 1,
+            left => {
+                *left -= 1;
+                unplaced.push(finding);
+            }
+        };
+        check::check(zone, &mut |flaw| keep(Unplaced::of(flaw)));
+        let zonemd = zonemd || spec.rules.zonemd == Some(ZonemdPolicy::Require);
+        if zonemd && let Err(fault @ (ZonemdFault::Absent | ZonemdFault::Unknown)) = zonemd::verify(zone) {
+            let subject = Subject::Set(spec.name().to_buf(), Type::SOA, RemarkAt::Type);
+            keep(Unplaced::new(true, &format_args!("a digest is required: {fault}"), subject));
+        }
+        if !spec.rules.any_file
+            && let Some(fault) = too_many_iterations(zone, spec.rules.nsec3_max_iterations)
+        {
+            let subject = Subject::Set(spec.name().to_buf(), Type::NSEC3PARAM, RemarkAt::Type);
+            keep(Unplaced::new(true, &format_args!("the server refuses the zone: {fault}"), subject));
+        }
+        if let (None, true) = (audit_at, zone.is_signed())
+            && let Some((is_error, message)) = expired(zone, unix_now())
+        {
+            let subject = Subject::Set(spec.name().to_buf(), Type::SOA, RemarkAt::Type);
+            keep(Unplaced::new(is_error, &message, subject));
+        }
+        if let Some(time) = audit_at {
+            let mut sum = AuditSum::default();
+            audit(zone, wire::Serial(time), &mut |finding| sum.add(finding));
+            sum.tell(&mut |finding, message| {
+                let subject = Subject::at(zone, finding.owner, finding.rtype);
+                keep(Unplaced::new(finding.kind.is_error(), &message, subject));
+            });
+        }
+    }
+    unplaced.extend(places::unplaced(&mut examined.findings));
+    places::place(spec, shown, unplaced, &mut examined.findings);
+    examined
+}
+
+/// What there is to report of signatures that have ended, and whether it is an error: without any other check
+/// of DNSSEC.
+fn expired(zone: &Zone, now: i64) -> Option<(bool, String)> {
+    let SignatureEnds { all, ended, last } = SignatureEnds::of(zone, now);
+    match ended {
+        0 => None,
+        _ if ended == all => {
+            let last = moment(u64::try_from(last).unwrap_or_default());
+            Some((
+                true,
+                format!("all {all} signatures of the zone have expired, the last on {last}: sign it again"),
+            ))
+        }
+        _ => Some((false, format!("{ended} of {all} signatures have expired: --dnssec shows which"))),
+    }
+}
+
+/// The verdict on a zone, from the best to the worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Nothing was found.
+    Good,
+    /// It is served; something is not as it should be.
+    Warned,
+    /// It is served, but works badly for some clients.
+    Faulty,
+    /// The server does not take it: its last good version stays in service, or it is answered with SERVFAIL.
+    Refused,
+}
+
+impl Verdict {
+    /// The verdict on what was found.
+    pub fn on(examined: &Examined) -> Self {
+        match (&examined.zone, examined.errors(), examined.warnings()) {
+            (None, ..) => Self::Refused,
+            (Some(_), 1.., _) => Self::Faulty,
+            (Some(_), 0, 1..) => Self::Warned,
+            (Some(_), 0, 0) => Self::Good,
+        }
+    }
+
+    /// The exit code of a check that found no worse than this.
+    pub fn exit_code(self, fail_on: FailOn) -> u8 {
+        let least = match fail_on {
+            FailOn::Warning => Self::Warned,
+            FailOn::Error => Self::Faulty,
+            FailOn::Refused => Self::Refused,
+        };
+        if self >= least { EXIT_FAULTS } else { EXIT_OK }
+    }
+}
+
+/// The exit code for one zone: of what was found, or that its file could not be opened.
+pub fn exit_code(examined: &Examined, fail_on: FailOn) -> u8 {
+    if examined.unread() { EXIT_OUTSIDE } else { Verdict::on(examined).exit_code(fail_on) }
+}
+
+/// Seconds since 1970 modulo 2^32, as signatures count them.
+pub fn now() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as u32)
+}
+
+/// The findings of one zone for people: nothing if there are none.
+pub fn text_of(spec: &ZoneSpec, examined: &Examined) -> String {
+    let mut out = String::new();
+    for finding in &examined.findings {
+        out += &finding.pretty;
+        out.push('\n');
+    }
+    if examined.hidden > 0 {
+        out += &format!("zone {}: {} more not shown (--errors)\n", spec.name(), examined.hidden);
+    }
+    out
+}

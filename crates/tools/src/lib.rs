@@ -1,0 +1,106 @@
+//! Every verb but `nomen serve`: programs that do one thing and end. The server does not use them.
+//!
+//! | module | verb |
+//! |---|---|
+//! | [`check`] | `nomen check` |
+//! | [`migrate`] | `nomen migrate` |
+//! | [`zone_check`], [`zone_dump`], [`zone_diff`], [`zone_digest`], [`zone_compile`] | `nomen zone` |
+//! | [`query`] | `nomen query`; [`query::as_dig`] is the same by the name `dig` |
+//! | [`update`] | `nomen update` |
+//! | [`ctl`] | `nomen ctl` |
+//! | [`args`] | the arguments of all of them |
+//! | [`judge`], [`audited`], [`signing`] | parts of several: findings and exit statuses, DNSSEC checks, TSIG keys |
+#![forbid(unsafe_code)]
+// `println!` panics where the reader is gone or the disk is full: [`print_out`].
+#![deny(clippy::print_stdout)]
+
+/// Prints a line to standard output. `println!` panics where that cannot be done.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::print_out(&(format!($($words)*) + "\n")) };
+}
+
+pub mod args;
+pub mod audited;
+pub mod check;
+pub mod ctl;
+pub mod judge;
+pub mod migrate;
+pub mod query;
+pub mod signing;
+pub mod update;
+pub mod zone_check;
+pub mod zone_compile;
+pub mod zone_diff;
+pub mod zone_digest;
+pub mod zone_dump;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::SIGPIPE;
+
+use wire::hash::HashKey;
+use zone::Zone;
+
+use server::config::zones::{ZoneNameFault, zone_name};
+use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
+use server::words::reason;
+use server::zones::differences::DifferenceRule;
+use server::zones::text::{Meter, examine};
+use server::zones::{Origin, TextRules, ZoneSpec, ZoneText};
+
+/// Has the process end by SIGPIPE once its output has no reader any more, as `nomen zone dump … | head` needs
+/// it, and as most programs do. Rust ignores that signal from the start, so that `println!` panics instead.
+/// Sockets are not meant: what is written to them raises no signal (MSG_NOSIGNAL), so that a server that goes
+/// away is a fault that is reported.
+pub fn end_with_the_reader() {
+    let always = Arc::new(AtomicBool::new(true));
+    // It fails only for signals that cannot be caught; SIGPIPE can.
+    let _ = signal_hook::flag::register_conditional_default(SIGPIPE, always);
+}
+
+/// The zone of this name in this file.
+pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
+    let name = zone_name(origin)?;
+    let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.into()));
+    let (origin, differences) = (Origin::Configuration, DifferenceRule::default());
+    Ok(ZoneSpec { apex, text, origin, differences, rules: TextRules::of_command_line() })
+}
+
+/// Reads a zone for a verb that prints it. Faults go to standard error.
+///
+/// # Errors
+/// The exit code.
+fn read_zone(origin: &str, file: &Path) -> Result<Zone, u8> {
+    let spec = zone_spec(origin, file).map_err(|fault| {
+        eprintln!("nomen: {fault}");
+        EXIT_USAGE
+    })?;
+    let mut examined = examine(&spec, &HashKey::random(), 20, &Meter::default());
+    examined.zone.take().ok_or_else(|| {
+        eprint!("{}", judge::text_of(&spec, &examined));
+        if examined.unread() { EXIT_OUTSIDE } else { EXIT_FAULTS }
+    })
+}
+
+/// Prints to standard output. Where that cannot be done, the process ends: its work has no reader.
+pub fn print_out(text: &str) {
+    let mut out = io::stdout().lock();
+    let code = printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()), EXIT_OK);
+    if code != EXIT_OK {
+        std::process::exit(code.into());
+    }
+}
+
+/// The exit code of a verb that has written to standard output, which is `code` if nothing went wrong there.
+fn printed(done: io::Result<()>, code: u8) -> u8 {
+    match done {
+        Ok(()) => code,
+        Err(e) => {
+            eprintln!("nomen: cannot write: {}", reason(&e));
+            EXIT_OUTSIDE
+        }
+    }
+}

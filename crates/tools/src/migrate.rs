@@ -1,0 +1,183 @@
+//! `nomen migrate`: the configuration of another server in nomen's words, and what became of each of its
+//! statements.
+
+use std::path::{Path, PathBuf};
+
+use migrate::{Account, Converted, Disk, Outcome, PeerProgram, SourceSpan, SourceText, Unreadable};
+use serde_json::json;
+
+use crate::args::{MigrateArgs, MigrateFrom};
+use crate::print_out;
+use server::config::read_text;
+use server::config::report::{ConfigPlace, ConfigTexts, Diagnostic};
+use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+
+/// Runs the verb; returns the exit code.
+pub fn run(args: &MigrateArgs) -> u8 {
+    let program = args.from.map(|from| match from {
+        MigrateFrom::Bind => PeerProgram::Bind,
+        MigrateFrom::Nsd => PeerProgram::Nsd,
+        MigrateFrom::Knot => PeerProgram::Knot,
+        MigrateFrom::Pdns => PeerProgram::PowerDns,
+        MigrateFrom::Unbound => PeerProgram::Unbound,
+    });
+    // Paths in the output must hold wherever it is put.
+    let file = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
+    match migrate::convert(&file, program, &Disk) {
+        Err(unreadable) => refuse(&unreadable),
+        Ok(converted) => report(&converted, args),
+    }
+}
+
+/// Shows why the configuration cannot be read.
+fn refuse(unreadable: &Unreadable) -> u8 {
+    let fault =
+        Diagnostic::at(unreadable.fault.span.as_ref().map(place).as_ref(), unreadable.fault.kind.to_string());
+    eprint!("{}", texts(&unreadable.texts).render(&[fault]));
+    if unreadable.fault.kind.is_outside() { EXIT_OUTSIDE } else { EXIT_FAULTS }
+}
+
+/// Prints the configuration and the accounts.
+fn report(converted: &Converted, args: &MigrateArgs) -> u8 {
+    let texts = texts(&converted.texts);
+    let base = PathBuf::from("/");
+    let rejected = read_text("nomen.toml", converted.toml.clone(), &base).err();
+    if args.json {
+        let faults =
+            rejected.as_ref().map(|rejected| rejected.faults.iter().map(|fault| fault.message.clone()));
+        let value = json!({
+            "program": converted.program.name(),
+            "configuration": converted.toml,
+            "statements": converted.accounts.iter().map(|account| json_of(account, &texts)).collect::<Vec<_>>(),
+            "faults": faults.map(Iterator::collect::<Vec<_>>).unwrap_or_default(),
+        });
+        say!("{value:#}");
+    } else {
+        print_out(&converted.toml);
+        eprint!("{}", text_of(converted, &texts, args.all));
+        if let Some(rejected) = &rejected {
+            eprintln!(
+                "\nWhat was printed is no good configuration yet; these lines need a hand:\n\n{rejected}"
+            );
+        }
+    }
+    if converted.is_less() || rejected.is_some() { EXIT_FAULTS } else { EXIT_OK }
+}
+
+fn place(span: &SourceSpan) -> ConfigPlace {
+    ConfigPlace { source: span.text, span: span.range.clone() }
+}
+
+fn texts(all: &[SourceText]) -> ConfigTexts {
+    let mut texts = ConfigTexts::default();
+    for text in all {
+        texts.add(shown(&text.path), text.text.clone());
+    }
+    texts
+}
+
+/// A path as the operator would write it: from the working folder where it is below that.
+fn shown(path: &Path) -> PathBuf {
+    // Below the root is everything, and a path without its first `/` looks as if it were below somewhere
+    // else.
+    let here = std::env::current_dir().ok().filter(|here| here.parent().is_some());
+    let below = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    below.unwrap_or_else(|| path.to_owned())
+}
+
+/// A word for an outcome, as it stands in front of an account.
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Missing => "missing",
+        Outcome::Narrower => "narrower",
+        Outcome::Differs => "differs",
+        Outcome::Unneeded => "unneeded",
+        Outcome::Translated => "translated",
+    }
+}
+
+/// What is narrower, missing or different with their lines; the rest with `all`, a line each. Counts come
+/// last.
+fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
+    let mut out = String::new();
+    let is = |outcome: Outcome| move |account: &&Account| account.outcome == outcome;
+    for outcome in [Outcome::Narrower, Outcome::Missing, Outcome::Differs] {
+        for account in converted.accounts.iter().filter(is(outcome)) {
+            let named = match account.statement.as_str() {
+                "" => account.words.clone(),
+                statement => format!("`{statement}`: {}", account.words),
+            };
+            let found = Diagnostic::at(account.span.as_ref().map(place).as_ref(), named);
+            out += &texts.render_as(word(outcome), &found);
+            out.push('\n');
+        }
+    }
+    for outcome in [Outcome::Unneeded, Outcome::Translated] {
+        for account in converted.accounts.iter().filter(is(outcome)).filter(|_| all) {
+            let at = account.span.as_ref().map(|span| texts.address(&place(span))).unwrap_or_default();
+            out += &format!("{}: {at}: `{}`: {}\n", word(outcome), account.statement, account.words);
+        }
+    }
+    let count = |outcome| converted.accounts.iter().filter(is(outcome)).count();
+    let [translated, unneeded, differs, narrower, missing] =
+        [Outcome::Translated, Outcome::Unneeded, Outcome::Differs, Outcome::Narrower, Outcome::Missing]
+            .map(count);
+    let program = converted.program.name();
+    let hint = if all || unneeded + translated == 0 { "" } else { "; --all shows those as well" };
+    out += &format!(
+        "{program}: {narrower} narrower here, {missing} missing, {differs} mean something else, {unneeded} not needed, {translated} translated{hint}\n"
+    );
+    out
+}
+
+fn json_of(account: &Account, texts: &ConfigTexts) -> serde_json::Value {
+    let at = account.span.as_ref().map(place);
+    let position = at.as_ref().map(|at| texts.line_column(at));
+    let file = at.as_ref().and_then(|at| texts.get(at.source)).map(|text| text.path.display().to_string());
+    json!({
+        "outcome": word(account.outcome),
+        "statement": account.statement,
+        "words": account.words,
+        "file": file,
+        "line": position.map(|(line, _)| line),
+        "column": position.map(|(_, column)| column),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use migrate::{BOUNDS, Measure};
+    use recursion::SpecialName;
+
+    use server::config::reference::sections;
+
+    /// Names that are turned off are names that nomen has.
+    #[test]
+    fn special_names_are_the_same() {
+        for special in SpecialName::all() {
+            assert!(migrate::is_special(special.domain.trim_end_matches('.')), "{}", special.domain);
+        }
+        for other in ["example", "15.172.in-addr.arpa", "128.100.in-addr.arpa", "in-addr.arpa"] {
+            assert!(!migrate::is_special(other), "{other}");
+        }
+    }
+
+    /// What is written stays within what is read.
+    #[test]
+    fn bounds_are_those_of_the_keys() {
+        let all = sections();
+        for (header, name, measure, least, most) in BOUNDS {
+            let section = all.iter().find(|section| section.header == *header).expect(header);
+            let key = section.keys.iter().find(|key| key.name == *name).expect(name);
+            let shown = |value: u64| match measure {
+                Measure::Count => value.to_string(),
+                Measure::Millis => {
+                    server::config::table::value::format_duration(std::time::Duration::from_millis(value))
+                }
+                Measure::Bytes => server::config::table::value::format_size(value),
+            };
+            let bounds = format!("({} to {})", shown(*least), shown(*most));
+            assert!(key.kind.ends_with(&bounds), "{header} {name}: {} is not {bounds}", key.kind);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! One exchange with a server: the message out, the answer back, over UDP with retries or over TCP. Answers
+//! are taken only from the server asked, with the ID and question that were sent (RFC 5452 §9).
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type as Kind};
+use wire::message::{Header, Parser};
+
+use super::words::Wanted;
+use server::words::reason;
+
+/// An answer and how it came.
+pub struct Received {
+    /// The message.
+    pub message: Vec<u8>,
+    /// Who sent it.
+    pub server: SocketAddr,
+    /// Whether it came over TCP.
+    pub tcp: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Sends the query and waits for the answer, as the options ask for.
+pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
+    let begun = Instant::now();
+    let (message, tcp) = if wanted.tcp {
+        (over_tcp(wanted, query)?, true)
+    } else {
+        let message = over_udp(wanted, query)?;
+        let truncated = Header::of(&message).is_some_and(|h| h.truncated());
+        if truncated && !wanted.keep_truncated {
+            eprintln!(";; Truncated, asking again over TCP");
+            (over_tcp(wanted, query)?, true)
+        } else {
+            (message, false)
+        }
+    };
+    Ok(Received { message, server: wanted.server, tcp, took: begun.elapsed() })
+}
+
+/// Whether a message answers the query: same ID, a response, and the same question if there is one.
+pub fn belongs(query: &[u8], message: &[u8]) -> bool {
+    let (Ok((asked, mut a)), Ok((answered, mut b))) = (Parser::new(query), Parser::new(message)) else {
+        return false;
+    };
+    if asked.id() != answered.id() || !answered.is_response() {
+        return false;
+    }
+    // Servers that could not read the question may leave it out.
+    answered.counts()[0] == 0
+        || asked.counts()[0] == 0
+        || matches!((a.question(), b.question()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Any address of the family of a server, and any port.
+pub fn any_source(server: SocketAddr) -> SocketAddr {
+    if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() }
+}
+
+fn unusable(source: SocketAddr, e: &io::Error) -> String {
+    format!("cannot send from {source}: {}", reason(e))
+}
+
+/// A connection to a server, from an address of this machine if one is chosen.
+fn connect(wanted: &Wanted) -> Result<TcpStream, String> {
+    let server = wanted.server;
+    let fault = |e: io::Error| failure("ask", server, "TCP", &e);
+    let Some(source) = wanted.source else {
+        return TcpStream::connect_timeout(&server, wanted.time).map_err(fault);
+    };
+    let socket = Socket::new(Domain::for_address(server), Kind::STREAM, None).map_err(fault)?;
+    socket.bind(&source.into()).map_err(|e| unusable(source, &e))?;
+    socket.connect_timeout(&server.into(), wanted.time).map_err(fault)?;
+    Ok(socket.into())
+}
+
+fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
+    let server = wanted.server;
+    let fault = |e: io::Error| failure("ask", server, "UDP", &e);
+    let source = wanted.source.unwrap_or_else(|| any_source(server));
+    let socket = UdpSocket::bind(source).map_err(|e| unusable(source, &e))?;
+    socket.connect(server).map_err(fault)?;
+    let mut buf = vec![0; 65_535];
+    for _ in 0..wanted.tries {
+        socket.send(query).map_err(fault)?;
+        let until = Instant::now() + wanted.time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            socket.set_read_timeout(Some(left)).map_err(fault)?;
+            match socket.recv(&mut buf) {
+                Ok(n) if belongs(query, &buf[..n]) => return Ok(buf[..n].to_vec()),
+                // An answer to another query, one that comes late, or a forgery.
+                Ok(n) => {
+                    eprintln!(";; Ignored a datagram of {n} bytes from {server}: it does not fit the query")
+                }
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(fault(e)),
+            }
+        }
+    }
+    Err(format!("no answer from {server} over UDP in {} tries of {:?}", wanted.tries, wanted.time))
+}
+
+fn over_tcp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
+    let mut link = TcpLink::connect(wanted)?;
+    link.send(query)?;
+    let message = link.receive().map_err(|e| failure("ask", wanted.server, "TCP", &e))?;
+    if belongs(query, &message) {
+        Ok(message)
+    } else {
+        Err(format!("{} sent an answer over TCP that does not belong to the question", wanted.server))
+    }
+}
+
+/// A TCP connection to a server. Each step may take as long as one try.
+pub struct TcpLink {
+    stream: TcpStream,
+    server: SocketAddr,
+}
+
+impl TcpLink {
+    /// Connects.
+    pub fn connect(wanted: &Wanted) -> Result<Self, String> {
+        let server = wanted.server;
+        let fault = |e: io::Error| failure("ask", server, "TCP", &e);
+        let stream = connect(wanted)?;
+        stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
+        stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
+        Ok(Self { stream, server })
+    }
+
+    /// Sends a message with its length in front (RFC 1035 §4.2.2).
+    pub fn send(&mut self, message: &[u8]) -> Result<(), String> {
+        let length = u16::try_from(message.len()).map_err(|_| "the query is too long for TCP".to_owned())?;
+        let framed = [&length.to_be_bytes(), message].concat();
+        self.stream.write_all(&framed).map_err(|e| failure("ask", self.server, "TCP", &e))
+    }
+
+    /// Waits for the next message.
+    pub fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut length = [0; 2];
+        self.stream.read_exact(&mut length)?;
+        let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+        self.stream.read_exact(&mut message)?;
+        Ok(message)
+    }
+}
+
+/// What an operator reads of an error at the network.
+pub fn failure(what: &str, server: SocketAddr, transport: &str, e: &io::Error) -> String {
+    let why = match e.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused, nothing listens there".into(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
+        io::ErrorKind::UnexpectedEof => "the connection was closed before the answer came".into(),
+        _ => reason(e),
+    };
+    format!("cannot {what} {server} over {transport}: {why}")
+}

@@ -1,0 +1,208 @@
+//! Validating an answer on the way of a resolver, and keeping what was asked for: the DS and DNSKEY from the
+//! trust anchor down. `dnssec` decides; here is who is asked, and what the chain looked like.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dnssec::{
+    Need, Progress, Response, Security, TrustAnchors, TrustTable, Validated, Validation, ValidationBudget,
+    ValidationLimits, ValidationSettings, Validator,
+};
+use wire::{LowerNameBuf, NameBuf, Rcode, Type};
+
+use super::ask::{self, Received};
+use super::steps::{Errand, Steps, WalkStep};
+use super::walk::{Walk, WalkFault};
+use super::words::Wanted;
+use server::message::{QuerySpec, print};
+
+/// Names that a chain passes.
+const NAMES: usize = 4096;
+
+/// What a chase may spend on validating.
+pub fn budget() -> ValidationBudget {
+    ValidationBudget::new(ValidationLimits { signatures: 64, ..ValidationLimits::default() })
+}
+
+/// Who answers.
+pub enum Answerer<'w> {
+    /// A server that asks others.
+    Server(&'w Wanted),
+    /// Those who serve the zones.
+    Walk(Walk<'w>),
+}
+
+/// An answer from either.
+pub struct Reply {
+    /// As it came.
+    pub received: Received,
+    /// Its response code.
+    pub rcode: Rcode,
+    /// What of it counts.
+    message: Vec<u8>,
+    /// The target of an alias, if the answer has nothing about it.
+    pub leads_to: Option<LowerNameBuf>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum NoReply {
+    /// The walk has not come to one.
+    Walk(WalkFault),
+    /// The server has not answered, for this reason.
+    Server(String),
+}
+
+impl std::fmt::Display for NoReply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Walk(fault) => fault.fmt(f),
+            Self::Server(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<std::io::Error> for NoReply {
+    fn from(e: std::io::Error) -> Self {
+        Self::Walk(WalkFault::Output(e))
+    }
+}
+
+impl Answerer<'_> {
+    /// Asks.
+    pub fn ask(
+        &mut self,
+        steps: &mut Steps<'_>,
+        errand: Errand,
+        name: NameBuf,
+        qtype: Type,
+    ) -> Result<Reply, NoReply> {
+        let wanted = match self {
+            Self::Walk(walk) => {
+                let reached = walk.find(steps, errand, name, qtype).map_err(NoReply::Walk)?;
+                let (rcode, leads_to) = (reached.answer.rcode, reached.answer.leads_to);
+                let message = reached.answer.message.into_vec();
+                return Ok(Reply { received: reached.reply, rcode, message, leads_to });
+            }
+            Self::Server(wanted) => *wanted,
+        };
+        let query = QuerySpec { name, qtype, ..wanted.query.clone() };
+        let message = query.message().map_err(|fault| NoReply::Server(fault.to_string()))?;
+        let step = WalkStep { errand, zone: NameBuf::ROOT, server: wanted.server, host: None, name, qtype };
+        let received = match ask::ask(&Wanted { query, ..wanted.clone() }, &message) {
+            Ok(received) => received,
+            Err(why) => {
+                steps.silent(&step, &why)?;
+                return Err(NoReply::Server(why));
+            }
+        };
+        steps.resolved(&step, &received)?;
+        let malformed = |_| NoReply::Server(format!("{} sent a malformed answer", wanted.server));
+        let rcode = print::rcode(&received.message).map_err(malformed)?;
+        let message = received.message.clone();
+        Ok(Reply { received, rcode, message, leads_to: None })
+    }
+}
+
+/// A response that was validated.
+pub struct ChasedAnswer {
+    /// The response.
+    pub response: Response,
+    /// What it is.
+    pub validated: Validated,
+}
+
+/// The chase of an answer: what was learned, and what the answers along its aliases turned out to be.
+pub struct Chase<'a> {
+    /// Where trust begins.
+    pub anchors: &'a TrustAnchors,
+    /// How responses are validated.
+    pub settings: ValidationSettings,
+    /// What is known of zones.
+    pub table: TrustTable,
+    budget: ValidationBudget,
+    /// The time in seconds since 1970.
+    pub now: u64,
+    /// The responses that were asked for.
+    pub learned: Vec<Response>,
+    /// The answers, alias by alias.
+    pub links: Vec<ChasedAnswer>,
+}
+
+impl<'a> Chase<'a> {
+    /// One that begins at these anchors, now. Clocks may not differ: what has ended is shown to have ended.
+    pub fn new(anchors: &'a TrustAnchors) -> Self {
+        Chase {
+            anchors,
+            settings: ValidationSettings { skew: 0, ..ValidationSettings::default() },
+            table: TrustTable::new(NAMES),
+            budget: budget(),
+            now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+            learned: Vec::new(),
+            links: Vec::new(),
+        }
+    }
+
+    /// Validates an answer, asking for what that takes. Returns the target of an alias, if the answer has
+    /// nothing about it.
+    pub fn validate(
+        &mut self,
+        source: &mut Answerer<'_>,
+        steps: &mut Steps<'_>,
+        reply: &Reply,
+    ) -> Result<Option<LowerNameBuf>, NoReply> {
+        let read = Response::read(&reply.message, reply.rcode);
+        let response = read.map_err(|_| NoReply::Server("the answer is malformed".into()))?;
+        let mut validator = Validator::answer(response.clone());
+        let validated = loop {
+            let by = Validation { settings: &self.settings, anchors: self.anchors, now: self.now };
+            let need = match validator.step(&by, &self.table, &mut self.budget) {
+                Progress::Done(validated) => break validated,
+                Progress::Need(need) => need,
+                // Who asks wants to see what this server says.
+                Progress::Again(_) => {
+                    validator.give_up(&by, &self.table);
+                    continue;
+                }
+            };
+            match ask_for(source, steps, need)? {
+                Some(response) => {
+                    self.learned.push(response.clone());
+                    validator.receive(response, &by, &self.table);
+                }
+                None => validator.give_up(&by, &self.table),
+            }
+        };
+        let is_alias_asked = matches!(response.qtype, Type::ANY | Type::CNAME);
+        let leads_to = validated.leads_to.filter(|_| !is_alias_asked).map(|name| name.as_name().to_lower());
+        self.links.push(ChasedAnswer { response, validated });
+        Ok(leads_to)
+    }
+
+    /// What all of it is together: what its worst part is.
+    pub fn worst(&self) -> Option<&Validated> {
+        let rank = |link: &&ChasedAnswer| match link.validated.security {
+            Security::Secure => 0,
+            Security::Insecure(_) => 1,
+            Security::Indeterminate => 2,
+            Security::Bogus(_) => 3,
+        };
+        // Of two that are equally bad the first.
+        self.links.iter().rev().max_by_key(rank).map(|link| &link.validated)
+    }
+}
+
+/// Asks for DS or DNSKEY; none if they cannot be had.
+fn ask_for(
+    source: &mut Answerer<'_>,
+    steps: &mut Steps<'_>,
+    need: Need,
+) -> Result<Option<Response>, NoReply> {
+    match source.ask(steps, Errand::Proof, need.name().to_buf(), need.rtype()) {
+        Ok(reply) => Ok(Response::read(&reply.message, reply.rcode).ok()),
+        Err(fault @ NoReply::Walk(WalkFault::Output(_) | WalkFault::TooMany)) => Err(fault),
+        Err(fault) => {
+            eprintln!("nomen: {} of {} cannot be had: {fault}", need.rtype(), need.name());
+            Ok(None)
+        }
+    }
+}

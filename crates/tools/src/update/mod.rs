@@ -1,0 +1,171 @@
+//! `nomen update`: changes a zone by dynamic updates (RFC 2136), with a script in the language of nsupdate.
+//! The language is read in `script`; messages are made and sent in `send`.
+
+pub mod script;
+pub mod send;
+
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::args::UpdateArgs;
+use crate::signing;
+use script::{Command, ScriptReader};
+use send::{Sender, UpdateOutcome};
+use server::config::report::{ConfigTexts, Diagnostic};
+use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
+use server::message::print;
+use server::words::reason;
+
+/// Runs the verb; returns the exit code.
+pub fn run(args: &UpdateArgs) -> u8 {
+    let key = match signing::key(&args.key) {
+        Ok(key) => key,
+        Err(fault) => {
+            eprintln!("nomen: {fault}");
+            return fault.exit_code();
+        }
+    };
+    let time = Duration::from_secs(args.timeout);
+    let mut session = Session { sender: Sender::new(key, args.tcp, time), json: args.json, code: EXIT_OK };
+    if let Some(server) = &args.server
+        && let Err(fault) = session.sender.set_server(server)
+    {
+        eprintln!("nomen: {fault}");
+        return EXIT_USAGE;
+    }
+    match &args.file {
+        None if io::stdin().is_terminal() => interactive(session),
+        None => match io::read_to_string(io::stdin()) {
+            Ok(text) => whole(session, Path::new("standard input"), text),
+            Err(e) => outside(&format!("cannot read standard input: {}", reason(&e))),
+        },
+        Some(path) => match fs::File::open(path).and_then(|mut file| {
+            let mut text = String::new();
+            file.read_to_string(&mut text).map(|_| text)
+        }) {
+            Ok(text) => whole(session, path, text),
+            Err(e) => outside(&format!("cannot read {}: {}", path.display(), reason(&e))),
+        },
+    }
+}
+
+fn outside(message: &str) -> u8 {
+    eprintln!("nomen: {message}");
+    EXIT_OUTSIDE
+}
+
+/// A script that is there as a whole: nothing of it is sent if any line is wrong.
+fn whole(mut session: Session, path: &Path, text: String) -> u8 {
+    let mut texts = ConfigTexts::default();
+    let source = texts.add(path, text.clone());
+    let mut reader = ScriptReader::default();
+    let (mut commands, mut faults, mut start) = (Vec::new(), Vec::<Diagnostic>::new(), 0);
+    // What follows the last line break is a line only if there is something in it.
+    for line in text.strip_suffix('\n').unwrap_or(&text).split('\n') {
+        match reader.line(source, &text, start..start + line.len()) {
+            Ok(command) => commands.extend(command),
+            Err(fault) => faults.push(fault),
+        }
+        start += line.len() + 1;
+    }
+    if !faults.is_empty() {
+        eprint!("{}", texts.render(&faults));
+        return EXIT_FAULTS;
+    }
+    for command in commands {
+        if !session.run(command) {
+            return session.code;
+        }
+    }
+    session.run(Command::Send);
+    session.code
+}
+
+/// Input from a terminal: each line is done at once, and a wrong one leaves the rest as it is.
+fn interactive(mut session: Session) -> u8 {
+    let mut reader = ScriptReader::default();
+    for (number, line) in io::stdin().lock().lines().enumerate() {
+        let Ok(line) = line else { break };
+        let mut texts = ConfigTexts::default();
+        let source = texts.add(format!("line {}", number + 1), line.clone());
+        match reader.line(source, &line, 0..line.len()) {
+            Ok(command) => {
+                if command.is_some_and(|command| !session.run(command)) {
+                    return session.code;
+                }
+            }
+            Err(fault) => {
+                eprint!("{}", texts.render(&[fault]));
+                session.code = session.code.max(EXIT_FAULTS);
+            }
+        }
+    }
+    session.run(Command::Send);
+    session.code
+}
+
+/// A script at work.
+struct Session {
+    sender: Sender,
+    json: bool,
+    /// The worst so far.
+    code: u8,
+}
+
+impl Session {
+    /// Does what a line says. Returns whether there is to be a next one.
+    fn run(&mut self, command: Command) -> bool {
+        match command {
+            Command::Server(text) => {
+                if let Err(fault) = self.sender.set_server(&text) {
+                    return self.fail(EXIT_FAULTS, &fault.to_string());
+                }
+            }
+            Command::Zone(name) => self.sender.zone = Some(name),
+            Command::Class(class) => self.sender.class = class,
+            Command::Key(key) => self.sender.key = Some(key),
+            Command::Record(record) => self.sender.records.push(record),
+            Command::Show => match self.sender.message().map(|message| print::full(&message)) {
+                Ok(Ok(text)) => say!(";; Outgoing update:\n{text}"),
+                _ => eprintln!("nomen: the update does not fit into a message"),
+            },
+            Command::Send => return self.send(),
+            Command::Answer => match self.sender.answer.as_deref().map(print::full) {
+                Some(Ok(text)) => say!(";; Answer:\n{text}"),
+                _ => say!(";; no answer yet"),
+            },
+            Command::Quit => return false,
+            Command::Ignored(why) => eprintln!("nomen: {why}"),
+        }
+        true
+    }
+
+    /// Sends what there is. A refusal leaves the rest of the script as it is; without an answer, it ends.
+    fn send(&mut self) -> bool {
+        let outcome = match self.sender.send() {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => return true,
+            Err(fault) => return self.fail(fault.code(), &fault.to_string()),
+        };
+        if self.json {
+            match outcome.json() {
+                Ok(answer) => say!("{answer}"),
+                Err(_) => return self.fail(EXIT_OUTSIDE, "the answer is malformed"),
+            }
+        }
+        let UpdateOutcome { zone, server, rcode, .. } = &outcome;
+        if outcome.is_refused() {
+            eprintln!("nomen: update of {zone} at {server}: {rcode}");
+            self.code = self.code.max(EXIT_FAULTS);
+        }
+        true
+    }
+
+    fn fail(&mut self, code: u8, message: &str) -> bool {
+        eprintln!("nomen: {message}");
+        self.code = self.code.max(code);
+        false
+    }
+}

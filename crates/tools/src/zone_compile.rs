@@ -1,0 +1,112 @@
+//! `nomen zone compile`: makes the images of configured zones, beside a server that runs or without one.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use crate::args::ZoneCompileArgs;
+use server::config;
+use server::config::Storage;
+use server::config::report::exit_code;
+use server::config::zones::zone_name;
+use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use server::words::did_you_mean;
+use server::zones::images::{self, StateFolder};
+use server::zones::resolve::resolve;
+use server::zones::text::{self, Meter};
+use server::zones::{Apex, ZoneSpec};
+
+/// Runs the verb; returns the exit code.
+pub fn run(args: &ZoneCompileArgs) -> u8 {
+    match prepare(args) {
+        Ok((state, specs, least)) => compile(&state, &specs, least),
+        Err((message, code)) => {
+            eprintln!("{}", message.trim_end());
+            code
+        }
+    }
+}
+
+/// The state folder, the zones to compile, and the least number of records that one must have.
+fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), (String, u8)> {
+    let faults = |message: String| (message, EXIT_FAULTS);
+    let accepted = config::read_files(&args.config)
+        .map_err(|rejected| (rejected.to_string(), exit_code(&rejected.faults)))?;
+    let wanted =
+        resolve(&accepted.config).map_err(|found| (accepted.sources.render(&found), exit_code(&found)))?;
+    let specs: Vec<ZoneSpec> = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
+    let storage = &accepted.config.settings.server.storage;
+    let (specs, least) = match args.names.is_empty() {
+        true => (specs, storage.image_min_records.0),
+        false => (chosen(specs, &args.names).map_err(faults)?, 0),
+    };
+    Ok((open(storage)?, specs, least))
+}
+
+fn open(storage: &Storage) -> Result<StateFolder, (String, u8)> {
+    let Some(folder) = storage.folder() else {
+        let message = "nomen: there is no place for images: set `state-dir` in [server]";
+        return Err((message.into(), EXIT_FAULTS));
+    };
+    let opened = images::make_folder(&folder, None).and_then(|()| StateFolder::open(&folder));
+    opened.map_err(|fault| (format!("nomen: {fault}"), EXIT_OUTSIDE))
+}
+
+/// The zones of these names.
+fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, String> {
+    let mut wanted: HashSet<Apex> = HashSet::new();
+    for name in names {
+        let name = zone_name(name).map_err(|fault| format!("nomen: {fault}"))?;
+        if !specs.iter().any(|spec| spec.name() == name.as_name()) {
+            let known: Vec<String> = specs.iter().map(|spec| spec.name().to_string()).collect();
+            let near = did_you_mean(&name.to_string(), known.iter().map(String::as_str));
+            let near = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+            return Err(format!("nomen: the configuration has no zone {name}{near}"));
+        }
+        wanted.insert(name.as_name().as_wire().into());
+    }
+    Ok(specs.into_iter().filter(|spec| wanted.contains(&spec.apex)).collect())
+}
+
+/// Compiles zones one after the other: each of them is read by as many threads as there are uses for.
+fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
+    let (mut code, mut small) = (EXIT_OK, 0);
+    for spec in specs {
+        let (name, begun) = (spec.name(), Instant::now());
+        let examined = text::examine(spec, &state.key, text::SHOWN, &Meter::default());
+        let unread = examined.unread();
+        let built = match text::built(examined) {
+            Ok(built) => built,
+            Err(fault) => {
+                eprintln!("zone {name}: bad, no image made\n{fault}");
+                code = code.max(if unread { EXIT_OUTSIDE } else { EXIT_FAULTS });
+                continue;
+            }
+        };
+        built.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+        if built.zone.record_count() < least {
+            small += 1;
+            continue;
+        }
+        let Some(provenance) = built.provenance else {
+            eprintln!("zone {name}: no image made, it is not read from ordinary files");
+            code = code.max(EXIT_FAULTS);
+            continue;
+        };
+        match state.write(spec, &built.zone, &provenance) {
+            Ok((path, bytes)) => say!(
+                "{}: zone {name}, {} records, {bytes} bytes, {:.2} s",
+                path.display(),
+                built.zone.record_count(),
+                begun.elapsed().as_secs_f64()
+            ),
+            Err(fault) => {
+                eprintln!("zone {name}: {fault}");
+                code = code.max(EXIT_OUTSIDE);
+            }
+        }
+    }
+    if small > 0 {
+        say!("{small} zones have fewer than {least} records (`image-min-records`) and get no image");
+    }
+    code
+}
