@@ -8,9 +8,9 @@
 
 use std::path::Path;
 
+use config::read_text;
+use config::report::{ConfigTexts, Diagnostic};
 use libfuzzer_sys::fuzz_target;
-use server::config::read_text;
-use server::config::report::{ConfigTexts, Diagnostic};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

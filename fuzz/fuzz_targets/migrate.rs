@@ -10,9 +10,9 @@
 use std::io;
 use std::path::Path;
 
+use config::read_text;
 use libfuzzer_sys::fuzz_target;
 use migrate::{Files, PeerProgram, convert};
-use server::config::read_text;
 
 /// One text under one name, and nothing else.
 struct One<'t>(&'t [u8]);

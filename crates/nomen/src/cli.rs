@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use server::exit_status::{EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
+use config::exit_status::{EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use server::in_force::ConfigSource;
 use server::serve::ServeOptions;
-use server::words::reason;
 use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, UpdateArgs, ZoneVerb, upstream};
 use tools::query::as_dig;
+use wording::reason;
 
 const EXIT_HELP: &str = "\
 Exit status:
@@ -161,9 +161,8 @@ pub(crate) fn run() -> ExitCode {
 /// a folder.
 fn man(out: Option<&Path>) -> u8 {
     let result = match out {
-        Some(folder) => clap_mangen::generate_to(Cli::command(), folder).and_then(|()| {
-            std::fs::write(folder.join("nomen.toml.5"), server::config::reference::man_page())
-        }),
+        Some(folder) => clap_mangen::generate_to(Cli::command(), folder)
+            .and_then(|()| std::fs::write(folder.join("nomen.toml.5"), config::reference::man_page())),
         None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()),
     };
     match result {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use crate::config::Settings;
 use crate::process::max_descriptors;
 use crate::recursive::Recursive;
 use crate::secondaries::Secondaries;
+use config::Settings;
 
 /// Descriptors for logs, files of zones and state, and what threads wait on.
 const OTHERS: usize = 128;

@@ -9,13 +9,13 @@ use arc_swap::ArcSwap;
 use tracing::warn;
 
 use crate::builtin;
-use crate::config::report::{ConfigTexts, Diagnostic};
-use crate::config::{self, Accepted, PendingKey, Rejected, Settings};
 use crate::sync::lock;
-use crate::words::reason;
 use crate::zones::added;
 use crate::zones::manager::{AcceptZones, ReloadFault};
 use crate::zones::resolve::{WantedZones, resolve};
+use config::report::{ConfigTexts, Diagnostic};
+use config::{Accepted, PendingKey, Rejected, Settings};
+use wording::reason;
 
 /// Where the configuration comes from.
 #[derive(Debug, Clone)]

@@ -2,10 +2,8 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`config`] | reads and checks the configuration; makes its reference page |
 //! | [`builtin`] | the example that is served without a configuration |
 //! | [`serve`] | `nomen serve` from start to end: makes the parts below and ends them in order |
-//! | [`exit_status`] | exit statuses of the program |
 //! | [`frontend`] | what answers: engine, listeners, query log |
 //! | [`zones`] | which zones there are, and keeping them: loading, reloading, publishing |
 //! | [`changes`] | dynamic updates: zones that change, and what is kept of that |
@@ -19,13 +17,12 @@
 //! | [`metrics`], [`logging`], [`querylog`], [`process`] | what operators see: figures, log, query log, the process itself |
 //! | [`dnstap`] | copies of messages for collectors |
 //! | [`worker_queue`] | what workers leave for a thread that writes: lines of the query log, messages for dnstap |
-//! | [`interfaces`] | the addresses of this machine's network interfaces |
 //! | `audit` | log lines of requests that are refused on worker threads |
 //! | `repeated` | log lines that repeat: one, and then their number |
 //! | `trail` | which refused requests have a line of their own in the audit file |
 //! | [`descriptors`] | which part may have how many file descriptors |
 //! | [`privileges`] | giving up root |
-//! | [`message`], [`words`] | making queries and printing messages; words for people |
+//! | [`message`] | makes queries and prints messages |
 #![forbid(unsafe_code)]
 // `println!` panics where the reader is gone or the disk is full.
 #![deny(clippy::print_stdout)]
@@ -34,16 +31,13 @@ mod audit;
 pub mod background;
 pub mod builtin;
 pub mod changes;
-pub mod config;
 pub mod connections;
 pub mod control;
 pub mod descriptors;
 pub mod dnstap;
-pub mod exit_status;
 pub mod frontend;
 mod heap;
 pub mod in_force;
-pub mod interfaces;
 mod kept_threads;
 pub mod logging;
 pub mod message;
@@ -62,6 +56,5 @@ pub mod stores;
 mod sync;
 mod trail;
 pub mod transfers;
-pub mod words;
 pub mod worker_queue;
 pub mod zones;

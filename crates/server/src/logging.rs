@@ -20,12 +20,12 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, fmt, reload};
 
-use crate::config::Settings;
-use crate::config::log::{Log, LogFormat, LogLevel, LogTarget};
 use crate::in_force::Adopt;
 use crate::repeated::log_repeated;
 use crate::sync::lock;
-use crate::words::reason;
+use config::Settings;
+use config::log::{Log, LogFormat, LogLevel, LogTarget};
+use wording::reason;
 
 /// Log lines that may wait for the writer before further ones are dropped and counted.
 const QUEUE_LINES: usize = 16_384;

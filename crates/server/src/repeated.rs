@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use tracing::{Level, debug, error, info, warn};
 
+use config::log::DEFAULT_INTERVAL;
+
 use crate::sync::lock;
 use crate::trail::{RefusalCount, Trail};
 
-/// Time from one line of a kind to the next (`repeat-interval`), as long as nothing else is configured.
-pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 /// That in force, in milliseconds.
 static INTERVAL: AtomicU64 = AtomicU64::new(60_000);
 /// Lines that were not logged since they repeat.

@@ -8,10 +8,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::logging::audit;
-use crate::repeated::DEFAULT_INTERVAL;
+use config::log::{DEFAULT_INTERVAL, DEFAULT_REFUSALS};
 
-/// Lines for one client in an interval (`audit-refusals`), as long as nothing else is configured.
-pub(crate) const DEFAULT_REFUSALS: usize = 100;
 /// Lines for all clients together are so many times those for one.
 const TOGETHER: usize = 100;
 /// Most clients that are counted one by one in an interval; requests of further ones are counted together.

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone};
-use server::config::{self, PendingKey};
+use config::PendingKey;
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use server::control::{AcceptedVersion, AnswerLine, Command, default_paths};
-use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use server::words::{moment, reason};
+use wording::{moment, reason};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &CtlArgs) -> u8 {

@@ -13,14 +13,14 @@ use zone::zonemd::{self, ZonemdFault};
 
 use super::audited::AuditSum;
 use crate::args::FailOn;
-use server::config::peers::{ZonemdPolicy, too_many_iterations};
-use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use server::words::moment;
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use config::peers::{ZonemdPolicy, too_many_iterations};
 use server::zones::ZoneSpec;
 use server::zones::examiner::SignatureEnds;
 use server::zones::manager::unix_now;
 use server::zones::places::{self, Subject, Unplaced};
 use server::zones::text::{Examined, Meter, examine};
+use wording::moment;
 
 /// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
 /// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With

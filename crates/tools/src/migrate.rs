@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::args::{MigrateArgs, MigrateFrom};
 use crate::print_out;
-use server::config::read_text;
-use server::config::report::{ConfigPlace, ConfigTexts, Diagnostic};
-use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use config::read_text;
+use config::report::{ConfigPlace, ConfigTexts, Diagnostic};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &MigrateArgs) -> u8 {
@@ -149,7 +149,7 @@ mod tests {
     use migrate::{BOUNDS, Measure};
     use recursion::SpecialName;
 
-    use server::config::reference::sections;
+    use config::reference::sections;
 
     /// Names that are turned off are names that nomen has.
     #[test]
@@ -172,9 +172,9 @@ mod tests {
             let shown = |value: u64| match measure {
                 Measure::Count => value.to_string(),
                 Measure::Millis => {
-                    server::config::table::value::format_duration(std::time::Duration::from_millis(value))
+                    config::table::value::format_duration(std::time::Duration::from_millis(value))
                 }
-                Measure::Bytes => server::config::table::value::format_size(value),
+                Measure::Bytes => config::table::value::format_size(value),
             };
             let bounds = format!("({} to {})", shown(*least), shown(*most));
             assert!(key.kind.ends_with(&bounds), "{header} {name}: {} is not {bounds}", key.kind);

@@ -17,9 +17,9 @@ use wire::name::NameTextError;
 use wire::{Name, NameBuf, Rcode};
 
 use crate::args::KeyArgs;
-use server::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE, EXIT_USAGE};
+use config::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE, EXIT_USAGE};
 use server::message::print;
-use server::words::reason;
+use wording::reason;
 
 /// Why the command line has no key that can be used.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use wire::hash::HashKey;
 use super::judge::{Verdict, exit_code, judge, now, text_of};
 use super::zone_spec;
 use crate::args::ZoneCheckArgs;
-use server::exit_status::EXIT_USAGE;
+use config::exit_status::EXIT_USAGE;
 use server::zones::ZoneSpec;
 use server::zones::text::{Examined, ZoneFinding};
 

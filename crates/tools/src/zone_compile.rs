@@ -4,16 +4,16 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use crate::args::ZoneCompileArgs;
-use server::config;
-use server::config::Storage;
-use server::config::report::exit_code;
-use server::config::zones::zone_name;
-use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use server::words::did_you_mean;
+use config;
+use config::Storage;
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use config::report::exit_code;
+use config::zones::zone_name;
 use server::zones::images::{self, StateFolder};
 use server::zones::resolve::resolve;
 use server::zones::text::{self, Meter};
 use server::zones::{Apex, ZoneSpec};
+use wording::did_you_mean;
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneCompileArgs) -> u8 {

@@ -19,17 +19,17 @@ use super::ctl::connect;
 use super::judge::text_of;
 use super::printed;
 use crate::args::ZoneDiffArgs;
+use config;
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
+use config::zones::zone_name;
 use server::changes;
-use server::config;
-use server::config::zones::zone_name;
 use server::control::{AnswerLine, Command};
-use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use server::secondaries;
-use server::words::reason;
 use server::zones::differences::DifferenceRule;
 use server::zones::shown_change::{IgnoredParts, ShownChange, lines};
 use server::zones::text::{Meter, examine};
 use server::zones::{Origin, TextRules, ZoneSpec, ZoneText};
+use wording::reason;
 
 /// What differs, as JSON.
 #[derive(Serialize)]

@@ -10,7 +10,7 @@ use zone::zonemd::{self, ZonemdHash};
 
 use super::{printed, read_zone};
 use crate::args::{DigestHash, ZoneDigestArgs};
-use server::exit_status::EXIT_OK;
+use config::exit_status::EXIT_OK;
 use server::zones::dump::dump_chosen;
 
 /// Runs the verb; returns the exit code.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{printed, read_zone};
 use crate::args::ZoneDumpArgs;
-use server::exit_status::EXIT_OK;
+use config::exit_status::EXIT_OK;
 use server::zones::dump::dump_lines;
 
 /// Runs the verb; returns the exit code.

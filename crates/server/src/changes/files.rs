@@ -23,9 +23,9 @@ use super::worker::Order;
 use super::{Shared, THREAD_REPLY_TIMEOUT};
 use crate::repeated::log_repeated;
 use crate::sync::lock;
-use crate::words::reason;
 use crate::zones::written::{self, WriteFault};
 use crate::zones::{Apex, FileStamp, ZoneText};
+use wording::reason;
 
 /// A zone whose master file has what is served.
 #[derive(Debug, Clone, PartialEq, Eq)]

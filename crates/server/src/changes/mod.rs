@@ -55,13 +55,12 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use crate::background::Background;
-use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::sync::lock;
-use crate::words::reason;
 use crate::zones::manager::{ZoneManagerHandle, ZoneTable};
 use crate::zones::{Apex, FileStamp};
+use config::Settings;
 pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
 use damage::UnclearFiles;
 pub use damage::{AcceptFault, Accepted, Damage};
@@ -71,6 +70,7 @@ use notes::Notes;
 pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
 use transactions::{CommitOrder, TransactionBounds, Transactions};
 pub use transactions::{OpenTransaction, SetRecord, TransactionFault, UnsetRecords};
+use wording::reason;
 use worker::{Order, Worker};
 pub use worker::{TakeEnd, TakenFile, TakenStep};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use journal::DEFAULT_HISTORY;
 use update::{SerialPolicy, UpdatePolicy};
 
-use crate::config::updates::{UpdateKeys, rule_of};
 use crate::zones::Apex;
+use config::updates::{UpdateKeys, rule_of};
 
 /// How one zone, or all zones of a folder, may be changed.
 #[derive(Debug, Default)]

@@ -39,7 +39,7 @@ pub(super) async fn give(frontend: &Frontend, writer: &mut OwnedWriteHalf) -> io
     let sockets = match frontend.sockets() {
         Ok(sockets) => sockets,
         Err(e) => {
-            let error = format!("the sockets cannot be handed over: {}", crate::words::reason(&e));
+            let error = format!("the sockets cannot be handed over: {}", wording::reason(&e));
             write(writer, &AnswerLine::Fault { ok: false, error, data: None }).await?;
             return Ok(false);
         }
@@ -77,7 +77,7 @@ fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
 /// # Errors
 /// In words: the server's refusal, or what is wrong with its answer.
 pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, String> {
-    let broken = |e: io::Error| format!("it does not hand its sockets over: {}", crate::words::reason(&e));
+    let broken = |e: io::Error| format!("it does not hand its sockets over: {}", wording::reason(&e));
     let wanted = match serde_json::from_slice(&read_line(stream).map_err(broken)?) {
         Ok(AnswerLine::Done { data, .. }) => data.get("sockets").and_then(Value::as_u64).unwrap_or(0),
         Ok(AnswerLine::Fault { error, .. }) => return Err(error),

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::config::log::{LogLevel, LoggedQueries};
-use crate::config::table::value::Word;
 use crate::dnstap::Dnstap;
 use crate::frontend::Frontend;
 use crate::logging::Logging;
+use config::log::{LogLevel, LoggedQueries};
+use config::table::value::Word;
 
 /// Opens the files of logs and of dnstap anew.
 pub(super) fn reopen(logging: &Logging, dnstap: Option<&Dnstap>) -> Result<Value, String> {

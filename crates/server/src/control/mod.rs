@@ -37,7 +37,7 @@ pub use parts::Parts;
 
 use crate::connections::ConnectionPlace;
 use crate::privileges;
-use crate::words::reason;
+use wording::reason;
 
 /// Longest command, in bytes.
 const MAX_COMMAND: u64 = 64 * 1024;

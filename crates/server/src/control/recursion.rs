@@ -14,12 +14,12 @@ use wire::{NameBuf, Type};
 
 use super::AnswerLine;
 use super::verbs::last;
-use crate::config::table::value::parse_duration;
-use crate::config::zones::zone_name;
 use crate::frontend::Frontend;
 use crate::message::print;
 use crate::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
-use crate::words::reason;
+use config::table::value::parse_duration;
+use config::zones::zone_name;
+use wording::reason;
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;

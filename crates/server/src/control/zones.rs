@@ -13,15 +13,15 @@ use super::status::seconds;
 use super::verbs::{last, send};
 use super::{AcceptedVersion, AnswerLine};
 use crate::changes::{AcceptFault, Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile};
-use crate::config::table::value::quote;
-use crate::config::zones::zone_name;
 use crate::secondaries::ZoneOrder;
-use crate::words::did_you_mean;
 use crate::zones::dump::dump_lines;
 use crate::zones::examiner::{self, FlawText};
 use crate::zones::manager::{ReloadFault, ZoneTable, unix_now};
 use crate::zones::text::{self, Meter, ZoneFinding};
 use crate::zones::{Apex, FileStamp, Origin, ZoneStatus, ZoneText, places, written};
+use config::table::value::quote;
+use config::zones::zone_name;
+use wording::did_you_mean;
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;

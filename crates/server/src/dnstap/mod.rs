@@ -7,7 +7,6 @@ mod frames;
 mod sink;
 mod upstream;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,48 +16,16 @@ use engine::{LoggedQuery, LoggedReply, QueryLog, Role};
 use exchange::Transport;
 use wire::Opcode;
 
-use crate::config::Settings;
 use crate::in_force::Adopt;
 use crate::worker_queue::{WorkerQueue, WriterThread};
+use config::Settings;
+pub use config::dnstap::{Destination, DnstapConfig, Selection};
 use frames::{Frames, Seen};
 pub use sink::SinkFault;
 pub use upstream::Tapped;
 
 /// Longest wait for the file to be opened anew.
 const REOPEN: Duration = Duration::from_secs(5);
-
-/// Where frames go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Destination {
-    /// To the collector that listens on this Unix socket.
-    Socket(PathBuf),
-    /// Into this file.
-    File(PathBuf),
-}
-
-/// Which messages are copied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selection {
-    /// Messages of these kinds.
-    pub kinds: Vec<DnstapKind>,
-    /// Of one in so many queries.
-    pub sample: u32,
-}
-
-/// What copies are made with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DnstapConfig {
-    /// Where they go.
-    pub destination: Destination,
-    /// Which messages.
-    pub selection: Selection,
-    /// Name of this server, if it is to be known.
-    pub identity: Option<Box<[u8]>>,
-    /// Its version, likewise.
-    pub version: Option<Box<[u8]>>,
-    /// Bytes of messages that may wait, about.
-    pub queue_size: usize,
-}
 
 /// Figures, shared with the thread that writes.
 #[derive(Default)]

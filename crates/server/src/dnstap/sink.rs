@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dnstap::{Control, ControlKind, FrameFault, append_control, first_frame, resume};
 
-use crate::words::reason;
+use wording::reason;
 
 /// Time until a collector that is away is looked for again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

@@ -16,8 +16,6 @@ use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
 use crate::audit::FailureLines;
-use crate::config::Settings;
-use crate::config::log::LoggedQueries;
 use crate::descriptors::DescriptorShares;
 use crate::dnstap::Dnstap;
 use crate::in_force::Adopt;
@@ -25,6 +23,8 @@ use crate::logging::QueryFile;
 use crate::querylog::QueryLogger;
 use crate::repeated::log_repeated;
 use crate::sync::lock;
+use config::Settings;
+use config::log::LoggedQueries;
 pub use workers::Accounts;
 use workers::Workers;
 

@@ -8,7 +8,7 @@ use wire::message::Malformed;
 
 use super::print::{Decoded, Shown, flag_words};
 use super::style::{self, Style};
-use crate::words::rfc3339;
+use wording::rfc3339;
 
 /// How a message came.
 #[derive(Debug, Clone, Copy)]

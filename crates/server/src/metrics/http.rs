@@ -18,11 +18,11 @@ use tokio::net::TcpListener;
 use wire::NameBuf;
 
 use super::{AllFigures, Format, render};
-use crate::config::metrics::Metrics;
-use crate::config::table::read::At;
 use crate::connections::ConnectionSet;
 use crate::in_force::InForce;
 use crate::page::StatusPage;
+use config::metrics::Metrics;
+use config::table::read::At;
 
 /// Longest life of a connection, whatever it does.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);

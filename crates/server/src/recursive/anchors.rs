@@ -21,7 +21,7 @@ use super::store::wall;
 use super::{Decided, Recursive};
 use crate::repeated::log_repeated;
 use crate::sync::lock;
-use crate::words::reason;
+use wording::reason;
 
 /// The longest that a negative trust anchor may stand (RFC 7646 §2).
 pub const LONGEST_NEGATIVE: Duration = Duration::from_secs(7 * 86_400);

@@ -6,8 +6,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::words::reason;
 use crate::zones::added::replace;
+use wording::reason;
 
 /// A file of such text.
 #[derive(Debug)]

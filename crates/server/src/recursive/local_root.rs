@@ -21,9 +21,9 @@ use zone::Zone;
 use zone::catalog::{Catalog, Change};
 
 use super::own_zones;
-use crate::config::peers::ZonemdPolicy;
 use crate::repeated::log_repeated;
 use crate::sync::{lock, read, write};
+use config::peers::ZonemdPolicy;
 
 /// What validating may ask for: DNSKEY of the root, and nothing else.
 const STEPS: usize = 4;

@@ -30,23 +30,23 @@ use tracing::{error, info, warn};
 use wire::{Name, NameBuf};
 
 use crate::audit::{LastResortLines, RecursionFailureLines};
-use crate::config::Settings;
-use crate::config::resolver::validating::is_private;
 use crate::descriptors::DescriptorShares;
 use crate::dnstap::{Dnstap, Tapped};
 use crate::frontend::Served;
 use crate::in_force::Adopt;
-use crate::interfaces::Interfaces;
 use crate::repeated::log_repeated;
 use crate::spare::{Share, spare};
 use crate::sync::lock;
-use crate::words::reason;
 use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
 pub use anchors::{LONGEST_NEGATIVE, ShownAnchor};
+use config::Settings;
+use config::interfaces::Interfaces;
+use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
 pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
 use own_zones::OfEngine;
 use store::CacheFile;
+use wording::reason;
 
 /// What recursive service is made with.
 pub struct Plan {

@@ -17,7 +17,7 @@ use zone::regular;
 
 use crate::repeated::log_repeated;
 use crate::sync::lock;
-use crate::words::reason;
+use wording::reason;
 
 /// After which reading or writing the file is worth a line.
 const LONG: Duration = Duration::from_secs(1);

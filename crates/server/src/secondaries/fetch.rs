@@ -20,8 +20,8 @@ use zone::store::{ChangeError, ChangeSet};
 
 use super::memory::{MemoryShare, OutOfMemory};
 use super::plan::PeerServer;
-use crate::config::peers::{ZonemdPolicy, too_many_iterations};
 use crate::repeated::log_repeated;
+use config::peers::{ZonemdPolicy, too_many_iterations};
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ use crate::frontend::Served;
 use crate::logging::audit;
 use crate::repeated::log_repeated;
 use crate::sync::read;
-use crate::words::reason;
+use wording::reason;
 
 /// Longest wait for a connection to a primary.
 const CONNECT: Duration = Duration::from_secs(3);

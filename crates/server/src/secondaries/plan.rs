@@ -10,11 +10,11 @@ use std::time::Duration;
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
 
-use crate::config::peers::{Peer, PeerKeys, SourceAddress, ZonemdPolicy};
-use crate::config::table::read::At;
-use crate::config::table::value::AddrPort;
-use crate::config::transfers::TransferGrant;
 use crate::zones::Apex;
+use config::peers::{Peer, PeerKeys, SourceAddress, ZonemdPolicy};
+use config::table::read::At;
+use config::table::value::AddrPort;
+use config::transfers::TransferGrant;
 
 /// Another server, and the key that signs what goes between us.
 #[derive(Debug, Clone)]

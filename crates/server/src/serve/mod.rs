@@ -21,13 +21,9 @@ use wire::hash::HashKey;
 use crate::background::Background;
 use crate::builtin;
 use crate::changes::Changes;
-use crate::config::Settings;
-use crate::config::report::exit_code;
-use crate::config::resolver::InnerRules;
 use crate::control::{self, Parts, Socket};
 use crate::descriptors;
 use crate::dnstap::Dnstap;
-use crate::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use crate::frontend::{Frontend, Served};
 use crate::heap;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
@@ -50,6 +46,10 @@ use crate::zones::manager::{
 };
 use crate::zones::produce::ProducedStores;
 use crate::zones::resolve::WantedZones;
+use config::Settings;
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use config::report::exit_code;
+use config::resolver::InnerRules;
 use passed::PassedSockets;
 use sockets::Sockets;
 

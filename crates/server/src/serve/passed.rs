@@ -9,10 +9,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use exchange::Transport;
 use net::{BindError, Bound, Listener, ListenerConfig, PassedFault, PassedSocket};
 
-use crate::config::Settings;
-use crate::config::listen::Listen;
-use crate::config::metrics::Metrics;
-use crate::config::table::value::AddrPort;
+use config::Settings;
+use config::listen::Listen;
+use config::metrics::Metrics;
+use config::table::value::AddrPort;
 
 /// The first descriptor that is passed.
 const FIRST: RawFd = 3;

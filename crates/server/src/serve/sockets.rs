@@ -9,11 +9,11 @@ use net::{BindError, Bound, Listener, ListenerConfig, XdpConfig};
 use socket2::{Domain, Protocol, Socket as Socket2, Type};
 
 use super::passed::PassedSockets;
-use crate::config::Settings;
-use crate::config::metrics::Metrics;
 use crate::control::Socket;
 use crate::privileges;
 use crate::zones::images;
+use config::Settings;
+use config::metrics::Metrics;
 
 /// Connections for metrics that the kernel queues until they are accepted.
 const METRICS_BACKLOG: i32 = 128;
@@ -238,7 +238,7 @@ fn bind_metrics(
             }
             _ => "",
         };
-        format!("cannot listen on {addr} for metrics: {}{hint}", crate::words::reason(&e))
+        format!("cannot listen on {addr} for metrics: {}{hint}", wording::reason(&e))
     })
 }
 

@@ -12,7 +12,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::control::{Command, default_paths, hand_over};
-use crate::words::reason;
+use wording::reason;
 
 /// Longest wait for the running server's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -11,12 +11,12 @@ use nix::unistd::{Gid, Uid};
 
 use super::passed::PassedSockets;
 use super::sockets::{hint, open_early, open_metrics};
-use crate::config::Settings;
-use crate::config::log::LogTarget;
-use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::control::default_paths;
 use crate::privileges::{self, UserIds};
-use crate::words::reason;
+use config::Settings;
+use config::log::LogTarget;
+use config::report::{ConfigPlace, Diagnostic};
+use wording::reason;
 
 /// Everything that a start with these settings would fail at, or that would be missing afterwards. Sockets
 /// are opened and closed again; those that were passed are not opened. An address in use is no fault while a

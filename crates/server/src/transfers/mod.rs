@@ -23,13 +23,13 @@ use wire::{Class, Rcode, Serial, Type};
 use zone::Zone;
 
 use crate::audit::RefusalLog;
-use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::logging::audit;
 use crate::repeated::{self, log_repeated};
 use crate::sync::{read, write};
 use crate::zones::Apex;
+use config::Settings;
 pub use histories::Histories;
 use limits::{Eviction, Slot, SlotLimits, Slots};
 pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use transfer::tsig::{TsigKey, TsigKeys};
 use wire::LowerNameBuf;
 
-use crate::config::Configuration;
-use crate::config::peers::PeerKeys;
-use crate::config::report::{ConfigPlace, Diagnostic};
-use crate::config::table::read::At;
-use crate::config::transfers::{TransferGrant, load_keys};
-use crate::config::updates::UpdateKeys;
-use crate::words::did_you_mean;
 use crate::zones::Apex;
+use config::Configuration;
+use config::peers::PeerKeys;
+use config::report::{ConfigPlace, Diagnostic};
+use config::table::read::At;
+use config::transfers::{TransferGrant, load_keys};
+use config::updates::UpdateKeys;
+use wording::did_you_mean;
 
 /// The grants of one zone, or of all zones of a folder.
 pub type Grants = Arc<[TransferGrant]>;

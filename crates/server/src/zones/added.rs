@@ -7,8 +7,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::config::table::Keys;
-use crate::config::zones::ConfiguredZone;
+use config::table::Keys;
+use config::zones::ConfiguredZone;
 
 /// Its name.
 pub const FILE: &str = "added.toml";

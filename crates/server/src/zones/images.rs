@@ -25,7 +25,7 @@ use zone::regular;
 use super::{Apex, ZoneSpec, ZoneText};
 use crate::repeated::log_repeated;
 use crate::spare::{Share, spare};
-use crate::words::reason;
+use wording::reason;
 
 /// The file with the hash key.
 const KEY_FILE: &str = "hash-key";

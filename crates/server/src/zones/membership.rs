@@ -23,10 +23,10 @@ use super::manager::{LEAST_HELD, Removal};
 use super::produce::Listing;
 use super::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::changes::ZoneUpdates;
-use crate::config::zones::pattern::PathPattern;
 use crate::repeated::log_repeated;
 use crate::secondaries::ZonePeers;
 use crate::transfers::Grants;
+use config::zones::pattern::PathPattern;
 
 /// The file in the state folder.
 const FILE: &str = "members.json";

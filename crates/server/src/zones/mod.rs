@@ -46,7 +46,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::config::peers::{ZonemdPolicy, too_many_iterations};
+use config::peers::{ZonemdPolicy, too_many_iterations};
 use differences::DifferenceRule;
 use examiner::Examination;
 use wire::Name;
@@ -180,7 +180,7 @@ pub struct ZoneSpec {
 pub struct TextRules {
     /// How a version's digest decides whether it is taken; `None`: it is not looked at.
     pub zonemd: Option<ZonemdPolicy>,
-    /// Most NSEC3 iterations; `None`: [`MOST_NSEC3_ITERATIONS`](crate::config::peers::MOST_NSEC3_ITERATIONS).
+    /// Most NSEC3 iterations; `None`: [`MOST_NSEC3_ITERATIONS`](config::peers::MOST_NSEC3_ITERATIONS).
     pub nsec3_max_iterations: Option<u16>,
     /// A string that is too long counts as several.
     pub split_strings: bool,

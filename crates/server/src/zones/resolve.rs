@@ -20,17 +20,17 @@ use super::membership::{CatalogPlan, MemberTemplate, PlannedZone};
 use super::produce::{Listing, ProducedPlan};
 use super::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::changes::{UpdateMaker, UpdateRules};
-use crate::config::Configuration;
-use crate::config::catalogs::ListingKeys;
-use crate::config::peers::PeerKeys;
-use crate::config::reloading::Reloading;
-use crate::config::report::Diagnostic;
-use crate::config::table::read::At;
-use crate::config::updates::UpdateKeys;
-use crate::config::zones::{ConfiguredZone, Template, Templates, ZoneNameFault};
 use crate::secondaries::{PeerMaker, PeerRules};
 use crate::transfers::{RuleMaker, TransferRules, grants, unknown_key};
-use crate::words::reason;
+use config::Configuration;
+use config::catalogs::ListingKeys;
+use config::peers::PeerKeys;
+use config::reloading::Reloading;
+use config::report::Diagnostic;
+use config::table::read::At;
+use config::updates::UpdateKeys;
+use config::zones::{ConfiguredZone, Template, Templates, ZoneNameFault};
+use wording::reason;
 
 /// What a configuration asks for.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,7 @@ use zone::{Stamp, Zone};
 
 use super::dump::dump_lines;
 use crate::repeated::log_repeated;
-use crate::words::reason;
+use wording::reason;
 
 /// What the name of a file ends with while it is written. No folder of zones takes such a file for a zone.
 const UNFINISHED: &str = ".nomen.tmp";

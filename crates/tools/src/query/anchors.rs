@@ -7,7 +7,7 @@ use wire::{Name, Ttl, Type};
 use zone::scan::{self, FaultKind, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
 
 use crate::args::QueryArgs;
-use server::exit_status::{EXIT_OUTSIDE, EXIT_USAGE};
+use config::exit_status::{EXIT_OUTSIDE, EXIT_USAGE};
 
 /// What an anchor of the command line is called in faults.
 const ARGUMENT: &str = "--anchor";

@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type as Kind};
 use wire::message::{Header, Parser};
 
 use super::words::Wanted;
-use server::words::reason;
+use wording::reason;
 
 /// An answer and how it came.
 pub struct Received {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::words::{self, Wanted, WordFault};
 use crate::args::QueryArgs;
-use server::exit_status::{EXIT_OUTSIDE, EXIT_USAGE};
-use server::words::reason;
+use config::exit_status::{EXIT_OUTSIDE, EXIT_USAGE};
+use wording::reason;
 
 /// The name of standard input.
 const STDIN: &str = "-";

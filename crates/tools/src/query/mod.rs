@@ -31,11 +31,11 @@ use wire::message::Full;
 
 use crate::args::QueryArgs;
 use crate::signing::{self, SignatureFault};
-use ::server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use ::server::message::{QuerySpec, QueryTooLong, print, yaml};
-use ::server::words::reason;
 use ask::Received;
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use transfer::{Transfer, TransferFault, is_transfer};
+use wording::reason;
 use words::{Form, Wanted, WordFault};
 
 /// Runs the verb; returns the exit code: that of the query that went worst, or as dig has it, that of the

@@ -11,7 +11,7 @@ use wire::edns::OptionCode;
 use super::words::{Form, Wanted, WordFault, name_of};
 use server::message::Style;
 use server::message::print::Parts;
-use server::words::did_you_mean;
+use wording::did_you_mean;
 
 /// Options with the words that name them; the first word is the one messages use.
 const OPTIONS: [&str; 63] = [

@@ -12,7 +12,7 @@ use super::chase::{Answerer, Chase, NoReply};
 use super::steps::{Errand, Steps};
 use super::walk::{Walk, WalkFault};
 use super::words::{Form, Wanted};
-use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use server::message::print;
 
 /// Aliases that are followed from one answer to the next.

@@ -47,7 +47,7 @@ impl fmt::Display for WalkFault {
             Self::NoAnswer(zone) => write!(f, "no server of {zone} has an answer"),
             Self::NoAddress(zone) => write!(f, "no server of {zone} has an address that can be asked"),
             Self::TooMany => write!(f, "the walk takes more than {QUERIES} queries"),
-            Self::Output(e) => write!(f, "cannot write: {}", server::words::reason(e)),
+            Self::Output(e) => write!(f, "cannot write: {}", wording::reason(e)),
         }
     }
 }

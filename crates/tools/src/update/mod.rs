@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use crate::args::UpdateArgs;
 use crate::signing;
+use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
+use config::report::{ConfigTexts, Diagnostic};
 use script::{Command, ScriptReader};
 use send::{Sender, UpdateOutcome};
-use server::config::report::{ConfigTexts, Diagnostic};
-use server::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use server::message::print;
-use server::words::reason;
+use wording::reason;
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &UpdateArgs) -> u8 {

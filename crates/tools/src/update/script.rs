@@ -10,8 +10,8 @@ use wire::rdata::parse_text;
 use wire::text::{Token, tokens};
 use wire::{Class, Name, NameBuf, Ttl, Type};
 
-use server::config::report::{ConfigPlace, Diagnostic};
-use server::words::did_you_mean;
+use config::report::{ConfigPlace, Diagnostic};
+use wording::did_you_mean;
 
 /// What a line says.
 #[derive(Debug, Clone)]

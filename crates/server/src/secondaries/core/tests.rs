@@ -10,10 +10,10 @@ use wire::{NameBuf, Rcode, Ttl, Type};
 use zone::ZoneBuilder;
 
 use super::*;
-use crate::config::read_text;
 use crate::secondaries::status::SecondaryStatus;
 use crate::sync::lock;
 use crate::zones::resolve::resolve;
+use config::read_text;
 
 const START: u64 = 1_700_000_000;
 
@@ -145,7 +145,7 @@ const TWO: &str = "primaries = [\"192.0.2.1\", \"192.0.2.2\"]\n";
 impl Rig {
     fn new(rules: PeerRules) -> Rig {
         let (done, now) = (Arc::new(Mutex::new(Done::default())), Instant::now());
-        let limits = super::super::limits(&crate::config::Settings::default());
+        let limits = super::super::limits(&config::Settings::default());
         let counts = Arc::<SecondaryCounts>::default();
         let core =
             SecondaryCore::new(Arc::clone(&done), Zeros, key(), limits, Arc::clone(&counts), (now, START));
@@ -517,7 +517,7 @@ fn telling(in_all: usize, each: usize, secondaries: &[&str]) -> Rig {
         .map(|(n, to)| format!("[[zone]]\nname = \"z{n}\"\nfile = \"x\"\nnotify = [\"{to}\"]\n"))
         .collect();
     let mut rig = Rig::new(rules(&names));
-    let limits = super::super::limits(&crate::config::Settings::default());
+    let limits = super::super::limits(&config::Settings::default());
     rig.request(SecondaryRequest::Limit(CoreLimits { notify: in_all, notify_each: each, ..limits }));
     let soa: Box<[u8]> = super::super::soa_data(&zone(5, 0)).into();
     let all = (0..secondaries.len()).map(|n| {

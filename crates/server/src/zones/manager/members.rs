@@ -15,8 +15,6 @@ use super::{
     Summary, ZoneManager, answer, log,
 };
 use crate::background::Background;
-use crate::config::zones::{ConfiguredZone, Templates};
-use crate::config::{Rejected, read_zone};
 use crate::recursive::LocalRoot;
 use crate::repeated::log_repeated;
 use crate::sync::{lock, read, write};
@@ -25,6 +23,8 @@ use crate::zones::produce::Producer;
 use crate::zones::resolve::{WantedZones, added_zone};
 use crate::zones::state::{ReadWhen, ZoneEvent};
 use crate::zones::{Apex, Origin, ZoneFault, ZoneText, added};
+use config::zones::{ConfiguredZone, Templates};
+use config::{Rejected, read_zone};
 use transfer::tsig::TsigKeys;
 
 /// What an operator wants of one zone.

@@ -14,13 +14,13 @@ use super::{
     Apex, Listing, Looked, Message, Notice, ReadWhen, ReloadFault, Removal, RoundReport, Summary, ZoneEvent,
     ZoneFault, ZoneManager, ZoneText, answer, log,
 };
-use crate::config::zones::ConfiguredZone;
 use crate::sync::{read, write};
 use crate::zones::Origin;
 use crate::zones::loaders::{LoadEnd, StalledLoad};
 use crate::zones::progress::ProgressDisplay;
 use crate::zones::report::LostZones;
 use crate::zones::resolve::WantedZones;
+use config::zones::ConfiguredZone;
 
 /// How often a round's progress is looked at.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,0 +1,190 @@
+//! Keys about catalog zones (RFC 9432), zones whose records list other zones: of `[[zone]]` about a catalog
+//! zone itself, of `[[zone]]` and `[template.X]` about the one that lists a zone.
+
+use std::collections::{BTreeMap, HashSet};
+
+use toml::Spanned;
+use toml::de::DeValue;
+use wire::NameBuf;
+
+use super::report::{ConfigPlace, Diagnostic};
+use super::table::Keys;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{Share, Value, quote};
+use super::zones::{ConfiguredZone, Templates};
+use wording::did_you_mean;
+
+/// Largest share of a catalog zone's members that one version of it removes, where nothing else is
+/// configured.
+const MAX_REMOVED: f64 = 0.2;
+
+keys! {
+    /// What a zone can say of the zones that it lists.
+    pub struct CatalogKeys {
+        /// Template of the zones that this zone lists: it is a catalog zone (RFC 9432), and its members are
+        /// served, too. A member has the `file` of the template, or its `primaries`; where the template has
+        /// neither, the catalog zone's own primaries.
+        live "catalog-template" template: Option<String> = None, example "customers";
+        /// Templates of members by their group in the catalog zone; all others have `catalog-template`.
+        live "catalog-groups" groups: Option<GroupTemplates> = None, example { gold = "customers" };
+        /// Largest share of a catalog zone's members that one version of it removes, or resets by other
+        /// labels (RFC 9432 §5.4). If it would be more, and ten at least, all of them stay as they are until
+        /// they are listed again or `nomen ctl reload --force` is given. With `catalog-produce` they stay in
+        /// the list. Unset: 0.2.
+        live "catalog-max-removed" max_removed: Option<Share> = None, example 0.5;
+        /// Answer queries and transfers of the catalog zone itself. It is not for ordinary clients: unset, it
+        /// is refused as if it were not there.
+        live "catalog-answers" answers: Option<bool> = None, example true;
+        /// Make this zone here: a catalog zone that lists every zone whose `catalog-member` is its name. It
+        /// is kept in the state folder, and has no `file`, no `primaries` and no `template`.
+        live "catalog-produce" produce: Option<bool> = None, example true;
+    }
+}
+
+keys! {
+    /// What a zone and a template can say of the catalog zone that lists the zone. Of a key that both have,
+    /// the zone's counts.
+    pub struct ListingKeys {
+        /// Catalog zone with `catalog-produce` that lists the zone, for those who take it from here.
+        live "catalog-member" catalog: Option<NameBuf> = None, example "catalog.example.com";
+        /// Its group there (RFC 9432 §4.3.2), by which those who take it choose what holds for it.
+        live "catalog-group" group: Option<String> = None, example "gold";
+        /// Catalog zone that it is to move to (`coo`, RFC 9432 §4.3.1). If that one is made here, too, it
+        /// lists the zone under the same label, so that consumers of both keep the zone's data. Once all have
+        /// seen it, it becomes the `catalog-member`.
+        live "catalog-coo" new_owner: Option<NameBuf> = None, example "other.example.com";
+    }
+}
+
+impl ListingKeys {
+    /// Reports the name of a catalog zone that is not made here, by `is_produced`.
+    fn check(&self, is_produced: impl Fn(&NameBuf) -> bool, faults: &mut Vec<Diagnostic>) {
+        if let Some(name) = self.catalog.value.as_ref().filter(|name| !is_produced(name)) {
+            let message = format!("there is no zone {name} with `catalog-produce`");
+            faults.push(Diagnostic::at(self.catalog.place.as_ref(), message));
+        }
+    }
+
+    /// Keys without effect, of a zone that no catalog zone lists.
+    fn check_unlisted(&self, faults: &mut Vec<Diagnostic>) {
+        let of_group = self.group.value.as_ref().map(|_| ("catalog-group", &self.group.place));
+        let of_coo = self.new_owner.value.as_ref().map(|_| ("catalog-coo", &self.new_owner.place));
+        for (key, place) in of_group.into_iter().chain(of_coo) {
+            let message = format!("`{key}` has no effect without `catalog-member`");
+            faults.push(Diagnostic::at(place.as_ref(), message));
+        }
+    }
+}
+
+/// What zones and templates say of the catalog zones that list them.
+pub(super) fn check_listings<'a>(
+    zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
+    templates: &Templates,
+    faults: &mut Vec<Diagnostic>,
+) {
+    let produced: HashSet<&NameBuf> =
+        zones.clone().filter(|zone| zone.catalog.is_produced()).map(|zone| &zone.name.value).collect();
+    for zone in zones {
+        let template = zone.template.as_deref().and_then(|name| templates.get(name));
+        zone.listing.check(|name| produced.contains(name), faults);
+        if zone.listing.catalog.is_none()
+            && template.is_none_or(|template| template.listing.catalog.is_none())
+        {
+            zone.listing.check_unlisted(faults);
+        }
+        if zone.listing.catalog.value.as_ref() == Some(&zone.name.value) {
+            let message = format!("the catalog zone {} cannot list itself", zone.name.value);
+            faults.push(Diagnostic::at(zone.listing.catalog.place.as_ref(), message));
+        }
+    }
+    for template in templates.values() {
+        template.listing.check(|name| produced.contains(name), faults);
+    }
+}
+
+/// Templates by groups.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct GroupTemplates(pub BTreeMap<String, At<String>>);
+
+impl Value for GroupTemplates {
+    fn kind() -> String {
+        "table of groups and their templates".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let Some(table) = node.get_ref().as_table() else {
+            reader.wrong_type(node, "a table such as { gold = \"gold-members\" }");
+            return None;
+        };
+        let mut all = BTreeMap::new();
+        for (group, node) in table.iter() {
+            let place = Some(reader.place(node.span()));
+            let value = String::read(node, reader)?;
+            all.insert(group.get_ref().to_string(), At { value, place });
+        }
+        Some(Self(all))
+    }
+    fn render(&self) -> Option<String> {
+        let all: Vec<String> = self
+            .0
+            .iter()
+            .map(|(group, template)| format!("{} = {}", quote(group), quote(template)))
+            .collect();
+        Some(format!("{{ {} }}", all.join(", ")))
+    }
+}
+
+impl CatalogKeys {
+    /// Whether the zone is made here.
+    pub fn is_produced(&self) -> bool {
+        self.produce.value == Some(true)
+    }
+
+    /// Largest share of members that one version removes.
+    pub fn max_removed(&self) -> f64 {
+        self.max_removed.value.as_ref().map_or(MAX_REMOVED, |share| share.0)
+    }
+
+    /// Every template that is named.
+    pub fn templates(&self) -> impl Iterator<Item = (&String, Option<&ConfigPlace>)> {
+        let groups = self.groups.value.iter().flat_map(|groups| groups.0.values());
+        let default = self.template.value.as_ref().map(|name| (name, self.template.place.as_ref()));
+        default.into_iter().chain(groups.map(|at| (&at.value, at.place.as_ref())))
+    }
+}
+
+/// Keys without effect, templates that are not there, and members that would come from nowhere.
+pub(super) fn check(zone: &ConfiguredZone, templates: &Templates, primaries: bool) -> Vec<Diagnostic> {
+    let keys = &zone.catalog;
+    let mut faults = Vec::new();
+    if keys.template.is_none() {
+        let has_effect = |key: &str| match keys.is_produced() {
+            true => ["catalog-produce", "catalog-max-removed"].contains(&key),
+            false => key == "catalog-produce",
+        };
+        for value in keys.values().into_iter().filter(|key| key.value.is_some() && !has_effect(key.key)) {
+            let place = [&keys.groups.place, &keys.max_removed.place, &keys.answers.place];
+            let place = place.into_iter().flatten().next();
+            let message = format!("`{}` has no effect without `catalog-template`", value.key);
+            faults.push(Diagnostic::at(place, message));
+        }
+    }
+    for (name, place) in keys.templates() {
+        let Some(template) = templates.get(name) else {
+            let fault = Diagnostic::at(place, format!("there is no [template.{name}]"));
+            faults.push(match did_you_mean(name, templates.keys().map(String::as_str)) {
+                Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+                None => fault,
+            });
+            continue;
+        };
+        if template.file.is_none() && template.peers.primaries.is_none() && !primaries {
+            let message = format!(
+                "template `{name}` has no `file` and no `primaries`, and the catalog zone {} has no primaries either",
+                zone.name.value
+            );
+            faults.push(Diagnostic::at(place, message));
+        }
+    }
+    faults
+}

@@ -1,0 +1,132 @@
+//! `[dnstap]`: copies of DNS messages for a collector, which `dnstap` of `server` makes.
+
+use std::path::PathBuf;
+
+use dnstap::DnstapKind;
+
+use super::answers::ChaosText;
+use super::report::Diagnostic;
+use super::table::keys;
+use super::table::read::At;
+use super::table::value::{Int, Size, Word, list};
+
+/// Where frames go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// To the collector that listens on this Unix socket.
+    Socket(PathBuf),
+    /// Into this file.
+    File(PathBuf),
+}
+
+/// Which messages are copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// Messages of these kinds.
+    pub kinds: Vec<DnstapKind>,
+    /// Of one in so many queries.
+    pub sample: u32,
+}
+
+/// What copies are made with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnstapConfig {
+    /// Where they go.
+    pub destination: Destination,
+    /// Which messages.
+    pub selection: Selection,
+    /// Name of this server, if it is to be known.
+    pub identity: Option<Box<[u8]>>,
+    /// Its version, likewise.
+    pub version: Option<Box<[u8]>>,
+    /// Bytes of messages that may wait, about.
+    pub queue_size: usize,
+}
+
+keys! {
+    /// Copies of messages for a dnstap collector, in Frame Streams to a socket or a file. The section's
+    /// presence turns it on; one of `socket` and `file` must be given. Queries never wait for it: what it
+    /// cannot take is counted and dropped. [LOGGING.md](LOGGING.md) explains it.
+    pub struct Dnstap in "[dnstap]" {
+        /// Unix socket that the collector listens on. nomen connects as the user it runs as, and again
+        /// whenever the collector was away.
+        restart "socket" socket: Option<PathBuf> = None, example "/run/dnstap.sock";
+        /// File that frames are appended to. SIGHUP and `nomen ctl log reopen` open it anew, once it was
+        /// moved away.
+        restart "file" file: Option<PathBuf> = None, example "/var/log/nomen/nomen.dnstap";
+        /// Which messages: "auth-…" are about zones here, "client-…" are of clients about other names,
+        /// "resolver-…" and "forwarder-…" go to and come from other servers, "update-…" are dynamic updates.
+        /// Unset: all.
+        live "messages" messages: Option<Vec<At<DnstapKind>>> = None, example ["client-response", "auth-response"];
+        /// One of how many queries is copied. A response is copied if its query is.
+        live "sample" sample: Int<u32, 1, 1000000> = Int(1), example 100;
+        /// Name of this server in each frame; "auto" is the host's name, "hide" sends none.
+        restart "identity" identity: ChaosText = ChaosText::Auto, example "ams1";
+        /// Its version; "auto" is the program and its version, "hide" sends none.
+        restart "version" version: ChaosText = ChaosText::Auto, example "hide";
+        /// Memory for messages that wait to be written. While a collector is away they wait, as long as there
+        /// is room.
+        restart "queue-size" queue_size: Size<4_194_304, 1_073_741_824> = Size(16 << 20), example "64MiB";
+    }
+}
+
+impl Word for DnstapKind {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auth-query", Self::AuthQuery),
+        ("auth-response", Self::AuthResponse),
+        ("client-query", Self::ClientQuery),
+        ("client-response", Self::ClientResponse),
+        ("resolver-query", Self::ResolverQuery),
+        ("resolver-response", Self::ResolverResponse),
+        ("forwarder-query", Self::ForwarderQuery),
+        ("forwarder-response", Self::ForwarderResponse),
+        ("update-query", Self::UpdateQuery),
+        ("update-response", Self::UpdateResponse),
+    ];
+
+    fn kind() -> String {
+        format!("message ({})", list(Self::WORDS.iter().map(|(word, _)| *word)))
+    }
+}
+
+impl Dnstap {
+    /// Where frames go; none if that is not said, or said twice.
+    fn destination(&self) -> Option<Destination> {
+        match (&self.socket.value, &self.file.value) {
+            (Some(path), None) => Some(Destination::Socket(path.clone())),
+            (None, Some(path)) => Some(Destination::File(path.clone())),
+            _ => None,
+        }
+    }
+
+    /// Which messages are copied.
+    pub fn selection(&self) -> Selection {
+        let kinds = match &self.messages.value {
+            Some(kinds) => kinds.iter().map(|kind| kind.value).collect(),
+            None => DnstapKind::WORDS.iter().map(|(_, kind)| *kind).collect(),
+        };
+        Selection { kinds, sample: self.sample.0 }
+    }
+
+    /// What copies are made with.
+    pub fn config(&self) -> Option<DnstapConfig> {
+        Some(DnstapConfig {
+            destination: self.destination()?,
+            selection: self.selection(),
+            identity: self.identity.of_host(),
+            version: self.version.of_program(),
+            queue_size: self.queue_size.0,
+        })
+    }
+}
+
+/// Adds a fault if it is not said where frames go.
+pub(super) fn check(dnstap: &At<Dnstap>, faults: &mut Vec<Diagnostic>) {
+    if dnstap.destination().is_some() {
+        return;
+    }
+    faults.push(match dnstap.socket.is_some() {
+        true => Diagnostic::at(dnstap.file.place.as_ref(), "frames go to `socket` or to `file`, not to both"),
+        false => Diagnostic::at(dnstap.place.as_ref(), "[dnstap] has no `socket` and no `file` to write to"),
+    });
+}

@@ -1,0 +1,335 @@
+//! Reads the operator's configuration: a file and all it includes, into one [`Configuration`] or a list of
+//! every fault.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::report::{ConfigPlace, ConfigTexts, Diagnostic};
+use super::table::read::{At, Reader};
+use super::table::slot::read_section;
+use super::table::value::Value;
+use super::zones::{self, ConfiguredZone, Templates};
+use super::{Configuration, Settings};
+use wording::{bounded_list, did_you_mean, reason};
+
+/// Largest configuration text read, in bytes.
+const MAX_TEXT: u64 = 256 << 20;
+/// Most texts one configuration may be made of.
+const MAX_TEXTS: usize = 10_000;
+/// The key at the top of a file that names further files.
+const INCLUDE: &str = "include";
+
+/// A configuration that can be used, together with its texts.
+#[derive(Debug)]
+pub struct Accepted {
+    /// What was read.
+    pub config: Configuration,
+    /// The texts, to show places in.
+    pub sources: ConfigTexts,
+}
+
+/// Why a configuration cannot be used: at least one fault.
+#[derive(Debug)]
+pub struct Rejected {
+    /// The texts, to show places in.
+    pub sources: ConfigTexts,
+    /// The faults in the order of their places.
+    pub faults: Vec<Diagnostic>,
+}
+
+/// Every fault with the line it is in, for a terminal.
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sources.render(&self.faults))
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+/// Reads a configuration file, all it includes, and checks the whole.
+pub fn read_files(path: &Path) -> Result<Accepted, Rejected> {
+    let mut draft = Draft::default();
+    draft.read_file(path, None);
+    draft.finish()
+}
+
+/// Reads a configuration from text; relative paths and includes start from `base`.
+pub fn read_text(name: &str, text: String, base: &Path) -> Result<Accepted, Rejected> {
+    let mut draft = Draft::default();
+    draft.read_text(PathBuf::from(name), text, base);
+    draft.finish()
+}
+
+/// Reads a configuration file, all it includes, and the zones that were added at run time: a file of
+/// `[[zone]]`, which `added` finds by the settings, if there is one. Checks the whole.
+pub fn read_service(
+    path: &Path,
+    added: impl FnOnce(&Settings) -> Option<PathBuf>,
+) -> Result<Accepted, Rejected> {
+    let mut draft = Draft::default();
+    draft.read_file(path, None);
+    let configured = draft.config.zones.len();
+    let added = added(&draft.config.settings);
+    // One that cannot be looked at is a fault.
+    if let Some(added) = added.filter(|added| !matches!(added.try_exists(), Ok(false))) {
+        draft.read_file(&added, None);
+    }
+    draft.config.added = draft.config.zones.split_off(configured.min(draft.config.zones.len()));
+    draft.finish()
+}
+
+/// Reads one zone to be added to a configuration of these templates: the text of a `[[zone]]`. `has_state`:
+/// there is a state folder.
+pub fn read_zone(
+    name: &str,
+    text: String,
+    templates: &Templates,
+    has_state: bool,
+) -> Result<ConfiguredZone, Rejected> {
+    let mut draft = Draft::default();
+    draft.read_text(PathBuf::from(name), text, Path::new("/"));
+    let mut zones = std::mem::take(&mut draft.config.zones);
+    zones.iter().for_each(|zone| zones::check_zone(zone, templates, has_state, &mut draft.faults));
+    let Draft { sources, mut faults, .. } = draft;
+    match zones.pop() {
+        Some(zone) if faults.is_empty() && zones.is_empty() => Ok(zone.value),
+        _ if faults.is_empty() => {
+            faults.push(Diagnostic::at(None, "there is not one zone"));
+            Err(Rejected { sources, faults })
+        }
+        _ => Err(Rejected { sources, faults }),
+    }
+}
+
+/// A configuration while its texts are read.
+#[derive(Default)]
+struct Draft {
+    sources: ConfigTexts,
+    faults: Vec<Diagnostic>,
+    seen: HashSet<PathBuf>,
+    config: Configuration,
+}
+
+impl Draft {
+    fn finish(mut self) -> Result<Accepted, Rejected> {
+        self.config.check(&mut self.faults);
+        let Draft { sources, mut faults, config, .. } = self;
+        if faults.is_empty() {
+            return Ok(Accepted { config, sources });
+        }
+        faults.sort_by_key(|f| f.place.as_ref().map_or((0, 0), |p| (p.source, p.span.start)));
+        Err(Rejected { sources, faults })
+    }
+
+    fn read_file(&mut self, path: &Path, named_at: Option<ConfigPlace>) {
+        let fault = |message: String| Diagnostic::at(named_at.as_ref(), message);
+        let shown = path.display();
+        let real = match path.canonicalize() {
+            Ok(real) => real,
+            Err(e) => {
+                return self.faults.push(fault(format!("cannot open {shown}: {}", reason(&e))).outside());
+            }
+        };
+        if !self.seen.insert(real) {
+            return self.faults.push(fault(format!("{shown} is included more than once")));
+        }
+        if self.seen.len() > MAX_TEXTS {
+            return self.faults.push(fault(format!("more than {MAX_TEXTS} files are included")));
+        }
+        let size = std::fs::metadata(path).map_or(0, |m| m.len());
+        if size > MAX_TEXT {
+            return self
+                .faults
+                .push(fault(format!("{shown} is too large to be a configuration ({size} bytes)")));
+        }
+        // The first file, that of the command line, may be a pipe.
+        let read = match self.seen.len() {
+            1 => std::fs::read(path),
+            _ => zone::regular::read(path, MAX_TEXT),
+        };
+        let text = match read {
+            Ok(bytes) => bytes,
+            Err(e) => {
+                return self.faults.push(fault(format!("cannot read {shown}: {}", reason(&e))).outside());
+            }
+        };
+        match String::from_utf8(text) {
+            Ok(text) => self.read_text(path.to_owned(), text, path.parent().unwrap_or(Path::new(""))),
+            Err(e) => {
+                let good =
+                    String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
+                let span = good.len()..good.len();
+                let source = self.sources.add(path, good);
+                self.faults.push(Diagnostic::error(
+                    ConfigPlace { source, span },
+                    "the text is not UTF-8 from here on",
+                ));
+            }
+        }
+    }
+
+    fn read_text(&mut self, path: PathBuf, text: String, base: &Path) {
+        let (table, errors) = DeTable::parse_recoverable(&text);
+        let source = self.sources.add(path, text.clone());
+        let place = |span| ConfigPlace { source, span };
+        for error in &errors {
+            let span = error.span().unwrap_or(0..0);
+            self.faults.push(Diagnostic::error(place(span), error.message().replace('\n', ", ")));
+        }
+        // What recovery made of broken syntax would only cause faults that are none.
+        if errors.is_empty() {
+            self.read_top(table.get_ref(), source, base);
+        }
+    }
+
+    fn read_top(&mut self, table: &DeTable<'_>, source: usize, base: &Path) {
+        let mut found = Vec::new();
+        let mut reader = Reader { source, base: base.to_owned(), faults: &mut found, blocks: Vec::new() };
+        for (key, node) in table.iter().filter(|(key, _)| key.get_ref() != INCLUDE) {
+            let name = key.get_ref().as_ref();
+            if !read_section(&mut self.config.slots(), name, node, &mut reader) {
+                let place = reader.place(key.span());
+                reader.faults.push(unknown_section(name, place));
+            }
+        }
+        let includes = table.get(INCLUDE).and_then(|node| read_include(node, &mut reader));
+        self.faults.append(&mut found);
+        for (pattern, place) in includes.unwrap_or_default() {
+            match expand(&base.join(&pattern)) {
+                Ok(paths) => paths.iter().for_each(|path| self.read_file(path, Some(place.clone()))),
+                Err(fault) => {
+                    let found = Diagnostic::error(place, fault.to_string());
+                    let outside = matches!(fault, IncludeFault::Folder(..));
+                    self.faults.push(if outside { found.outside() } else { found });
+                }
+            }
+        }
+    }
+}
+
+fn unknown_section(name: &str, place: ConfigPlace) -> Diagnostic {
+    let fault = Diagnostic::error(place, format!("unknown section `{name}`"));
+    let mut known = Configuration::default();
+    let known = known.slots();
+    let names = || known.iter().map(|slot| slot.name());
+    if let Some(near) = did_you_mean(name, [INCLUDE].into_iter().chain(names())) {
+        return fault.hint(format!("did you mean `{near}`?"));
+    }
+    let inside = |full: &&str| full.rsplit_once('.').is_some_and(|(_, block)| block == name);
+    if let Some(block) = names().find(inside) {
+        return fault.hint(format!("did you mean `{block}`?"));
+    }
+    let sections = known.iter().map(|slot| slot.describe());
+    match sections.into_iter().find(|section| section.keys.iter().any(|key| key.name == name)) {
+        Some(section) => fault.hint(format!("this key belongs in {}", section.header)),
+        None => fault.hint(format!("the sections are {}", bounded_list(&names().collect::<Vec<_>>()))),
+    }
+}
+
+/// The patterns of `include`, each with its place.
+fn read_include(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Vec<(String, ConfigPlace)>> {
+    let list = <Vec<At<String>>>::read(node, reader)?;
+    Some(list.into_iter().filter_map(|p| p.place.map(|place| (p.value, place))).collect())
+}
+
+/// Why the files of a pattern cannot be found.
+#[derive(Debug)]
+enum IncludeFault {
+    /// A wildcard stands where only a name may.
+    WildcardInFolder,
+    /// The pattern ends in a folder.
+    NoFile(PathBuf),
+    /// The folder cannot be read.
+    Folder(PathBuf, io::Error),
+}
+
+impl fmt::Display for IncludeFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WildcardInFolder => {
+                f.write_str("`*` and `?` may stand in the file name only, not in folders")
+            }
+            Self::NoFile(pattern) => write!(f, "{} names no file", pattern.display()),
+            Self::Folder(folder, e) => write!(f, "cannot read {}: {}", folder.display(), reason(e)),
+        }
+    }
+}
+
+/// The files a pattern names, in the order of their names: `*` and `?` stand for parts of a file name.
+fn expand(pattern: &Path) -> Result<Vec<PathBuf>, IncludeFault> {
+    let has_wildcard = |s: &str| s.contains(['*', '?']);
+    let folder = pattern.parent().unwrap_or(Path::new(""));
+    if folder.to_str().is_none_or(has_wildcard) {
+        return Err(IncludeFault::WildcardInFolder);
+    }
+    let Some(name) = pattern.file_name().and_then(|n| n.to_str()) else {
+        return Err(IncludeFault::NoFile(pattern.to_owned()));
+    };
+    if !has_wildcard(name) {
+        return Ok(vec![pattern.to_owned()]);
+    }
+    let unreadable = |e| IncludeFault::Folder(folder.to_owned(), e);
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let file_name = entry.file_name();
+        let fits = file_name.to_str().is_some_and(|f| !f.starts_with('.') && wildcard_match(name, f));
+        if fits && entry.path().is_file() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether a file name fits a pattern of `*` and `?`. Linear but for one step back per `*`.
+fn wildcard_match(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                back = Some((p, n));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match back {
+                Some((star, taken)) => {
+                    back = Some((star, taken + 1));
+                    (p, n) = (star + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_match_as_in_a_shell() {
+        for (pattern, name, fits) in [
+            ("*.toml", "a.toml", true),
+            ("*.toml", ".toml", true),
+            ("*.toml", "a.tomlx", false),
+            ("a?c*", "abc", true),
+            ("a?c*", "ac", false),
+            ("*a*b*c*", "xxaxxbxxcxx", true),
+            ("*a*b*c*", "xxaxxcxxbxx", false),
+        ] {
+            assert_eq!(wildcard_match(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The configuration: a file for each feature, which declares its keys, checks what cannot be true together,
+//! and makes of its values the plain settings of the part that it configures.
+//!
+//! | file | section | for |
+//! |---|---|---|
+//! | `privileges`, `storage` | `[server]` | the process |
+//! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
+//! | `answers` | `[server]` | `engine` |
+//! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `server` |
+//! | `peers` | `[[zone]]`, `[template.X]` | `secondaries` of `server` |
+//! | `catalogs` | `[[zone]]` | `zones::membership` of `server` |
+//! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `server` |
+//! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` of `server`, `secondaries` of `server` |
+//! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
+//! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
+//!
+//! `table` is what the files are written with, `files` reads the operator's files, `report` shows what is
+//! wrong with them, and `reference` prints the page of all keys. `machine` and `interfaces` read what
+//! defaults and access lists take from this machine. A feature's keys get into the configuration
+//! by one line: in `server` if they belong to `[server]`, else in [`Settings`], where the compiler then asks
+//! for the rest.
+
+#![forbid(unsafe_code)]
+// `println!` panics where the reader is gone or the disk is full.
+#![deny(clippy::print_stdout)]
+
+pub mod answers;
+pub mod catalogs;
+pub mod control;
+pub mod dnstap;
+pub mod exit_status;
+pub mod files;
+pub mod interfaces;
+pub mod listen;
+pub mod log;
+pub mod machine;
+pub mod metrics;
+pub mod peers;
+pub mod privileges;
+pub mod reference;
+pub mod reloading;
+pub mod report;
+pub mod resolver;
+pub mod server;
+pub mod storage;
+pub mod table;
+pub mod tcp;
+pub mod threads;
+pub mod transfers;
+pub mod updates;
+pub mod zones;
+
+pub use files::{Accepted, Rejected, read_files, read_service, read_text, read_zone};
+pub use storage::Storage;
+pub use table::pending::PendingKey;
+
+use control::Control;
+use dnstap::Dnstap;
+use listen::Listen;
+use log::Log;
+use metrics::Metrics;
+use report::Diagnostic;
+use resolver::{AccessBlock, Forward, InnerRules, Resolver, Stub};
+use server::Server;
+use table::pending::{adopt, adopt_blocks, adopt_option};
+use table::read::At;
+use table::slot::SectionSlot;
+use transfers::{Transfers, TsigKeyBlock};
+use updates::Updates;
+use wire::Name;
+use zones::{ConfiguredZone, Templates};
+
+/// A configuration that was read and checked.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Configuration {
+    /// Everything but the zones.
+    pub settings: Settings,
+    /// Every `[[zone]]`, each with the place of its block.
+    pub zones: Vec<At<ConfiguredZone>>,
+    /// The zones that were added at run time.
+    pub added: Vec<At<ConfiguredZone>>,
+    /// Every `[template.X]` by its name.
+    pub templates: Templates,
+}
+
+/// The configuration without its zones, of which there may be a million.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `[server]`.
+    pub server: At<Server>,
+    /// Every `[[listen]]`; the built-in addresses if there is none.
+    pub listens: Vec<At<Listen>>,
+    /// `[transfers]`.
+    pub transfers: At<Transfers>,
+    /// Every `[[tsig-key]]`.
+    pub tsig_keys: Vec<At<TsigKeyBlock>>,
+    /// `[updates]`.
+    pub updates: At<Updates>,
+    /// `[resolver]`, if present.
+    pub resolver: Option<At<Resolver>>,
+    /// Every `[[resolver.forward]]`.
+    pub forwards: Vec<At<Forward>>,
+    /// Every `[[resolver.stub]]`.
+    pub stubs: Vec<At<Stub>>,
+    /// Every `[[resolver.access]]`.
+    pub access: Vec<At<AccessBlock>>,
+    /// `[control]`.
+    pub control: At<Control>,
+    /// `[metrics]`, if present.
+    pub metrics: Option<At<Metrics>>,
+    /// `[log]`.
+    pub log: At<Log>,
+    /// `[dnstap]`, if present.
+    pub dnstap: Option<At<Dnstap>>,
+}
+
+/// What is in force when nothing is written.
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            server: At::default(),
+            listens: vec![At::default()],
+            transfers: At::default(),
+            tsig_keys: Vec::new(),
+            updates: At::default(),
+            resolver: None,
+            forwards: Vec::new(),
+            stubs: Vec::new(),
+            access: Vec::new(),
+            control: At::default(),
+            metrics: None,
+            log: At::default(),
+            dnstap: None,
+        }
+    }
+}
+
+impl Configuration {
+    /// What stands at the top of a file, in the order of the reference page.
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 15] {
+        let Configuration { settings, zones, templates, .. } = self;
+        let Settings {
+            server,
+            listens,
+            transfers,
+            tsig_keys,
+            updates,
+            resolver,
+            forwards,
+            stubs,
+            access,
+            control,
+            metrics,
+            log,
+            dnstap,
+        } = settings;
+        [
+            server, listens, zones, templates, transfers, tsig_keys, updates, resolver, forwards, stubs,
+            access, control, metrics, log, dnstap,
+        ]
+    }
+
+    /// Adds a fault for everything that cannot be true together.
+    fn check(&self, faults: &mut Vec<Diagnostic>) {
+        let Settings { server, listens, metrics, .. } = &self.settings;
+        server.privileges.check(faults);
+        server.tcp.check(faults);
+        let opened = listen::check(listens, faults);
+        if let Some(metrics) = metrics {
+            metrics.check(&opened, faults);
+        }
+        if let Some(dnstap) = &self.settings.dnstap {
+            dnstap::check(dnstap, faults);
+        }
+        if let Some(resolver) = &self.settings.resolver {
+            resolver::check(resolver, &self.settings, &opened, faults);
+        }
+        self.check_local_root(faults);
+        let has_state = server.storage.folder().is_some();
+        zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
+    }
+}
+
+impl Settings {
+    /// Takes over what can change while the server runs, so that these settings go on saying what is in
+    /// force. Returns the keys whose change waits for the next start.
+    pub fn adopt(&mut self, new: Settings) -> Vec<PendingKey> {
+        let mut pending = Vec::new();
+        let Settings {
+            server,
+            listens,
+            transfers,
+            tsig_keys,
+            updates,
+            resolver,
+            forwards,
+            stubs,
+            access,
+            control,
+            metrics,
+            log,
+            dnstap,
+        } = new;
+        adopt(&mut self.server, server, &mut pending);
+        adopt_blocks(&mut self.listens, listens, &mut pending);
+        adopt(&mut self.transfers, transfers, &mut pending);
+        adopt_blocks(&mut self.tsig_keys, tsig_keys, &mut pending);
+        adopt(&mut self.updates, updates, &mut pending);
+        // What goes on until the next start needs its blocks until then.
+        if self.resolver.is_some() == resolver.is_some() {
+            adopt_blocks(&mut self.forwards, forwards, &mut pending);
+            adopt_blocks(&mut self.stubs, stubs, &mut pending);
+            adopt_blocks(&mut self.access, access, &mut pending);
+        }
+        adopt_option(&mut self.resolver, resolver, &mut pending);
+        adopt(&mut self.control, control, &mut pending);
+        adopt_option(&mut self.metrics, metrics, &mut pending);
+        adopt(&mut self.log, log, &mut pending);
+        adopt_option(&mut self.dnstap, dnstap, &mut pending);
+        pending
+    }
+
+    /// Whether the configuration has a `[[listen]]`, and so says where to listen.
+    pub fn names_addresses(&self) -> bool {
+        self.listens.iter().any(|listen| listen.place.is_some())
+    }
+
+    /// What listeners are to do.
+    pub fn net_config(&self) -> net::ListenerConfig {
+        self.server.net_config()
+    }
+
+    /// What the engine is to do.
+    pub fn engine_config(&self) -> engine::Config {
+        engine::Config { keepalive: self.server.tcp.keepalive(), ..self.server.answers.config() }
+    }
+
+    /// How zones are answered from.
+    pub fn zones_config(&self) -> engine::ZonesConfig {
+        engine::ZonesConfig {
+            max_chain: self.server.answers.max_chain.0,
+            count_per_zone: self.counts_per_zone(),
+            nsec3_rounds: self.server.answers.nsec3_rounds.0,
+        }
+    }
+
+    /// Rules of the resolver that hardly apply beside the zones of these names.
+    pub fn shadowed_rules<'z>(&self, zones: impl Iterator<Item = Name<'z>>) -> Vec<Diagnostic> {
+        match &self.resolver {
+            Some(_) => resolver::shadowed(&self.forwards, &self.stubs, zones),
+            None => Vec::new(),
+        }
+    }
+
+    /// Rules of recursive service for domains inside zones, which are served here.
+    pub fn inner_rules<'z>(&self, zones: impl Iterator<Item = Name<'z>>) -> InnerRules {
+        match &self.resolver {
+            Some(_) => InnerRules::of(&self.forwards, &self.stubs, zones),
+            None => InnerRules::default(),
+        }
+    }
+
+    /// What is allowed, and probably not meant. `passed`: sockets are, or may be, passed to the server, which
+    /// listens on them if the configuration has no address; other machines may reach them.
+    pub fn warnings(&self, passed: bool) -> Vec<Diagnostic> {
+        let mut addresses = self.listens.iter().flat_map(|listen| listen.addr.iter());
+        let reached_by = match self.names_addresses() {
+            true => addresses.any(|addr| !addr.value.0.ip().is_loopback()).then_some(""),
+            false => passed.then_some(", on the sockets that systemd passes"),
+        };
+        match (&self.resolver, reached_by) {
+            (Some(_), Some(reached_by)) => resolver::warnings(&self.access, reached_by),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether queries are counted for each zone.
+    pub fn counts_per_zone(&self) -> bool {
+        self.metrics.as_ref().is_some_and(|metrics| *metrics.per_zone)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! `[log]`: what is logged and where, which `logging` and `querylog` of `server` do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::table::keys;
+use super::table::read::Reader;
+use super::table::value::{Int, Time, Value, Word, quote};
+
+/// Shortest time between two lines of the same kind about the same object.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+/// Most lines in the audit file about refused requests of one client in that time.
+pub const DEFAULT_REFUSALS: usize = 100;
+
+keys! {
+    /// What is logged, and where.
+    pub struct Log in "[log]" {
+        /// Form of a line.
+        restart "format" format: LogFormat = LogFormat::Text, example "json";
+        /// Least severe events that are logged. `nomen ctl log level` changes it until the next reload.
+        live "level" level: LogLevel = LogLevel::Info, example "warn";
+        /// Where lines go: "stderr", "stdout" or a file that is appended to. SIGHUP and
+        /// `nomen ctl log reopen` open the file anew, once it was moved away. A FIFO needs a reader whenever
+        /// it is opened.
+        restart "target" target: LogTarget = LogTarget::Stderr, example "/var/log/nomen/nomen.log";
+        /// File that gets an audit trail, in the same form, whatever `level` is: a line for each update, with
+        /// its client, key, counts and serials, for each transfer that is sent or broken off, for each change
+        /// that the operator commits, and for each transfer, update, NOTIFY and signature that is refused. It
+        /// is opened anew as `target` is.
+        restart "audit-file" audit_file: Option<PathBuf> = None, example "/var/log/nomen/audit.log";
+        /// Most lines in `audit-file` about refused requests of one client in `repeat-interval`. All clients
+        /// together may have a hundred times as many. Requests beyond that are counted, and at the end of the
+        /// interval a line for each client has their number.
+        live "audit-refusals" audit_refusals: Int<usize, 1, 1_000_000> = Int(DEFAULT_REFUSALS), example 1000;
+        /// Shortest time between two lines of the same kind about the same object; those between are counted,
+        /// and the next line has their number. Lines about requests that anyone can send come at most once in
+        /// 10 s for each kind, or in this time if it is shorter. "0s" logs each.
+        live "repeat-interval" repeat_interval: Time<0, 86_400_000> = Time(DEFAULT_INTERVAL), example "10s";
+        /// Log queries: all, none, or a share of them. Queries never wait for the log: what it cannot take is
+        /// counted and dropped. `nomen ctl log queries` changes it until the next reload.
+        live "queries" queries: LoggedQueries = LoggedQueries::None, example 0.01;
+        /// File that lines of queries are appended to, in the same form, whatever `level` is. It is opened
+        /// anew as `target` is. Unset: they go where all lines go, if `level` lets lines of level "info"
+        /// pass.
+        restart "queries-file" queries_file: Option<PathBuf> = None, example "/var/log/nomen/queries.log";
+    }
+}
+
+/// Which queries are logged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LoggedQueries {
+    /// None.
+    None,
+    /// All, as far as the log keeps up.
+    All,
+    /// About this share of them, above 0 and at most 1.
+    Share(f64),
+}
+
+impl Value for LoggedQueries {
+    fn kind() -> String {
+        "true, false, or the share of queries as a number above 0 and up to 1".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.get_ref() {
+            DeValue::Boolean(true) => Some(Self::All),
+            DeValue::Boolean(false) => Some(Self::None),
+            DeValue::Float(share) => match share.as_str().parse::<f64>() {
+                Ok(share) if share > 0.0 && share <= 1.0 => Some(Self::Share(share)),
+                _ => {
+                    reader.bad_value(node, format!("{share} is not a share above 0 and up to 1"));
+                    None
+                }
+            },
+            _ => {
+                reader.wrong_type(node, &format!("{} (such as 0.01)", Self::kind()));
+                None
+            }
+        }
+    }
+    fn render(&self) -> Option<String> {
+        Some(match self {
+            Self::None => "false".into(),
+            Self::All => "true".into(),
+            Self::Share(share) => format!("{share:?}"),
+        })
+    }
+}
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One line of text per event.
+    Text,
+    /// One JSON object per event.
+    Json,
+}
+
+impl Word for LogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+/// The least severe events that are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Only what stops something from working.
+    Error,
+    /// And what looks wrong.
+    Warn,
+    /// And what an operator wants to know.
+    Info,
+    /// And what a developer wants to know.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl Word for LogLevel {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+}
+
+/// Where log lines go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard error, which systemd and container runtimes collect.
+    Stderr,
+    /// Standard output.
+    Stdout,
+    /// Appended to a file.
+    File(PathBuf),
+}
+
+impl Value for LogTarget {
+    fn kind() -> String {
+        "\"stderr\", \"stdout\" or path".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        match String::read(node, reader)?.as_str() {
+            "stderr" => Some(Self::Stderr),
+            "stdout" => Some(Self::Stdout),
+            path => Some(Self::File(reader.resolve(path))),
+        }
+    }
+    fn render(&self) -> Option<String> {
+        match self {
+            Self::Stderr => Some(quote("stderr")),
+            Self::Stdout => Some(quote("stdout")),
+            Self::File(path) => path.render(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The memory that the process may have, from which defaults of other limits follow.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Most bytes of memory of one transfer where no key says otherwise, however large the machine is.
+const LARGEST: u64 = 16 << 30;
+/// Bytes that are assumed where the system does not report its memory.
+const UNKNOWN: u64 = 4 << 30;
+
+/// Bytes of memory that all incoming transfers take together, with the zones that are made of them, where no
+/// key says so: half of what the process may have.
+pub fn usual_memory() -> u64 {
+    machine_memory(Path::new("/")).unwrap_or(UNKNOWN) / 2
+}
+
+/// Bytes of one transfer where no key says so.
+pub fn usual_size() -> u64 {
+    (usual_memory() / 2).min(LARGEST)
+}
+
+/// Bytes of memory that the process may have: what the machine has, or a control group leaves of it.
+fn machine_memory(root: &Path) -> Option<u64> {
+    let meminfo = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let total = total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)?;
+    Some(group_memory(root).map_or(total, |limit| limit.min(total)))
+}
+
+/// The least `memory.max` of the process's control group and those above it.
+fn group_memory(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mut folder: PathBuf = root.join("sys/fs/cgroup").join(group);
+    let mut least = None;
+    while folder.starts_with(root.join("sys/fs/cgroup")) {
+        let limit = fs::read_to_string(folder.join("memory.max")).ok();
+        let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+        least = [least, limit].into_iter().flatten().min();
+        folder.pop();
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_what_a_control_group_leaves_of_the_machine() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            fs::write(path, text).expect("written");
+        };
+        assert_eq!(machine_memory(folder.path()), None);
+        write("proc/meminfo", "MemTotal:       2048 kB\nMemFree: 1 kB\n");
+        assert_eq!(machine_memory(folder.path()), Some(2 << 20));
+        write("proc/self/cgroup", "0::/a/b\n");
+        write("sys/fs/cgroup/a/b/memory.max", "max\n");
+        assert_eq!(machine_memory(folder.path()), Some(2 << 20));
+        write("sys/fs/cgroup/a/memory.max", "1048576\n");
+        assert_eq!(machine_memory(folder.path()), Some(1 << 20));
+    }
+}

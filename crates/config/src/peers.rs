@@ -1,0 +1,362 @@
+//! Keys of `[[zone]]` and `[template.X]` about other servers of the zone: its primaries and NOTIFY targets.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use toml::Spanned;
+use toml::de::DeValue;
+use transfer::secondary::SecondaryRules;
+use wire::LowerNameBuf;
+use zone::Zone;
+use zone::zonemd::{self, ZonemdFault};
+
+use super::report::Diagnostic;
+use super::resolver::asking::{Server, ServerFault};
+use super::table::Keys;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{AddrPort, Int, Seconds, Value, Word, quote};
+use super::transfers::TransferGrant;
+use super::zones::{ZoneNameFault, zone_name};
+
+/// A bound on a time of an SOA record: a second to 68 years (RFC 2181 §8).
+type Bound = Option<Seconds<1, 2_147_483_647>>;
+
+keys! {
+    /// What a zone and a template can say of other servers. Of a key that both have, the zone's counts.
+    pub struct PeerKeys {
+        /// Take the zone from these servers and keep it up (RFC 1034 §4.3.5); it has no `file` then. Each is
+        /// an address, perhaps with a port, perhaps with the key that signs what goes between them:
+        /// `192.0.2.1@53 key:NAME`. The first is asked first; where one does not answer, the next is.
+        live "primaries" primaries: Option<Vec<At<Peer>>> = None, example ["192.0.2.1 key:transfer.example.com", "2001:db8::1@5353"];
+        /// Servers that get a NOTIFY (RFC 1996) for each change of the zone, written as in `primaries`. Only
+        /// those in the list get one, not the name servers of the zone.
+        live "notify" notify: Option<Vec<At<Peer>>> = None, example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
+        /// Source addresses of messages to other servers of the zone, one of each family at most: SOA
+        /// queries, transfers, NOTIFY, updates that are passed on. Unset: what the system chooses.
+        live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.2", "2001:db8::2"];
+        /// Who may announce changes beside the addresses and keys of `primaries`, written as in
+        /// `allow-transfer`.
+        live "allow-notify" allow_notify: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
+        /// Whose dynamic updates of the zone are passed on to the first of `primaries` that can be reached,
+        /// written as in `allow-transfer` (RFC 2136 §6). They are passed on as they came, with their
+        /// signature, and the primary decides; clients that are not in the list get REFUSED. Unset: none.
+        live "forward-updates" forward_updates: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
+        /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot
+        /// say. Unset: yes.
+        live "ixfr" ixfr: Option<bool> = None, example false;
+        /// Whether versions must be what their digest was made of (ZONEMD, RFC 8976): `verify` refuses one
+        /// whose digest is wrong, `require` also one without a digest that is known, `off` does not look.
+        /// What is refused does not go into service. What updates make of a zone is not looked at. Unset:
+        /// `verify` for versions from primaries, `off` for files.
+        live "zonemd" zonemd: Option<ZonemdPolicy> = None, example "require";
+        /// Most NSEC3 iterations of a version that goes into service. Each name that is denied costs up to
+        /// three hashes of so many rounds; RFC 9276 recommends 0. A version with more is refused, as a bad
+        /// file or transfer is; so is one that an earlier run has left in the state folder. What zones with
+        /// more than 100, or fewer and a long salt, may cost is limited by `nsec3-rounds` of `[server]`.
+        /// Unset: 500.
+        live "nsec3-max-iterations" nsec3_max_iterations: Option<Int<u16, 0, 65535>> = None, example 100;
+        /// Shortest time between two looks for a newer version, whatever the SOA record says. Unset: `10s`.
+        live "min-refresh" min_refresh: Bound = None, example "1m";
+        /// Longest time between two looks for a newer version. Unset: `28d`.
+        live "max-refresh" max_refresh: Bound = None, example "1h";
+        /// Shortest time until all primaries are asked again that did not answer. Unset: `10s`.
+        live "min-retry" min_retry: Bound = None, example "30s";
+        /// Longest time until they are. Unset: `14d`.
+        live "max-retry" max_retry: Bound = None, example "10m";
+        /// Shortest time after which a zone is no longer answered from, but with SERVFAIL, if no primary
+        /// could be asked. Unset: as the SOA record says.
+        live "min-expire" min_expire: Bound = None, example "7d";
+        /// Longest time after which that is so. Unset: as the SOA record says.
+        live "max-expire" max_expire: Bound = None, example "30d";
+    }
+}
+
+/// How a version's digest (ZONEMD, RFC 8976) decides whether it is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ZonemdPolicy {
+    /// It is not looked at.
+    Off,
+    /// One that is wrong is refused.
+    #[default]
+    Verify,
+    /// Only one that is right is taken.
+    Require,
+}
+
+impl ZonemdPolicy {
+    /// What speaks against a version.
+    pub fn objection(self, zone: &Zone) -> Option<ZonemdFault> {
+        if self == Self::Off {
+            return None;
+        }
+        match zonemd::verify(zone).err()? {
+            ZonemdFault::Absent | ZonemdFault::Unknown if self == Self::Verify => None,
+            fault => Some(fault),
+        }
+    }
+}
+
+/// Most NSEC3 iterations where the configuration has no other number.
+pub const MOST_NSEC3_ITERATIONS: u16 = 500;
+
+/// Why a version with so many NSEC3 iterations does not go into service; `most` as configured.
+pub fn too_many_iterations(zone: &Zone, most: Option<u16>) -> Option<String> {
+    let most = most.unwrap_or(MOST_NSEC3_ITERATIONS);
+    let iterations = zone.nsec3().map(|chain| chain.iterations()).filter(|iterations| *iterations > most)?;
+    Some(format!("NSEC3 has {iterations} iterations, and `nsec3-max-iterations` is {most}"))
+}
+
+impl Word for ZonemdPolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("verify", Self::Verify), ("require", Self::Require)];
+}
+
+/// Another server of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The name of the key that signs what goes between us.
+    pub key: Option<LowerNameBuf>,
+}
+
+/// What is wrong with the text of a [`Peer`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerFault {
+    /// It has no address.
+    NoAddress,
+    /// It has two addresses, or two keys.
+    Twice,
+    /// This is no name of a key.
+    Key(ZoneNameFault),
+    /// This is no address of a server.
+    Address(ServerFault),
+}
+
+impl fmt::Display for PeerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAddress => {
+                f.write_str("there is no address; write one, with \"key:NAME\" behind it if it has a key")
+            }
+            Self::Twice => f.write_str("one address and one key at the most; others are members of the list"),
+            Self::Key(fault) => write!(f, "the name of the key: {fault}"),
+            Self::Address(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl std::str::FromStr for Peer {
+    type Err = PeerFault;
+
+    fn from_str(text: &str) -> Result<Self, PeerFault> {
+        let (mut address, mut key) = (None, None);
+        for word in text.split_whitespace() {
+            let twice = match word.strip_prefix("key:") {
+                Some(name) => {
+                    let name = zone_name(name).map_err(PeerFault::Key)?;
+                    key.replace(name.as_name().to_lower()).is_some()
+                }
+                None => address.replace(Server::parse(word).map_err(PeerFault::Address)?.0.0).is_some(),
+            };
+            if twice {
+                return Err(PeerFault::Twice);
+            }
+        }
+        address.map(|address| Peer { address, key }).ok_or(PeerFault::NoAddress)
+    }
+}
+
+impl Value for Peer {
+    fn kind() -> String {
+        "address `ip` or `ip@port`, with or without `key:NAME`".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "an address such as \"192.0.2.1\"", str::parse)
+    }
+    fn render(&self) -> Option<String> {
+        let key = self.key.as_ref().map(|key| format!(" key:{}", key.as_name())).unwrap_or_default();
+        Some(quote(&format!("{}{key}", AddrPort(self.address))))
+    }
+}
+
+/// An address of this machine that packets come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceAddress(pub IpAddr);
+
+/// What is wrong with a [`SourceAddress`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceFault {
+    /// This is no address.
+    NoAddress(String),
+    /// No packet comes from it.
+    NoHost(IpAddr),
+}
+
+impl fmt::Display for SourceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAddress(text) => write!(f, "`{text}` is no address such as 192.0.2.2 or 2001:db8::2"),
+            Self::NoHost(address) => write!(f, "{address} is the address of no host"),
+        }
+    }
+}
+
+impl std::str::FromStr for SourceAddress {
+    type Err = SourceFault;
+
+    fn from_str(text: &str) -> Result<Self, SourceFault> {
+        let address: IpAddr = text.parse().map_err(|_| SourceFault::NoAddress(text.to_owned()))?;
+        let is_host = !address.is_unspecified() && !address.is_multicast();
+        if is_host { Ok(Self(address)) } else { Err(SourceFault::NoHost(address)) }
+    }
+}
+
+impl Value for SourceAddress {
+    fn kind() -> String {
+        "address".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "an address such as \"192.0.2.2\"", str::parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&self.0.to_string()))
+    }
+}
+
+/// Two addresses where one of a family is meant.
+pub(super) fn check_sources(source: &At<Option<Vec<At<SourceAddress>>>>, faults: &mut Vec<Diagnostic>) {
+    let all = || source.value.iter().flatten();
+    if [true, false].iter().any(|v4| all().filter(|source| source.value.0.is_ipv4() == *v4).count() > 1) {
+        let message = "`source` has two addresses of one family";
+        faults.push(Diagnostic::at(source.place.as_ref(), message));
+    }
+}
+
+impl PeerKeys {
+    /// Every key that is named, with its place.
+    pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
+        let peers = self.primaries.value.iter().chain(&self.notify.value).flatten();
+        let of_peers = peers.map(|peer| (peer.value.key, peer.place.clone()));
+        let grants = self.allow_notify.value.iter().chain(&self.forward_updates.value).flatten();
+        let of_grants = grants.map(|grant| (grant.value.key().copied(), grant.place.clone()));
+        of_peers.chain(of_grants).filter_map(|(key, place)| key.map(|value| At { value, place }))
+    }
+
+    /// What holds for a zone with these keys, whose template has those.
+    pub fn rules(&self, template: &PeerKeys) -> SecondaryRules {
+        let SecondaryRules { refresh, retry, expire, .. } = SecondaryRules::default();
+        let bound = |own: &At<Bound>, other: &At<Bound>, unset: &u32| {
+            own.value.as_ref().or(other.value.as_ref()).map_or(*unset, |seconds| seconds.0)
+        };
+        let range = |low: u32, high: u32| low..=high.max(low);
+        SecondaryRules {
+            primaries: self
+                .primaries
+                .value
+                .as_ref()
+                .or(template.primaries.value.as_ref())
+                .map_or(0, Vec::len),
+            ixfr: self.ixfr.value.or(template.ixfr.value).unwrap_or(true),
+            refresh: range(
+                bound(&self.min_refresh, &template.min_refresh, refresh.start()),
+                bound(&self.max_refresh, &template.max_refresh, refresh.end()),
+            ),
+            retry: range(
+                bound(&self.min_retry, &template.min_retry, retry.start()),
+                bound(&self.max_retry, &template.max_retry, retry.end()),
+            ),
+            expire: range(
+                bound(&self.min_expire, &template.min_expire, expire.start()),
+                bound(&self.max_expire, &template.max_expire, expire.end()),
+            ),
+        }
+    }
+
+    /// Bounds the wrong way round, and two sources where one is meant.
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        check_sources(&self.source, faults);
+        for (names, low, high) in [
+            (["min-refresh", "max-refresh"], &self.min_refresh, &self.max_refresh),
+            (["min-retry", "max-retry"], &self.min_retry, &self.max_retry),
+            (["min-expire", "max-expire"], &self.min_expire, &self.max_expire),
+        ] {
+            let [low_name, high_name] = names;
+            if let (Some(least), Some(most)) = (&low.value, &high.value)
+                && least.0 > most.0
+            {
+                let message = format!("`{low_name}` is longer than `{high_name}`");
+                let fault = Diagnostic::at(low.place.as_ref(), message);
+                faults.push(fault.also(high.place.as_ref(), format!("`{high_name}`")));
+            }
+        }
+    }
+
+    /// Keys that need primaries, of a zone that has none.
+    pub(super) fn check_without_primaries(&self, faults: &mut Vec<Diagnostic>) {
+        let all = self.values();
+        let places = [
+            ("allow-notify", &self.allow_notify.place),
+            ("forward-updates", &self.forward_updates.place),
+            ("ixfr", &self.ixfr.place),
+            ("min-refresh", &self.min_refresh.place),
+            ("max-refresh", &self.max_refresh.place),
+            ("min-retry", &self.min_retry.place),
+            ("max-retry", &self.max_retry.place),
+            ("min-expire", &self.min_expire.place),
+            ("max-expire", &self.max_expire.place),
+        ];
+        for (name, place) in places {
+            if all.iter().any(|key| key.key == name && key.value.is_some()) {
+                let message = format!("`{name}` has no effect without `primaries`");
+                faults.push(Diagnostic::at(place.as_ref(), message));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::value::AddrPortFault;
+
+    #[test]
+    fn a_peer_is_an_address_with_or_without_port_and_key() {
+        for (text, address, key) in [
+            ("192.0.2.1", "192.0.2.1:53", None),
+            ("192.0.2.1@5353", "192.0.2.1:5353", None),
+            ("2001:db8::1", "[2001:db8::1]:53", None),
+            ("[2001:db8::1]@54 key:K.example", "[2001:db8::1]:54", Some("k.example.")),
+            ("key:k.example 192.0.2.1", "192.0.2.1:53", Some("k.example.")),
+        ] {
+            let peer: Peer = text.parse().expect(text);
+            assert_eq!(peer.address, address.parse().expect("an address"), "{text}");
+            assert_eq!(peer.key.map(|key| key.as_name().to_string()).as_deref(), key, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_the_address_of_a_host() {
+        let source = |text: &str| text.parse::<SourceAddress>().map(|source| source.0.to_string());
+        assert_eq!(source("2001:DB8::2"), Ok("2001:db8::2".to_owned()));
+        assert_eq!(source("192.0.2.2@53"), Err(SourceFault::NoAddress("192.0.2.2@53".to_owned())));
+        for text in ["0.0.0.0", "::", "224.0.0.1", "ff02::1"] {
+            assert!(matches!(source(text), Err(SourceFault::NoHost(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_peer_is_refused() {
+        let fault = |text: &str| text.parse::<Peer>().expect_err(text);
+        assert_eq!(fault("key:k"), PeerFault::NoAddress);
+        assert_eq!(fault("192.0.2.1 192.0.2.2"), PeerFault::Twice);
+        assert_eq!(fault("192.0.2.1 key:a key:b"), PeerFault::Twice);
+        assert!(matches!(fault("192.0.2.1 key:a..b"), PeerFault::Key(_)));
+        assert!(matches!(
+            fault("ns1"),
+            PeerFault::Address(ServerFault::AddrPort(AddrPortFault::NoAddress(_)))
+        ));
+        assert!(matches!(fault("0.0.0.0"), PeerFault::Address(ServerFault::NoServer(_))));
+    }
+}

@@ -1,0 +1,24 @@
+//! Keys of `[server]` about the user and group of the process once its sockets are open; `privileges` of
+//! `server` changes to them.
+
+use super::report::Diagnostic;
+use super::table::keys;
+
+keys! {
+    /// Whom to become.
+    pub struct Privileges {
+        /// User to become once the sockets are open: a name from `/etc/passwd` or a number.
+        /// Set it when nomen is started as root: without it the process stays root and warns.
+        restart "user" user: Option<String> = None, example "nomen";
+        /// Group to become: a name from `/etc/group` or a number. Unset: the user's own group.
+        restart "group" group: Option<String> = None, example "nomen";
+    }
+}
+
+impl Privileges {
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        if self.group.is_some() && self.user.is_none() {
+            faults.push(Diagnostic::at(self.group.place.as_ref(), "`group` has no effect without `user`"));
+        }
+    }
+}

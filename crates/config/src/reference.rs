@@ -1,0 +1,286 @@
+//! The reference page and the list of defaults, both printed from what features declare. A test compares
+//! docs/CONFIGURATION.md with what this prints.
+
+use std::fmt::Write as _;
+
+use super::Configuration;
+use super::table::{Effect, KeyDoc, SectionDoc};
+
+/// Words at the top of the reference page.
+const OPENING: &str = "\
+# Configuration reference
+
+<!-- Printed by `nomen check --print-reference`; edit the keys in crates/config/src instead. -->
+
+One TOML file, named with `nomen serve --config FILE`. Without it nomen serves a built-in example.
+
+- The presence of a section turns its feature on. Unknown keys are errors.
+- Relative paths start from the folder of the file they are written in.
+- Addresses are written `ip@port`: `\"192.0.2.1@53\"`, `\"[2001:db8::1]@53\"`.
+- Durations are written with units: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"1d\"`.
+- Sizes are written in bytes or with units: `4096`, `\"64KiB\"`, `\"512MiB\"`, `\"2GiB\"`.
+- `include = [\"conf.d/*.toml\"]` at the top of a file reads more files; `*` and `?` may stand in the file
+  name. Each single section (`[server]`, `[resolver]`, `[control]`, `[metrics]`, `[log]`, `[dnstap]`) may stand in one file
+  only; blocks such as `[[zone]]` and `[[resolver.forward]]` may stand in any.
+
+`nomen check FILE` checks a configuration and every zone it names; `nomen check --defaults` prints every default.
+
+A reload, by SIGHUP or `nomen ctl reload`, reads the file again. Each key says whether a change *takes effect at a reload* or
+*takes effect at the next start*. A change of the latter kind is logged at every reload until the server is started
+again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, `[resolver]`,
+`[metrics]` or `[dnstap]` that comes or goes.
+
+A configuration that cannot be used changes nothing. A zone that is bad stays in service in its last good version, and so does
+one whose file cannot be read; a zone that never was good answers SERVFAIL. `nomen ctl reload` names all that is bad and
+exits with 1, and with 0 if all is good.
+";
+
+/// Every section in the order of the page.
+pub fn sections() -> Vec<SectionDoc> {
+    Configuration::default().slots().map(|slot| slot.describe()).into()
+}
+
+/// The reference page, in Markdown.
+pub fn markdown() -> String {
+    let mut out = String::from(OPENING);
+    for section in sections() {
+        let _ = write!(out, "\n## `{}`\n\n{}\n", section.header, paragraph(section.doc));
+        for key in &section.keys {
+            let default = default_words(key);
+            let effect = match key.effect {
+                Effect::Live => "takes effect at a reload",
+                Effect::Restart => "takes effect at the next start",
+            };
+            let _ = write!(out, "\n### `{}`\n\n{}; {default}; {effect}. ", key.name, capital(&key.kind));
+            let _ = write!(out, "Example: `{} = {}`\n\n{}\n", key.name, key.example, paragraph(key.doc));
+        }
+    }
+    out
+}
+
+fn default_words(key: &KeyDoc) -> String {
+    match (&key.default, key.required) {
+        (_, true) => "must be given".to_owned(),
+        (Some(default), _) => format!("default `{default}`"),
+        (None, _) => "unset by default".to_owned(),
+    }
+}
+
+/// Every default as TOML that can be read back. Keys without a default, and sections that are off, are
+/// comments.
+pub fn defaults() -> String {
+    let mut out =
+        String::from("# Every key with its default. Keys and sections that are off are comments.\n");
+    for section in sections() {
+        let _ = write!(out, "\n{}{}\n", if section.on { "" } else { "# " }, section.header);
+        for key in &section.keys {
+            let _ = writeln!(out, "{}", default_line(key, section.on));
+        }
+    }
+    out
+}
+
+fn default_line(key: &KeyDoc, section_is_on: bool) -> String {
+    match &key.default {
+        Some(default) if section_is_on => format!("{} = {default}", key.name),
+        Some(default) => format!("# {} = {default}", key.name),
+        None => format!("# {} = {}", key.name, key.example),
+    }
+}
+
+/// The reference as a manual page of section 5, nomen.toml(5).
+pub fn man_page() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut out = format!(
+        ".TH nomen.toml 5 \"\" \"nomen {version}\"\n.SH NAME\nnomen.toml \\- configuration of the DNS server nomen\n\
+         .SH DESCRIPTION\n"
+    );
+    let opening = OPENING.lines().filter(|line| !line.starts_with('#') && !line.starts_with("<!--"));
+    opening.for_each(|line| match line.strip_prefix("- ") {
+        Some(item) => out += &format!(".IP \\(bu 2\n{}\n", roff(item)),
+        None if line.is_empty() => out += ".PP\n",
+        None => out += &format!("{}\n", roff(line.trim())),
+    });
+    for section in sections() {
+        let _ = write!(out, ".SH {}\n{}\n", roff(section.header), roff(&paragraph(section.doc)));
+        for key in &section.keys {
+            let default = default_words(key);
+            let effect = match key.effect {
+                Effect::Live => "a reload has a change take effect",
+                Effect::Restart => "a change takes effect at the next start",
+            };
+            let about = format!("{}; {default}; {effect}.", capital(&key.kind));
+            let _ = write!(out, ".TP\n{}\n", roff(&format!("`{} =` {}", key.name, key.example)));
+            let _ = write!(out, "{}\n.br\n{}\n", roff(&paragraph(key.doc)), roff(&about));
+        }
+    }
+    out + ".SH SEE ALSO\n.BR nomen (1),\n.BR nomen\\-check (1)\n"
+}
+
+/// Text as the language of manual pages wants it: what stands between backticks is bold.
+fn roff(text: &str) -> String {
+    let mut bold = false;
+    let lines = text.lines().map(|line| {
+        let mut out = String::new();
+        for c in line.chars() {
+            match c {
+                '`' => {
+                    bold = !bold;
+                    out += if bold { "\\fB" } else { "\\fR" };
+                }
+                '\\' => out += "\\e",
+                '-' => out += "\\-",
+                c => out.push(c),
+            }
+        }
+        // At the start of a line these would be commands.
+        if out.starts_with(['.', '\'']) { format!("\\&{out}") } else { out }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The lines of a doc comment without their leading space.
+fn paragraph(doc: &str) -> String {
+    let lines: Vec<&str> = doc.lines().map(str::trim).collect();
+    lines.join("\n").trim_end().to_owned()
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Accepted, read_text};
+
+    /// Set to rewrite the page instead of comparing.
+    const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
+
+    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has
+    /// primaries, and none of these is made here; dnstap frames go into a file or to a socket.
+    const FILES: [&str; 8] = [
+        "file",
+        "directory",
+        "pattern",
+        "max-removed",
+        "allow-update",
+        "update-policy",
+        "ixfr-from-differences",
+        "catalog-produce",
+    ];
+    const PRIMARIES: [&str; 13] = [
+        "socket",
+        "primaries",
+        "catalog-produce",
+        "allow-notify",
+        "forward-updates",
+        "ixfr",
+        "zonemd",
+        "min-refresh",
+        "max-refresh",
+        "min-retry",
+        "max-retry",
+        "min-expire",
+        "max-expire",
+    ];
+
+    /// A section with the example of every key but these.
+    fn example_without(section: &SectionDoc, without: &[&str]) -> String {
+        let keys = section.keys.iter().filter(|key| !without.contains(&key.name));
+        let keys = keys.map(|key| format!("{} = {}\n", key.name, key.example));
+        let header = section.header.replace(".X", ".customers");
+        keys.fold(format!("{header}\n"), |text, key| text + &key)
+    }
+
+    fn accepted(text: &str) -> Accepted {
+        read_text("example", text.to_owned(), Path::new("/")).unwrap_or_else(|rejected| panic!("{rejected}"))
+    }
+
+    #[test]
+    fn page_is_up_to_date() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CONFIGURATION.md");
+        let wanted = markdown();
+        if std::env::var_os(UPDATE).is_some() {
+            std::fs::write(&path, &wanted).expect("the page can be written");
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(found == wanted, "docs/CONFIGURATION.md is out of date: run the tests with {UPDATE}=1");
+    }
+
+    #[test]
+    fn defaults_read_back() {
+        assert_eq!(accepted(&defaults()).config, accepted("").config);
+    }
+
+    /// What is commented out in the defaults must be accepted as well once the comment signs are gone.
+    #[test]
+    fn each_documented_key_is_accepted() {
+        // A copy of the root comes from a file or from servers, and is of use only with `iterate`, which
+        // needs a family.
+        let copies: [&[&str]; 3] = [
+            &["local-root", "local-root-file", "local-root-primaries"],
+            &["iterate", "iterate-ipv4", "local-root-file"],
+            &["iterate", "iterate-ipv4", "local-root-primaries"],
+        ];
+        for (keys, copy) in
+            [(&FILES[..], copies[0]), (&PRIMARIES[..], copies[1]), (&PRIMARIES[..], copies[2])]
+        {
+            let (all, without) = (sections(), [keys, copy].concat());
+            let text: String = all.iter().map(|section| example_without(section, &without)).collect();
+            accepted(&format!("{text}[[zone]]\nname = \"catalog.example.com\"\ncatalog-produce = true\n"));
+        }
+    }
+
+    /// Readers copy examples, and the least or the most that a key takes suits hardly any set-up.
+    #[test]
+    fn no_example_is_a_bound() {
+        for key in sections().into_iter().flat_map(|section| section.keys) {
+            let bounds = key.kind.split_once('(').and_then(|(_, bounds)| bounds.split_once(" to "));
+            let Some((least, most)) = bounds else { continue };
+            let example = key.example.trim_matches('"');
+            assert!(![least, most.trim_end_matches(')')].contains(&example), "{} = {example}", key.name);
+        }
+    }
+
+    /// Keys exist only through their declaration, so an accepted key is a documented one; a key that is not
+    /// declared is refused in every section.
+    #[test]
+    fn undocumented_keys_are_refused() {
+        for section in sections() {
+            let text = format!("{}undocumented = 1\n", example_without(&section, &PRIMARIES));
+            let rejected = read_text("example", text, Path::new("/")).expect_err("must be refused");
+            assert!(rejected.to_string().contains("unknown key `undocumented`"), "{rejected}");
+        }
+    }
+
+    #[test]
+    fn the_manual_page_has_every_key() {
+        let page = man_page();
+        for section in sections() {
+            assert!(page.contains(&format!("\n.SH {}\n", roff(section.header))), "{}", section.header);
+            for key in section.keys {
+                let entry = format!("\n.TP\n\\fB{} =\\fR ", key.name.replace('-', "\\-"));
+                assert!(page.contains(&entry), "{} {}", section.header, key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn text_of_a_manual_page_is_no_command() {
+        assert_eq!(roff(".so x\n'a\\b-c `d`"), "\\&.so x\n\\&'a\\eb\\-c \\fBd\\fR");
+    }
+
+    #[test]
+    fn every_key_is_explained() {
+        for section in sections() {
+            assert!(section.doc.len() > 10, "{}", section.header);
+            for key in section.keys {
+                assert!(key.doc.trim().ends_with('.'), "{} {}", section.header, key.name);
+            }
+        }
+    }
+}

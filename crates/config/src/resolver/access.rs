@@ -1,0 +1,127 @@
+//! `[[resolver.access]]`: who may ask.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use exchange::Transport;
+use recursion::{Access, AccessAction, AccessRule, Prefix};
+
+use super::networks::NetworkOr;
+use crate::interfaces::Interfaces;
+use crate::report::Diagnostic;
+use crate::table::keys;
+use crate::table::read::At;
+use crate::table::value::Word;
+
+keys! {
+    /// Clients that may have other servers asked, or may not. All conditions of a block must hold; of several
+    /// blocks the first that fits counts, and whom none fits is refused. Without any block this machine may
+    /// ask, and the private networks that it is attached to. Zones that nomen serves itself are answered to
+    /// everybody.
+    pub struct AccessBlock in "[[resolver.access]]" {
+        /// Whether these clients are answered or refused.
+        live "action" action: AccessAction = AccessAction::Allow, example "refuse";
+        /// Networks that the client is in. "any" is all of them, "loopback" this machine, "attached" every
+        /// network that one of this machine's interfaces is in, public ones as well. A resolver that is open
+        /// to all serves attacks on others (RFC 5358).
+        live "from" from: Vec<At<NetworkOr<Clients>>>, example ["10.0.0.0/8", "loopback"];
+        /// Network interfaces whose addresses the question came to, as they are at the start and at each
+        /// reload. Unset: any.
+        live "interface" interface: Option<Vec<At<String>>> = None, example ["eth0"];
+        /// Transports that it came by. Unset: any.
+        live "proto" proto: Option<Vec<At<Transport>>> = None, example ["tcp"];
+    }
+}
+
+/// Words for clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// All.
+    Any,
+    /// Those on this machine.
+    Loopback,
+    /// Those in the networks that this machine is attached to.
+    Attached,
+}
+
+impl Word for Clients {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("any", Self::Any), ("loopback", Self::Loopback), ("attached", Self::Attached)];
+}
+
+impl Word for AccessAction {
+    const WORDS: &'static [(&'static str, Self)] = &[("allow", Self::Allow), ("refuse", Self::Refuse)];
+}
+
+impl AccessBlock {
+    fn rule(&self, interfaces: &Interfaces) -> AccessRule {
+        let addresses =
+            |names: &Vec<At<String>>| names.iter().flat_map(|name| interfaces.addresses_of(name)).collect();
+        AccessRule {
+            action: *self.action,
+            from: self.from.iter().flat_map(|from| networks(from.value, interfaces)).collect(),
+            local: self.interface.as_ref().map(addresses),
+            transports: self.proto.as_ref().map(|all| all.iter().map(|proto| proto.value).collect()),
+        }
+    }
+}
+
+fn networks(from: NetworkOr<Clients>, interfaces: &Interfaces) -> Vec<Prefix> {
+    let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    match from {
+        NetworkOr::Network(network) => vec![network],
+        NetworkOr::Word(Clients::Any) => all.into_iter().filter_map(|first| Prefix::of(first, 0)).collect(),
+        // With no network attached, this machine alone may ask by default.
+        NetworkOr::Word(Clients::Loopback) => {
+            Access::default_rules(&[]).into_iter().flat_map(|rule| rule.from).collect()
+        }
+        NetworkOr::Word(Clients::Attached) => interfaces.networks().collect(),
+    }
+}
+
+/// Who may ask, on a machine with these interfaces.
+pub(super) fn rules(blocks: &[At<AccessBlock>], interfaces: &Interfaces) -> Vec<AccessRule> {
+    if blocks.is_empty() {
+        return Access::default_rules(&interfaces.networks().collect::<Vec<_>>());
+    }
+    blocks.iter().map(|block| block.rule(interfaces)).collect()
+}
+
+/// A warning for each block that lets any address have names resolved, whatever interface the question comes
+/// to. Other machines reach the server, in the way of `reached_by` if that is not by an address of the
+/// configuration.
+pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diagnostic> {
+    let is_all = |from: &At<NetworkOr<Clients>>| match from.value {
+        NetworkOr::Network(network) => matches!(network.len(), 0),
+        NetworkOr::Word(word) => word == Clients::Any,
+    };
+    // UDP has the addresses that can be forged.
+    let by_udp = |block: &AccessBlock| {
+        block.proto.as_ref().is_none_or(|all| all.iter().any(|p| p.value == Transport::Udp))
+    };
+    let is_open = |block: &&At<AccessBlock>| {
+        *block.action == AccessAction::Allow && block.interface.is_none() && by_udp(block)
+    };
+    let found = blocks.iter().take_while(|block| !refuses_all(block, is_all)).filter(is_open);
+    let found = found.filter_map(|block| block.from.iter().find(|from| is_all(from)));
+    let message = format!(
+        "recursion is open to any address{reached_by}: attackers can use the server against others (RFC 5358)"
+    );
+    let hint = "name the networks of the clients in `from`, or the `interface` that they are behind";
+    found.map(|from| Diagnostic::at(from.place.as_ref(), message.as_str()).hint(hint)).collect()
+}
+
+/// Whether a block refuses all that no block before it allows.
+fn refuses_all(block: &AccessBlock, is_all: impl Fn(&At<NetworkOr<Clients>>) -> bool) -> bool {
+    *block.action == AccessAction::Refuse
+        && block.interface.is_none()
+        && block.proto.is_none()
+        && block.from.iter().any(is_all)
+}
+
+/// More blocks than there can be.
+pub(super) fn check(blocks: &[At<AccessBlock>], faults: &mut Vec<Diagnostic>) {
+    if let Err(fault) = Access::new(&rules(blocks, &Interfaces::default())) {
+        let last = blocks.last().and_then(|block| block.place.as_ref());
+        faults.push(Diagnostic::at(last, fault.to_string()));
+    }
+}

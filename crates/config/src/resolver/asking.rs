@@ -1,0 +1,339 @@
+//! Which servers are asked for which names, and how: keys of `[resolver]`, `[[resolver.forward]]` and
+//! `[[resolver.stub]]`.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use recursion::Domain;
+use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateRule, Reach, Upstream};
+use toml::Spanned;
+use toml::de::DeValue;
+use wire::{Name, NameBuf};
+
+use super::validating::Validating;
+use crate::listen::Opened;
+use crate::peers::{SourceAddress, check_sources};
+use crate::report::{ConfigPlace, Diagnostic};
+use crate::table::keys;
+use crate::table::read::{At, Reader};
+use crate::table::value::{AddrPort, AddrPortFault, Int, Time, Value, quote};
+
+keys! {
+    /// How other servers are asked.
+    pub struct Asking {
+        /// Ask for names with letters in random case, which a forged reply would have to guess.
+        live "mixed-case" mixed_case: bool = true, example false;
+        /// Send cookies, which a forged reply would have to guess (RFC 7873).
+        live "cookies" cookies: bool = true, example false;
+        /// Largest reply over UDP in bytes, announced to the servers (RFC 6891 §6.2.3). Larger ones come over
+        /// TCP.
+        live "udp-size" udp_size: Int<u16, 512, 4096> = Int(1232), example 1400;
+        /// Addresses of this machine, one of each family at most, from which other servers are asked. Unset:
+        /// what the system chooses.
+        live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.53", "2001:db8::53"];
+        /// One question in so many goes to another server than the fastest first, to learn whether it has
+        /// become faster; 0: none does.
+        live "explore" explore: Int<u32, 0, 1_000_000> = Int(20), example 50;
+    }
+}
+
+keys! {
+    /// How long things take.
+    pub struct AskingTimes {
+        /// Time that a client waits at most for a server that a rule names. If there is no answer then, it
+        /// gets an older one or SERVFAIL.
+        live "client-timeout" client: Time<100, 60_000> = Time::secs(5), example "4s";
+        /// Time after which clients that have waited are answered at the pace of `pulse`; earlier ones at
+        /// once.
+        live "gather-time" gather: Time<0, 10_000> = Time(Duration::from_millis(200)), example "100ms";
+        /// Time to the next try where a server has never been measured. Twice as long a server's address may
+        /// be in coming that no referral brought, before that of another server is looked up beside it.
+        live "first-timeout" first: Time<10, 10_000> = Time(Duration::from_millis(400)), example "300ms";
+        /// Shortest time to the next try, however fast the server is.
+        live "min-timeout" min: Time<1, 10_000> = Time(Duration::from_millis(50)), example "20ms";
+        /// Longest time to the next try, however slow the server is.
+        live "max-timeout" max: Time<100, 60_000> = Time::secs(2), example "3s";
+        /// Time between two questions to a server that does not answer, to learn whether it is back.
+        live "probe-interval" probe: Time<100, 3_600_000> = Time::secs(1), example "5s";
+        /// Time after which a TCP connection to a server is closed if nothing is asked over it.
+        live "connection-idle-timeout" idle: Time<100, 600_000> = Time::secs(10), example "30s";
+        /// Time that it is remembered what a server cannot do: EDNS, cookies, the letter case of a name.
+        live "remember-faults" remember: Time<1_000, 604_800_000> = Time::secs(900), example "1h";
+    }
+}
+
+keys! {
+    /// What clients can make nomen do at the most.
+    pub struct AskingLimits {
+        /// Most clients of one network that wait at a time: of an IPv4 /24 or an IPv6 /56.
+        live "clients-per-network" per_network: Int<usize, 1, 1_000_000> = Int(1000), example 200;
+        /// Most clients of one network that are answered within 10 ms of those that have waited for
+        /// `gather-time`: answers that an attacker has gathered, to hit that network all at once, are spread
+        /// (DNSBomb). 0: any number.
+        live "pulse" pulse: Int<usize, 0, 1_000_000> = Int(32), example 16;
+        /// Most clients that wait for the answer to one question.
+        live "clients-per-lookup" per_lookup: Int<usize, 1, 1_000_000> = Int(1000), example 200;
+        /// Most questions that wait for their lookup to begin; the next is answered with SERVFAIL at once, or
+        /// with an expired answer. Networks take turns, so one that asks much waits for itself only; and
+        /// questions of a network of which fewer than a sixteenth of these wait are admitted until twice as
+        /// many wait in all.
+        restart "queue" queue: Int<usize, 1, 1_000_000> = Int(1000), example 2000;
+        /// Most questions under way by one rule.
+        live "lookups-per-rule" per_rule: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
+        /// Most questions under way in all.
+        live "lookups" lookups: Int<usize, 1, 1_000_000> = Int(20_000), example 10000;
+        /// Most tries for one question, whatever they are for: other servers, lost packets, TCP.
+        live "tries" tries: Int<u8, 1, 64> = Int(8), example 6;
+        /// Most TCP connections to one server.
+        live "connections-per-server" connections: Int<usize, 1, 1024> = Int(4), example 8;
+        /// Most questions under way on one TCP connection.
+        live "queries-per-connection" pipeline: Int<usize, 1, 10_000> = Int(100), example 50;
+        /// Most records of one name and type; replies with more are not taken.
+        live "records-per-set" records: Int<usize, 1, 10_000> = Int(256), example 100;
+    }
+}
+
+keys! {
+    /// Servers that are asked for the names at and below a domain, and that ask others themselves. Of all
+    /// forward and stub rules the one with the longest domain counts.
+    pub struct Forward in "[[resolver.forward]]" {
+        /// The domain; "." is for all names that no other rule is for.
+        live "domain" domain: NameBuf = Name::ROOT.to_buf(), example "example.net";
+        /// The servers. Without a port it is 53. The fastest is asked first.
+        live "servers" servers: Vec<At<Server>>, example ["192.0.2.53", "2001:db8::53@5353"];
+        /// Ask them over TCP alone.
+        live "tcp-only" tcp_only: bool = false, example true;
+        /// Where none of them has an answer, resolve the name from the root servers down, or those of
+        /// `root-servers`.
+        live "forward-first" first: bool = false, example true;
+        /// Pass on that they have validated an answer (AD, RFC 4035 §4.9.3): for servers that do, on a path
+        /// that no third party can write to. Their answers are not validated here then.
+        live "trust-ad" trust_ad: bool = false, example true;
+        /// Validate their answers: they have to pass on DNSSEC records. Unset: as `validate` of `[resolver]`
+        /// says, but not with `trust-ad`, nor for a domain that the public DNS knows nothing of: `internal`,
+        /// and special-use names such as `home.arpa`.
+        live "validate" validate: Option<bool> = None, example false;
+    }
+}
+
+keys! {
+    /// Servers that are asked for the names at and below a domain, and that are authoritative for it: an
+    /// internal zone.
+    pub struct Stub in "[[resolver.stub]]" {
+        /// The domain.
+        live "domain" domain: NameBuf, example "corp.example";
+        /// The servers. Without a port it is 53. The fastest is asked first.
+        live "servers" servers: Vec<At<Server>>, example ["192.0.2.54", "[2001:db8::54]@5353"];
+        /// Ask them over TCP alone.
+        live "tcp-only" tcp_only: bool = false, example true;
+        /// Validate their answers. Unset: as `validate` of `[resolver]` says, but not for a domain that the
+        /// public DNS knows nothing of: `internal`, and special-use names such as `home.arpa`.
+        live "validate" validate: Option<bool> = None, example false;
+    }
+}
+
+impl Asking {
+    /// The address that servers of one family are asked from, if it is configured.
+    pub(super) fn source(&self, ipv4: bool) -> Option<IpAddr> {
+        let all = self.source.value.iter().flatten().map(|source| source.value.0);
+        all.into_iter().find(|source| source.is_ipv4() == ipv4)
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        check_sources(&self.source, faults);
+    }
+}
+
+impl AskingTimes {
+    /// How long things take.
+    pub(super) fn config(&self) -> ForwardTiming {
+        ForwardTiming {
+            client: self.client.0,
+            gather: self.gather.0,
+            first_rto: self.first.0,
+            min_rto: self.min.0,
+            max_rto: self.max.0,
+            probe: self.probe.0,
+            tcp_idle: self.idle.0,
+            remember: self.remember.0,
+        }
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        let (first, min, max) = (&self.first, &self.min, &self.max);
+        let mut order = |low: (&str, Duration, &Option<ConfigPlace>),
+                         high: (&str, Duration, &Option<ConfigPlace>)| {
+            if low.1 > high.1 {
+                let message = format!("`{}` is longer than `{}`", low.0, high.0);
+                faults.push(Diagnostic::at(low.2.as_ref().or(high.2.as_ref()), message));
+            }
+        };
+        let [first, min, max] = [
+            ("first-timeout", first.0, &first.place),
+            ("min-timeout", min.0, &min.place),
+            ("max-timeout", max.0, &max.place),
+        ];
+        order(min, first);
+        order(first, max);
+    }
+}
+
+impl AskingLimits {
+    /// Most clients of one network that wait at a time.
+    pub(super) fn clients_per_network(&self) -> usize {
+        self.per_network.0
+    }
+
+    /// What clients can make nomen do at the most.
+    pub(super) fn config(&self) -> ForwardLimits {
+        ForwardLimits {
+            clients_per_prefix: self.per_network.0,
+            pulse: self.pulse.0,
+            clients_per_lookup: self.per_lookup.0,
+            lookups_per_rule: self.per_rule.0,
+            lookups: self.lookups.0,
+            tries: self.tries.0,
+            connections: self.connections.0,
+            pipeline: self.pipeline.0,
+            records_per_set: self.records.0,
+        }
+    }
+}
+
+fn upstreams(servers: &[At<Server>], tcp_only: bool) -> Vec<Upstream> {
+    let reach = if tcp_only { Reach::Tcp } else { Reach::UdpThenTcp };
+    servers.iter().map(|server| Upstream { address: server.0.0, reach }).collect()
+}
+
+impl Forward {
+    /// The rule. `root` is how all names are resolved step by step.
+    pub(super) fn rule(&self, root: impl FnOnce() -> IterateRule) -> ForwardRule {
+        let instead = (*self.first).then(root);
+        ForwardRule {
+            instead,
+            ..ForwardRule::new(self.domain.value, upstreams(&self.servers, *self.tcp_only))
+        }
+    }
+
+    pub(super) fn domain(&self, validating: &Validating) -> Domain {
+        let unsaid = || !*self.trust_ad && validating.validates(self.domain.as_name());
+        let validate = self.validate.value.unwrap_or_else(unsaid);
+        Domain { name: self.domain.value, trust_ad: *self.trust_ad, validate }
+    }
+}
+
+impl Stub {
+    pub(super) fn rule(&self) -> ForwardRule {
+        let upstreams = upstreams(&self.servers, *self.tcp_only);
+        ForwardRule { recursion_desired: false, ..ForwardRule::new(self.domain.value, upstreams) }
+    }
+
+    /// Authoritative servers do not validate what they answer.
+    pub(super) fn domain(&self, validating: &Validating) -> Domain {
+        let validate = self.validate.value.unwrap_or_else(|| validating.validates(self.domain.as_name()));
+        Domain { name: self.domain.value, trust_ad: false, validate }
+    }
+}
+
+/// Two rules for one domain, a stub for all names, and servers that cannot be meant.
+pub(super) fn check(
+    forwards: &[At<Forward>],
+    stubs: &[At<Stub>],
+    opened: &[Opened],
+    faults: &mut Vec<Diagnostic>,
+) {
+    let of_forwards = forwards.iter().map(|block| (&block.domain, &block.place, &block.servers));
+    let of_stubs = stubs.iter().map(|block| (&block.domain, &block.place, &block.servers));
+    let mut seen: HashMap<&NameBuf, Option<&ConfigPlace>> = HashMap::new();
+    for (domain, block, servers) in of_forwards.chain(of_stubs) {
+        let place = domain.place.as_ref().or(block.as_ref());
+        if let Some(first) = seen.insert(&domain.value, place) {
+            let message = format!("there are two rules for {}", domain.value);
+            faults.push(Diagnostic::at(place, message).also(first, "first here"));
+        }
+        check_servers(servers, opened, faults);
+    }
+    for rule in forwards.iter().filter(|rule| *rule.trust_ad && rule.validate.value == Some(true)) {
+        let message =
+            "`trust-ad` and `validate` exclude each other: either the servers validate, or nomen does";
+        faults.push(Diagnostic::at(rule.validate.place.as_ref(), message));
+    }
+    for stub in stubs.iter().filter(|stub| stub.domain.as_name().is_root()) {
+        let message = "a stub cannot be for all names: no server is authoritative for them";
+        let fault = Diagnostic::at(stub.domain.place.as_ref(), message);
+        faults.push(fault.hint("write [[resolver.forward]] if these servers ask others"));
+    }
+}
+
+/// Servers named twice, and nomen itself.
+pub(super) fn check_servers(servers: &[At<Server>], opened: &[Opened], faults: &mut Vec<Diagnostic>) {
+    let mut seen = HashSet::new();
+    for server in servers {
+        let place = server.place.as_ref();
+        if !seen.insert(server.0.0) {
+            faults.push(Diagnostic::at(place, format!("{} is named twice", server.0)));
+        } else if let Some(own) = Opened::of_own(opened, server.0.0) {
+            let message = format!("nomen listens on {} and would ask itself", server.0);
+            faults.push(Diagnostic::at(place, message).also(own.place(), "listened on here"));
+        }
+    }
+}
+
+/// A server that is asked: its address, and its port if that is not 53.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Server(pub AddrPort);
+
+/// What is wrong with the text of a [`Server`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerFault {
+    /// As in any address with a port.
+    AddrPort(AddrPortFault),
+    /// No server has this address.
+    NoServer(IpAddr),
+}
+
+impl fmt::Display for ServerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddrPort(fault) => fault.fmt(f),
+            Self::NoServer(ip) => write!(f, "{ip} is not the address of one server"),
+        }
+    }
+}
+
+impl Server {
+    /// The port where none is written.
+    const PORT: u16 = 53;
+
+    /// Reads `ip` or `ip@port`. IPv4 mapped into IPv6 is IPv4.
+    pub fn parse(text: &str) -> Result<Self, ServerFault> {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        let addr = match bare.parse() {
+            Ok(ip) => SocketAddr::new(ip, Self::PORT),
+            // With another sign than `@`, its port is what the fault is about.
+            Err(_) if text.contains('@') || text.parse::<SocketAddr>().is_ok() => {
+                AddrPort::parse(text).map_err(ServerFault::AddrPort)?.0
+            }
+            Err(_) => return Err(ServerFault::AddrPort(AddrPortFault::NoAddress(text.to_owned()))),
+        };
+        let ip = addr.ip().to_canonical();
+        if ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
+            return Err(ServerFault::NoServer(ip));
+        }
+        Ok(Self(AddrPort(SocketAddr::new(ip, addr.port()))))
+    }
+}
+
+impl Value for Server {
+    fn kind() -> String {
+        "address `ip` or `ip@port`".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "an address such as \"192.0.2.53\"", Self::parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&self.0.to_string()))
+    }
+}

@@ -1,0 +1,125 @@
+//! Keys of `[resolver]` about the cache: how large it is, how long it keeps what, and where it is kept
+//! between runs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cache::Lifetime;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::report::Diagnostic;
+use crate::table::keys;
+use crate::table::read::Reader;
+use crate::table::value::{Seconds, Size, Time, Value, quote};
+
+/// The longest time that anything is kept, in seconds.
+const LONGEST: u32 = cache::Config::LONGEST;
+/// The longest time that a failure is kept, in seconds (RFC 9520 §3.2).
+const LONGEST_FAILURE: u32 = 300;
+
+keys! {
+    /// The cache.
+    pub struct Caching {
+        /// Memory that the cache may take, all in all. It is reserved at the start and taken as answers come.
+        restart "cache-size" size: Size<{ 1 << 20 }, { 64 << 30 }> = Size(256 << 20), example "1GiB";
+        /// Whether that memory is taken at the start, in the background, and not as answers come. Else
+        /// answers wait for the system now and then while the cache fills: for milliseconds where memory is
+        /// given in huge pages, above all on virtual machines.
+        restart "cache-preallocate" preallocate: bool = false, example true;
+        /// File that the cache is kept in while nomen does not run; "none": it is not kept. Unset: `cache` in
+        /// the state folder, if there is one (`state-dir` of `[server]`). A file that is damaged or too old
+        /// is not used.
+        restart "cache-file" file: Option<CacheFile> = None, example "/var/lib/nomen/cache";
+        /// Time between two times that the cache is written to its file. It is also written at the end.
+        restart "cache-save-interval" save_interval: Time<10_000, 86_400_000> = Time::secs(900), example "1h";
+        /// Shortest time that answers with data are kept, unless their TTL is 0. More than a few seconds goes
+        /// against what the zones' owners want.
+        restart "min-ttl" min_ttl: Seconds<0, 3600> = Seconds(0), example "5s";
+        /// Longest time that answers with data are kept, whatever their TTL.
+        restart "max-ttl" max_ttl: Seconds<0, LONGEST> = Seconds(86_400), example "12h";
+        /// Longest time that it is kept that a name or its data do not exist (RFC 2308 §5).
+        restart "max-negative-ttl" max_negative_ttl: Seconds<0, LONGEST> = Seconds(10_800), example "1h";
+        /// Time that it is kept that no server had an answer (RFC 9520 §3.2).
+        restart "failure-ttl" failure_ttl: Seconds<1, LONGEST_FAILURE> = Seconds(2), example "10s";
+        /// Time that answers are kept beyond their end, to be served where no server answers (RFC 8767).
+        /// "0s": none are.
+        restart "serve-stale" serve_stale: Seconds<0, LONGEST> = Seconds(86_400), example "3d";
+        /// TTL of the records in such an answer (RFC 8767 §4).
+        restart "stale-answer-ttl" stale_answer_ttl: Seconds<1, 3600> = Seconds(30), example "20s";
+    }
+}
+
+impl Caching {
+    /// What the cache is to do.
+    pub fn config(&self) -> cache::Config {
+        let defaults = cache::Config::default();
+        cache::Config {
+            bytes: self.size.0,
+            positive: Lifetime { min: self.min_ttl.0, max: self.max_ttl.0 },
+            negative: Lifetime { max: self.max_negative_ttl.0, ..defaults.negative },
+            failure: Lifetime { min: self.failure_ttl.0, max: LONGEST_FAILURE },
+            max_stale: self.serve_stale.0,
+            stale_ttl: self.stale_answer_ttl.0,
+            ..defaults
+        }
+    }
+
+    /// Whether the cache takes its memory at the start.
+    pub fn preallocate(&self) -> bool {
+        *self.preallocate
+    }
+
+    /// The file that the cache is kept in, if it is, where this is the state folder.
+    pub fn file(&self, state_folder: Option<&Path>) -> Option<PathBuf> {
+        match &self.file.value {
+            Some(CacheFile::At(path)) => Some(path.clone()),
+            Some(CacheFile::Unkept) => None,
+            None => state_folder.map(|folder| folder.join("cache")),
+        }
+    }
+
+    /// Time between two times that it is written there.
+    pub fn save_interval(&self) -> Duration {
+        self.save_interval.0
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        let (min, max) = (&self.min_ttl, &self.max_ttl);
+        if min.0 > max.0 {
+            let [low, high] = [min.value.render(), max.value.render()].map(Option::unwrap_or_default);
+            let message = format!("`min-ttl` {low} is longer than `max-ttl` {high}");
+            faults.push(Diagnostic::at(min.place.as_ref().or(max.place.as_ref()), message));
+        }
+    }
+}
+
+/// Whether the cache is kept between runs, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CacheFile {
+    /// It is not.
+    Unkept,
+    /// In this file.
+    At(PathBuf),
+}
+
+/// The word for [`CacheFile::Unkept`].
+const UNKEPT: &str = "none";
+
+impl Value for CacheFile {
+    fn kind() -> String {
+        format!("{} or \"{UNKEPT}\"", PathBuf::kind())
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        if node.get_ref().as_str() == Some(UNKEPT) {
+            return Some(Self::Unkept);
+        }
+        PathBuf::read(node, reader).map(Self::At)
+    }
+    fn render(&self) -> Option<String> {
+        match self {
+            Self::Unkept => Some(quote(UNKEPT)),
+            Self::At(path) => path.render(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Keys of `[resolver]` about DNS error reporting (RFC 9567).
+
+use recursion::ReportLimits;
+
+use crate::report::Diagnostic;
+use crate::table::keys;
+use crate::table::value::{Int, Seconds};
+
+keys! {
+    /// Reporting failures.
+    pub struct Reporting {
+        /// Report to the operators of a zone that one of its names cannot be resolved or validated, if its
+        /// servers name an agent domain for that (RFC 9567): with a question for a name there that says what
+        /// failed, and why.
+        live "error-reporting" on: bool = false, example true;
+        /// Most reports in a second, of all failures together: who makes a zone that is broken on purpose can
+        /// have reports of it sent to others.
+        live "error-reports-per-second" per_second: Int<usize, 1, 1000> = Int(10), example 2;
+        /// Time after which the same failure is reported again at the earliest. As long as the answer to the
+        /// last report is cached it is not.
+        live "error-report-interval" interval: Seconds<1, 86_400> = Seconds(300), example "1h";
+    }
+}
+
+impl Reporting {
+    /// How much is reported, if anything is.
+    pub(super) fn limits(&self) -> Option<ReportLimits> {
+        self.on.then(|| ReportLimits { per_second: self.per_second.0, interval: self.interval.0 })
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        let unset = Reporting::default();
+        // A default may be written down.
+        let others = [
+            (
+                "error-reports-per-second",
+                self.per_second.value != unset.per_second.value,
+                &self.per_second.place,
+            ),
+            ("error-report-interval", self.interval.value != unset.interval.value, &self.interval.place),
+        ];
+        for (key, _, place) in others.into_iter().filter(|(_, is_set, _)| !*self.on && *is_set) {
+            let message = format!("`{key}` has no effect without `error-reporting`");
+            faults.push(Diagnostic::at(place.as_ref(), message));
+        }
+    }
+}

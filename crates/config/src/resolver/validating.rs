@@ -1,0 +1,307 @@
+//! Keys of `[resolver]` about validating answers (DNSSEC): where trust begins, and what it may cost.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use dnssec::{AnchorFault, TrustAnchors, ValidationLimits, ValidationSettings};
+use recursion::{LocalRecord, LocalRecordFault, SpecialName, ValidationConfig};
+use toml::Spanned;
+use toml::de::DeValue;
+use wire::{Name, NameBuf, Ttl, Type};
+
+use super::files::AnchorFile;
+use crate::report::{ConfigPlace, Diagnostic};
+use crate::table::keys;
+use crate::table::read::{At, Reader};
+use crate::table::value::{Int, Seconds, Value, Word, quote};
+use crate::threads::WorkerCount;
+
+keys! {
+    /// Validating answers.
+    pub struct Validating {
+        /// Validate what other servers answer (DNSSEC, RFC 4035), so that no client gets data that was forged
+        /// on the way: it is answered with SERVFAIL. What is proven not to be signed passes. For the names of
+        /// one rule, `validate` of its block decides otherwise.
+        live "validate" validate: bool = true, example false;
+        /// Where trust begins: DS or DNSKEY records, each as a line of a zone file. Unset: the keys of the
+        /// public root, with the tags 20326 and 38696, and no others. With a root of your own, name its keys
+        /// here, or turn `validate` off. One that cannot be used, since it is revoked or of an algorithm that
+        /// is not supported, is left out with a warning if its zone has another. If the list is empty, trust
+        /// begins nowhere, and no answer counts as signed.
+        live "trust-anchors" anchors: Option<Vec<At<Anchor>>> = None,
+            example [". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"];
+        /// Files of such records, beside those of `trust-anchors`. They are read again with the
+        /// configuration.
+        live "trust-anchor-files" anchor_files: Option<Vec<At<AnchorFile>>> = None, example ["/etc/nomen/root.key"];
+        /// Which trust anchors follow their zones (RFC 5011): "built-in": those of the public root, if no
+        /// others are named; "all": those that are named, too; "off": none. A new key of a zone becomes an
+        /// anchor when the old ones have signed for it for 30 days, and one that revokes itself is none from
+        /// then on. What is learned is kept in `state-dir`; without that no anchor follows its zone.
+        live "trust-anchor-rollover" rollover: Rollover = Rollover::BuiltIn, example "all";
+        /// Tell the servers of the zones whose anchors are followed which of their keys are anchors here,
+        /// with a question for a name such as `_ta-4f66-9728` (RFC 8145 §5).
+        live "signal-trust-anchors" signals: bool = false, example true;
+        /// Answer questions that begin with `root-key-sentinel-is-ta-` or `root-key-sentinel-not-ta-` and the
+        /// tag of a key with SERVFAIL, if the key is not, or is, an anchor of the root (RFC 8509), so that a
+        /// client can find out.
+        live "root-key-sentinel" sentinel: bool = true, example false;
+        /// Domains in which nothing is validated (RFC 7646), since their signatures are broken, or since they
+        /// are yours and the public DNS knows nothing of them. `nomen ctl nta` sets such anchors for a while.
+        live "negative-trust-anchors" negative: Option<Vec<At<NameBuf>>> = None, example ["corp.example"];
+        /// Time that clocks may differ: signatures are good so long before they begin, and after they end.
+        live "signature-skew" skew: Seconds<0, 86_400> = Seconds(60), example "5m";
+        /// Time that it is remembered that an answer, or the keys of a zone, are bogus.
+        live "bogus-ttl" bogus_ttl: Seconds<1, 300> = Seconds(60), example "10s";
+        /// Count RSA signatures over SHA-1 (algorithms 5 and 7) as any others. Otherwise zones with no other
+        /// algorithm count as not signed, as RFC 9905 §2 has it. Such signatures can be forged: set this only
+        /// while a zone that you depend on has nothing better.
+        live "sha1-signatures" sha1_signatures: bool = false, example true;
+        /// Most iterations of NSEC3 that are followed; with more, what a zone denies counts as not signed
+        /// (RFC 9276 §3.2).
+        live "max-nsec3-iterations" iterations: Int<u16, 0, 500> = Int(50), example 100;
+        /// Most signatures verified for one query of a client, aliases included.
+        live "validate-signatures" signatures: Int<u32, 1, 1000> = Int(48), example 32;
+        /// Most of them that may turn out not to be good.
+        live "validate-failures" failures: Int<u32, 1, 1000> = Int(4), example 8;
+        /// Most blocks of 64 bytes hashed for NSEC3 for one query of a client. Eight names at 50 iterations
+        /// take some 410. Where `aggressive-nsec` is on, finding out whether known records deny a name takes
+        /// as many at the most.
+        live "validate-hashes" hashes: Int<u32, 1, 100_000> = Int(450), example 1000;
+        /// Most questions for DS and DNSKEY for one query of a client.
+        live "validate-fetches" fetches: Int<u32, 1, 1000> = Int(64), example 40;
+        /// Most clients whose answers wait to be validated, and of one network as many as
+        /// `clients-per-network`; the next is answered with SERVFAIL, or with what has expired.
+        live "validations" waiting: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
+        /// Threads that verify signatures; "auto" is one for each CPU the process may use. Cached answers
+        /// wait for none of them.
+        restart "validate-threads" threads: WorkerCount = WorkerCount::Auto, example 2;
+        /// Most names of which it is remembered which keys they have, or that they have none.
+        live "known-keys" names: Int<usize, 100, 10_000_000> = Int(20_000), example 100000;
+    }
+}
+
+/// Which trust anchors follow their zones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollover {
+    /// None.
+    Off,
+    /// Those that are built in.
+    BuiltIn,
+    /// All.
+    All,
+}
+
+impl Word for Rollover {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("built-in", Self::BuiltIn), ("all", Self::All)];
+}
+
+/// A trust anchor as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchor {
+    text: String,
+    record: LocalRecord,
+    /// File, line and column, if it is from a file of anchors.
+    at: Option<String>,
+    /// Why nothing can be validated by it.
+    unusable: Option<AnchorFault>,
+}
+
+/// What is wrong with the text of an [`Anchor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnchorLineFault {
+    /// It is no record.
+    Record(LocalRecordFault),
+    /// A record of this type is no anchor.
+    Type(Type),
+    /// Nothing can be validated by it.
+    Anchor(AnchorFault),
+}
+
+impl fmt::Display for AnchorLineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(fault) => fault.fmt(f),
+            Self::Type(rtype) => write!(f, "{rtype} is no trust anchor: write a DS or a DNSKEY"),
+            Self::Anchor(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl Anchor {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// [`AnchorLineFault`].
+    pub fn parse(text: &str) -> Result<Self, AnchorLineFault> {
+        let record = LocalRecord::parse(text).map_err(AnchorLineFault::Record)?;
+        Anchor { text: text.to_owned(), record, at: None, unusable: None }.tried()
+    }
+
+    /// A record that was read from a file, at this line and column.
+    ///
+    /// # Errors
+    /// [`AnchorLineFault`].
+    pub(super) fn of_record(
+        owner: Name<'_>,
+        rtype: Type,
+        rdata: &[u8],
+        at: String,
+    ) -> Result<Self, AnchorLineFault> {
+        let record = LocalRecord { owner: owner.to_buf(), rtype, ttl: Ttl::ZERO, rdata: rdata.to_vec() };
+        Anchor { text: String::new(), record, at: Some(at), unusable: None }.tried()
+    }
+
+    /// The same, with what makes it unusable, if it is a DS or DNSKEY at all.
+    fn tried(self) -> Result<Self, AnchorLineFault> {
+        let unusable = match self.add_to(&mut TrustAnchors::none()) {
+            Ok(()) => None,
+            Err(AnchorLineFault::Anchor(fault @ (AnchorFault::Unsupported | AnchorFault::NotAZoneKey))) => {
+                Some(fault)
+            }
+            Err(fault) => return Err(fault),
+        };
+        Ok(Anchor { unusable, ..self })
+    }
+
+    /// What makes it unusable, and where it is written.
+    fn fault(&self) -> Option<String> {
+        let fault = self.unusable?;
+        Some(self.at.as_ref().map_or_else(|| fault.to_string(), |at| format!("{at}: {fault}")))
+    }
+
+    fn add_to(&self, anchors: &mut TrustAnchors) -> Result<(), AnchorLineFault> {
+        let LocalRecord { owner, rtype, rdata, .. } = &self.record;
+        match *rtype {
+            Type::DS => anchors.add_ds(owner.as_name(), rdata).map_err(AnchorLineFault::Anchor),
+            Type::DNSKEY => anchors.add_dnskey(owner.as_name(), rdata).map_err(AnchorLineFault::Anchor),
+            rtype => Err(AnchorLineFault::Type(rtype)),
+        }
+    }
+}
+
+impl Value for Anchor {
+    fn kind() -> String {
+        "record `name DS data` or `name DNSKEY data`".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a record such as \". DS 20326 8 2 E06D…\"", Anchor::parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&self.text))
+    }
+    const MAY_BE_NONE: bool = true;
+}
+
+/// A domain for private use that the public root denies, as it denies most special-use names.
+const INTERNAL: &[u8] = b"\x08internal\x00";
+
+/// Whether the public DNS has nothing to say of a domain, or the wrong thing, so that no chain of trust leads
+/// there.
+pub fn is_private(domain: Name<'_>) -> bool {
+    let is_internal = Name::from_wire(INTERNAL).is_ok_and(|internal| domain.is_at_or_below(internal));
+    is_internal || SpecialName::above(domain).is_some()
+}
+
+impl Validating {
+    /// Whether the names of a rule are validated that does not say so itself.
+    pub(super) fn validates(&self, domain: Name<'_>) -> bool {
+        *self.validate && !is_private(domain)
+    }
+
+    /// Whether the operator has named no trust anchors.
+    fn are_built_in(&self) -> bool {
+        self.anchors.value.is_none() && self.anchor_files.value.is_none()
+    }
+
+    /// The trust anchors that the operator has named.
+    fn named(&self) -> impl Iterator<Item = &Anchor> {
+        self.placed().map(|(anchor, _)| anchor)
+    }
+
+    /// The same, and where the configuration names each, or its file.
+    fn placed(&self) -> impl Iterator<Item = (&Anchor, Option<&ConfigPlace>)> {
+        let lines = self.anchors.value.iter().flatten().map(|line| (&line.value, line.place.as_ref()));
+        let files = self.anchor_files.value.iter().flatten();
+        lines.chain(files.flat_map(|file| file.read.iter().map(|anchor| (anchor, file.place.as_ref()))))
+    }
+
+    /// The zones with an anchor that can be used.
+    fn anchored(&self) -> BTreeSet<NameBuf> {
+        let usable = self.named().filter(|anchor| anchor.unusable.is_none());
+        usable.map(|anchor| anchor.record.owner).collect()
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        // A file that is not read yet may have another anchor.
+        if self.anchor_files.value.is_none() {
+            faults.extend(self.zones_without_anchor());
+        }
+    }
+
+    /// Anchors that cannot be used, of zones that have no other.
+    pub(super) fn zones_without_anchor(&self) -> Vec<Diagnostic> {
+        let anchored = self.anchored();
+        let alone = self.placed().filter(|(anchor, _)| !anchored.contains(&anchor.record.owner));
+        alone.filter_map(|(anchor, place)| Some(Diagnostic::at(place, anchor.fault()?))).collect()
+    }
+
+    /// What an operator should know of the anchors that are named, each in a sentence.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let unusable = self.named().filter_map(|anchor| Some((anchor, anchor.fault()?)));
+        let left_out = unusable.map(|(anchor, fault)| {
+            let named = if anchor.text.is_empty() { String::new() } else { format!(" `{}`", anchor.text) };
+            let zone = anchor.record.owner;
+            format!("a trust anchor of {zone}{named} is left out, the others of that zone count: {fault}")
+        });
+        let none = *self.validate && !self.are_built_in() && self.named().next().is_none();
+        let none = none.then(|| {
+            "no answer counts as signed: `trust-anchors` is empty; without the key, the anchors of the public root count"
+                .to_owned()
+        });
+        left_out.chain(none).collect()
+    }
+
+    /// The zones whose trust anchors follow them.
+    pub(super) fn followed(&self) -> BTreeSet<NameBuf> {
+        match *self.rollover {
+            Rollover::BuiltIn | Rollover::All if self.are_built_in() => BTreeSet::from([NameBuf::ROOT]),
+            Rollover::All => self.named().map(|anchor| anchor.record.owner).collect(),
+            Rollover::Off | Rollover::BuiltIn => BTreeSet::new(),
+        }
+    }
+
+    /// How answers are validated, where so many clients of one network may wait.
+    pub(super) fn config(&self, per_network: usize) -> ValidationConfig {
+        let mut anchors = match self.are_built_in() {
+            true => TrustAnchors::root(),
+            false => self.named().fold(TrustAnchors::none(), |mut anchors, line| {
+                // One that cannot be used is left out.
+                let _ = line.add_to(&mut anchors);
+                anchors
+            }),
+        };
+        self.negative.iter().flatten().for_each(|name| anchors.add_negative(name.as_name()));
+        ValidationConfig {
+            settings: ValidationSettings {
+                skew: self.skew.0,
+                sha1_signatures: *self.sha1_signatures,
+                max_nsec3_iterations: self.iterations.0,
+                bogus_ttl: Ttl::from_secs(self.bogus_ttl.0),
+                ..ValidationSettings::default()
+            },
+            limits: ValidationLimits {
+                signatures: self.signatures.0,
+                failures: self.failures.0,
+                nsec3_hashes: self.hashes.0,
+                fetches: self.fetches.0,
+                ..ValidationLimits::default()
+            },
+            anchors,
+            sentinel: *self.sentinel,
+            names: self.names.0,
+            waiting: self.waiting.0,
+            waiting_of_network: per_network,
+        }
+    }
+}

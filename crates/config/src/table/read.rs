@@ -1,0 +1,186 @@
+//! From TOML to typed values: reading goes on after a fault, so that all of them are reported at once. Which
+//! values there are is in `value` and beside the keys that hold them.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::{Deref, Range};
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::ConfigSection;
+use super::value::{Value, list};
+use crate::report::{ConfigPlace, Diagnostic};
+use wording::{bounded_list, did_you_mean};
+
+/// A value together with the place it was written at; a default has no place.
+#[derive(Debug, Clone, Default)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Where the operator wrote it.
+    pub place: Option<ConfigPlace>,
+}
+
+impl<T> At<T> {
+    /// A value that was not written: a default.
+    pub fn unwritten(value: T) -> Self {
+        Self { value, place: None }
+    }
+}
+
+impl<T> Deref for At<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// Places do not count: two files that say the same in different lines are the same configuration.
+impl<T: PartialEq> PartialEq for At<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+/// Faults found so far, and which text is being read.
+#[derive(Debug)]
+pub struct Reader<'f> {
+    /// Number of the text in `ConfigTexts`.
+    pub source: usize,
+    /// Folder that relative paths in this text start from.
+    pub base: PathBuf,
+    /// Where faults go.
+    pub faults: &'f mut Vec<Diagnostic>,
+    /// Keys of the section being read that hold blocks, which are read by themselves.
+    pub blocks: Vec<&'static str>,
+}
+
+impl Reader<'_> {
+    /// The place of a byte range of the text being read.
+    pub fn place(&self, span: Range<usize>) -> ConfigPlace {
+        ConfigPlace { source: self.source, span }
+    }
+
+    /// Reports that a value is of another kind than `wanted`.
+    pub fn wrong_type(&mut self, node: &Spanned<DeValue<'_>>, wanted: &str) {
+        let found = match node.get_ref() {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "an integer",
+            DeValue::Float(_) => "a number with a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        self.bad_value(node, format!("expected {wanted}, found {found}"));
+    }
+
+    /// Reports what is wrong with a value.
+    pub fn bad_value(&mut self, node: &Spanned<DeValue<'_>>, fault: impl Display) {
+        let place = self.place(node.span());
+        self.faults.push(Diagnostic::error(place, fault.to_string()));
+    }
+
+    /// Reads a string and converts it; faults of kind and of conversion are reported here.
+    pub fn text<T, E: Display>(
+        &mut self,
+        node: &Spanned<DeValue<'_>>,
+        wanted: &str,
+        convert: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let Some(text) = node.get_ref().as_str() else {
+            self.wrong_type(node, wanted);
+            return None;
+        };
+        convert(text).map_err(|fault| self.bad_value(node, fault)).ok()
+    }
+
+    /// Reads a string that must be one of a few words.
+    pub fn word<T: Copy>(&mut self, node: &Spanned<DeValue<'_>>, words: &[(&str, T)]) -> Option<T> {
+        let wanted = format!("one of {}", list(words.iter().map(|(word, _)| *word)));
+        let Some(text) = node.get_ref().as_str() else {
+            self.wrong_type(node, &wanted);
+            return None;
+        };
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Some(*value);
+        }
+        let place = self.place(node.span());
+        let mut fault = Diagnostic::error(place, format!("`{text}` is not {wanted}"));
+        if let Some(near) = did_you_mean(text, words.iter().map(|(word, _)| *word)) {
+            fault = fault.hint(format!("did you mean \"{near}\"?"));
+        }
+        self.faults.push(fault);
+        None
+    }
+
+    /// A path; a relative one starts from the folder of the text.
+    pub fn resolve(&self, text: &str) -> PathBuf {
+        self.base.join(Path::new(text))
+    }
+
+    /// Reads a whole section; a key that is not declared is a fault.
+    pub fn section<T: ConfigSection>(&mut self, table: &DeTable<'_>, span: Range<usize>) -> Option<T> {
+        let mut fields = Fields::new(table, span, T::HEADER, &self.blocks);
+        let section = T::read(&mut fields, self);
+        fields.finish(self);
+        section
+    }
+}
+
+/// The keys of one table while they are taken out one by one; what is left over in the end is unknown.
+pub struct Fields<'t, 'i> {
+    left: BTreeMap<&'t str, (&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>)>,
+    header: &'static str,
+    known: Vec<&'static str>,
+    span: Range<usize>,
+}
+
+impl<'t, 'i> Fields<'t, 'i> {
+    fn new(
+        table: &'t DeTable<'i>,
+        span: Range<usize>,
+        header: &'static str,
+        blocks: &[&'static str],
+    ) -> Self {
+        let all = table.iter().map(|(k, v)| (k.get_ref().as_ref(), (k, v)));
+        let left = all.filter(|(name, _)| !blocks.contains(name)).collect();
+        Self { left, header, known: blocks.to_vec(), span }
+    }
+
+    /// Takes a key; a bad or missing value yields the default after its fault was reported.
+    pub fn take<T: Value>(
+        &mut self,
+        name: &'static str,
+        default: Option<T>,
+        reader: &mut Reader<'_>,
+    ) -> Option<At<T>> {
+        self.known.push(name);
+        let Some((_, node)) = self.left.remove(name) else {
+            if default.is_none() {
+                let place = reader.place(self.span.clone());
+                let message = format!("{} needs the key `{name}`", self.header);
+                reader.faults.push(Diagnostic::error(place, message));
+            }
+            return default.map(At::unwritten);
+        };
+        let place = Some(reader.place(node.span()));
+        match T::read(node, reader) {
+            Some(value) => Some(At { value, place }),
+            None => default.map(At::unwritten),
+        }
+    }
+
+    fn finish(self, reader: &mut Reader<'_>) {
+        for (name, (key, _)) in self.left {
+            let place = reader.place(key.span());
+            let fault = Diagnostic::error(place, format!("unknown key `{name}` in {}", self.header));
+            reader.faults.push(fault.hint(match did_you_mean(name, self.known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the keys are {}", bounded_list(&self.known)),
+            }));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! `[[zone]]` and `[template.X]`: which zones there are and where their files lie. Reads no zone file and no
+//! folder; `zones` of `server` does that.
+
+pub mod pattern;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+
+use toml::Spanned;
+use toml::de::DeValue;
+use wire::name::{Name, NameBuf, NameTextError};
+
+use super::catalogs::{self, CatalogKeys, ListingKeys};
+use super::peers::PeerKeys;
+use super::report::Diagnostic;
+use super::table::keys;
+use super::table::rare::Rare;
+use super::table::read::{At, Reader};
+use super::table::value::{Share, Value, quote};
+use super::transfers::TransferGrant;
+use super::updates::UpdateKeys;
+use pattern::{FilePattern, PathPattern};
+use wording::did_you_mean;
+
+keys! {
+    /// A zone to serve, read from a master file (RFC 1035 §5) or taken from other servers.
+    pub struct ConfiguredZone in "[[zone]]" {
+        /// Name of the zone, such as "example.com"; "." is the root zone.
+        live "name" name: NameBuf, example "example.com";
+        /// Its master file. May be left out when a template names a pattern, or where the zone has
+        /// `primaries`.
+        live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
+        /// Template whose keys hold where this block has none.
+        live "template" template: Option<String> = None, example "customers";
+        /// Who may have the whole zone (AXFR, IXFR): networks, keys as `key:NAME`, or both in one string
+        /// where both must fit; "any" is every client. Unset: as its template says, or else no client.
+        live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
+            example ["192.0.2.53", "2001:db8::/48 key:transfer.example.com"];
+    } with {
+        /// Other servers of the zone.
+        peers: Rare<PeerKeys>;
+        /// Zones that it lists.
+        catalog: Rare<CatalogKeys>;
+        /// The catalog zone that lists it.
+        listing: Rare<ListingKeys>;
+        /// Who may change it.
+        updates: Rare<UpdateKeys>;
+    }
+}
+
+keys! {
+    /// What several zones have in common; X is the name zones refer to it by. With a `directory`, every file
+    /// in it whose name fits `pattern` is a zone of its own, no `[[zone]]` needed.
+    pub struct Template in "[template.X]" {
+        /// Master file of the zones that name this template. `{zone}` is replaced by the zone's name (`root`
+        /// for the root zone), `{1}`, `{2}` and `{3}` by its first characters, `{tld}` by its last label.
+        live "file" file: Option<PathPattern> = None, example "zones/{zone}.zone";
+        /// Folder of zone files. At a reload new files become zones, and zones whose files are gone are
+        /// removed.
+        live "directory" directory: Option<PathBuf> = None, example "zones";
+        /// File names that are zones within the directory; `{zone}` is where the zone's name stands. What
+        /// editors and tools leave behind is no zone: hidden files, names that end in `~`, `#` or, where the
+        /// pattern has nothing behind `{zone}`, in `.bak`, `.dpkg-dist`, `.dpkg-new`, `.dpkg-old`, `.jbk`,
+        /// `.jnl`, `.old`, `.orig`, `.rej`, `.rpmnew`, `.rpmsave`, `.signed`, `.swp` or `.tmp`.
+        live "pattern" pattern: FilePattern = FilePattern::default(), example "db.{zone}";
+        /// Largest share of the directory's zones that one reload removes. If files of more zones, and of ten
+        /// at least, are gone, such as with a file system that is not mounted, all of them stay in service
+        /// until their files are back or `nomen ctl reload --force` is given.
+        live "max-removed" max_removed: Share = Share(0.2), example 0.5;
+        /// Who may have the zones that name this template and those of its directory, where the zone itself
+        /// does not say.
+        live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
+            example ["key:transfer.example.com"];
+    } with {
+        /// Other servers of the zones.
+        peers: PeerKeys;
+        /// The catalog zone that lists them.
+        listing: ListingKeys;
+        /// Who may change them.
+        updates: UpdateKeys;
+    }
+}
+
+/// Every `[template.X]` by its name.
+pub type Templates = BTreeMap<String, At<Template>>;
+
+/// What is wrong with the name of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ZoneNameFault {
+    /// There is none.
+    Empty,
+    /// This text is not a domain name.
+    Malformed(String, NameTextError),
+    /// This text has letters beyond ASCII; names in DNS have them in the form that follows, if there is one.
+    NotAscii(String, Option<String>),
+}
+
+impl fmt::Display for ZoneNameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the zone name is empty; the root zone is \".\""),
+            Self::Malformed(text, fault) => write!(f, "`{text}` is not a domain name: {fault}"),
+            Self::NotAscii(text, Some(ascii)) => {
+                write!(f, "`{text}` has letters that are not ASCII; in DNS the name is `{ascii}`")
+            }
+            Self::NotAscii(text, None) => write!(f, "`{text}` has letters that no domain name can have"),
+        }
+    }
+}
+
+/// Reads a zone name; letters are made small, so that names compare as text too. Letters beyond ASCII are
+/// refused: their bytes would make a name that no client asks for. The fault names the A-labels that are
+/// meant (RFC 5890 §2.3.2.1).
+pub fn zone_name(text: &str) -> Result<NameBuf, ZoneNameFault> {
+    if text.is_empty() {
+        return Err(ZoneNameFault::Empty);
+    }
+    if !text.is_ascii() {
+        let ascii = idna::domain_to_ascii(text).ok();
+        return Err(ZoneNameFault::NotAscii(text.to_owned(), ascii));
+    }
+    let name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
+        .map_err(|fault| ZoneNameFault::Malformed(text.to_owned(), fault))?;
+    Ok(name.as_name().to_lower().into())
+}
+
+impl Value for NameBuf {
+    fn kind() -> String {
+        "domain name".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a domain name in quotes", zone_name)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&self.to_string()))
+    }
+}
+
+/// Templates that name no files, zones named twice or without a file, and updates of zones that cannot be
+/// kept.
+pub(super) fn check<'a>(
+    zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
+    templates: &Templates,
+    has_state: bool,
+    faults: &mut Vec<Diagnostic>,
+) {
+    for (name, template) in templates {
+        let primaries = &template.peers.primaries;
+        let of_members =
+            || zones.clone().any(|zone| zone.catalog.templates().any(|(template, _)| template == name));
+        if template.file.is_none() && template.directory.is_none() && primaries.is_none() && !of_members() {
+            let message = format!("template `{name}` has no `file`, no `directory` and no `primaries`");
+            faults.push(Diagnostic::at(template.place.as_ref(), message));
+        }
+        for (key, place) in [("file", &template.file.place), ("directory", &template.directory.place)] {
+            if primaries.is_some() && place.is_some() {
+                let message = format!("template `{name}` has `{key}` and `primaries`");
+                let fault = Diagnostic::at(primaries.place.as_ref(), message);
+                faults.push(fault.also(place.as_ref(), "zones come from one or the other"));
+            }
+        }
+        template.peers.check(faults);
+        template.updates.check(has_state, primaries.is_some(), faults);
+        let pattern = &template.pattern;
+        if template.directory.is_none() && pattern.place.is_some() {
+            let message = "`pattern` has no effect without `directory`";
+            faults.push(Diagnostic::at(pattern.place.as_ref(), message));
+        }
+        let max_removed = &template.max_removed;
+        if template.directory.is_none() && max_removed.place.is_some() {
+            let message = "`max-removed` has no effect without `directory`";
+            faults.push(Diagnostic::at(max_removed.place.as_ref(), message));
+        }
+    }
+    catalogs::check_listings(zones.clone(), templates, faults);
+    let mut seen: HashMap<&NameBuf, &At<NameBuf>> = HashMap::new();
+    for zone in zones {
+        let first = *seen.entry(&zone.name.value).or_insert(&zone.name);
+        if !std::ptr::eq(first, &zone.name) {
+            let message = format!("zone {} is defined twice", zone.name.value);
+            let fault = Diagnostic::at(zone.name.place.as_ref(), message);
+            faults.push(fault.also(first.place.as_ref(), "first here"));
+        }
+        check_zone(zone, templates, has_state, faults);
+    }
+}
+
+/// What is wrong with one zone, whatever others there are.
+pub(super) fn check_zone(
+    zone: &ConfiguredZone,
+    templates: &Templates,
+    has_state: bool,
+    faults: &mut Vec<Diagnostic>,
+) {
+    match zone.catalog.is_produced() {
+        true => faults.extend(check_produced(zone, has_state)),
+        false => faults.extend(check_source(zone, templates)),
+    }
+    zone.peers.check(faults);
+    let primaries = has_primaries(zone, templates);
+    zone.updates.check(has_state, primaries, faults);
+    if !primaries {
+        zone.peers.check_without_primaries(faults);
+    }
+    faults.extend(catalogs::check(zone, templates, primaries));
+}
+
+/// Whether a zone is taken from other servers: its own word counts before that of its template.
+fn has_primaries(zone: &ConfiguredZone, templates: &Templates) -> bool {
+    let template = zone.template.as_deref().and_then(|name| templates.get(name));
+    let of_template = template.is_some_and(|template| template.peers.primaries.is_some());
+    zone.peers.primaries.is_some() || zone.file.is_none() && of_template
+}
+
+/// A catalog zone that is made here has no other source, and nothing else changes it.
+fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> {
+    let (name, updates) = (&zone.name.value, &zone.updates);
+    let others = [
+        ("file", zone.file.is_some(), &zone.file.place),
+        ("primaries", zone.peers.primaries.is_some(), &zone.peers.primaries.place),
+        ("template", zone.template.is_some(), &zone.template.place),
+        ("catalog-template", zone.catalog.template.is_some(), &zone.catalog.template.place),
+        ("allow-update", updates.allow_update.is_some(), &updates.allow_update.place),
+        ("update-policy", updates.update_policy.is_some(), &updates.update_policy.place),
+        ("zonemd", zone.peers.zonemd.is_some(), &zone.peers.zonemd.place),
+    ];
+    let place = zone.catalog.produce.place.as_ref();
+    if let Some((key, _, other)) = others.into_iter().find(|(_, is_set, _)| *is_set) {
+        let fault = Diagnostic::at(other.as_ref(), format!("zone {name} has `{key}` and `catalog-produce`"));
+        return Some(fault.also(place, "its records are made here"));
+    }
+    let fault = || Diagnostic::at(place, "`catalog-produce` needs a place to keep what is listed");
+    (!has_state).then(|| fault().hint("set `state-dir` in [server]"))
+}
+
+/// A zone has a file or primaries, of its own or of its template.
+fn check_source(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnostic> {
+    let (name, primaries) = (&zone.name, &zone.peers.primaries);
+    if zone.file.is_some() && primaries.is_some() {
+        let message = format!("zone {} has `file` and `primaries`", name.value);
+        let fault = Diagnostic::at(primaries.place.as_ref(), message);
+        return Some(fault.also(zone.file.place.as_ref(), "the zone comes from one or the other"));
+    }
+    let has_source = zone.file.is_some() || primaries.is_some();
+    let Some(wanted) = zone.template.as_deref() else {
+        let message = || format!("zone {} has no `file`, no `primaries` and no `template`", name.value);
+        return (!has_source).then(|| Diagnostic::at(name.place.as_ref(), message()));
+    };
+    let Some(template) = templates.get(wanted) else {
+        let near = did_you_mean(wanted, templates.keys().map(String::as_str));
+        let message = format!("there is no [template.{wanted}]");
+        let fault = Diagnostic::at(zone.template.place.as_ref(), message);
+        return Some(match near {
+            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+            None => fault,
+        });
+    };
+    let has_source = has_source || template.file.is_some() || template.peers.primaries.is_some();
+    (!has_source).then(|| {
+        let message = format!(
+            "zone {} has no `file` and no `primaries`, and template `{wanted}` has none either",
+            name.value
+        );
+        Diagnostic::at(name.place.as_ref(), message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_utf8_passed_unseen() {
+        let fault = |text: &str| zone_name(text).expect_err("not a name").to_string();
+        assert!(fault("bücher.example").ends_with("in DNS the name is `xn--bcher-kva.example`"));
+        assert!(fault("Straße.example.").ends_with("`xn--strae-oqa.example.`"));
+        assert!(matches!(zone_name("a\u{200e}.example"), Err(ZoneNameFault::NotAscii(_, None))));
+        // The bytes themselves are written with escapes.
+        assert!(zone_name("b\\195\\188cher.example").is_ok());
+    }
+}
