@@ -28,6 +28,9 @@
 //! | [`privileges`] | giving up root |
 //! | [`message`], [`words`] | making queries and printing messages; words for people |
 //! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
+//!
+//! In the program only this crate knows TOML, serde, command lines, metrics and the formats of logs: the
+//! other crates have plain settings and counters.
 #![forbid(unsafe_code)]
 // `println!` panics where the reader is gone or the disk is full: `tools::print_out`.
 #![deny(clippy::print_stdout)]

@@ -1,4 +1,4 @@
-//! Keys of `[server]` about loading zones and reloading the configuration, which `crate::zones::keeping`
+//! Keys of `[server]` about loading zones and reloading the configuration, which `crate::zones::manager`
 //! does.
 
 use super::table::keys;
