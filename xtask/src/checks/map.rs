@@ -1,27 +1,29 @@
-//! The code map is whole: docs/ARCHITECTURE.md names the folder of every crate.
+//! The code map is whole and stays a map: docs/ARCHITECTURE.md names the folder of every crate, and is short.
 
 use super::Fault;
 use super::edges::Metadata;
 use crate::tree::Tree;
 
-const PATH: &str = "docs/ARCHITECTURE.md";
+/// The map.
+pub(crate) const PATH: &str = "docs/ARCHITECTURE.md";
+/// The most lines of the map. What is about one module stands in the documentation of that module.
+const MAX_LINES: usize = 200;
 
-/// Faults of crates that the map leaves out.
+/// Faults of crates that the map leaves out, and of a map that is too long.
 pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Fault> {
     let text = tree.file(PATH).and_then(|f| f.text()).unwrap_or_default();
-    metadata
-        .packages
-        .iter()
-        .map(|package| package.manifest.trim_end_matches("/Cargo.toml"))
-        .filter(|folder| !text.contains(&format!("`{folder}`")))
-        .map(|folder| {
-            Fault::new(
-                PATH,
-                1,
-                format!("the code map leaves out `{folder}`; add a line that says what lives there"),
-            )
-        })
-        .collect()
+    let folders = metadata.packages.iter().map(|package| package.manifest.trim_end_matches("/Cargo.toml"));
+    let missing = folders.filter(|folder| !text.contains(&format!("`{folder}`"))).map(|folder| {
+        let text = format!("the code map leaves out `{folder}`; add a line that says what lives there");
+        Fault::new(PATH, 1, text)
+    });
+    let lines = text.lines().count();
+    let long = (lines > MAX_LINES).then(|| {
+        let text =
+            format!("has {lines} lines, more than {MAX_LINES}; move what is about one module into its `//!`");
+        Fault::new(PATH, MAX_LINES + 1, text)
+    });
+    missing.chain(long).collect()
 }
 
 #[cfg(test)]
@@ -41,5 +43,16 @@ mod tests {
         let faults = check(&metadata, &Tree::of(&[(PATH, "| `crates/wire` | names |\n")]));
         assert_eq!(faults.len(), 1);
         assert!(faults[0].text.contains("crates/zone"));
+    }
+
+    #[test]
+    fn a_long_map_is_a_fault() {
+        let faults = |lines| {
+            let metadata = Metadata { packages: Vec::new() };
+            let found = check(&metadata, &Tree::of(&[(PATH, &"line\n".repeat(lines))]));
+            found.iter().map(|fault| fault.line).collect::<Vec<_>>()
+        };
+        assert!(faults(MAX_LINES).is_empty());
+        assert_eq!(faults(MAX_LINES + 1), [MAX_LINES + 1]);
     }
 }
