@@ -1,4 +1,7 @@
-//! The code map is whole and stays a map: docs/ARCHITECTURE.md names the folder of every crate, and is short.
+//! The code map is whole, true and stays a map: docs/ARCHITECTURE.md names the folder of every crate and the
+//! crates of ours that it uses, and is short.
+
+use std::collections::BTreeSet;
 
 use super::Fault;
 use super::edges::Metadata;
@@ -23,7 +26,30 @@ pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Fault> {
             format!("has {lines} lines, more than {MAX_LINES}; move what is about one module into its `//!`");
         Fault::new(PATH, MAX_LINES + 1, text)
     });
-    missing.chain(long).collect()
+    missing.chain(long).chain(wrong_uses(metadata, text)).collect()
+}
+
+/// Faults of rows whose last cell is a list of crates, or `–` for none, and not those that the crate uses.
+fn wrong_uses<'m>(metadata: &'m Metadata, text: &'m str) -> impl Iterator<Item = Fault> + 'm {
+    let is_ours = |name: &str| metadata.packages.iter().any(|package| package.name == name);
+    text.lines().zip(1..).filter_map(move |(line, number)| {
+        let [_, folder, _, listed, _] = line.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let of_folder = |manifest: &str| format!("`{}`", manifest.trim_end_matches("/Cargo.toml")) == folder;
+        let package = metadata.packages.iter().find(|package| of_folder(&package.manifest))?;
+        let listed: BTreeSet<&str> = listed.split_whitespace().filter(|name| *name != "–").collect();
+        if listed.iter().any(|name| !is_ours(name)) {
+            // Words, such as "all of the above".
+            return None;
+        }
+        let used = package.dependencies.iter().map(String::as_str).filter(|name| is_ours(name));
+        let used: BTreeSet<&str> = used.collect();
+        (listed != used).then(|| {
+            let used = used.into_iter().collect::<Vec<_>>().join(" ");
+            Fault::new(PATH, number, format!("{folder} uses these crates of ours: {used}; correct the row"))
+        })
+    })
 }
 
 #[cfg(test)]
@@ -43,6 +69,26 @@ mod tests {
         let faults = check(&metadata, &Tree::of(&[(PATH, "| `crates/wire` | names |\n")]));
         assert_eq!(faults.len(), 1);
         assert!(faults[0].text.contains("crates/zone"));
+    }
+
+    #[test]
+    fn a_row_has_the_crates_that_are_used() {
+        let package = |name: &str, uses: &[&str]| Package {
+            name: name.to_owned(),
+            manifest: format!("crates/{name}/Cargo.toml"),
+            dependencies: uses.iter().map(|name| (*name).to_owned()).collect(),
+            roots: Vec::new(),
+        };
+        let faults = |wire: &str, zone: &str| {
+            let text = format!("| `crates/wire` | names | {wire} |\n| `crates/zone` | zones | {zone} |\n");
+            let packages = vec![package("wire", &[]), package("zone", &["libc", "wire"])];
+            let metadata = Metadata { packages };
+            check(&metadata, &Tree::of(&[(PATH, &text)])).iter().map(|fault| fault.line).collect::<Vec<_>>()
+        };
+        assert!(faults("–", "wire").is_empty());
+        assert!(faults("–", "all of the above").is_empty());
+        assert_eq!(faults("–", "–"), [2]);
+        assert_eq!(faults("zone", "wire"), [1]);
     }
 
     #[test]
