@@ -1,9 +1,13 @@
 //! Facts about one Rust file: functions and their lengths, where `unsafe` stands, where it may panic,
-//! and which lines are test code. What is allowed is decided in `checks`.
+//! which threads it starts, and which lines are test code. What is allowed is decided in `checks`.
+
+mod threads;
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
+
+pub(crate) use threads::NameText;
 
 /// What was read from one file.
 #[derive(Debug, Default)]
@@ -22,6 +26,8 @@ pub(crate) struct Source {
     pub(crate) panics: Vec<Panic>,
     /// Inner attributes of the file, printed without spaces: `forbid(unsafe_code)`.
     pub(crate) inner_attributes: Vec<String>,
+    /// Threads that are started and locks that types have, outside test code.
+    pub(crate) threads: threads::Threads,
     /// Modules declared `#[cfg(test)] mod name;` here, whose files are test code.
     test_modules: Vec<String>,
 }
@@ -76,6 +82,7 @@ impl Source {
         let file = syn::parse_file(text).map_err(|e| (e.span().start().line, e.to_string()))?;
         let mut reader = Reader::default();
         reader.source.path = path.to_owned();
+        reader.source.threads = threads::Threads::of(&file);
         reader.source.inner_attributes = file.attrs.iter().map(|a| squeeze(&a.meta)).collect();
         let in_test_folder = path.split('/').any(|part| part == "tests" || part == "benches");
         reader.source.test_file = in_test_folder || file.attrs.iter().any(is_cfg_test);

@@ -7,6 +7,7 @@
 //! | module | does |
 //! |---|---|
 //! | `aim` | finds the zone that is asked, and prefetches what a batch of answers will read |
+//! | `ask`, `here` | what is asked; the name that is being answered |
 //! | `answer` | answers the name asked for, and then the names that CNAME and DNAME lead to |
 //! | `respond` | turns what a name is into sections |
 //! | [`lookup`] | finds which zone answers, and what the name is in it: a node, a wildcard, a cut, a DNAME, nothing |
@@ -16,6 +17,8 @@
 //! | `reply` | copies compiled RRsets into the message and moves their pointers |
 //! | [`audit`] | checks that a signed zone can prove what it will have to |
 //! | [`explain`] | says to a person why |
+//!
+//! An answer is written into a message builder: nothing here reads a query or has a socket.
 #![forbid(unsafe_code)]
 
 mod aim;

@@ -1,4 +1,5 @@
-//! Responses made ready to be kept.
+//! Responses made ready to be kept: read whole, without OPT, with the places of their TTLs, and such that the
+//! body can be copied behind any question for the name.
 
 use std::fmt;
 use std::ops::Range;

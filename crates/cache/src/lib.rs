@@ -22,6 +22,10 @@
 //! | `file` | the cache in a file |
 //! | `atomic`, `lines` | memory that threads share |
 //! | `clock`, `stats` | seconds, and counters |
+//!
+//! All memory is reserved at the start, so that one bound holds for everything. The caller says what is kept,
+//! for which clients and for how long, within the configured bounds: nothing here sends a query or reads a
+//! clock.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -15,6 +15,8 @@
 //! | `signatures`, `denial`, `delegation` | whether an RRset, an absence, a zone's keys are proven |
 //! | [`budget`], [`outcome`] | how much work may be done; what it comes to, and why |
 //! | [`validator`] | one response: validated, or what has to be asked for first |
+//!
+//! `authority` uses the first row of the table; validation uses all of it.
 #![forbid(unsafe_code)]
 
 pub mod algorithm;

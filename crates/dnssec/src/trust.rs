@@ -1,4 +1,6 @@
 //! What is known of zones, and how trust comes down from an anchor to a name (RFC 4035 §5).
+//!
+//! One [`TrustTable`] serves all lookups on all threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,4 +1,28 @@
 //! The line a query goes down, for one worker and one batch at a time.
+//!
+//! A [`Worker`] pins one version of memory, sources and settings for the batch, and takes its queries through
+//! three stages, up to [`BATCH`] together.
+//!
+//! - Read: `Request::read` notes lengths and flags, and copies nothing. The route, and before it the gate,
+//!   follow at once, so a query that may not be asked goes no further. QNAME is lower-cased and all its
+//!   suffixes are hashed; what finding it will read is prefetched.
+//! - Find: memory finds an aim for each question: the zone and where in it the answer will be looked for, or,
+//!   for a client that may recurse, the entry of the cache. Passes go over all aims; each reads what the pass
+//!   before has prefetched and prefetches what the next one reads.
+//! - Answer, query by query: the tail writes header and question and leaves room for OPT, memory or a source
+//!   writes the sections, and the tail adds what every reply has, counts and logs.
+//!
+//! A source that answers later takes a [`Responder`]; its answer comes back by [`Handler::late`] and goes
+//! through the same tail. A source with many messages returns a `MessageStream`, from which the transport
+//! pulls messages as the client takes them.
+//!
+//! While answers from memory are among many datagrams received together, queries that other servers have to
+//! be asked about are put off: they stay as they came in the [`WorkerState`], up to a bound, and
+//! [`Handler::resume`] goes on with a few at a time once the batch has left. So a cached answer does not wait
+//! for the misses that came before it.
+//!
+//! If a handler panics, the transport makes a new one and offers it the undecided queries one by one: a panic
+//! costs one query.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

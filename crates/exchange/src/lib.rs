@@ -19,6 +19,20 @@
 //!
 //! Messages that this server sends of its own accord, to other servers, go another way: a [`Core`] decides
 //! about them.
+//!
+//! # Files
+//!
+//! | file | holds |
+//! |---|---|
+//! | `batch.rs` | [`Batch`]: the queries received together, and the buffers for their replies |
+//! | `handler.rs` | [`Handler`], which a transport calls; [`WorkerContext`], the worker that a handler is made for |
+//! | `outcome.rs`, `stream.rs` | what a handler decides about a query: [`Outcome`], and [`MessageStream`] for answers of many messages |
+//! | `late.rs` | [`LateQueue`]: late answers on their way back to the worker |
+//! | `outgoing.rs` | [`Core`]: a state machine that decides which messages go to other servers |
+//! | `client.rs`, `packets.rs` | the client and the way back to it; batches without a transport |
+//! | `transport.rs`, `clock.rs`, `counter.rs` | the transports, a line each; the clock of a batch; counters |
+//!
+//! `resolver` has a core, and `server` one for secondaries. Files use each other one way only.
 #![forbid(unsafe_code)]
 
 mod batch;

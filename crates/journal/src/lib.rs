@@ -27,6 +27,9 @@
 //! | `store.rs` | keeping what changes: [`ZoneStore`] |
 //! | `history.rs` | what changed since a version: [`History`] |
 //! | `replace.rs` | a new base: [`Replacement`] |
+//!
+//! One process has a folder at a time. While changes go on, a new base is written beside the file in use.
+//! `testkit` has a disk that loses, tears and fails.
 #![forbid(unsafe_code)]
 
 mod disk;

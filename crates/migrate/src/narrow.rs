@@ -1,5 +1,8 @@
 //! What cannot be said exactly becomes less: names that are refused, and recursion that is refused
 //! altogether.
+//!
+//! So no client gains anything by the move; `tests/reference.rs` compares with models of what each program
+//! lets clients do.
 
 use crate::ledger::Outcome;
 use crate::model::{Keys, Setting};

@@ -74,6 +74,11 @@
 //! A listener whose address and settings did not change is simply left running: the handler sees new data
 //! through whatever snapshot it reads at the start of [`exchange::Handler::batch`]. [`Running::stop`] ends
 //! one listener without touching the others, after answering what its sockets already held.
+//!
+//! # Other crates
+//!
+//! Only this crate and `server` use tokio, and `async` ends where a connection calls its handler. The clock
+//! is read for timeouts.
 
 mod alarm;
 mod config;

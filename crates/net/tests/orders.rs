@@ -1,7 +1,7 @@
 //! Every order in which threads may act for a core, as far as the memory model allows it: the protocol of
-//! `src/outgoing/desk.rs` and `src/outgoing/duty.rs`, compiled against locks and atomics that try all orders.
-//! Time passes only for a thread that sleeps for a time; a thread that sleeps for ever and should have been
-//! woken is a deadlock, which the model reports.
+//! `src/outgoing/desk.rs` and `src/outgoing/outbound.rs`, compiled against locks and atomics that try all
+//! orders. Time passes only for a thread that sleeps for a time; a thread that sleeps for ever and should
+//! have been woken is a deadlock, which the model reports.
 
 /// What threads see of each other, in the model.
 mod sync {

@@ -25,6 +25,7 @@
 //! | `message` | answers on their way to a client |
 //! | `inspect` | says to a person what is known |
 //! | `failures` | why clients get SERVFAIL |
+//! | `stalled` | which expired answers were served because servers failed |
 //! | `stats` | counters |
 #![forbid(unsafe_code)]
 

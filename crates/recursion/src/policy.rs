@@ -1,4 +1,6 @@
 //! What an operator has decided, made ready to be asked.
+//!
+//! It is replaced as a whole; a batch sees one version.
 
 use std::time::Duration;
 

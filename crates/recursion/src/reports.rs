@@ -2,6 +2,9 @@
 //! (RFC 9567). A report is a query like any other, by the ordinary way and with a budget of its own: its
 //! answer is validated and kept, and no client waits for it. Only what fails for a client is reported, so
 //! that what a report needs is never the subject of another one.
+//!
+//! The resolver passes the agent on with the answer (`Answer::agent`), or with the budget of the query that
+//! failed.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::Ipv4Addr;

@@ -1,4 +1,8 @@
 //! What one client's query may cost others, however many lookups, restarts and aliases come of it.
+//!
+//! All lookups, restarts and aliases of a client's query share one [`Budget`], which is never reset;
+//! `recursion` passes it along a chain. Lookups of servers' addresses are taken from it when they begin, and
+//! given back when they have found something.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

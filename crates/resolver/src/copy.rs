@@ -1,5 +1,7 @@
 //! Zones on this machine: copies, which are asked in place of the zones' servers (RFC 8806), and zones that
 //! are served to clients.
+//!
+//! A lookup of a name that a served zone delegates begins at that delegation.
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,6 +9,8 @@
 //! Names at which no zone begins are remembered, too, as long as the answer that showed it may be, so that
 //! servers are not asked for the same part of a name time and again (RFC 9156 §2.3). If a zone begins there
 //! after all, its parent's servers refer to it when they are asked for more.
+//!
+//! All of it is bounded in bytes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! All upstream servers that something is known of: those that rules name, and those that delegations have
 //! led to.
+//!
+//! The number of the servers that delegations led to is bounded.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;

@@ -1,4 +1,6 @@
 //! What was done about a client's request, step by step, for a person who asks why.
+//!
+//! Only requests that bring a [`Trace`] pay for it.
 
 use std::fmt;
 use std::io;

@@ -3,6 +3,8 @@
 //!
 //! Two lanes never wait for each other: `Disk` has reads and writes that clients or acknowledgements wait
 //! for, `Spare` has work that saves memory or disk space and runs at low priority.
+//!
+//! Metrics count the jobs by kind.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

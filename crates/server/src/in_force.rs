@@ -1,5 +1,7 @@
 //! The configuration in force: where it comes from, its values now, and which parts take over what a reload
 //! changes.
+//!
+//! It is not always the one read last: some keys wait for a start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Everything around the query path: configuration, control, metrics, logs, zones and their sources.
+//! A running server: zones and their sources, recursive service, control, metrics, logs.
 //!
 //! | module | does |
 //! |---|---|

@@ -4,6 +4,9 @@
 //! priority. So only the work itself is slow while others want the CPUs, and not what goes before and after
 //! it: locks are taken, and messages sent and received, by the thread that waits. Work that takes a lock for
 //! which others wait does not belong here, since they would wait as long as it does.
+//!
+//! So a thread of low priority holds nothing that others wait for. The order of the nodes of a zone, which
+//! two threads may need at the same time, both of them compute.
 
 use std::panic::resume_unwind;
 use std::thread;

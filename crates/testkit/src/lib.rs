@@ -23,6 +23,28 @@
 //! | [`verdicts`] | what those resolvers answer, beside what is expected |
 //! | [`versions`] | zones that change, and what must be the same then |
 //! | [`zones`](mod@zones) | small zones made from choices |
+//!
+//! # How nomen is tested
+//!
+//! Unit and property tests stand beside the code. [`model`] and [`answers`] answer from plain maps by looking
+//! at everything: `authority` must agree with them on random zones, and `engine` on random batches, packet by
+//! packet. `prefetch` of `authority` fails where a prefetch is lost.
+//!
+//! In `server`, `storm` has all zones of a secondary come, change and be due at once, which `bench/compare`
+//! times; `hostile` has primaries that do harm to a whole secondary; `peers` has thousands of versions of
+//! zones go to BIND, Knot and PowerDNS and come from them, compared record by record; `manual` follows the
+//! pages of the manual, commands and all. The peers of `dnssec`, `resolver` and `recursion` judge the same
+//! answers or play the same scenarios; what they agree on among themselves, against ours, needs its reason in
+//! a `peers.md`.
+//!
+//! `conformance` asks other servers the same questions, and nomen also as a secondary: once with zones that
+//! came whole from BIND, NSD and Knot, once with zones that came by differences. With `--resolvers` it asks
+//! other forwarders, twice: what comes from upstream and what comes from the cache. With `--internet` it asks
+//! other resolvers, on an Internet of its own in a network namespace, and with `--attacks` it measures there
+//! what attacks cost (`docs/ATTACKS.md`). With `--lend` it runs the servers of either for another program:
+//! `bench/compare` measures resolvers there. `fuzz` asserts sentences of the RFCs for any input.
+//!
+//! `scripts/test` runs all of it; CONTRIBUTING.md says what belongs where.
 #![forbid(unsafe_code)]
 
 pub mod answers;

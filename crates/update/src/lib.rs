@@ -39,6 +39,8 @@
 //!   (`check-integrity`), and ignores NS at a wildcard. RFC 2136 asks for neither, and both are done here.
 //! - It takes NSEC3PARAM in unsigned zones, and RRSIG at the zone's name.
 //! - Of a request with several faults of form it may find another one first.
+//!
+//! `tests/model.rs` has an interpreter of RFC 2136 on plain maps, with which everything must agree.
 #![forbid(unsafe_code)]
 
 mod fault;

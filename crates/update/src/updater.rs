@@ -1,4 +1,7 @@
 //! Requests one after the other on one version of a zone: [`Updater`].
+//!
+//! Each request sees what those before it have changed, and the next version is made once for all of them.
+//! Until then only the records of the names that were looked at are kept, in [`Records`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

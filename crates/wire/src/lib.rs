@@ -16,6 +16,8 @@
 //! | [`edns`] | OPT: sizes, flags, options, extended errors |
 //! | [`rdata`] | one file per record type: layout, validation, text; views of the types that others look into |
 //! | [`text`] | tokens, escapes, numbers, addresses, base64 and hex |
+//!
+//! This crate has no dependency, reads no clock and does no I/O.
 #![forbid(unsafe_code)]
 
 pub mod bytes;

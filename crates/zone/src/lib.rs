@@ -11,6 +11,8 @@
 //! | [`regular`] | opening regular files, and nothing else |
 //! | [`prefetch`] | prefetching, and for a test what was prefetched and what was read |
 //! | [`catalog`] | which zones there are, and which is the closest to a name: [`Catalog`] |
+//!
+//! This crate finds names and their records. It writes no message.
 
 pub mod catalog;
 pub mod check;

@@ -9,6 +9,7 @@ mod links;
 mod map;
 mod panics;
 mod places;
+mod threads;
 mod unsafety;
 mod width;
 mod words;
@@ -64,6 +65,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Fault>, String> {
     faults.extend(words::check(&tree));
     faults.extend(links::check(&tree));
     faults.extend(map::check(&metadata, &tree));
+    faults.extend(threads::check(&tree));
     faults.extend(places::check(&tree, root));
     faults.extend(changelog::check(&tree));
     faults.sort();

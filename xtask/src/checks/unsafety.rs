@@ -1,12 +1,12 @@
 //! Where `unsafe` may be written, and that each use states its proof.
 
-use super::Fault;
 use super::edges::Metadata;
+use super::{Fault, map};
 use crate::source::UnsafeKind;
 use crate::tree::Tree;
 
 /// The places, from the repository root: a file, or a folder with everything below it.
-/// docs/ARCHITECTURE.md lists the same with the reasons.
+/// docs/ARCHITECTURE.md lists the same with the reasons, which is checked.
 const PLACES: &[&str] = &[
     // System calls of the datagram path.
     "crates/net/src",
@@ -24,7 +24,16 @@ const PLACES: &[&str] = &[
 
 /// Faults of `unsafe` out of place or without proof, and of crate roots that do not forbid it.
 pub(crate) fn check(tree: &Tree, metadata: &Metadata) -> Vec<Fault> {
-    let mut faults = Vec::new();
+    let page = tree.file(map::PATH).and_then(|f| f.text());
+    let is_listed = |place: &&&str| page.is_none_or(|page| page.contains(&format!("| `{place}")));
+    let unlisted = PLACES.iter().filter(|place| !is_listed(place)).map(|place| {
+        Fault::new(
+            map::PATH,
+            1,
+            format!("the table of places of `unsafe` leaves out `{place}`; say why it is one"),
+        )
+    });
+    let mut faults: Vec<Fault> = unlisted.collect();
     for source in &tree.sources {
         let lines: Vec<&str> =
             tree.file(&source.path).and_then(|f| f.text()).unwrap_or_default().lines().collect();
@@ -114,6 +123,14 @@ mod tests {
         assert_eq!(faults("crates/zone/src/scanner.rs", text), [3]);
         assert!(faults("crates/zone/src/scan/avx2.rs", text).is_empty());
         assert!(faults("crates/zone/src/scan.rs", text).is_empty());
+    }
+
+    #[test]
+    fn a_place_that_the_page_leaves_out_is_a_fault() {
+        let page: String = PLACES.iter().skip(1).map(|place| format!("| `{place}.rs` | why |\n")).collect();
+        let found = check(&Tree::of(&[(map::PATH, &page)]), &nothing());
+        assert_eq!(found.len(), 1);
+        assert!(found[0].path == map::PATH && found[0].text.contains(PLACES[0]));
     }
 
     #[test]

@@ -10,6 +10,15 @@
 //!                           └───▶ Progress::Done(Validated)
 //! ```
 //!
+//! The signatures say whose keys are needed. Only data without a good signature is followed down from the
+//! anchor, zone cut by zone cut, to find out whether it is insecure.
+//!
+//! | file | does |
+//! |---|---|
+//! | `answer.rs` | validates an answer along CNAME and DNAME |
+//! | `link.rs` | goes from zone to zone: DS, DNSKEY, or neither |
+//! | `work.rs` | validates one RRset, or one absence |
+//!
 //! What is learned on the way goes into a [`TrustTable`], from where the next lookup takes it. DS, or the
 //! proof that there are none, need not be asked for where a referral has brought them:
 //! [`Validator::receive_referral`].

@@ -1,6 +1,8 @@
 //! Datagram service: one loop (`service`) over several ways of moving datagrams (`datagrams` is what each can
 //! do): `mmsg`, `plain`, and in `crate::xdp` the queues of a network card. `worker` is the thread of a
 //! socket, `socket` makes them.
+//!
+//! Tests compare the way of `mmsg` with that of `plain`.
 
 mod control;
 mod datagrams;

@@ -29,6 +29,29 @@
 //! Any number of threads share one [`State`], which is locked while a thread takes a job out of it or puts it
 //! back, and not while anything is verified. A job is at work on one thread at a time, or it rests and waits
 //! for something.
+//!
+//! # Which answers are validated, and where they are kept
+//!
+//! The service asks other servers with DO and CD for every client without CD. What validating finds not bogus
+//! is handed on, with or without DNSSEC records. It is kept under keys with CD clear; what came for clients
+//! with CD is kept under keys with CD set, which serve no others. The number of the cache view has the trust
+//! anchors in it.
+//!
+//! Clients that wait have a bounded number of places; what validating has asked for always finds one.
+//!
+//! What was proven before (`denied`: denials, wildcards, DNAME) is used when the cache has nothing and before
+//! any server is asked, off the path of hits. Such an answer is kept in the cache when it is asked for a
+//! second time (`repeats`), so that a flood of names that differ takes no room.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `work.rs` | what the threads do |
+//! | `state.rs`, `queue.rs` | what they share; the tasks on their way to them |
+//! | `job.rs`, `outcome.rs` | one answer on its way; what becomes of it |
+//! | `quota.rs` | what validating costs the query that pays |
+//! | `link.rs` | the first link of an alias chain by itself |
+//! | `denied.rs`, `repeats.rs` | answers from what was proven; which questions came lately |
+//! | `form.rs`, `bogus.rs` | what clients get of an answer; why answers were bogus |
 
 pub(crate) mod bogus;
 pub(crate) mod denied;

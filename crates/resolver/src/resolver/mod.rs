@@ -13,6 +13,9 @@
 //! `fallback`, and what is done where all servers of a rule are down in `dead`. Rules that forward first are
 //! in `instead`. Where there is a copy of the zone that a rule begins with, it is asked in place of the
 //! zone's servers.
+//!
+//! A lookup that the end of another wakes is continued at the end of the same call, so that no call goes in a
+//! circle. Aliases are followed by `recursion`, through its cache and its rules, and not here.
 
 mod addresses;
 mod configure;

@@ -20,6 +20,10 @@
 //! | `files` | writing the master files of zones that change |
 //! | `notes` | what is remembered of zones from one run to the next |
 //! | `counts` | what operators see |
+//!
+//! The thread asks the state of a zone once for the version in service, and alone changes the zone from then
+//! on. Until something of the zone is stored, the claim that the thread drops lets the zone come from its
+//! file again.
 
 mod counts;
 mod damage;

@@ -2,6 +2,8 @@
 //! everything on and copies the messages that go by. The socket of a link is opened after the core has
 //! decided to send a query on it, so the copy of the query waits until the address and port that it leaves
 //! from are known.
+//!
+//! For that the driver reports the address and port of each link (`Core::bound`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

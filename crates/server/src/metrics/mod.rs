@@ -1,5 +1,7 @@
 //! Figures for Prometheus, made at each scrape by the parts that have figures: each file here prints what one
 //! of them counts. `text` has the formats, `http` the listener.
+//!
+//! The test `conventions` holds the conventions for every series, and makes docs/METRICS.md.
 
 mod http;
 mod listeners;

@@ -1,8 +1,11 @@
-//! The copy of the root zone that the resolver asks in place of the root servers (RFC 8806). `zones::keeping`
+//! The copy of the root zone that the resolver asks in place of the root servers (RFC 8806). `zones::manager`
 //! keeps it as any other zone, but puts each version here, and not into the catalog that clients are answered
 //! from. A version counts once its digest (ZONEMD, RFC 8976) is right, and that is signed, by keys that the
 //! trust anchors lead to. Until then the version in use stays, and a version from a primary is not even kept.
 //! Where there is none the root servers are asked.
+//!
+//! The resolver is answered from it by `authority`. `secondaries` asks it before a version of a primary is
+//! taken.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};

@@ -1,5 +1,16 @@
 //! Recursive service at work: the cache, the policy, and the thread that asks other servers, joined. `store`
 //! keeps the cache in a file.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `store` | the cache in a file |
+//! | `anchors` | the thread that asks for keys of followed trust anchors, and ends negative ones |
+//! | `local_root` | the copy of the root zone |
+//! | `own_zones` | the zones served here, for the resolver |
+//! | `kept` | text on disk, for `anchors` |
+//! | `figures` | what is counted |
+//!
+//! The threads that validate, those that ask and those that keep the cache's file start and end here.
 
 mod anchors;
 mod figures;

@@ -11,6 +11,9 @@
 //! | `forward` | updates from others, passed on to primaries |
 //! | `store` | versions on disk |
 //! | `status`, `counts` | what operators see |
+//!
+//! A version that has come goes to the state of its zone and is published at once; it is written to disk
+//! beside that. Transfers and forwarded updates have a thread each, kept for the next one.
 
 mod core;
 mod counts;

@@ -1,6 +1,9 @@
 //! `nomen serve`: from configuration to sockets, from root to an ordinary user, from zones to answers, and
 //! the orderly end. The order matters: sockets first, then privileges, then everything that reads foreign
 //! data.
+//!
+//! `trial` tries what a start needs of the system; `passed` finds the listener of each socket that systemd,
+//! or the server before this one, passes.
 
 mod passed;
 mod sockets;

@@ -1,5 +1,11 @@
 //! Transfers to other servers at work: who may have a zone, how many transfers there are at a time, what is
 //! logged and counted. The messages themselves are `transfer`'s.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `rules` | which client may have which zone |
+//! | `limits` | how many transfers there are at a time |
+//! | `histories` | what changed in a zone, from the disk |
 
 mod histories;
 mod limits;

@@ -2,6 +2,11 @@
 //! them once their zones are in service. What an image is, `zone::image` knows.
 //!
 //! The folder also holds the hash key, since an image is good under the key it was made with only.
+//!
+//! An image is a copy made from the operator's text. It is used only while all files it was made from are
+//! unchanged, its layout and key are ours and its checksums fit; otherwise the text is read, and the image
+//! rebuilt. Where differences are kept, the text is compared with that image at a start: it has what was
+//! served before.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;

@@ -19,6 +19,22 @@
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump`, `written` | printing a zone; writing it to a file |
 //! | `shown_change` | printing what differs between two versions |
+//!
+//! # Who wants a zone
+//!
+//! Three parts want zones: the configuration (`resolve`), catalog zones (`membership`), and operators at run
+//! time (`added`, a file that is read with the configuration). They meet in `manager::members`, where a
+//! change of one becomes zones that come and go, and no other zone is looked at. `manager::rounds` has what
+//! is reported together: rounds about one zone go on beside the one about all, and none waits for a load
+//! without progress, in whose place `loaders` starts another thread.
+//!
+//! # Two threads
+//!
+//! The state of each zone decides what is to be done, and two threads report events to it: `manager`, which
+//! may wait for the disk, and `publishing`, which waits for nothing but the lock of the zone table. That lock
+//! is held while a zone's actions are carried out, so that they leave in the order of its events, and not
+//! while a thread waits for a disk or another server: no reload delays an update or a transfer. (Where the
+//! system refuses a thread for a write, the caller writes, with the lock.)
 
 pub mod added;
 pub mod differences;

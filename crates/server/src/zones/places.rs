@@ -1,5 +1,7 @@
 //! Where findings stand in the text of a zone. Snapshots keep no places, so what was found in one is looked
 //! for once more, to be shown at the word that is meant.
+//!
+//! `nomen zone check`, `nomen ctl zone status` and loads that fail show findings so.
 
 use std::collections::HashMap;
 use std::fmt::Display;

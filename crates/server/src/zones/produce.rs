@@ -5,6 +5,9 @@
 //! What is kept is the zone itself: its records have the labels of members and the serial number, so that
 //! both go on where they were. A label is made of random numbers, so that no client finds a member by its
 //! name without a transfer of the zone.
+//!
+//! The configuration says where each zone is listed, the newest version says with which label, and what
+//! differs is the next version. It is on disk before it is served.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;

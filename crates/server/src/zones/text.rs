@@ -1,5 +1,8 @@
 //! One zone from its text to a snapshot. Everything that is wrong with the text is reported with its place.
 //! Whether the zone goes into service, its state decides.
+//!
+//! If new text is bad, the version in service stays, and the operator reads why. The operator's text is
+//! written only where the operator says so, and never over an edit that was not read.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;

@@ -1,4 +1,7 @@
 //! Messages (RFC 1035 §4): the header, a parser that never allocates, a builder that compresses names.
+//!
+//! The builder compresses names, never with more pointers in a row than readers follow, and rolls back a
+//! record that does not fit.
 
 mod build;
 mod compress;

@@ -3,6 +3,8 @@
 //! A view borrows uncompressed RDATA and is as strict as [`validate`](super::validate): what one takes the
 //! other takes, and nothing is missing or left over. What a record means, and what is computed from it, is
 //! not said here.
+//!
+//! Other crates read RDATA through these views, so that none of them counts bytes by hand.
 
 use std::fmt;
 

@@ -17,6 +17,8 @@
 //! An image that was damaged by accident fails its checksums. One that was made to do harm may have right
 //! ones, so every length, offset and address in it is verified, too (`store/verify.rs`): what passes may hold
 //! a wrong zone, as any text may, but nothing that breaks a lookup.
+//!
+//! Large parts are read into huge pages.
 
 mod format;
 mod read;

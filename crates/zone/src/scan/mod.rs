@@ -14,6 +14,9 @@
 //! | `directive`, `generate` | `$ORIGIN`, `$TTL`, `$INCLUDE`; `$GENERATE` |
 //! | `batch` | records in batches, for another thread |
 //! | `fault` | what can be wrong, and how it is shown |
+//!
+//! A snapshot keeps no places. Where the place of a record is wanted later, the text is scanned again and the
+//! place is found by a [`Remark`].
 
 mod batch;
 mod directive;

@@ -28,9 +28,19 @@
 //! | `version/` | versions that share what did not change: [`Zone::apply`], [`Zone::folded`], [`diff`](fn@diff) |
 //! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
 //!
-//! Letter case: an owner is kept in lower case, for lookups, and beside it, if it has upper-case letters, a
-//! bit for each byte that says which are. Names in RDATA keep their letter case: they are compressed only
-//! where it agrees.
+//! # The compiled answer
+//!
+//! A stored RRset is the answer to a question for its owner, as `authority` copies it into the message. The
+//! owner is `c00c`, names in RDATA are compressed against the question and against each other where the
+//! letter case agrees, and the signatures follow. Where the owner ends the name that is asked, the RRset is
+//! copied and its pointers move by a constant: a list has their places. Anywhere else the RRset is written
+//! record by record, through the builder's table of names.
+//!
+//! An owner is kept in lower case, for lookups, and beside it, if it has upper-case letters, a bit for each
+//! byte that says which are. An owner with upper-case letters is shown as the text of the zone has it, and
+//! written out where the question has it otherwise. Any other owner takes the letter case of the question,
+//! since it is written as a pointer to the question. Names in RDATA keep their letter case: they are
+//! compressed only where it agrees.
 
 mod arena;
 mod blob;

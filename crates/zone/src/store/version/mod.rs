@@ -30,6 +30,24 @@
 //! | `fold.rs` | a new base |
 //! | `diff.rs` | what changed between two snapshots |
 //! | `tree.rs`, `slots.rs`, `row.rs`, `filter.rs` | the persistent parts of an overlay |
+//!
+//! # When a version is built as a whole
+//!
+//! Where a change touches more than 4096 nodes and more than an eighth of all, among them those that inherit
+//! from a node that changes (below a new zone cut, for example), or changes the NSEC3 parameters, the next
+//! version is built as a whole. Once an eighth of the nodes of the base has changed, it pays to fold the
+//! version into a new base, which is done beside serving; the folded version is published if it is still the
+//! one served. An image has no overlay.
+//!
+//! The canonical order of all nodes, which says what lies below a name, is found at the first change of a
+//! base and costs four bytes a node.
+//!
+//! # Why not pages
+//!
+//! Pages of the base that are copied where they change would spare the filter. But a node has no fixed size,
+//! so all that follows in a page would move with it; and readers of zones that never change would pay for the
+//! pages. As no blob holds the address of a slot, the records that name a host need not be known when the
+//! host changes.
 
 mod apply;
 mod change;

@@ -9,6 +9,11 @@
 //!
 //! Where so much differs that a version would be built whole anyhow, building begins: of the nodes found to
 //! be the same, of the blobs kept, and of the records still to come.
+//!
+//! The same faults are found at the same places as in any load, since names become blobs in the same way. A
+//! bit for each address tells which nodes came; a name that comes in several places is merged first. What
+//! changed is kept with the result. Small text is built whole, which costs less than an overlay, and compared
+//! afterwards.
 
 use wire::hash::HashKey;
 use wire::{LowerName, LowerNameBuf, Name, Ttl, Type};
