@@ -280,5 +280,11 @@ impl Settings {
     }
 }
 
+/// A part of the server that takes over settings while it runs.
+pub trait Adopt: Send + Sync {
+    /// Takes them over: all of them are in force now.
+    fn adopt(&self, settings: &Settings);
+}
+
 #[cfg(test)]
 mod tests;

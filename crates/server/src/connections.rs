@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use crate::sync::lock;
+use threads::sync::lock;
 
 /// The connections of both listeners.
 #[derive(Debug, Default)]

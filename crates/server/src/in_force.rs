@@ -11,13 +11,13 @@ use arc_swap::ArcSwap;
 use tracing::warn;
 
 use crate::builtin;
-use crate::sync::lock;
-use crate::zones::added;
-use crate::zones::manager::{AcceptZones, ReloadFault};
-use crate::zones::resolve::{WantedZones, resolve};
 use config::report::{ConfigTexts, Diagnostic};
-use config::{Accepted, PendingKey, Rejected, Settings};
+use config::{Accepted, Adopt, PendingKey, Rejected, Settings};
+use threads::sync::lock;
 use wording::reason;
+use zone_manager::zones::added;
+use zone_manager::zones::manager::{AcceptZones, ReloadFault};
+use zone_manager::zones::resolve::{WantedZones, resolve};
 
 /// Where the configuration comes from.
 #[derive(Debug, Clone)]
@@ -89,12 +89,6 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
 fn without_zones(option: &str, text: String) -> Result<Prepared, Rejected> {
     let Accepted { config, .. } = config::read_text(option, text, Path::new("."))?;
     Ok(Prepared { settings: config.settings, zones: WantedZones::default() })
-}
-
-/// A part of the server that takes over settings while it runs.
-pub trait Adopt: Send + Sync {
-    /// Takes them over: all of them are in force now.
-    fn adopt(&self, settings: &Settings);
 }
 
 /// The configuration in force.

@@ -78,11 +78,6 @@ fn find_in(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Resul
     Ok(UserIds { uid, gid })
 }
 
-/// Whether the process runs as root.
-pub fn is_root() -> bool {
-    Uid::effective().is_root()
-}
-
 /// Becomes another user for good: groups, user, capabilities, and no way back through set-user-ID programs.
 /// Must be called before the threads that serve are started.
 pub fn become_user(ids: UserIds) -> Result<(), String> {

@@ -1,21 +1,17 @@
 //! Signals and the service manager: SIGHUP reloads and opens log files anew, SIGTERM and SIGINT stop, a
-//! second one stops at once; systemd is notified of what goes on (sd_notify).
+//! second one stops at once. Here is also the watchdog of the service manager.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
-use crate::dnstap::Dnstap;
-use crate::frontend::Frontend;
-use crate::logging::Logging;
-use crate::zones::manager::ZoneManagerHandle;
-
-/// Descriptors that are sent to the service manager in one message; the kernel allows 253.
-const STORED_AT_ONCE: usize = 64;
+use serving::frontend::Frontend;
+use telemetry::dnstap::Dnstap;
+use telemetry::logging::Logging;
+use telemetry::systemd;
+use zone_manager::zones::manager::ZoneManagerHandle;
 
 /// Signals that are caught instead of ending the process.
 pub struct Signals {
@@ -88,11 +84,6 @@ pub async fn exit_at_next() -> std::io::Result<()> {
     std::process::exit(1);
 }
 
-/// Notifies the service manager that the server answers, and in words of what it does.
-pub fn notify_ready(status: &str) {
-    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
-}
-
 /// Notifies the service manager again and again that the server is alive, if its watchdog is on: unless a
 /// listener has ended that was not stopped.
 pub async fn feed_watchdog(frontend: Arc<Frontend>) {
@@ -101,48 +92,7 @@ pub async fn feed_watchdog(frontend: Arc<Frontend>) {
     loop {
         ticks.tick().await;
         if frontend.is_alive() {
-            notify(&[NotifyState::Watchdog]);
+            systemd::notify_alive();
         }
-    }
-}
-
-/// Notifies the service manager that a reload has begun.
-pub fn notify_reloading() {
-    if let Ok(now) = NotifyState::monotonic_usec_now() {
-        notify(&[NotifyState::Reloading, now]);
-    }
-}
-
-/// Has the service manager store these descriptors under this name in place of all that it has under it.
-/// Returns whether there is a service manager.
-///
-/// # Errors
-/// The system's, if the service manager cannot be reached.
-pub fn store(name: &str, descriptors: &[OwnedFd]) -> std::io::Result<bool> {
-    if std::env::var_os("NOTIFY_SOCKET").is_none() {
-        return Ok(false);
-    }
-    sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(name)])?;
-    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-    for part in descriptors.chunks(STORED_AT_ONCE) {
-        sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(name)], part)?;
-    }
-    Ok(true)
-}
-
-/// Notifies the service manager that zones are being read, before the server answers.
-pub fn notify_loading() {
-    notify(&[NotifyState::Status("loading zones")]);
-}
-
-/// Notifies the service manager that the server is about to end.
-pub fn notify_stopping() {
-    notify(&[NotifyState::Stopping, NotifyState::Status("stopping: answering what has arrived")]);
-}
-
-fn notify(state: &[NotifyState<'_>]) {
-    // Without a service manager this does nothing; one that does not listen changes nothing for clients.
-    if let Err(e) = sd_notify::notify(state) {
-        warn!("the service manager cannot be notified: {e}");
     }
 }

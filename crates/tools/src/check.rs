@@ -14,8 +14,8 @@ use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
 use server::serve::trial;
-use server::zones::ZoneSpec;
-use server::zones::resolve::resolve;
+use zone_manager::zones::ZoneSpec;
+use zone_manager::zones::resolve::resolve;
 
 /// Runs `nomen check`; returns the exit code.
 pub fn run(args: &CheckArgs) -> u8 {

@@ -1,5 +1,5 @@
 //! Everything `nomen zone check` looks for beyond single records: the zone as a whole, and with `--dnssec`
-//! its signatures and proofs. `server::zones::places` finds out where each stands.
+//! its signatures and proofs. `zone_manager::zones::places` finds out where each stands.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,12 +15,12 @@ use super::audited::AuditSum;
 use crate::args::FailOn;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::peers::{ZonemdPolicy, too_many_iterations};
-use server::zones::ZoneSpec;
-use server::zones::examiner::SignatureEnds;
-use server::zones::manager::unix_now;
-use server::zones::places::{self, Subject, Unplaced};
-use server::zones::text::{Examined, Meter, examine};
 use wording::moment;
+use zone_manager::zones::ZoneSpec;
+use zone_manager::zones::examiner::SignatureEnds;
+use zone_manager::zones::manager::unix_now;
+use zone_manager::zones::places::{self, Subject, Unplaced};
+use zone_manager::zones::text::{Examined, Meter, examine};
 
 /// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
 /// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With

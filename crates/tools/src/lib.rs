@@ -46,10 +46,10 @@ use zone::Zone;
 
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::zones::{ZoneNameFault, zone_name};
-use server::zones::differences::DifferenceRule;
-use server::zones::text::{Meter, examine};
-use server::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 use wording::reason;
+use zone_manager::zones::differences::DifferenceRule;
+use zone_manager::zones::text::{Meter, examine};
+use zone_manager::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
 /// Has the process end by SIGPIPE once its output has no reader any more, as `nomen zone dump … | head` needs
 /// it, and as most programs do. Rust ignores that signal from the start, so that `println!` panics instead.

@@ -8,8 +8,8 @@ use super::judge::{Verdict, exit_code, judge, now, text_of};
 use super::zone_spec;
 use crate::args::ZoneCheckArgs;
 use config::exit_status::EXIT_USAGE;
-use server::zones::ZoneSpec;
-use server::zones::text::{Examined, ZoneFinding};
+use zone_manager::zones::ZoneSpec;
+use zone_manager::zones::text::{Examined, ZoneFinding};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneCheckArgs) -> u8 {

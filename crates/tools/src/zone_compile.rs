@@ -9,11 +9,11 @@ use config::Storage;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::zones::zone_name;
-use server::zones::images::{self, StateFolder};
-use server::zones::resolve::resolve;
-use server::zones::text::{self, Meter};
-use server::zones::{Apex, ZoneSpec};
 use wording::did_you_mean;
+use zone_manager::zones::images::{self, StateFolder};
+use zone_manager::zones::resolve::resolve;
+use zone_manager::zones::text::{self, Meter};
+use zone_manager::zones::{Apex, ZoneSpec};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneCompileArgs) -> u8 {

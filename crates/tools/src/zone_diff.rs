@@ -22,14 +22,14 @@ use crate::args::ZoneDiffArgs;
 use config;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::zones::zone_name;
-use server::changes;
 use server::control::{AnswerLine, Command};
-use server::secondaries;
-use server::zones::differences::DifferenceRule;
-use server::zones::shown_change::{IgnoredParts, ShownChange, lines};
-use server::zones::text::{Meter, examine};
-use server::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 use wording::reason;
+use zone_manager::changes;
+use zone_manager::secondaries;
+use zone_manager::zones::differences::DifferenceRule;
+use zone_manager::zones::shown_change::{IgnoredParts, ShownChange, lines};
+use zone_manager::zones::text::{Meter, examine};
+use zone_manager::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
 /// What differs, as JSON.
 #[derive(Serialize)]

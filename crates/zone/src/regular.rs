@@ -49,6 +49,22 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Writes a new file beside the one at `path`, and puts it in its place when it is on disk.
+///
+/// # Errors
+/// The system's; then the old one is still there.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = open_with(&mut options, Path::new(&beside))?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
 /// Reads the whole regular file at `path`, of at most `most` bytes.
 ///
 /// # Errors

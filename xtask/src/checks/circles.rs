@@ -20,7 +20,7 @@ const NOT_CHECKED: [&str; 11] = [
     "migrate",
     "recursion",
     "resolver",
-    "server",
+    "zone-manager",
     "testkit",
     "transfer",
     "wire",

@@ -7,8 +7,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use server::frontend::ListenerTotals;
 use server::metrics::{AllFigures, Figures, Format, ListenerReport, render};
+use serving::frontend::ListenerTotals;
 
 use crate::metrics::http_with;
 use crate::signatures::{now, signed};

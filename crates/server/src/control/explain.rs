@@ -19,10 +19,10 @@ use wire::hash::HashedName;
 use wire::name::NameBuf;
 use wire::{Class, Type};
 
-use crate::frontend::Served;
 use crate::message::{QuerySpec, print};
-use crate::recursive::Recursive;
 use config::zones::zone_name;
+use serving::frontend::Served;
+use serving::recursive::Recursive;
 
 /// Longest wait for the answer of other servers; they are given up earlier.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);

@@ -19,7 +19,7 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::unix::OwnedWriteHalf;
 
 use super::{AnswerLine, True};
-use crate::frontend::Frontend;
+use serving::frontend::Frontend;
 
 /// Descriptors in one message; the kernel allows 253.
 const AT_ONCE: usize = 64;

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::dnstap::Dnstap;
-use crate::frontend::Frontend;
-use crate::logging::Logging;
 use config::log::{LogLevel, LoggedQueries};
 use config::table::value::Word;
+use serving::frontend::Frontend;
+use telemetry::dnstap::Dnstap;
+use telemetry::logging::Logging;
 
 /// Opens the files of logs and of dnstap anew.
 pub(super) fn reopen(logging: &Logging, dnstap: Option<&Dnstap>) -> Result<Value, String> {

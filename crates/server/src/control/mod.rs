@@ -1,6 +1,6 @@
 //! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each
-//! way. `verbs` chooses the file that does what a command asks for, `parts` lists the parts of the server
-//! that those reach. The other end is `crate::tools::ctl`.
+//! way. `verbs` chooses the file that does what a command asks for. The other end is `ctl` of the crate
+//! `tools`.
 //!
 //! A command is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
 //! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which
@@ -9,7 +9,6 @@
 mod explain;
 pub mod hand_over;
 mod log;
-mod parts;
 mod record_text;
 mod recursion;
 mod stats;
@@ -33,7 +32,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-pub use parts::Parts;
+use crate::parts::Parts;
 
 use crate::connections::ConnectionPlace;
 use crate::privileges;
@@ -459,7 +458,7 @@ fn prepare_folder(folder: &Path, owner: Option<privileges::UserIds>) -> Result<(
 
 fn give(path: &Path, owner: Option<privileges::UserIds>) -> std::io::Result<()> {
     match owner {
-        Some(id) if privileges::is_root() => {
+        Some(id) if telemetry::process::is_root() => {
             nix::unistd::chown(path, Some(Uid::from_raw(id.uid)), Some(Gid::from_raw(id.gid)))
                 .map_err(std::io::Error::from)
         }

@@ -7,7 +7,7 @@ use zone::scan::{
     self, Excerpt, Fault, FaultKind, Limits, Record, Rejection, ScanConfig, Severity, Sink, TextSource,
 };
 
-use crate::changes::{SetRecord, UnsetRecords};
+use zone_manager::changes::{SetRecord, UnsetRecords};
 
 /// What the text is called in faults.
 const SOURCE: &str = "record";

@@ -14,11 +14,11 @@ use wire::{NameBuf, Type};
 
 use super::AnswerLine;
 use super::verbs::last;
-use crate::frontend::Frontend;
 use crate::message::print;
-use crate::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
 use config::table::value::parse_duration;
 use config::zones::zone_name;
+use serving::frontend::Frontend;
+use serving::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
 use wording::reason;
 
 /// Size of the pieces a long output is sent in, in bytes.

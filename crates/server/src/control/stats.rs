@@ -5,11 +5,11 @@ use exchange::Transport;
 use serde_json::{Map, Value};
 use wire::Rcode;
 
-use crate::frontend::Frontend;
-use crate::logging::Logging;
 use crate::metrics::{AllFigures, Format, render};
-use crate::recursive::{Recursive, counts};
-use crate::zones::images::Images;
+use serving::frontend::Frontend;
+use serving::recursive::{Recursive, counts};
+use telemetry::logging::Logging;
+use zone_manager::zones::images::Images;
 
 /// Counters as one flat object: names are paths, so that text output can be searched.
 pub(super) fn stats(

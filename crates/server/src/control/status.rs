@@ -5,12 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::parts::Parts;
 use crate::in_force::ConfigSource;
-use crate::process::resident_memory;
-use crate::zones::ZoneStatus;
-use crate::zones::examiner::SignatureAge;
-use crate::zones::manager::unix_now;
+use crate::parts::Parts;
+use telemetry::process::resident_memory;
+use zone_manager::zones::ZoneStatus;
+use zone_manager::zones::examiner::SignatureAge;
+use zone_manager::zones::manager::unix_now;
 
 /// Files with names that are no zone names, as far as shown.
 const REFUSED: usize = 20;

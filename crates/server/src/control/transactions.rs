@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use zone::store::ChangeSet;
 
-use super::parts::Parts;
 use super::record_text::{set_record, unset_records};
 use super::zones::find;
-use crate::changes::{Changes, TransactionFault};
-use crate::zones::ZoneStatus;
-use crate::zones::shown_change::ShownChange;
+use crate::parts::Parts;
+use zone_manager::changes::{Changes, TransactionFault};
+use zone_manager::zones::ZoneStatus;
+use zone_manager::zones::shown_change::ShownChange;
 
 /// Why a command came to nothing, and details.
 pub(super) type CommandFault = (String, Option<Value>);

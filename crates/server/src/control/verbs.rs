@@ -6,15 +6,15 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::parts::Parts;
 use super::transactions::TransactionVerb;
 use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, transactions, zones};
-use crate::frontend::Frontend;
-use crate::recursive::Recursive;
-use crate::secondaries::ZoneOrder;
-use crate::serve::figures;
-use crate::zones::Apex;
-use crate::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
+use crate::metrics::figures;
+use crate::parts::Parts;
+use serving::frontend::Frontend;
+use serving::recursive::Recursive;
+use zone_manager::secondaries::ZoneOrder;
+use zone_manager::zones::Apex;
+use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 
 /// What commands on recursive service are answered where there is none.
 const OFF: &str = "recursive service is off: the configuration has no [resolver]";

@@ -8,20 +8,22 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use wire::{Name, Serial};
 
-use super::parts::Parts;
 use super::status::seconds;
 use super::verbs::{last, send};
 use super::{AcceptedVersion, AnswerLine};
-use crate::changes::{AcceptFault, Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile};
-use crate::secondaries::ZoneOrder;
-use crate::zones::dump::dump_lines;
-use crate::zones::examiner::{self, FlawText};
-use crate::zones::manager::{ReloadFault, ZoneTable, unix_now};
-use crate::zones::text::{self, Meter, ZoneFinding};
-use crate::zones::{Apex, FileStamp, Origin, ZoneStatus, ZoneText, places, written};
+use crate::parts::Parts;
 use config::table::value::quote;
 use config::zones::zone_name;
 use wording::did_you_mean;
+use zone_manager::changes::{
+    AcceptFault, Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile,
+};
+use zone_manager::secondaries::ZoneOrder;
+use zone_manager::zones::dump::dump_lines;
+use zone_manager::zones::examiner::{self, FlawText};
+use zone_manager::zones::manager::{ReloadFault, ZoneTable, unix_now};
+use zone_manager::zones::text::{self, Meter, ZoneFinding};
+use zone_manager::zones::{Apex, FileStamp, Origin, ZoneStatus, ZoneText, places, written};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;

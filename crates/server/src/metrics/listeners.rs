@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Figures, MetricType, Printer};
-use crate::frontend::{Frontend, ListenerTotals};
 use crate::in_force::InForce;
+use serving::frontend::{Frontend, ListenerTotals};
 
 /// What listeners count, and the limits they share.
 pub struct ListenerFigures {

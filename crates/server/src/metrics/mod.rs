@@ -18,6 +18,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::parts::Parts;
+
 pub use http::{Shown, serve};
 pub use listeners::{ListenerFigures, ListenerReport};
 pub use process::ProcessFigures;
@@ -40,6 +42,40 @@ pub trait Figures: Send + Sync {
 
 /// The figures of all parts, in the order in which they are printed.
 pub type AllFigures = Arc<[Box<dyn Figures>]>;
+
+/// The figures of all parts.
+pub fn figures(parts: &Parts) -> AllFigures {
+    let Parts {
+        frontend,
+        table,
+        images,
+        recursive,
+        transfers,
+        secondaries,
+        changes,
+        differences,
+        in_force,
+        logging,
+        process,
+        background,
+        connections,
+        ..
+    } = parts.clone();
+    let engine = Arc::clone(&frontend.engine);
+    let recursion = recursive.map(|recursive| -> Box<dyn Figures> {
+        Box::new(RecursionFigures { frontend: Arc::clone(&frontend), recursive })
+    });
+    let all: [Box<dyn Figures>; 6] = [
+        Box::new(QueryFigures(Arc::clone(&frontend))),
+        Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
+        Box::new(ZoneFigures { table, engine, in_force, images }),
+        Box::new(TransferFigures { transfers, differences }),
+        Box::new(SecondaryFigures(secondaries)),
+        Box::new(ProcessFigures { process, logging, connections, background }),
+    ];
+    let changes = changes.map(|changes| -> Box<dyn Figures> { Box::new(UpdateFigures(changes)) });
+    all.into_iter().chain(changes).chain(recursion).collect()
+}
 
 /// All figures as text.
 ///

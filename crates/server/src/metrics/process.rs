@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Figures, MetricType, Printer, unix};
-use crate::background::{Background, JobKind};
 use crate::connections::AdminConnections;
-use crate::logging::Logging;
-use crate::process::{Process, cpu_time, max_descriptors, open_descriptors, resident_memory, virtual_memory};
+use telemetry::logging::Logging;
+use telemetry::process::{
+    Process, cpu_time, max_descriptors, open_descriptors, resident_memory, virtual_memory,
+};
+use threads::background::{Background, JobKind};
 
 /// What is known of the process.
 pub struct ProcessFigures {
@@ -29,7 +31,7 @@ impl Figures for ProcessFigures {
         out.counter(
             "log_repeated",
             "Log lines that were not logged since they repeat (repeat-interval); the next line of their kind has their number",
-            crate::repeated::held(),
+            telemetry::repeated::held(),
         )?;
         out.counter(
             "audit_dropped",
@@ -39,7 +41,7 @@ impl Figures for ProcessFigures {
         out.counter(
             "audit_counted",
             "Refused requests that the audit trail has in a line with their number only (audit-refusals)",
-            crate::repeated::refusals_held(),
+            telemetry::repeated::refusals_held(),
         )?;
         let version = env!("CARGO_PKG_VERSION").into();
         out.info("build", "The version of nomen that runs; the value is always 1", [("version", version)])?;

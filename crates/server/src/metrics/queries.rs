@@ -9,7 +9,7 @@ use wire::Rcode;
 use wire::edns::ErrorInfo;
 
 use super::{Buckets, Figures, MetricType, Printer};
-use crate::frontend::{Accounts, Frontend};
+use serving::frontend::{Accounts, Frontend};
 
 /// What workers, the query log and dnstap count.
 pub struct QueryFigures(pub Arc<Frontend>);

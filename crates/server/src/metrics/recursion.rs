@@ -11,8 +11,8 @@ use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
 use wire::NameBuf;
 
 use super::{Buckets, Figures, MetricType, Printer};
-use crate::frontend::Frontend;
-use crate::recursive::{LocalRootStatus, Recursive, recursion_counts};
+use serving::frontend::Frontend;
+use serving::recursive::{LocalRootStatus, Recursive, recursion_counts};
 
 /// What recursive service counts.
 pub struct RecursionFigures {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Figures, MetricType, Printer};
-use crate::secondaries::{LIMITS, Secondaries, SecondaryCounts};
+use zone_manager::secondaries::{LIMITS, Secondaries, SecondaryCounts};
 
 /// What transfers from others, and NOTIFY, have come to.
 pub struct SecondaryFigures(pub Arc<Secondaries>);

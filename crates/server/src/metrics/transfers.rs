@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Figures, MetricType, Printer};
-use crate::transfers::{TransferCounts, Transfers};
-use crate::zones::differences::{DifferenceCounts, Differences};
+use zone_manager::transfers::{TransferCounts, Transfers};
+use zone_manager::zones::differences::{DifferenceCounts, Differences};
 
 /// What transfers to others have come to.
 pub struct TransferFigures {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{Buckets, Figures, MetricType, Printer};
-use crate::changes::{Changes, RCODES, SYNC_BOUNDS, UpdateCounts};
+use zone_manager::changes::{Changes, RCODES, SYNC_BOUNDS, UpdateCounts};
 
 /// What dynamic updates have come to.
 pub struct UpdateFigures(pub Arc<Changes>);

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Figures, MetricType, Printer, unix};
-use crate::frontend::Served;
 use crate::in_force::InForce;
-use crate::zones::ZoneStatus;
-use crate::zones::examiner::SignatureAge;
-use crate::zones::images::{ImageCounts, Images};
-use crate::zones::manager::{ZoneTable, unix_now};
-use crate::zones::membership::CatalogStatus;
 use engine::Engine;
+use serving::frontend::Served;
+use zone_manager::zones::ZoneStatus;
+use zone_manager::zones::examiner::SignatureAge;
+use zone_manager::zones::images::{ImageCounts, Images};
+use zone_manager::zones::manager::{ZoneTable, unix_now};
+use zone_manager::zones::membership::CatalogStatus;
 
 /// What is known of zones.
 pub struct ZoneFigures {

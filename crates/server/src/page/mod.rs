@@ -12,15 +12,15 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::stats::RCODES;
 use exchange::Transport;
 
-use crate::control::Parts;
-use crate::process::resident_memory;
-use crate::secondaries::SecondaryStatus;
-use crate::sync::lock;
-use crate::zones::examiner::SignatureAge;
-use crate::zones::manager::unix_now;
-use crate::zones::{Apex, ZoneStatus};
+use crate::parts::Parts;
 use rates::{Samples, Totals};
+use telemetry::process::resident_memory;
+use threads::sync::lock;
 use view::{Snapshot, ZoneRow};
+use zone_manager::secondaries::SecondaryStatus;
+use zone_manager::zones::examiner::SignatureAge;
+use zone_manager::zones::manager::unix_now;
+use zone_manager::zones::{Apex, ZoneStatus};
 
 /// How often counters are looked at.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -9,9 +9,9 @@ use wire::{Name, Rcode};
 use super::html::Html;
 use super::rates::Stretch;
 use super::{FAULTS, SecondaryRow, ZONES, urgency};
-use crate::zones::examiner::SignatureAge;
-use crate::zones::manager::LastReload;
-use crate::zones::{ZoneStatus, ZoneText};
+use zone_manager::zones::examiner::SignatureAge;
+use zone_manager::zones::manager::LastReload;
+use zone_manager::zones::{ZoneStatus, ZoneText};
 
 /// Response codes that are shown, the most frequent first.
 const CODES: usize = 8;
@@ -265,9 +265,9 @@ mod tests {
 
     use super::*;
     use crate::page::rates::Totals;
-    use crate::secondaries::{PrimaryFault, SecondaryStatus};
-    use crate::zones::manager::ReloadFault;
-    use crate::zones::report::{BadFile, RoundReport};
+    use zone_manager::secondaries::{PrimaryFault, SecondaryStatus};
+    use zone_manager::zones::manager::ReloadFault;
+    use zone_manager::zones::report::{BadFile, RoundReport};
 
     const EVIL: &str = "<script>alert('x')</script><img src=\"x\" onerror=y>&";
 

@@ -21,40 +21,39 @@ use tokio::runtime::Runtime;
 use tracing::{info, warn};
 use wire::hash::HashKey;
 
-use crate::background::Background;
 use crate::builtin;
-use crate::changes::Changes;
-use crate::control::{self, Parts, Socket};
-use crate::descriptors;
-use crate::dnstap::Dnstap;
-use crate::frontend::{Frontend, Served};
+use crate::control::{self, Socket};
 use crate::heap;
-use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
-use crate::logging::{self, Logging};
-use crate::metrics::{
-    self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures,
-    SecondaryFigures, Shown, TransferFigures, UpdateFigures, ZoneFigures,
-};
+use crate::in_force::{ConfigSource, InForce, Prepared};
+use crate::metrics::{self, Shown, figures};
 use crate::page::StatusPage;
-use crate::process::Process;
-use crate::recursive::{LocalRoot, Recursive, plan};
-use crate::repeated;
-use crate::secondaries::Secondaries;
+use crate::parts::Parts;
 use crate::signals::{self, Signals};
-use crate::transfers::{Histories, Transfers};
-use crate::zones::differences::Differences;
-use crate::zones::images::{Images, StateFolder};
-use crate::zones::manager::{
-    AcceptZones, ZoneManager, ZoneManagerHandle, ZoneManagerInbox, ZoneManagerParts, ZoneTable,
-};
-use crate::zones::produce::ProducedStores;
-use crate::zones::resolve::WantedZones;
+use config::Adopt;
 use config::Settings;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::resolver::InnerRules;
 use passed::PassedSockets;
+use serving::descriptors;
+use serving::frontend::{Frontend, Served};
+use serving::recursive::{LocalRoot, Recursive, plan};
 use sockets::Sockets;
+use telemetry::dnstap::Dnstap;
+use telemetry::logging::{self, Logging};
+use telemetry::process::Process;
+use telemetry::repeated;
+use threads::background::Background;
+use zone_manager::changes::Changes;
+use zone_manager::secondaries::Secondaries;
+use zone_manager::transfers::{Histories, Transfers};
+use zone_manager::zones::differences::Differences;
+use zone_manager::zones::images::{Images, StateFolder};
+use zone_manager::zones::manager::{
+    AcceptZones, ZoneManager, ZoneManagerHandle, ZoneManagerInbox, ZoneManagerParts, ZoneTable,
+};
+use zone_manager::zones::produce::ProducedStores;
+use zone_manager::zones::resolve::WantedZones;
 
 /// How a server is started.
 #[derive(Debug)]
@@ -133,7 +132,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     }
     keep_zones(zones)?;
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
-    signals::notify_ready(&parts.table.in_words());
+    telemetry::systemd::notify_ready(&parts.table.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     greet(&parts.in_force.source, &frontend.addresses());
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
@@ -298,7 +297,7 @@ fn start_changes(
 
 /// Stores the listening sockets with the service manager, which passes them to the next server.
 fn store_sockets(frontend: &Frontend) {
-    match frontend.sockets().and_then(|sockets| signals::store(passed::STORED, &sockets)) {
+    match frontend.sockets().and_then(|sockets| telemetry::systemd::store(passed::STORED, &sockets)) {
         Ok(true) => frontend.leave_unread(),
         Ok(false) => {}
         Err(e) => warn!("a restart may lose queries: the service manager does not store the sockets: {e}"),
@@ -358,7 +357,7 @@ fn warn_of_idle_rules(engine: &Engine<Served>, rules: &InnerRules) {
 
 /// Loads the zones for the first time.
 fn load_first(zones: &mut ZoneManager, wanted: WantedZones, strict: bool) -> Result<(), StartFault> {
-    signals::notify_loading();
+    telemetry::systemd::notify_loading();
     let summary = zones.load_first(wanted);
     info!(
         zones = summary.zones,
@@ -391,40 +390,6 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
     })
 }
 
-/// The figures of all parts.
-pub(crate) fn figures(parts: &Parts) -> AllFigures {
-    let Parts {
-        frontend,
-        table,
-        images,
-        recursive,
-        transfers,
-        secondaries,
-        changes,
-        differences,
-        in_force,
-        logging,
-        process,
-        background,
-        connections,
-        ..
-    } = parts.clone();
-    let engine = Arc::clone(&frontend.engine);
-    let recursion = recursive.map(|recursive| -> Box<dyn Figures> {
-        Box::new(RecursionFigures { frontend: Arc::clone(&frontend), recursive })
-    });
-    let all: [Box<dyn Figures>; 6] = [
-        Box::new(QueryFigures(Arc::clone(&frontend))),
-        Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
-        Box::new(ZoneFigures { table, engine, in_force, images }),
-        Box::new(TransferFigures { transfers, differences }),
-        Box::new(SecondaryFigures(secondaries)),
-        Box::new(ProcessFigures { process, logging, connections, background }),
-    ];
-    let changes = changes.map(|changes| -> Box<dyn Figures> { Box::new(UpdateFigures(changes)) });
-    all.into_iter().chain(changes).chain(recursion).collect()
-}
-
 /// Answers control and metrics, handles signals, and ends the service in order.
 fn attend(
     parts: Parts,
@@ -451,14 +416,18 @@ fn attend(
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
             tokio::spawn(control::serve(Arc::new(parts), listener, stop));
         }
-        tokio::spawn(descriptors::watch(recursive.clone(), Arc::clone(&secondaries)));
+        let (of_resolver, of_zones) = (recursive.clone(), Arc::clone(&secondaries));
+        tokio::spawn(descriptors::watch(move || {
+            let of_resolver = of_resolver.as_ref().map_or(0, |recursive| recursive.totals().exhausted);
+            of_resolver + of_zones.totals().exhausted
+        }));
         tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {
             signal = signals.until_stopped(&manager, &logging, frontend.dnstap.as_deref()) => signal,
             Some(why) = stopped.recv() => why,
         };
         info!("{why}: answering what has arrived, then stopping");
-        signals::notify_stopping();
+        telemetry::systemd::notify_stopping();
         tokio::spawn(signals::exit_at_next());
         // Joining blocks; the signal that stops at once must still be handled.
         let drain = move || {

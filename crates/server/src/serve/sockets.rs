@@ -11,9 +11,9 @@ use socket2::{Domain, Protocol, Socket as Socket2, Type};
 use super::passed::PassedSockets;
 use crate::control::Socket;
 use crate::privileges;
-use crate::zones::images;
 use config::Settings;
 use config::metrics::Metrics;
+use zone_manager::zones::images;
 
 /// Connections for metrics that the kernel queues until they are accepted.
 const METRICS_BACKLOG: i32 = 128;
@@ -62,7 +62,7 @@ fn make_state_folder(
     notes: &mut Vec<String>,
 ) {
     let folder = settings.server.storage.folder().filter(|_| !built_in);
-    let owner = ids.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
+    let owner = ids.filter(|_| telemetry::process::is_root()).map(|i| (i.uid, i.gid));
     notes.extend(
         folder.and_then(|folder| images::make_folder(&folder, owner).err()).map(|fault| fault.to_string()),
     );
@@ -265,13 +265,13 @@ fn bind_control(
 
 fn give_up_privileges(ids: Option<privileges::UserIds>, notes: &mut Vec<String>) -> Result<(), String> {
     match ids {
-        Some(ids) if privileges::is_root() => privileges::become_user(ids)
+        Some(ids) if telemetry::process::is_root() => privileges::become_user(ids)
             .map_err(|e| format!("refusing to run with privileges that cannot be given up: {e}")),
         Some(_) => {
             notes.push("`user` has no effect: nomen was not started as root".into());
             privileges::lock_down()
         }
-        None if privileges::is_root() => {
+        None if telemetry::process::is_root() => {
             notes.push("running as root: set `user` in [server] so that root is given up".into());
             Ok(())
         }

@@ -57,7 +57,7 @@ fn user(settings: &Settings, faults: &mut Vec<Diagnostic>) -> Option<UserIds> {
     let wanted = &settings.server.privileges;
     let user = wanted.user.as_deref()?;
     match privileges::find(user, wanted.group.as_deref()) {
-        Ok(ids) => Some(ids).filter(|_| privileges::is_root()),
+        Ok(ids) => Some(ids).filter(|_| telemetry::process::is_root()),
         Err(fault) => {
             faults.push(Diagnostic::at(wanted.user.place.as_ref(), fault.to_string()));
             None

@@ -1,0 +1,50 @@
+//! The parts of a running server, for commands, figures and the status page.
+
+use std::sync::Arc;
+
+use crate::connections::AdminConnections;
+use crate::in_force::InForce;
+use serving::frontend::Frontend;
+use serving::recursive::Recursive;
+use telemetry::logging::Logging;
+use telemetry::process::Process;
+use threads::background::Background;
+use zone_manager::changes::Changes;
+use zone_manager::secondaries::Secondaries;
+use zone_manager::transfers::Transfers;
+use zone_manager::zones::differences::Differences;
+use zone_manager::zones::images::Images;
+use zone_manager::zones::manager::{ZoneManagerHandle, ZoneTable};
+
+/// The parts of a running server that commands, figures and the status page reach.
+#[derive(Clone)]
+pub struct Parts {
+    /// What answers queries.
+    pub frontend: Arc<Frontend>,
+    /// All zones and their states.
+    pub table: Arc<ZoneTable>,
+    /// Loads them again, adds and removes them.
+    pub manager: ZoneManagerHandle,
+    /// Their images, if there are any.
+    pub images: Option<Arc<Images>>,
+    /// Recursive service, if it is on.
+    pub recursive: Option<Arc<Recursive>>,
+    /// Transfers to other servers.
+    pub transfers: Arc<Transfers>,
+    /// Zones from other servers, and NOTIFY.
+    pub secondaries: Arc<Secondaries>,
+    /// Dynamic updates, if there is a state folder to keep them in.
+    pub changes: Option<Arc<Changes>>,
+    /// What is kept of changes of zone files, if there is a state folder to keep it in.
+    pub differences: Option<Arc<Differences>>,
+    /// The configuration.
+    pub in_force: Arc<InForce>,
+    /// The log.
+    pub logging: Arc<Logging>,
+    /// The process.
+    pub process: Process,
+    /// Work beside serving.
+    pub background: Arc<Background>,
+    /// Connections of administration.
+    pub connections: Arc<AdminConnections>,
+}

@@ -1,0 +1,141 @@
+//! File descriptors: which part of the server may have how many, and what happens when none is left.
+//!
+//! Clients over TCP can take as many as `tcp-connections` allows. Where the limit of the process does not
+//! suffice for these and for all else, both are lowered, so that sockets to other servers, the control socket
+//! and files always have some.
+
+use std::time::Duration;
+
+use tracing::warn;
+
+use config::Settings;
+use telemetry::process::max_descriptors;
+
+/// Descriptors for logs, files of zones and state, and what threads wait on.
+const OTHERS: usize = 128;
+/// Descriptors of a worker beside its sockets: what it waits on, and sockets to other servers that it opens
+/// ahead or has not closed yet.
+const PER_WORKER: usize = 32;
+/// How often it is looked at whether sockets could not be opened.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// How many descriptors the parts of the server get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DescriptorShares {
+    /// The limit of the process.
+    limit: usize,
+    /// What all parts together may want.
+    wanted: usize,
+    /// Connections of clients over TCP.
+    pub tcp: usize,
+    /// Of those, as many as the configuration has.
+    tcp_wanted: usize,
+    /// Sockets to other servers.
+    pub upstream: usize,
+    /// Of those, as many as there may ever be.
+    upstream_wanted: usize,
+}
+
+impl DescriptorShares {
+    /// The shares within the limit of the process.
+    pub fn of(settings: &Settings) -> Self {
+        let limit =
+            max_descriptors().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        Self::within(limit, settings)
+    }
+
+    fn within(limit: usize, settings: &Settings) -> Self {
+        let (tcp_wanted, _) = settings.server.tcp.limits();
+        let addresses: usize = settings.listens.iter().map(|listen| listen.addr.len()).sum();
+        let listening = settings.server.net_config().workers * (2 * addresses + PER_WORKER);
+        let metrics = settings.metrics.as_ref().map_or(0, |metrics| metrics.connections.0);
+        let others = OTHERS + listening + settings.control.connections.0 + metrics;
+        let of_resolver = settings.recursive().map_or(0, |_| net::OutgoingConfig::default().links);
+        let transfers = &settings.transfers;
+        let upstream_wanted = of_resolver + transfers.incoming.0 + transfers.notify_in_flight.0;
+        let wanted = others + tcp_wanted + upstream_wanted;
+        let rest = limit.saturating_sub(others);
+        let (tcp, upstream) = if tcp_wanted + upstream_wanted <= rest {
+            (tcp_wanted, upstream_wanted)
+        } else {
+            // Few connections leave more to other servers, and the other way round.
+            let upstream = upstream_wanted.min((rest / 2).max(rest.saturating_sub(tcp_wanted))).max(1);
+            (tcp_wanted.min(rest.saturating_sub(upstream)).max(1), upstream)
+        };
+        DescriptorShares { limit, wanted, tcp, tcp_wanted, upstream, upstream_wanted }
+    }
+
+    /// Most sockets for transfers, NOTIFY and what zones from primaries need.
+    pub fn for_zones(&self) -> usize {
+        if self.limit < self.wanted { self.upstream } else { self.limit / 2 }
+    }
+
+    /// What an operator should know if the limit does not suffice.
+    pub fn shortage(&self) -> Option<String> {
+        let Self { limit, wanted, tcp, tcp_wanted, upstream, upstream_wanted } = self;
+        (limit < wanted).then(|| {
+            format!(
+                "the limit of open files is {limit}, and up to {wanted} may be needed: at most {tcp} TCP connections of \
+                 clients (`tcp-connections` is {tcp_wanted}) and {upstream} sockets to other servers (of \
+                 {upstream_wanted}) are opened at a time; raise the limit (`LimitNOFILE=` of the service, `ulimit -n`), or \
+                 lower `tcp-connections`"
+            )
+        })
+    }
+
+    /// The shares, after a warning if the limit does not suffice.
+    pub fn with_warning(settings: &Settings) -> Self {
+        let shares = Self::of(settings);
+        if let Some(shortage) = shares.shortage() {
+            warn!("{shortage}");
+        }
+        shares
+    }
+}
+
+/// Logs, at most once in ten seconds, how many sockets to other servers could not be opened for want of
+/// descriptors: `exhausted` returns their number since the start.
+pub async fn watch(exhausted: impl Fn() -> u64 + Send) {
+    let (mut ticks, mut before) = (tokio::time::interval(INTERVAL), exhausted());
+    loop {
+        ticks.tick().await;
+        let now = exhausted();
+        if now > before {
+            let limit = max_descriptors().unwrap_or_default();
+            warn!(
+                sockets = now - before,
+                limit,
+                "no file descriptor was left for sockets to other servers, whose clients have SERVFAIL: raise the limit of \
+                 open files (`LimitNOFILE=` of the service, `ulimit -n`), or lower `tcp-connections`"
+            );
+        }
+        before = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_to_other_servers_had_no_descriptors_left() {
+        let settings = Settings::default();
+        let (wanted, _) = settings.server.tcp.limits();
+        let all = DescriptorShares::within(usize::MAX, &settings);
+        assert_eq!((all.tcp, all.upstream, all.shortage()), (wanted, all.upstream_wanted, None));
+        let enough = DescriptorShares::within(all.wanted, &settings);
+        assert_eq!((enough.tcp, enough.upstream, enough.shortage()), (wanted, all.upstream, None));
+        for limit in [0, 64, 256, 1024, 4096, all.wanted - 1] {
+            let few = DescriptorShares::within(limit, &settings);
+            let others = all.wanted - all.tcp - all.upstream;
+            let rest = limit.saturating_sub(others);
+            assert!(few.tcp >= 1 && few.upstream >= 1 && few.tcp + few.upstream <= rest.max(2), "{few:?}");
+            assert!(few.upstream == all.upstream || few.upstream >= rest / 2, "{few:?}");
+            let shortage = few.shortage().expect("a warning");
+            assert!(
+                shortage.contains(&format!("open files is {limit}, and up to {}", all.wanted)),
+                "{shortage}"
+            );
+        }
+    }
+}

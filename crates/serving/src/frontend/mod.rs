@@ -1,0 +1,248 @@
+//! What answers queries: the engine, its workers and their accounts, the listeners, the query log and dnstap.
+//! `workers` joins `net` and `engine`.
+
+mod workers;
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use engine::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
+use net::{Bound, Context, Running, ServeError, TcpLimits};
+use recursion::Cached;
+use tracing::info;
+use wire::hash::HashKey;
+use zone::catalog::Catalog;
+
+use crate::descriptors::DescriptorShares;
+use config::Adopt;
+use config::Settings;
+use config::log::LoggedQueries;
+use telemetry::audit::FailureLines;
+use telemetry::dnstap::Dnstap;
+use telemetry::logging::QueryFile;
+use telemetry::querylog::QueryLogger;
+use telemetry::repeated::log_repeated;
+use threads::sync::lock;
+pub use workers::Accounts;
+use workers::Workers;
+
+/// Longest wait for workers that take nothing more, which look every fifth of a second, and the step in which
+/// they are looked at.
+const LET_GO: Duration = Duration::from_secs(1);
+const LET_GO_STEP: Duration = Duration::from_millis(2);
+
+/// Longest wait for the query log at the end, and for dnstap.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What answers at once: zones, and for other names the cache of recursive service.
+pub type Served = Both<Zones, Cached>;
+
+/// Zones alone.
+pub fn serving(zones: Zones) -> Served {
+    let key = *zones.catalog.key();
+    Served { first: zones, then: Cached::off(key) }
+}
+
+/// What answers queries.
+pub struct Frontend {
+    /// The query path.
+    pub engine: Arc<Engine<Served>>,
+    /// Accounts of the engine's workers, one for each thread that answers.
+    pub accounts: Accounts,
+    /// The listeners; emptied when the server stops.
+    listeners: Mutex<Vec<Running>>,
+    /// Limits over all TCP connections.
+    pub tcp_limits: TcpLimits,
+    /// The query log's writer.
+    pub query_logger: QueryLogger,
+    /// Copies of messages for a collector, if there is one.
+    pub dnstap: Option<Arc<Dnstap>>,
+}
+
+/// The query log, and dnstap.
+struct BothLogs(Arc<dyn QueryLog>, Arc<dyn QueryLog>);
+
+impl QueryLog for BothLogs {
+    fn query(&self, query: &LoggedQuery<'_>) {
+        self.0.query(query);
+        self.1.query(query);
+    }
+
+    fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
+        self.0.reply(query, reply);
+        self.1.reply(query, reply);
+    }
+}
+
+/// Counters of one listener.
+pub struct ListenerTotals {
+    /// Where it listens.
+    pub local: SocketAddr,
+    /// What carries its queries: a transport's label; of an AF_XDP front, which has the address of the
+    /// sockets behind it, "xdp".
+    pub carrier: &'static str,
+    /// The counters.
+    pub totals: net::Totals,
+}
+
+impl Frontend {
+    /// An engine without zones and without listeners. Lines of queries go into the file, if there is one.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread for the query log.
+    pub fn new(
+        key: &HashKey,
+        settings: &Settings,
+        query_file: Option<QueryFile>,
+        dnstap: Option<Arc<Dnstap>>,
+    ) -> std::io::Result<Frontend> {
+        let zones = Zones { catalog: Arc::new(Catalog::new(key)), config: settings.zones_config() };
+        let (_, per_client) = settings.server.tcp.limits();
+        let connections = DescriptorShares::with_warning(settings).tcp;
+        let frontend = Frontend {
+            engine: Arc::new(Engine::new(serving(zones), Sources::default(), settings.engine_config())),
+            accounts: Accounts::default(),
+            listeners: Mutex::default(),
+            tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
+            query_logger: QueryLogger::start(query_file)?,
+            dnstap,
+        };
+        let failures: Arc<dyn FailureLog> = Arc::new(FailureLines::default());
+        frontend.engine.set_failure_log(&failures);
+        frontend.log_queries(*settings.log.queries);
+        Ok(frontend)
+    }
+
+    /// Turns the query log on or off.
+    pub fn log_queries(&self, queries: LoggedQueries) {
+        let log: Option<Arc<dyn QueryLog>> = match queries {
+            LoggedQueries::None => None,
+            LoggedQueries::All => Some(Arc::new(self.query_logger.tap(1.0))),
+            LoggedQueries::Share(share) => Some(Arc::new(self.query_logger.tap(share))),
+        };
+        let dnstap = self.dnstap.clone().map(|dnstap| dnstap as Arc<dyn QueryLog>);
+        self.engine.set_query_log(match (log, dnstap) {
+            (Some(log), Some(dnstap)) => Some(Arc::new(BothLogs(log, dnstap))),
+            (log, dnstap) => log.or(dnstap),
+        });
+    }
+
+    /// Starts the workers of these sockets.
+    ///
+    /// # Errors
+    /// If the system refuses a thread; those that were started go on.
+    pub fn serve(&self, bound: Vec<Bound>) -> Result<(), ServeError> {
+        let mut context = Context::default().on_fault(|fault| {
+            // A query that makes a handler panic comes again, and so do shortages.
+            let about = ("worker", &*fault.to_string());
+            match fault.kind {
+                net::WorkerFaultKind::Recovered => log_repeated!(info, INFO, about, "{fault}"),
+                net::WorkerFaultKind::Pin(_) | net::WorkerFaultKind::OutOfDescriptors(_) => {
+                    log_repeated!(warn, WARN, about, "{fault}");
+                }
+                _ => log_repeated!(error, ERROR, about, "{fault}"),
+            }
+        });
+        context.tcp = self.tcp_limits.clone();
+        for socket in bound {
+            let (addr, transport) = (socket.local_addr(), socket.transport());
+            let (front, passed) = (socket.xdp_mode(), socket.passed());
+            let running = socket.serve(Workers::new(&self.engine, &self.accounts), &context)?;
+            match (front, passed) {
+                (Some(mode), _) => info!(
+                    queues = mode.queues,
+                    driver = mode.driver,
+                    zero_copy = mode.zero_copy,
+                    "AF_XDP before {addr} {transport}"
+                ),
+                (None, Some(passed)) => info!(passed, "listening on {addr} {transport}"),
+                (None, None) => info!("listening on {addr} {transport}"),
+            }
+            lock(&self.listeners).push(running);
+        }
+        Ok(())
+    }
+
+    /// Where is listened.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        lock(&self.listeners).iter().map(Running::local_addr).collect()
+    }
+
+    /// Whether every listener that was started and not stopped is at work.
+    pub fn is_alive(&self) -> bool {
+        !lock(&self.listeners)
+            .iter()
+            .any(|listener| listener.is_finished() && !listener.shutdown().triggered())
+    }
+
+    /// Counters of every listener.
+    pub fn listeners(&self) -> Vec<ListenerTotals> {
+        let of = |listener: &Running| ListenerTotals {
+            local: listener.local_addr(),
+            carrier: listener.xdp_mode().map_or(listener.transport().label(), |_| "xdp"),
+            totals: listener.stats().totals(),
+        };
+        lock(&self.listeners).iter().map(of).collect()
+    }
+
+    /// Descriptors of all listening sockets, for another server that goes on with them.
+    ///
+    /// # Errors
+    /// The system's, if it refuses descriptors.
+    pub fn sockets(&self) -> std::io::Result<Vec<OwnedFd>> {
+        let mut sockets = Vec::new();
+        for listener in lock(&self.listeners).iter() {
+            sockets.extend(listener.sockets()?);
+        }
+        Ok(sockets)
+    }
+
+    /// Has all listeners leave in their sockets what they have not read when they stop: the next server has
+    /// the same sockets.
+    pub fn leave_unread(&self) {
+        lock(&self.listeners).iter().for_each(Running::leave_unread);
+    }
+
+    /// Has the listeners on passed sockets take nothing more, and AF_XDP fronts nothing that may be meant for
+    /// those: it waits in the sockets. Returns when that is so. What was taken is still answered.
+    pub fn let_go(&self) {
+        let listeners = lock(&self.listeners);
+        if !listeners.iter().any(Running::leaves_unread) {
+            return;
+        }
+        let going = || listeners.iter().filter(|one| one.leaves_unread() || one.xdp_mode().is_some());
+        going().for_each(Running::stop);
+        let until = Instant::now() + LET_GO;
+        while Instant::now() < until && going().any(Running::is_taking) {
+            std::thread::sleep(LET_GO_STEP);
+        }
+    }
+
+    /// Stops the listeners and waits until what arrived is answered, and logged.
+    pub fn drain(&self) {
+        let listeners = std::mem::take(&mut *lock(&self.listeners));
+        listeners.iter().for_each(Running::stop);
+        for listener in listeners {
+            listener.join();
+        }
+        self.query_logger.flush(LAST_WORDS);
+        if let Some(dnstap) = &self.dnstap {
+            dnstap.finish(LAST_WORDS);
+        }
+    }
+}
+
+impl Adopt for Frontend {
+    fn adopt(&self, settings: &Settings) {
+        self.engine.set_config(settings.engine_config());
+        let zones_config = settings.zones_config();
+        self.engine.change_memory(|served| served.first.config = zones_config);
+        let (_, per_client) = settings.server.tcp.limits();
+        let connections = DescriptorShares::with_warning(settings).tcp;
+        self.tcp_limits.set(connections, per_client);
+        self.tcp_limits.set_times(&settings.server.tcp.times());
+        self.log_queries(*settings.log.queries);
+    }
+}

@@ -1,0 +1,51 @@
+//! Where `net` and `engine` meet: the engine's workers, made for the seats of a listener's threads, and the
+//! accounts that outlive them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use engine::{Engine, Stats, Worker, WorkerState};
+use exchange::{HandlerFactory, WorkerContext};
+
+use super::Served;
+use threads::sync::lock;
+
+/// Every account of the server, to be summed up.
+#[derive(Clone, Default)]
+pub struct Accounts(Arc<Mutex<Vec<Arc<WorkerState>>>>);
+
+impl Accounts {
+    /// Sums one figure over all workers' counters.
+    pub fn sum(&self, figure: impl Fn(&Stats) -> u64) -> u64 {
+        lock(&self.0).iter().map(|account| figure(&account.stats)).sum()
+    }
+}
+
+/// Makes the engine's workers for one listener.
+pub(super) struct Workers {
+    engine: Arc<Engine<Served>>,
+    all: Accounts,
+    /// By the number of the seat. A worker that replaces one that panicked continues its account.
+    seats: Mutex<HashMap<usize, Arc<WorkerState>>>,
+}
+
+impl Workers {
+    /// A factory whose workers' accounts join `all`.
+    pub(super) fn new(engine: &Arc<Engine<Served>>, all: &Accounts) -> Self {
+        Workers { engine: Arc::clone(engine), all: all.clone(), seats: Mutex::default() }
+    }
+}
+
+impl HandlerFactory for Workers {
+    type Handler = Worker<Served>;
+
+    fn make(&self, worker_context: &WorkerContext) -> Worker<Served> {
+        let new = || {
+            let account = Arc::new(WorkerState::new(worker_context.waker.clone()));
+            lock(&self.all.0).push(Arc::clone(&account));
+            account
+        };
+        let account = Arc::clone(lock(&self.seats).entry(worker_context.index).or_insert_with(new));
+        Worker::new(Arc::clone(&self.engine), account)
+    }
+}

@@ -1,0 +1,408 @@
+//! Trust anchors at work: those that follow their zones (RFC 5011), and the negative ones that hold for a
+//! while (RFC 7646). A thread asks for keys when that is due and ends what has had its time. Both are kept in
+//! the state folder.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::path::Path;
+use std::str::FromStr as _;
+use std::sync::Weak;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use dnssec::{AnchorChange, AnchorEvent, AnchorState, Response, TrustAnchors, TrustPoint, TrustPoints};
+use resolver::{LookupOutcome, QueryKey};
+use tracing::{error, info, warn};
+use wire::rdata::view::Ds;
+use wire::{Class, Name, NameBuf, Type};
+
+use super::kept::{KeptFault, KeptText};
+use super::store::wall;
+use super::{Decided, Recursive};
+use telemetry::repeated::log_repeated;
+use threads::sync::lock;
+use wording::reason;
+
+/// The longest that a negative trust anchor may stand (RFC 7646 §2).
+pub const LONGEST_NEGATIVE: Duration = Duration::from_secs(7 * 86_400);
+/// The longest that the thread sleeps: the clock may be put.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// A wall clock that differs by more than this from the time that has passed was put.
+const LEAST_JUMP: Duration = Duration::from_secs(60);
+
+/// An order to the thread.
+pub(super) enum AnchorOrder {
+    /// What came of a question for the DNSKEY of a zone.
+    Found(Box<(NameBuf, LookupOutcome)>),
+    /// Something may be due at another time.
+    Look,
+    /// No more is done.
+    Stop,
+}
+
+/// Where both kinds are kept.
+pub(super) struct AnchorFiles {
+    points: KeptText,
+    negative: KeptText,
+}
+
+/// Until when nothing is validated in some domains.
+pub(super) type NegativeTimes = BTreeMap<NameBuf, Instant>;
+
+impl AnchorFiles {
+    /// Those of a state folder.
+    pub(super) fn new(state: &Path) -> Self {
+        AnchorFiles {
+            points: KeptText::new(state, "trust-anchors"),
+            negative: KeptText::new(state, "negative-trust-anchors"),
+        }
+    }
+
+    /// What is known of zones that are followed; nothing if that was never kept, or is damaged.
+    pub(super) fn read_points(&self) -> TrustPoints {
+        let read = read_with(&self.points, |lines| TrustPoints::from_str(lines).map_err(|fault| fault.0));
+        read.unwrap_or_else(|fault| {
+            let path = self.points.path().display();
+            error!("{path} is of no use: {fault}. The trust anchors that are configured count, and what was learned is lost");
+            TrustPoints::default()
+        })
+    }
+
+    /// The negative anchors that still have time.
+    pub(super) fn read_negative(&self) -> NegativeTimes {
+        let (now, at) = (wall(), Instant::now());
+        let read = read_with(&self.negative, |lines| read_negative(lines, now));
+        let left = read.unwrap_or_else(|fault| {
+            let path = self.negative.path().display();
+            error!("{path} is of no use: {fault}. Negative trust anchors that were added are lost");
+            Vec::new()
+        });
+        left.into_iter().map(|(domain, left)| (domain, at + left)).collect()
+    }
+
+    /// Keeps what is known of zones that are followed.
+    pub(super) fn write_points(&self, points: &TrustPoints) {
+        complain(&self.points, self.points.write(&points.to_string()));
+    }
+
+    /// Keeps the negative anchors.
+    pub(super) fn write_negative(&self, negative: &NegativeTimes) {
+        let (now, at) = (wall(), Instant::now());
+        let mut lines = String::new();
+        for (domain, until) in negative {
+            let until = now.saturating_add(until.saturating_duration_since(at).as_secs_f64().round() as u64);
+            // Writing to text does not fail.
+            let _ = writeln!(lines, "{until} {domain}");
+        }
+        complain(&self.negative, self.negative.write(&lines));
+    }
+}
+
+fn read_with<T: Default>(
+    kept: &KeptText,
+    read: impl FnOnce(&str) -> Result<T, usize>,
+) -> Result<T, KeptFault> {
+    let lines = kept.read().and_then(|lines| match lines {
+        // The first line of the file is not among these.
+        Some(lines) => read(&lines).map_err(|line| KeptFault::Line(line + 1)),
+        None => Ok(T::default()),
+    });
+    lines.inspect_err(|_| kept.put_aside())
+}
+
+/// Domains, and how long each has left.
+fn read_negative(lines: &str, now: u64) -> Result<Vec<(NameBuf, Duration)>, usize> {
+    let read = |line: &str| {
+        let (until, domain) = line.split_once(' ')?;
+        let (until, domain): (u64, NameBuf) = (until.parse().ok()?, domain.parse().ok()?);
+        // However wrong the clock is, it is no longer than it may be.
+        Some((domain, Duration::from_secs(until.saturating_sub(now)).min(LONGEST_NEGATIVE)))
+    };
+    let all = (1..).zip(lines.lines()).map(|(number, line)| read(line).ok_or(number));
+    all.filter(|read| !matches!(read, Ok((_, left)) if left.is_zero())).collect()
+}
+
+fn complain(kept: &KeptText, written: std::io::Result<()>) {
+    if let Err(e) = written {
+        let path = kept.path().display();
+        let about = ("anchors not written", &*path.to_string());
+        log_repeated!(
+            error,
+            ERROR,
+            about,
+            "cannot write {path}: {}; a restart forgets what changed",
+            reason(&e)
+        );
+    }
+}
+
+/// Logs that the keys of a zone that is followed are of no use.
+fn complain_of_keys(zone: &NameBuf, what: &dyn fmt::Display) {
+    let about = ("keys of anchors", &*zone.to_string());
+    log_repeated!(warn, WARN, about, "the keys of {zone}, a trust anchor's zone, {what}");
+}
+
+/// The wall clock beside the time that passes.
+struct WallClock {
+    /// Seconds since 1970 at a moment.
+    seen: (u64, Instant),
+}
+
+impl WallClock {
+    /// Whether the wall clock, `wall` seconds since 1970 at `now`, was put since this was asked last.
+    fn was_put(&mut self, wall: u64, now: Instant) -> bool {
+        let (before, at) = std::mem::replace(&mut self.seen, (wall, now));
+        let expected = before.saturating_add(now.saturating_duration_since(at).as_secs());
+        expected.abs_diff(wall) > LEAST_JUMP.as_secs()
+    }
+}
+
+/// The thread's work.
+pub(super) fn work(recursive: &Weak<Recursive>, orders: &Receiver<AnchorOrder>, back: &Sender<AnchorOrder>) {
+    let mut clock = WallClock { seen: (wall(), Instant::now()) };
+    loop {
+        let Some(running) = recursive.upgrade() else { return };
+        running.drop_expired_anchors();
+        if clock.was_put(wall(), Instant::now()) {
+            info!("the clock was put: the keys of trust anchors' zones are asked for");
+            lock(&running.decided).points.clock_was_put();
+        }
+        running.ask_for_keys(back);
+        let sleep = running.until_anchors();
+        drop(running);
+        match orders.recv_timeout(sleep) {
+            Ok(AnchorOrder::Found(found)) => match recursive.upgrade() {
+                Some(running) => running.take_keys(found.0, found.1),
+                None => return,
+            },
+            Ok(AnchorOrder::Look) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(AnchorOrder::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// A trust anchor, or a key that may become one, for an operator.
+pub struct ShownAnchor {
+    /// Its zone.
+    pub zone: NameBuf,
+    /// Its tag.
+    pub tag: u16,
+    /// The number of its algorithm.
+    pub algorithm: u8,
+    /// What it is; `None` if it is configured, and nothing more is known of it.
+    pub state: Option<AnchorState>,
+    /// Since when, in seconds since 1970.
+    pub since: Option<u64>,
+}
+
+impl Recursive {
+    /// How long until a key is to be asked for, or a negative anchor has had its time.
+    fn until_anchors(&self) -> Duration {
+        let decided = lock(&self.decided);
+        let now = Instant::now();
+        let keys = decided.points.wait(wall()).map(Duration::from_secs);
+        let negative = decided.negative.values().map(|until| until.saturating_duration_since(now));
+        keys.into_iter().chain(negative).min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+    }
+
+    /// Asks for the keys that are due. What does not come counts as failed, so that is where it begins.
+    fn ask_for_keys(&self, back: &Sender<AnchorOrder>) {
+        let (due, signals) = {
+            let mut decided = lock(&self.decided);
+            let now = wall();
+            let due = decided.points.due(now);
+            due.iter().for_each(|zone| decided.points.failed(zone.as_name(), now));
+            let signals: Vec<NameBuf> = match decided.signals {
+                true => due
+                    .iter()
+                    .filter_map(|zone| signal(zone, &decided.in_force().validation.anchors))
+                    .collect(),
+                false => Vec::new(),
+            };
+            (due, signals)
+        };
+        let query_key = |name: Name<'_>, qtype, dnssec_ok| QueryKey {
+            name: name.to_lower(),
+            qtype,
+            qclass: Class::IN,
+            dnssec_ok,
+            // They are validated where they arrive, by the anchors of their zone alone.
+            checking_disabled: true,
+        };
+        for zone in due {
+            let back = back.clone();
+            self.service.look_up(query_key(zone.as_name(), Type::DNSKEY, true), None, move |outcome, _| {
+                // A thread that has stopped does not need it.
+                let _ = back.send(AnchorOrder::Found(Box::new((zone, outcome))));
+            });
+        }
+        for name in signals {
+            // The answer is ignored (RFC 8145 §5.1).
+            self.service.look_up(query_key(name.as_name(), Type::NULL, false), None, |_, _| {});
+        }
+    }
+
+    /// Takes what came of a question for keys.
+    fn take_keys(&self, zone: NameBuf, outcome: LookupOutcome) {
+        let answer = match outcome {
+            LookupOutcome::Answered(answer) => answer,
+            LookupOutcome::Failed(failure) => {
+                return complain_of_keys(&zone, &format_args!("could not be had: {failure}"));
+            }
+        };
+        let Ok(response) = Response::read(&answer.message, answer.rcode) else {
+            return complain_of_keys(&zone, &"cannot be read");
+        };
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        let settings = new.policy.validation.settings;
+        let report = new.points.receive(zone.as_name(), &response, &settings, wall());
+        report.changes.iter().for_each(say);
+        if let Some(fault) = report.fault {
+            complain_of_keys(&zone, &format_args!("count for nothing: {fault}"));
+        }
+        if let Some(files) = &self.anchor_files {
+            files.write_points(&new.points);
+        }
+        let [before, after] = [&*decided, &new].map(|decided| decided.in_force().validation.anchors);
+        if before == after {
+            *decided = new;
+            return;
+        }
+        if !after.positive().any(|(anchored, _)| *anchored == zone) {
+            error!(
+                "{zone} has revoked all its keys: it has no trust anchor any more, and nothing below it is validated"
+            );
+        }
+        if let Err(fault) = self.decide(&mut decided, new) {
+            let about = ("trust anchors stay", "");
+            log_repeated!(error, ERROR, about, "trust anchors stay as they were: {fault}");
+        }
+    }
+
+    /// Tells the thread that something may be due at another time.
+    pub(super) fn look_at_anchors(&self) {
+        if let Some((orders, _)) = &*lock(&self.anchor_thread) {
+            // A thread that has stopped does not need it.
+            let _ = orders.send(AnchorOrder::Look);
+        }
+    }
+
+    /// Every trust anchor, and every key that may become one, with what is known of it.
+    pub fn trust_anchors(&self) -> Vec<ShownAnchor> {
+        let decided = lock(&self.decided);
+        let mut shown = Vec::new();
+        for (zone, ds) in decided.policy.validation.anchors.positive() {
+            let point = decided.points.iter().find(|(followed, _)| *followed == zone).map(|(_, point)| point);
+            let unseen: Vec<&Vec<u8>> = match point {
+                Some(point) => point.unseen(zone.as_name()).collect(),
+                None => ds.iter().collect(),
+            };
+            shown.extend(unseen.into_iter().filter_map(|rdata| Ds::read(rdata).ok()).map(|ds| ShownAnchor {
+                zone: *zone,
+                tag: ds.key_tag,
+                algorithm: ds.algorithm.0,
+                state: None,
+                since: None,
+            }));
+            shown.extend(point.into_iter().flat_map(TrustPoint::keys).map(|key| ShownAnchor {
+                zone: *zone,
+                tag: key.tag(),
+                algorithm: key.algorithm(),
+                state: Some(key.state),
+                since: Some(key.since),
+            }));
+        }
+        shown
+    }
+
+    /// The zones whose anchors are followed: when their keys were seen last with a good signature, and when
+    /// they are asked for next, in seconds since 1970.
+    pub fn followed_zones(&self) -> Vec<(NameBuf, Option<u64>, u64)> {
+        let decided = lock(&self.decided);
+        decided.points.iter().map(|(zone, point)| (*zone, point.seen(), point.next())).collect()
+    }
+}
+
+impl Decided {
+    /// Follows the anchors that are configured now.
+    pub(super) fn follow(&mut self) {
+        let Decided { policy, followed, points, .. } = self;
+        points.follow(&policy.validation.anchors, |zone| followed.contains(&zone.to_buf()));
+    }
+}
+
+fn say(AnchorChange { zone, tag, event }: &AnchorChange) {
+    match event {
+        AnchorEvent::Appeared(until) => {
+            let days = until.saturating_sub(wall()) / 86_400;
+            info!("key {tag} of {zone}: {event}, {days} days");
+        }
+        AnchorEvent::Revoked | AnchorEvent::Missed => warn!("key {tag} of {zone}: {event}"),
+        _ => info!("key {tag} of {zone}: {event}"),
+    }
+}
+
+/// The name that tells a zone's servers which of its keys are anchors here (RFC 8145 §5.1).
+fn signal(zone: &NameBuf, anchors: &TrustAnchors) -> Option<NameBuf> {
+    let (_, ds) = anchors.positive().find(|(anchored, _)| *anchored == zone)?;
+    let tags: std::collections::BTreeSet<u16> =
+        ds.iter().filter_map(|rdata| Ds::read(rdata).ok()).map(|ds| ds.key_tag).collect();
+    let label = tags.iter().fold("_ta".to_owned(), |label, tag| format!("{label}-{tag:04x}"));
+    NameBuf::from_text(label.as_bytes(), Some(zone.as_name())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().expect("a name")
+    }
+
+    #[test]
+    fn the_signal_has_the_tags_in_order() {
+        let root = signal(&NameBuf::ROOT, &TrustAnchors::root());
+        assert_eq!(root, Some(name("_ta-4f66-9728.")));
+        assert_eq!(signal(&name("example"), &TrustAnchors::root()), None);
+    }
+
+    /// A clock that was put back by less than 15 days left the keys unasked for as long.
+    #[test]
+    fn a_clock_that_is_put_is_noticed_whichever_way() {
+        let at = Instant::now();
+        let mut clock = WallClock { seen: (1_000_000, at) };
+        let mut was_put = |wall, after| clock.was_put(wall, at + Duration::from_secs(after));
+        assert!(!was_put(1_000_060, 60), "it goes on");
+        assert!(!was_put(1_000_119, 120), "it is a second slow");
+        assert!(was_put(900_000, 180), "it was put back");
+        assert!(!was_put(900_060, 240), "that was noticed");
+        assert!(was_put(2_000_000, 300), "it was put forward");
+    }
+
+    #[test]
+    fn negative_anchors_that_have_had_their_time_are_not_read() {
+        let lines = "99 over.example.\n160 left.example.\n9999999999 far.example.\n";
+        let left = read_negative(lines, 100).expect("good");
+        assert_eq!(
+            left,
+            [(name("left.example"), Duration::from_secs(60)), (name("far.example"), LONGEST_NEGATIVE)]
+        );
+        assert_eq!(read_negative("160 a.example.\nabc\n", 100), Err(2));
+    }
+
+    #[test]
+    fn damaged_files_are_put_aside_and_count_for_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = AnchorFiles::new(folder.path());
+        let mut points = TrustPoints::default();
+        points.follow(&TrustAnchors::root(), |_| true);
+        files.write_points(&points);
+        assert_eq!(files.read_points(), points);
+        let path = files.points.path().to_owned();
+        let text = std::fs::read_to_string(&path).expect("read");
+        std::fs::write(&path, text.replace("seen -", "seen 5")).expect("written");
+        assert_eq!(files.read_points(), TrustPoints::default());
+        assert!(folder.path().join("trust-anchors.bad").exists());
+    }
+}

@@ -1,0 +1,544 @@
+//! Recursive service at work: the cache, the policy, and the thread that asks other servers, joined. `store`
+//! keeps the cache in a file.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `store` | the cache in a file |
+//! | `anchors` | the thread that asks for keys of followed trust anchors, and ends negative ones |
+//! | `local_root` | the copy of the root zone |
+//! | `own_zones` | the zones served here, for the resolver |
+//! | `kept` | text on disk, for `anchors` |
+//! | `figures` | what is counted |
+//!
+//! The threads that validate, those that ask and those that keep the cache's file start and end here.
+
+mod anchors;
+mod figures;
+mod kept;
+mod local_root;
+mod own_zones;
+pub mod store;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cache::Cache;
+use dnssec::TrustPoints;
+use engine::Engine;
+use net::{Outgoing, OutgoingConfig, OutgoingTotals};
+use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
+use resolver::{
+    ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Resolver,
+    ResolverRequest,
+};
+use tracing::{error, info, warn};
+use wire::{Name, NameBuf};
+
+use crate::descriptors::DescriptorShares;
+use crate::frontend::Served;
+use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
+pub use anchors::{LONGEST_NEGATIVE, ShownAnchor};
+use config::Adopt;
+use config::Settings;
+use config::interfaces::Interfaces;
+use config::resolver::validating::is_private;
+pub use figures::{counts, recursion_counts};
+pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
+use own_zones::OfEngine;
+use store::CacheFile;
+use telemetry::audit::{LastResortLines, RecursionFailureLines};
+use telemetry::dnstap::{Dnstap, Tapped};
+use telemetry::repeated::log_repeated;
+use threads::spare::{Share, spare};
+use threads::sync::lock;
+use wording::reason;
+
+/// What recursive service is made with.
+pub struct Plan {
+    /// The cache.
+    pub cache: cache::Config,
+    /// Whether it takes its memory at the start.
+    pub preallocate: bool,
+    /// Who may ask, and what is answered how.
+    pub policy: PolicyConfig,
+    /// Who is asked.
+    pub forward: ForwardConfig,
+    /// Whether answers are validated by rules that come at run time.
+    pub validates: bool,
+    /// The zones whose trust anchors follow them (RFC 5011), if there is a state folder.
+    pub followed: BTreeSet<NameBuf>,
+    /// Whether their servers are sent the tags of the keys that are anchors here (RFC 8145).
+    pub signals: bool,
+    /// Questions that wait for the thread that asks, at the most.
+    pub queue: usize,
+    /// Sockets to other servers at a time, at the most.
+    pub sockets: usize,
+    /// Threads that validate.
+    pub validators: usize,
+    /// Where the cache is kept between runs, and how often it is saved.
+    pub file: Option<(PathBuf, Duration)>,
+}
+
+/// Recursive service.
+pub struct Recursive {
+    /// The cache and the policy.
+    pub service: Arc<Service>,
+    /// What the resolver counts.
+    pub forward: Arc<ForwardStats>,
+    /// The cache's file.
+    pub file: Option<CacheFile>,
+    /// The copy of the root zone that is asked in place of the root servers, as long as there is one.
+    pub local_root: Arc<LocalRoot>,
+    /// The zones served here, from which names that they delegate are resolved.
+    own_zones: OwnZones,
+    outgoing: Arc<Outgoing<ResolverRequest<Waiter>>>,
+    engine: Arc<Engine<Served>>,
+    /// The threads that validate.
+    validating: Mutex<Vec<JoinHandle<()>>>,
+    /// The thread that looks after trust anchors, and the way to it.
+    anchor_thread: Mutex<Option<(Sender<AnchorOrder>, JoinHandle<()>)>>,
+    /// Where they are kept between runs.
+    anchor_files: Option<AnchorFiles>,
+    /// What is in force.
+    decided: Mutex<Decided>,
+}
+
+/// What can change while the server runs.
+#[derive(Clone)]
+struct Decided {
+    policy: PolicyConfig,
+    forward: ForwardConfig,
+    validates: bool,
+    followed: BTreeSet<NameBuf>,
+    signals: bool,
+    /// What is known of the zones whose anchors are followed.
+    points: TrustPoints,
+    /// Domains in which nothing is validated up to these moments.
+    negative: NegativeTimes,
+}
+
+/// Why it did not start.
+#[derive(Debug)]
+pub enum RecursiveFault {
+    /// The cache cannot be made.
+    Cache(cache::ConfigFault),
+    /// The policy cannot be carried out.
+    Policy(PolicyFault),
+    /// The system has no random numbers.
+    Random(getrandom::Error),
+    /// It refuses a thread or a descriptor.
+    Thread(io::Error),
+}
+
+impl std::fmt::Display for RecursiveFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cache(fault) => write!(f, "the cache cannot be made: {fault}"),
+            Self::Policy(fault) => fault.fmt(f),
+            Self::Random(fault) => write!(f, "there are no random numbers: {fault}"),
+            Self::Thread(fault) => write!(f, "cannot start a thread of recursive service: {fault}"),
+        }
+    }
+}
+impl std::error::Error for RecursiveFault {}
+
+/// The way to the thread that asks.
+struct Asker(Arc<Outgoing<ResolverRequest<Waiter>>>);
+
+impl Lookups for Asker {
+    fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
+        match self.0.offer(ResolverRequest::Lookup(request)) {
+            Some(ResolverRequest::Lookup(request)) => Some(request),
+            _ => None,
+        }
+    }
+}
+
+impl Recursive {
+    /// Starts it; from the next batch on the engine answers with it. Messages to and from other servers are
+    /// copied for dnstap. What is learned of trust anchors is kept in the state folder.
+    ///
+    /// # Errors
+    /// [`RecursiveFault`].
+    pub fn start(
+        mut plan: Plan,
+        engine: &Arc<Engine<Served>>,
+        dnstap: Option<Arc<Dnstap>>,
+        state: Option<&Path>,
+        local_root: Arc<LocalRoot>,
+    ) -> Result<Arc<Recursive>, RecursiveFault> {
+        let start = Instant::now();
+        let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
+        let (queue, file, validators) = (plan.queue, plan.file.clone(), plan.validators.max(1));
+        let links = plan.sockets;
+        let (anchor_files, preallocates) = (state.map(AnchorFiles::new), plan.preallocate);
+        let own_zones = OwnZones::new(Arc::new(OfEngine(Arc::downgrade(engine))));
+        take_zones_here(&mut plan.forward, &local_root, &own_zones);
+        let decided = Decided::first(plan, anchor_files.as_ref());
+        let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
+        if preallocates {
+            preallocate(&service).map_err(RecursiveFault::Thread)?;
+        }
+        let failures = RecursionFailureLines::default();
+        service.report_failures(Box::new(move |query_key, cause| failures.failed(query_key, cause)));
+        let last_resorts = LastResortLines::default();
+        service.report_last_resorts(Box::new(move |zone, server, query_key| {
+            last_resorts.took(zone, server, query_key);
+        }));
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
+        let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
+        let forward = resolver.stats();
+        let config = OutgoingConfig { queue, links, by_workers: true };
+        let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
+        let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
+        service.connect(Box::new(Asker(Arc::clone(&outgoing))));
+        let validations = service.validations();
+        let validators = (0..validators).map(|_| {
+            let validations = validations.clone();
+            std::thread::Builder::new().name("validate".into()).spawn(move || validate(&validations))
+        });
+        let validating = validators.collect::<io::Result<_>>().map_err(RecursiveFault::Thread)?;
+        let validating = Mutex::new(validating);
+        let file = match file {
+            Some((path, every)) => {
+                Some(CacheFile::start(path, every, &service).map_err(RecursiveFault::Thread)?)
+            }
+            None => None,
+        };
+        let (engine, decided) = (Arc::clone(engine), Mutex::new(decided));
+        let anchor_thread = Mutex::new(None);
+        let recursive = Arc::new(Recursive {
+            service,
+            forward,
+            file,
+            local_root,
+            own_zones,
+            outgoing,
+            engine,
+            validating,
+            anchor_thread,
+            anchor_files,
+            decided,
+        });
+        recursive.put_into_service();
+        recursive.local_root.trust(RootTrust::of(&lock(&recursive.decided).in_force()));
+        recursive.look_after_anchors().map_err(RecursiveFault::Thread)?;
+        Ok(recursive)
+    }
+
+    /// Starts the thread that looks after trust anchors.
+    fn look_after_anchors(self: &Arc<Self>) -> io::Result<()> {
+        let (orders, taken) = channel();
+        let (recursive, back) = (Arc::downgrade(self), orders.clone());
+        let thread = std::thread::Builder::new().name("anchors".into());
+        let thread = thread.spawn(move || anchors::work(&recursive, &taken, &back))?;
+        *lock(&self.anchor_thread) = Some((orders, thread));
+        Ok(())
+    }
+
+    /// Has the engine use what is decided now.
+    fn put_into_service(&self) {
+        let memory = self.service.memory();
+        self.engine.change_memory(|served| served.then = memory.clone());
+        let source = self.service.source();
+        self.engine.change_sources(|sources| sources.elsewhere = Some(Arc::clone(&source)));
+    }
+
+    /// What links to other servers have done.
+    pub fn totals(&self) -> OutgoingTotals {
+        self.outgoing.totals()
+    }
+
+    /// Decides otherwise from now on. What is cached of names whose servers are others now is dropped, and of
+    /// those that are validated otherwise. Negative trust anchors that were set for a while stay.
+    ///
+    /// # Errors
+    /// If the policy cannot be carried out; everything stays as it was.
+    pub fn configure(
+        &self,
+        policy: PolicyConfig,
+        mut forward: ForwardConfig,
+        validates: bool,
+        (followed, signals): (BTreeSet<NameBuf>, bool),
+    ) -> Result<(), PolicyFault> {
+        take_zones_here(&mut forward, &self.local_root, &self.own_zones);
+        let mut decided = lock(&self.decided);
+        let (points, negative) = (decided.points.clone(), decided.negative.clone());
+        let followed = if self.anchor_files.is_some() { followed } else { BTreeSet::new() };
+        let mut new = Decided { policy, forward, validates, followed, signals, points, negative };
+        new.follow();
+        self.decide(&mut decided, new)?;
+        drop(decided);
+        self.look_at_anchors();
+        Ok(())
+    }
+
+    fn decide(&self, old: &mut Decided, new: Decided) -> Result<(), PolicyFault> {
+        let policy = new.in_force();
+        self.service.set_policy(&policy)?;
+        self.local_root.trust(RootTrust::of(&policy));
+        self.outgoing.request(ResolverRequest::Configure(Box::new(new.forward.clone())));
+        self.put_into_service();
+        let forwarded = changed(&old.forward.rules, &new.forward.rules, |rule| rule.domain);
+        let iterated = changed(&old.forward.iterate.rules, &new.forward.iterate.rules, |rule| rule.domain);
+        for domain in forwarded.chain(iterated) {
+            self.flush_tree(domain);
+        }
+        let [before, after] = [&*old, &new].map(|decided| decided.in_force().validation.anchors);
+        let once: BTreeSet<NameBuf> = before.negative().chain(after.negative()).copied().collect();
+        let is_in_both =
+            |name: &NameBuf| [&before, &after].iter().all(|all| all.negative().any(|n| n == name));
+        once.into_iter().filter(|name| !is_in_both(name)).for_each(|name| self.flush_tree(name));
+        *old = new;
+        Ok(())
+    }
+
+    /// Drops what is known of a name and of all below.
+    fn flush_tree(&self, domain: NameBuf) {
+        self.service.flush(domain.as_name().to_lower().as_lower(), true, None);
+    }
+
+    /// The rules that say whom to ask, and those that say where to begin.
+    pub fn rules(&self) -> (Vec<ForwardRule>, Vec<IterateRule>) {
+        let decided = lock(&self.decided);
+        (decided.forward.rules.clone(), decided.forward.iterate.rules.clone())
+    }
+
+    /// Asks by this rule, in place of the one for the same domain.
+    ///
+    /// # Errors
+    /// As [`configure`](Self::configure).
+    pub fn put_rule(&self, rule: ForwardRule) -> Result<(), PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        new.drop_rule(rule.domain.as_name());
+        let validate = new.validates && !is_private(rule.domain.as_name());
+        new.policy.domains.push(Domain { name: rule.domain, trust_ad: false, validate });
+        new.policy.local.forwarded.push(rule.domain.as_name().to_lower());
+        new.forward.rules.push(rule);
+        self.decide(&mut decided, new)
+    }
+
+    /// Asks by no rule for this domain. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`configure`](Self::configure).
+    pub fn drop_rule(&self, domain: Name<'_>) -> Result<bool, PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        let dropped = new.drop_rule(domain);
+        if dropped {
+            self.decide(&mut decided, new)?;
+        }
+        Ok(dropped)
+    }
+
+    /// Takes everything in a domain for insecure for so long (RFC 7646), however long that was to be before.
+    ///
+    /// # Errors
+    /// As [`configure`](Self::configure).
+    pub fn put_negative_anchor(&self, domain: NameBuf, time: Duration) -> Result<(), PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        new.negative.insert(domain, Instant::now() + time);
+        self.decide(&mut decided, new)?;
+        self.keep_negative(&decided.negative);
+        drop(decided);
+        self.look_at_anchors();
+        Ok(())
+    }
+
+    fn keep_negative(&self, negative: &NegativeTimes) {
+        if let Some(files) = &self.anchor_files {
+            files.write_negative(negative);
+        }
+    }
+
+    /// Validates again in a domain. Returns whether there was such an anchor: one of the configuration does
+    /// not count.
+    ///
+    /// # Errors
+    /// As [`configure`](Self::configure).
+    pub fn drop_negative_anchor(&self, domain: &NameBuf) -> Result<bool, PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        let dropped = new.negative.remove(domain).is_some();
+        if dropped {
+            self.decide(&mut decided, new)?;
+            self.keep_negative(&decided.negative);
+        }
+        Ok(dropped)
+    }
+
+    /// Validates again where the time of a negative anchor is over.
+    pub fn drop_expired_anchors(&self) {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        let now = Instant::now();
+        new.negative.retain(|_, until| *until > now);
+        if new.negative.len() == decided.negative.len() {
+            return;
+        }
+        match self.decide(&mut decided, new) {
+            Ok(()) => self.keep_negative(&decided.negative),
+            Err(fault) => {
+                let about = ("negative trust anchors", "");
+                log_repeated!(error, ERROR, about, "negative trust anchors stay beyond their time: {fault}");
+            }
+        }
+    }
+
+    /// The domains in which nothing is validated: those of the configuration, and those that were set for a
+    /// while, with the time that they have left.
+    pub fn negative_anchors(&self) -> Vec<(NameBuf, Option<Duration>)> {
+        let (decided, now) = (lock(&self.decided), Instant::now());
+        let configured = decided.policy.validation.anchors.negative().map(|name| (*name, None));
+        let left = |until: &Instant| Some(until.saturating_duration_since(now));
+        configured.chain(decided.negative.iter().map(|(name, until)| (*name, left(until)))).collect()
+    }
+
+    /// Saves the cache and sends no more queries. Clients that still wait are answered SERVFAIL.
+    pub fn stop(&self) {
+        if let Some((orders, thread)) = lock(&self.anchor_thread).take() {
+            // A thread that has ended needs no order, and a panic was shown by the panic hook.
+            let _ = orders.send(AnchorOrder::Stop);
+            let _ = thread.join();
+        }
+        self.outgoing.stop();
+        self.service.stop_validating();
+        for thread in std::mem::take(&mut *lock(&self.validating)) {
+            // A panic was shown by the panic hook.
+            let _ = thread.join();
+        }
+        if let Some(file) = &self.file {
+            file.stop();
+        }
+    }
+}
+
+/// Has the cache take all its memory, beside whatever else there is to do.
+fn preallocate(service: &Arc<Service>) -> io::Result<()> {
+    let service = Arc::clone(service);
+    let preallocate = move || {
+        let began = Instant::now();
+        spare(Share::Tenth, || service.cache().preallocate());
+        info!(milliseconds = began.elapsed().as_millis() as u64, "the cache has all its memory");
+    };
+    std::thread::Builder::new().name("cache-memory".into()).spawn(preallocate).map(drop)
+}
+
+/// The work of a thread that validates. A panic, which would be a fault of ours, costs those who wait at the
+/// time.
+fn validate(validations: &Validations) {
+    while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
+        validations.begin_anew();
+        let about = ("validating", "");
+        log_repeated!(error, ERROR, about, "validating begins anew: what was being validated is lost");
+    }
+}
+
+/// The domains of rules that are in one of two lists only.
+fn changed<'r, R: PartialEq>(
+    before: &'r [R],
+    after: &'r [R],
+    domain: impl Fn(&R) -> NameBuf,
+) -> impl Iterator<Item = NameBuf> {
+    let gone = before.iter().filter(|rule| !after.contains(rule));
+    let come = after.iter().filter(|rule| !before.contains(rule));
+    gone.chain(come).map(domain)
+}
+
+impl Decided {
+    /// What a plan asks for, and what is known from the run before.
+    fn first(plan: Plan, kept: Option<&AnchorFiles>) -> Decided {
+        let Plan { policy, forward, validates, mut followed, signals, .. } = plan;
+        if kept.is_none() && !followed.is_empty() {
+            info!(
+                "trust anchors do not follow their zones (RFC 5011), since nothing is kept: set `state-dir` in [server]"
+            );
+            followed.clear();
+        }
+        let points = match kept.filter(|_| !followed.is_empty()) {
+            Some(files) => files.read_points(),
+            None => TrustPoints::default(),
+        };
+        let negative = kept.map(AnchorFiles::read_negative).unwrap_or_default();
+        let mut first = Decided { policy, forward, validates, followed, signals, points, negative };
+        first.follow();
+        first
+    }
+
+    /// The policy with the trust anchors as their zones have them by now, and the negative ones that were set
+    /// for a while.
+    fn in_force(&self) -> PolicyConfig {
+        let mut policy = self.policy.clone();
+        policy.validation.anchors = self.points.in_force(&policy.validation.anchors);
+        self.negative.keys().for_each(|name| policy.validation.anchors.add_negative(name.as_name()));
+        policy
+    }
+
+    fn drop_rule(&mut self, domain: Name<'_>) -> bool {
+        let Decided { policy, forward, .. } = self;
+        let count = |forward: &ForwardConfig| forward.rules.len() + forward.iterate.rules.len();
+        let before = count(forward);
+        forward.rules.retain(|rule| rule.domain.as_name() != domain);
+        forward.iterate.rules.retain(|rule| rule.domain.as_name() != domain);
+        policy.domains.retain(|other| other.name.as_name() != domain);
+        policy.local.forwarded.retain(|other| other.as_name() != domain);
+        count(forward) < before
+    }
+}
+
+impl Adopt for Recursive {
+    fn adopt(&self, settings: &Settings) {
+        if let Some(plan) = plan(settings)
+            && let Err(fault) =
+                self.configure(plan.policy, plan.forward, plan.validates, (plan.followed, plan.signals))
+        {
+            error!("recursive service goes on as before: {fault}");
+        }
+    }
+}
+
+/// Has the copy of the root zone asked in place of the root servers: whether there is one, it says itself.
+/// Has names that zones here delegate resolved from there.
+fn take_zones_here(forward: &mut ForwardConfig, local_root: &Arc<LocalRoot>, own_zones: &OwnZones) {
+    forward.iterate.own_zones = Some(own_zones.clone());
+    let instead = forward.rules.iter_mut().filter_map(|rule| rule.instead.as_mut());
+    let all = forward.iterate.rules.iter_mut().chain(instead);
+    let of_root = all.filter(|rule| rule.domain.as_name().is_root());
+    of_root.for_each(|rule| rule.copy = Some(local_root.copy()));
+}
+
+/// What the settings ask for, on this machine as it is now; nothing if recursive service is off.
+pub fn plan(settings: &Settings) -> Option<Plan> {
+    let wanted = settings.recursive()?;
+    let interfaces = Interfaces::of_this_machine().unwrap_or_else(|e| {
+        warn!("the addresses of network interfaces cannot be read: {}", reason(&e));
+        Interfaces::default()
+    });
+    for interface in wanted.interfaces_without_address(&interfaces) {
+        warn!("[[resolver.access]]: there is no interface {interface}, or it has no address");
+    }
+    wanted.anchor_notes().iter().for_each(|note| warn!("{note}"));
+    Some(Plan {
+        cache: wanted.cache_config(),
+        policy: wanted.policy_config(&interfaces),
+        forward: wanted.forward_config(),
+        validates: wanted.validates(),
+        followed: wanted.followed(),
+        signals: wanted.signals(),
+        queue: wanted.queue(),
+        sockets: DescriptorShares::of(settings).upstream.min(OutgoingConfig::default().links),
+        validators: wanted.validators(),
+        preallocate: wanted.cache_preallocate(),
+        file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),
+    })
+}

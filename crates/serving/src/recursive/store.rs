@@ -1,0 +1,168 @@
+//! The cache in a file, so that it survives a restart: read at the start, saved now and then and at the end,
+//! on a thread that answers wait for. A file that is damaged costs what was in it and nothing else.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cache::{LoadFault, Restored};
+use recursion::Service;
+use tracing::{info, warn};
+use zone::regular;
+
+use telemetry::repeated::log_repeated;
+use threads::sync::lock;
+use wording::reason;
+
+/// After which reading or writing the file is worth a line.
+const LONG: Duration = Duration::from_secs(1);
+
+/// The cache's file, and the thread that keeps it.
+pub struct CacheFile {
+    path: PathBuf,
+    stop: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+}
+
+impl CacheFile {
+    /// Reads the file in the background, if there is one, and saves the cache to it from time to time.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread.
+    pub fn start(path: PathBuf, every: Duration, service: &Arc<Service>) -> io::Result<CacheFile> {
+        let (stop, stopped) = channel();
+        let (service, file) = (Arc::clone(service), path.clone());
+        let keep = move || keep(&file, every, &service, &stopped);
+        let thread = std::thread::Builder::new().name("cache-file".into()).spawn(keep)?;
+        Ok(CacheFile { path, stop: Mutex::new(Some((stop, thread))) })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Saves the cache for the last time.
+    pub fn stop(&self) {
+        if let Some((stop, thread)) = lock(&self.stop).take() {
+            drop(stop);
+            // A panic was shown by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's work.
+fn keep(path: &Path, every: Duration, service: &Service, stopped: &Receiver<()>) {
+    load_at_start(path, service);
+    loop {
+        let over = stopped.recv_timeout(every) != Err(RecvTimeoutError::Timeout);
+        save_and_say(path, service);
+        if over {
+            return;
+        }
+    }
+}
+
+fn load_at_start(path: &Path, service: &Service) {
+    let began = Instant::now();
+    match load(path, service) {
+        Ok(Restored { kept, left_out }) => {
+            let milliseconds = began.elapsed().as_millis() as u64;
+            info!(kept, left_out, milliseconds, "cache read from {}", path.display());
+        }
+        Err(LoadFault::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(LoadFault::Io(e)) => warn!("the cache's file {} cannot be read: {}", path.display(), reason(&e)),
+        Err(fault) => warn!("the cache's file {} is of no use: {fault}", path.display()),
+    }
+}
+
+fn save_and_say(path: &Path, service: &Service) {
+    let began = Instant::now();
+    match save(path, service) {
+        Ok(entries) if began.elapsed() > LONG => {
+            let milliseconds = began.elapsed().as_millis() as u64;
+            info!(entries, milliseconds, "cache saved to {}", path.display());
+        }
+        Ok(_) => {}
+        Err(e) => {
+            let about = ("cache not saved", &*path.display().to_string());
+            log_repeated!(
+                warn,
+                WARN,
+                about,
+                "the cache cannot be saved to {}: {}",
+                path.display(),
+                reason(&e)
+            );
+        }
+    }
+}
+
+/// Says how far reading a file has got, once a second.
+struct Progress<R> {
+    inner: R,
+    done: u64,
+    bytes: u64,
+    said: Instant,
+}
+
+impl<R: Read> Read for Progress<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(to)?;
+        self.done += read as u64;
+        if self.said.elapsed() > LONG {
+            self.said = Instant::now();
+            info!("reading the cache's file: {} of {} MB", self.done / 1_000_000, self.bytes / 1_000_000);
+        }
+        Ok(read)
+    }
+}
+
+/// Puts what a file holds into the cache, but for what the policy of today does not let anyone have.
+///
+/// # Errors
+/// [`LoadFault`]; what stands in front of the fault is in the cache.
+pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
+    let file = regular::open(path).map_err(LoadFault::Io)?;
+    let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+    let mut read =
+        Progress { inner: BufReader::with_capacity(1 << 18, file), done: 0, bytes, said: Instant::now() };
+    let restored = service.cache().load(&mut read, service.now(Instant::now()), wall());
+    service.drop_unfit();
+    restored
+}
+
+/// Writes the cache to a file, which takes the old one's place when it is whole. Returns the number of
+/// entries.
+///
+/// # Errors
+/// The system's.
+pub fn save(path: &Path, service: &Service) -> io::Result<u64> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let write = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = regular::open_with(&mut options, &beside)?;
+        let mut out = BufWriter::with_capacity(1 << 18, file);
+        let entries = service.cache().save(&mut out, service.now(Instant::now()), wall())?;
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        fs::rename(&beside, path)?;
+        Ok(entries)
+    };
+    write().inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })
+}
+
+/// Seconds since 1970.
+pub fn wall() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

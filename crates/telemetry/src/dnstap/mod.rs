@@ -1,0 +1,216 @@
+//! dnstap: copies of messages for a collector. Workers, and the thread that asks other servers, leave
+//! messages in a queue and never wait (`Dnstap` is what they call); a thread of its own makes frames of them
+//! and writes those (`frames`) to a socket or a file (`sink`). `upstream` sees the messages that go to other
+//! servers.
+
+mod frames;
+mod sink;
+mod upstream;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dnstap::{DnstapFrame, DnstapKind, DnstapSocketProtocol, DnstapType};
+use engine::{LoggedQuery, LoggedReply, QueryLog, Role};
+use exchange::Transport;
+use wire::Opcode;
+
+use crate::worker_queue::{WorkerQueue, WriterThread};
+use config::Adopt;
+use config::Settings;
+pub use config::dnstap::{Destination, DnstapConfig, Selection};
+use frames::{Frames, Seen};
+pub use sink::SinkFault;
+pub use upstream::Tapped;
+
+/// Longest wait for the file to be opened anew.
+const REOPEN: Duration = Duration::from_secs(5);
+
+/// Figures, shared with the thread that writes.
+#[derive(Default)]
+pub struct DnstapCounts {
+    /// Frames that were written.
+    pub written: AtomicU64,
+    /// Frames that were made, but got lost with a connection or could not be written.
+    pub lost: AtomicU64,
+    /// 1 while there is a file or a collector to write to.
+    pub connected: AtomicU32,
+}
+
+/// dnstap at work: what is called with each message.
+pub struct Dnstap {
+    queue: Arc<WorkerQueue<Seen>>,
+    thread: WriterThread<Seen, Frames>,
+    counts: Arc<DnstapCounts>,
+    clock: Arc<WallClock>,
+    destination: Destination,
+    /// A bit for each [`DnstapKind`], by its number.
+    kinds: AtomicU32,
+    sample: AtomicU32,
+    /// Keys the sample, so that clients cannot choose which queries are in it.
+    secret: u64,
+}
+
+/// The time of day at moments of the monotonic clock.
+struct WallClock {
+    start: Instant,
+    /// Nanoseconds since 1970 at the start, as the system's clock is now.
+    unix: AtomicU64,
+}
+
+impl WallClock {
+    fn new() -> Self {
+        let clock = WallClock { start: Instant::now(), unix: AtomicU64::new(0) };
+        clock.set();
+        clock
+    }
+
+    /// Follows the system's clock, which may have been set.
+    fn set(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix = now.saturating_sub(self.start.elapsed());
+        self.unix.store(u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Nanoseconds since 1970.
+    fn unix(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.start).as_nanos();
+        self.unix.load(Relaxed).saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+}
+
+impl Dnstap {
+    /// Starts it: opens the file, or begins to look for the collector. A collector that is away is no fault.
+    ///
+    /// # Errors
+    /// If the file cannot be used, or the system refuses a thread.
+    pub fn start(config: DnstapConfig) -> Result<Dnstap, SinkFault> {
+        let (counts, clock) = (Arc::<DnstapCounts>::default(), Arc::new(WallClock::new()));
+        let DnstapConfig { destination, selection, identity, version, queue_size } = config;
+        let (identity, version) = (identity.map(Vec::from), version.map(Vec::from));
+        let blank = DnstapFrame { identity, version, message: None, of: DnstapType::Message as i32 };
+        let frames = Frames::open(&destination, blank, Arc::clone(&counts), Arc::clone(&clock))?;
+        let (queue, thread) = WriterThread::start("dnstap", queue_size, frames).map_err(SinkFault::Thread)?;
+        let mut secret = [0; 8];
+        getrandom::fill(&mut secret).map_err(SinkFault::Random)?;
+        let secret = u64::from_ne_bytes(secret) | 1;
+        let (kinds, sample) = (AtomicU32::new(0), AtomicU32::new(1));
+        let dnstap = Dnstap { queue, thread, counts, clock, destination, kinds, sample, secret };
+        dnstap.select(&selection);
+        Ok(dnstap)
+    }
+
+    /// Copies these messages from now on.
+    pub fn select(&self, selection: &Selection) {
+        let bits = selection.kinds.iter().fold(0, |bits, kind| bits | 1 << *kind as u32);
+        self.kinds.store(bits, Relaxed);
+        self.sample.store(selection.sample.max(1), Relaxed);
+    }
+
+    /// Opens the file anew, as after it was moved away; returns its name. Does nothing if frames go to a
+    /// collector.
+    ///
+    /// # Errors
+    /// If the file cannot be opened: frames go on into the old one.
+    pub fn reopen(&self) -> Result<Option<String>, SinkFault> {
+        let Destination::File(path) = &self.destination else { return Ok(None) };
+        let reopened = self.thread.ask(REOPEN, Frames::reopen);
+        reopened.unwrap_or(Err(SinkFault::Busy)).map(|()| Some(path.display().to_string()))
+    }
+
+    /// Ends the stream in order, but waits no longer than `patience`.
+    pub fn finish(&self, patience: Duration) {
+        // What is not written by then is lost: that is what the limit is for.
+        let _ = self.thread.ask(patience, move |frames| frames.finish(patience));
+    }
+
+    /// Frames that were written.
+    pub fn written(&self) -> u64 {
+        self.counts.written.load(Relaxed)
+    }
+
+    /// Messages that the queue could not take, or that could not be written.
+    pub fn dropped(&self) -> u64 {
+        self.queue.dropped() + self.counts.lost.load(Relaxed)
+    }
+
+    /// Whether there is a file or a collector to write to.
+    pub fn is_connected(&self) -> bool {
+        self.counts.connected.load(Relaxed) == 1
+    }
+
+    /// Whether messages of this kind are copied.
+    fn is_selected(&self, kind: DnstapKind) -> bool {
+        self.kinds.load(Relaxed) & 1 << kind as u32 != 0
+    }
+
+    /// Whether messages of this kind are copied, and this one is in the sample: `id` and `port` are those of
+    /// the query, so that its response is in the sample, too.
+    fn wants(&self, kind: DnstapKind, id: [u8; 2], port: u16) -> bool {
+        if !self.is_selected(kind) {
+            return false;
+        }
+        let sample = u64::from(self.sample.load(Relaxed));
+        let query = u64::from(u16::from_be_bytes(id)) << 16 | u64::from(port);
+        // The upper half of the product depends on all bits of the query, and on the secret.
+        sample == 1 || ((query + 1).wrapping_mul(self.secret) >> 32).is_multiple_of(sample)
+    }
+
+    fn leave(&self, seen: impl Fn() -> Seen, zone: &[u8], message: &[u8]) {
+        self.queue.put(seen, &[zone, message]);
+    }
+
+    fn of_client(&self, query: &LoggedQuery<'_>, response: Option<&[u8]>) {
+        let [as_query, as_response] = match (query.request.header.opcode(), query.role) {
+            (Opcode::UPDATE, _) => [DnstapKind::UpdateQuery, DnstapKind::UpdateResponse],
+            (_, Role::Authority) => [DnstapKind::AuthQuery, DnstapKind::AuthResponse],
+            (_, Role::Recursion) => [DnstapKind::ClientQuery, DnstapKind::ClientResponse],
+        };
+        let kind = if response.is_some() { as_response } else { as_query };
+        let (client, packet) = (query.client, query.packet);
+        let id = packet.first_chunk().copied().unwrap_or_default();
+        if !self.wants(kind, id, client.peer.port()) {
+            return;
+        }
+        let zone = query.zone.map_or(&[][..], |zone| zone.as_wire());
+        let response_at = response.map(|_| self.clock.unix(Instant::now()));
+        let query_at = Some(self.clock.unix(query.received));
+        let seen = || Seen {
+            kind,
+            transport: client.transport,
+            asks: Some((client.peer.ip(), Some(client.peer.port()))),
+            answers: client.local,
+            query_at,
+            response_at,
+            zone_len: zone.len(),
+        };
+        self.leave(seen, zone, response.unwrap_or(packet));
+    }
+}
+
+impl QueryLog for Dnstap {
+    fn query(&self, query: &LoggedQuery<'_>) {
+        self.of_client(query, None);
+    }
+
+    fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
+        self.of_client(query, Some(reply.message));
+    }
+}
+
+impl Adopt for Dnstap {
+    fn adopt(&self, settings: &Settings) {
+        if let Some(dnstap) = &settings.dnstap {
+            self.select(&dnstap.selection());
+        }
+    }
+}
+
+/// What dnstap calls a transport.
+fn protocol(transport: Transport) -> DnstapSocketProtocol {
+    match transport {
+        Transport::Tcp => DnstapSocketProtocol::Tcp,
+        _ => DnstapSocketProtocol::Udp,
+    }
+}

@@ -1,0 +1,379 @@
+//! What workers leave for a thread that writes it somewhere. A worker neither waits nor allocates: it copies
+//! a record and its bytes onto a pile that is free at the moment, and what no pile has room for is dropped
+//! and counted. The thread takes whole piles, some hundred times a second while there is something; it is
+//! woken only for the first record after a pause.
+
+use std::cell::Cell;
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use threads::sync::lock;
+
+/// Piles that a worker tries before it drops a record.
+const TRIES: usize = 4;
+/// Most piles, and fewest. More than workers, so that nearly always the first is free.
+const PILES: (usize, usize) = (4, 64);
+/// Bytes that a record has on average beside itself, which decides how many fit.
+const TYPICAL_BYTES: usize = 64;
+/// Time between two rounds while records come.
+const ROUND: Duration = Duration::from_millis(5);
+/// Records of one round after which the next follows at once.
+const MANY: usize = 4096;
+/// Time without records after which the thread sleeps until it is woken.
+const IDLE_BEFORE_SLEEP: Duration = Duration::from_secs(1);
+/// Time between two questions whether the writer is ready again.
+const WRITER_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Records, each with its bytes in the order of the records. It never grows.
+struct Pile<R> {
+    records: Vec<(R, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl<R> Pile<R> {
+    /// One that takes about `room` bytes.
+    fn new(room: usize) -> Self {
+        let most = room / (size_of::<(R, usize)>() + TYPICAL_BYTES) + 1;
+        Pile { records: Vec::with_capacity(most), bytes: Vec::with_capacity(room) }
+    }
+
+    /// Adds a record with these bytes, if there is room.
+    fn push(&mut self, record: impl FnOnce() -> R, parts: &[&[u8]]) -> bool {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let fits =
+            self.records.len() < self.records.capacity() && len <= self.bytes.capacity() - self.bytes.len();
+        if fits {
+            self.records.push((record(), len));
+            parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        }
+        fits
+    }
+}
+
+/// A pile on cache lines of its own.
+#[repr(align(128))]
+struct Place<R>(Mutex<Pile<R>>);
+
+impl<R> Place<R> {
+    /// The pile, unless another thread has it.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Pile<R>>> {
+        match self.0.try_lock() {
+            Ok(pile) => Some(pile),
+            Err(TryLockError::Poisoned(pile)) => Some(PoisonError::into_inner(pile)),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// The workers' end.
+pub struct WorkerQueue<R> {
+    places: Box<[Place<R>]>,
+    dropped: AtomicU64,
+    /// Whether the thread sleeps until it is woken.
+    asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+/// The number of this thread, which decides the place it tries first.
+fn number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    NUMBER.get().unwrap_or_else(|| {
+        let number = NEXT.fetch_add(1, Relaxed);
+        NUMBER.set(Some(number));
+        number
+    })
+}
+
+impl<R> WorkerQueue<R> {
+    fn new(room: usize) -> Self {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let count = (2 * threads).next_power_of_two().clamp(PILES.0, PILES.1);
+        let places = (0..count).map(|_| Place(Mutex::new(Pile::new(room / count)))).collect();
+        WorkerQueue {
+            places,
+            dropped: AtomicU64::new(0),
+            asleep: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        }
+    }
+
+    /// Leaves a record and its bytes, copied from `parts` one behind the other.
+    pub fn put(&self, record: impl Fn() -> R, parts: &[&[u8]]) {
+        let home = number();
+        let left = (home..home + TRIES).any(|place| {
+            // There is a power of two of places, and at least as many as tries.
+            let place = &self.places[place & (self.places.len() - 1)];
+            place.try_lock().is_some_and(|mut pile| pile.push(&record, parts))
+        });
+        if !left {
+            self.dropped.fetch_add(1, Relaxed);
+        } else if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
+            // The thread that went to sleep has looked at the pile since: the lock orders that look and this.
+            self.thread.get().map(Thread::unpark).unwrap_or_default();
+        }
+    }
+
+    /// Records that found no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+
+    /// Takes all piles, the first by `spare` in exchange, and shows each record with its bytes. Returns how
+    /// many there were.
+    fn take(&self, spare: &mut Pile<R>, mut show: impl FnMut(&R, &[u8])) -> usize {
+        let mut count = 0;
+        for place in &self.places {
+            let mut pile = lock(&place.0);
+            if pile.records.is_empty() {
+                continue;
+            }
+            mem::swap(&mut *pile, spare);
+            drop(pile);
+            let mut bytes = spare.bytes.as_slice();
+            for (record, len) in &spare.records {
+                let (of, rest) = bytes.split_at(*len);
+                bytes = rest;
+                show(record, of);
+            }
+            count += spare.records.len();
+            spare.records.clear();
+            spare.bytes.clear();
+        }
+        count
+    }
+}
+
+/// What the thread does with records.
+pub trait RecordWriter<R>: Send + 'static {
+    /// Whether it can write now. If not, records wait as long as there is room.
+    fn is_ready(&mut self) -> bool {
+        true
+    }
+
+    /// Writes a record.
+    fn write(&mut self, record: &R, bytes: &[u8]);
+
+    /// A round is over.
+    fn settle(&mut self);
+}
+
+/// Something to be done by the thread.
+type Order<W> = Box<dyn FnOnce(&mut W) + Send>;
+
+/// The thread's end: it ends when this is dropped.
+pub struct WriterThread<R, W> {
+    orders: Option<Sender<Order<W>>>,
+    thread: Thread,
+    records: PhantomData<fn(R)>,
+}
+
+impl<R: Send + 'static, W: RecordWriter<R>> WriterThread<R, W> {
+    /// Starts a thread that has `writer` write what workers leave in the queue, which takes about `room`
+    /// bytes.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread.
+    pub fn start(name: &str, room: usize, mut writer: W) -> io::Result<(Arc<WorkerQueue<R>>, Self)> {
+        let queue = Arc::new(WorkerQueue::new(room));
+        let spare = Pile::new(room / queue.places.len());
+        let (orders, inbox) = channel();
+        let shared = Arc::clone(&queue);
+        let work = move || write(&shared, spare, &mut writer, &inbox);
+        let handle = thread::Builder::new().name(name.into()).spawn(work)?;
+        let thread = handle.thread().clone();
+        queue.thread.get_or_init(|| thread.clone());
+        Ok((queue, WriterThread { orders: Some(orders), thread, records: PhantomData }))
+    }
+
+    /// Has the thread do something once all that was left so far is written, or cannot be. Returns the
+    /// outcome, unless it takes longer than `patience`.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        what: impl FnOnce(&mut W) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (done, outcome) = channel();
+        // The requester may have stopped waiting.
+        let order: Order<W> = Box::new(move |writer| drop(done.send(what(writer))));
+        self.orders.as_ref()?.send(order).ok()?;
+        self.thread.unpark();
+        outcome.recv_timeout(patience).ok()
+    }
+}
+
+impl<R, W> Drop for WriterThread<R, W> {
+    fn drop(&mut self) {
+        self.orders = None;
+        self.thread.unpark();
+    }
+}
+
+/// The thread's work.
+fn write<R, W: RecordWriter<R>>(
+    queue: &WorkerQueue<R>,
+    mut spare: Pile<R>,
+    writer: &mut W,
+    inbox: &Receiver<Order<W>>,
+) {
+    let mut last = Instant::now();
+    loop {
+        let order = inbox.try_recv();
+        let ready = writer.is_ready();
+        let count =
+            if ready { queue.take(&mut spare, |record, bytes| writer.write(record, bytes)) } else { 0 };
+        writer.settle();
+        match order {
+            Ok(order) => {
+                order(writer);
+                continue;
+            }
+            Err(TryRecvError::Disconnected) => return,
+            Err(TryRecvError::Empty) => {}
+        }
+        if !ready {
+            thread::park_timeout(WRITER_RETRY_INTERVAL);
+        } else if count > 0 {
+            last = Instant::now();
+            if count < MANY {
+                thread::park_timeout(ROUND);
+            }
+        } else if last.elapsed() < IDLE_BEFORE_SLEEP {
+            thread::park_timeout(ROUND);
+        } else if !queue.asleep.swap(true, Relaxed) {
+            // One more look at the piles, since no wake-up comes for what was left before.
+        } else {
+            thread::park();
+            queue.asleep.store(false, Relaxed);
+            last = Instant::now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// Keeps what is written.
+    #[derive(Default)]
+    struct Kept {
+        written: Vec<(u32, Vec<u8>)>,
+        rounds: usize,
+        blocked: bool,
+    }
+
+    impl RecordWriter<u32> for Kept {
+        fn is_ready(&mut self) -> bool {
+            !self.blocked
+        }
+
+        fn write(&mut self, record: &u32, bytes: &[u8]) {
+            self.written.push((*record, bytes.to_vec()));
+        }
+
+        fn settle(&mut self) {
+            self.rounds += 1;
+        }
+    }
+
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+    const ROOM: usize = 1 << 20;
+
+    fn start(blocked: bool) -> (Arc<WorkerQueue<u32>>, WriterThread<u32, Kept>) {
+        WriterThread::start("test", ROOM, Kept { blocked, ..Kept::default() }).expect("a thread")
+    }
+
+    fn written(thread: &WriterThread<u32, Kept>) -> Vec<(u32, Vec<u8>)> {
+        thread.ask(TEST_TIMEOUT, |kept| mem::take(&mut kept.written)).expect("an answer")
+    }
+
+    #[test]
+    fn what_is_left_is_written_with_its_bytes_in_the_order_of_its_worker() {
+        let (queue, thread) = start(false);
+        queue.put(|| 1, &[b"ab", b"", b"c"]);
+        queue.put(|| 2, &[]);
+        queue.put(|| 3, &[b"d"]);
+        let all = [(1, b"abc".to_vec()), (2, vec![]), (3, b"d".to_vec())];
+        assert_eq!(written(&thread), all);
+        assert_eq!(queue.dropped(), 0);
+    }
+
+    #[test]
+    fn what_many_workers_leave_at_once_is_all_written() {
+        const EACH: u32 = 200;
+        let (queue, thread) = start(false);
+        let barrier = Barrier::new(4);
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let (queue, barrier) = (&queue, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    for n in 0..EACH {
+                        queue.put(|| worker * EACH + n, &[&n.to_be_bytes()]);
+                    }
+                });
+            }
+        });
+        let mut written = written(&thread);
+        written.sort();
+        assert!(written.iter().all(|(record, bytes)| *bytes == (record % EACH).to_be_bytes()));
+        assert_eq!(written.len() as u64 + queue.dropped(), u64::from(4 * EACH));
+        written.dedup();
+        assert_eq!(written.len() as u64 + queue.dropped(), u64::from(4 * EACH));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_dropped_and_counted_and_the_rest_waits() {
+        let (queue, thread) = start(true);
+        let large = vec![7; ROOM / PILES.1 / 2];
+        let mut put = 0;
+        while queue.dropped() == 0 {
+            queue.put(|| put, &[&large]);
+            put += 1;
+        }
+        assert!(u64::from(put) * large.len() as u64 <= ROOM as u64 + large.len() as u64);
+        assert_eq!(written(&thread), [], "it is not ready");
+        thread.ask(TEST_TIMEOUT, |kept| kept.blocked = false).expect("an answer");
+        assert_eq!(written(&thread).len() as u32, put - 1);
+        queue.put(|| 0, &[&vec![0; ROOM]]);
+        assert_eq!((written(&thread), queue.dropped()), (vec![], 2), "more than there is ever room for");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_woken_by_the_next_record() {
+        let (queue, thread) = start(false);
+        while !queue.asleep.load(Relaxed) {
+            thread::yield_now();
+        }
+        let rounds = thread.ask(TEST_TIMEOUT, |kept| kept.rounds).expect("an answer");
+        while !queue.asleep.load(Relaxed) {
+            thread::yield_now();
+        }
+        queue.put(|| 1, &[]);
+        // There is no order: the record alone has woken it.
+        while queue.places.iter().any(|place| !lock(&place.0).records.is_empty()) {
+            thread::yield_now();
+        }
+        assert!(thread.ask(TEST_TIMEOUT, |kept| kept.rounds).expect("an answer") > rounds);
+        assert_eq!(written(&thread), [(1, vec![])]);
+    }
+
+    #[test]
+    fn the_thread_ends_with_its_owner() {
+        let (queue, thread) = start(false);
+        drop(thread);
+        while Arc::strong_count(&queue) > 1 {
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Threads for work that waits, each kept for a while after its work: many short pieces of it in a row share
+//! a few threads and the memory that these have by then. A new thread has to be given memory, which costs
+//! more than a small zone's transfer.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::sync::lock;
+
+/// How long a thread waits for more work.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The threads.
+pub struct KeptThreads {
+    name: &'static str,
+    kept: Duration,
+    waiting: Mutex<Waiting>,
+    more: Condvar,
+}
+
+/// Who waits for what.
+#[derive(Default)]
+struct Waiting {
+    /// Work that threads without any will take; never more than there are such threads.
+    work: VecDeque<Work>,
+    /// Threads without work.
+    threads: usize,
+}
+
+impl KeptThreads {
+    /// None yet. What runs there must not panic: a thread that does is lost, and nothing else.
+    pub fn new(name: &'static str) -> Arc<Self> {
+        Self::kept_for(name, IDLE_TIMEOUT)
+    }
+
+    fn kept_for(name: &'static str, kept: Duration) -> Arc<Self> {
+        Arc::new(KeptThreads { name, kept, waiting: Mutex::default(), more: Condvar::new() })
+    }
+
+    /// Does work on a thread that has none, or on a new one, at once; says so if the system refuses that.
+    pub fn run(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) -> bool {
+        let mut waiting = lock(&self.waiting);
+        if waiting.threads > waiting.work.len() {
+            waiting.work.push_back(Box::new(work));
+            drop(waiting);
+            self.more.notify_one();
+            return true;
+        }
+        drop(waiting);
+        let all = Arc::clone(self);
+        let begun = thread::Builder::new().name(self.name.to_owned()).spawn(move || {
+            work();
+            while let Some(work) = all.next() {
+                work();
+            }
+        });
+        begun.is_ok()
+    }
+
+    /// More work; `None` if there is none for long.
+    fn next(&self) -> Option<Work> {
+        let mut waiting = lock(&self.waiting);
+        waiting.threads += 1;
+        let wait = self.more.wait_timeout_while(waiting, self.kept, |waiting| waiting.work.is_empty());
+        let (mut waiting, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        waiting.threads -= 1;
+        waiting.work.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn work_that_follows_is_done_by_the_same_thread() {
+        // However slow the machine is, no thread goes meanwhile.
+        let threads = KeptThreads::kept_for("kept", Duration::from_secs(3600));
+        let mut seen = HashSet::new();
+        for _ in 0..100 {
+            let (done, is_done) = channel();
+            assert!(threads.run(move || done.send(thread::current().id()).expect("the receiver waits")));
+            seen.insert(is_done.recv().expect("it is done"));
+            // The thread has no work only once it says so.
+            while lock(&threads.waiting).threads == 0 {
+                thread::yield_now();
+            }
+        }
+        assert_eq!(seen.len(), 1);
+    }
+
+    #[test]
+    fn work_that_waits_holds_no_other_up() {
+        let threads = KeptThreads::new("kept");
+        let (sender, receivers) = channel::<u8>();
+        let receivers = Arc::new(Mutex::new(receivers));
+        // Each but the last waits for what the next one sends.
+        let (ended, all_ended) = channel();
+        for number in 0..8 {
+            let (sender, receivers, ended) = (sender.clone(), Arc::clone(&receivers), ended.clone());
+            threads.run(move || {
+                match number {
+                    7 => (0..7).for_each(|_| sender.send(1).expect("sent")),
+                    _ => drop(lock(&receivers).recv()),
+                }
+                ended.send(number).expect("the receiver counts");
+            });
+        }
+        let mut all: Vec<i32> = (0..8).map(|_| all_ended.recv().expect("it ended")).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..8).collect::<Vec<_>>());
+    }
+}

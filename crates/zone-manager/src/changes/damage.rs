@@ -1,0 +1,262 @@
+//! Journals that cannot be used: what is known of them, and what operators accept in their place. Until then
+//! their zones are answered with SERVFAIL, since all there is of them is older than what was acknowledged, or
+//! may be.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use exchange::unix_seconds;
+use journal::{StoreFault, ZoneFolder};
+use serde::Serialize;
+use tracing::warn;
+use wire::hash::HashKey;
+use wire::{Name, Serial};
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use super::Changes;
+use super::worker::with_serial;
+use crate::zones::{Apex, FileStamp};
+use telemetry::repeated::log_repeated;
+use telemetry::trail::audit;
+use threads::sync::lock;
+
+/// What is known of a journal that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// Why.
+    pub fault: String,
+    /// The serial number of the version that was acknowledged last, if that is known.
+    pub acknowledged: Option<u32>,
+    /// The serial number up to which the journal can be read, if it can be read at all.
+    pub usable: Option<u32>,
+}
+
+/// What was accepted in place of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// The serial number that the zone has now.
+    pub serial: Serial,
+    /// The serial number that what was accepted has had.
+    pub of: Serial,
+    /// Records of the zone.
+    pub records: u64,
+    /// Where the journal is now, if it is there.
+    pub aside: Option<PathBuf>,
+    /// The serial number of the version that was acknowledged last, if that is known.
+    pub acknowledged: Option<Serial>,
+}
+
+/// Why nothing is accepted in place of a journal. All is as it was.
+#[derive(Debug)]
+pub enum AcceptFault {
+    /// The journal can be used.
+    NotDamaged,
+    /// Nothing of the journal can be read.
+    Unreadable(StoreFault),
+    /// What is accepted cannot be kept.
+    NotKept(StoreFault),
+    /// The zone cannot have a serial number behind the acknowledged one.
+    NoSerial {
+        /// That of what is accepted.
+        found: Serial,
+        /// The acknowledged one.
+        acknowledged: Serial,
+    },
+}
+
+impl fmt::Display for AcceptFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotDamaged => f.write_str("the zone's journal is not damaged, there is nothing to accept"),
+            Self::Unreadable(fault) => {
+                write!(f, "nothing of the journal can be read: {fault}; --file accepts the zone's file")
+            }
+            Self::NotKept(fault) => write!(f, "the state folder does not take the zone: {fault}"),
+            Self::NoSerial { found, acknowledged } => write!(
+                f,
+                "serial {found} cannot be led beyond serial {acknowledged}, which was acknowledged: set a later serial in \
+                 the zone's file, and sign it again if it is signed"
+            ),
+        }
+    }
+}
+impl std::error::Error for AcceptFault {}
+
+/// Journals that do not say of which zone they are.
+pub(super) struct UnclearFiles(pub(super) Vec<PathBuf>);
+
+impl UnclearFiles {
+    /// Whether one of them is that of a zone.
+    pub(super) fn contains(&self, folder: &ZoneFolder, apex: Name<'_>) -> bool {
+        !self.0.is_empty() && self.0.contains(&folder.path(apex))
+    }
+}
+
+impl Changes {
+    /// Notes that the journal of a zone cannot be used. Returns what to do, for people.
+    pub(super) fn note_damage(&self, apex: &Apex, fault: &StoreFault) -> String {
+        let name = name(apex);
+        let acknowledged = self.folder.acknowledged(name);
+        let usable = self.folder.salvage(name).ok().map(|rest| rest.serial());
+        let mut text = match fault {
+            StoreFault::MarkLost { .. } => {
+                format!("whether all is there that updates have made of the zone is not known: {fault}; ")
+            }
+            _ => {
+                format!("what updates have made of the zone cannot be read, and its file is older: {fault}; ")
+            }
+        };
+        if matches!(fault, StoreFault::Io { .. }) {
+            text += "mend that and reload, or accept what is older: ";
+        }
+        if let Some(usable) = usable {
+            text += &format!(
+                "`nomen ctl zone accept {name} --journal` serves what was kept up to serial {usable}"
+            );
+            let lost = acknowledged.filter(|acknowledged| *acknowledged != usable);
+            text += &lost.map_or(String::new(), |serial| format!(" (acknowledged: {serial})"));
+            text += ", ";
+        }
+        text += &format!("`nomen ctl zone accept {name} --file` the zone's file");
+        let damage = Damage {
+            fault: fault.to_string(),
+            acknowledged: acknowledged.map(|serial| serial.0),
+            usable: usable.map(|serial| serial.0),
+        };
+        lock(&self.shared.damaged).insert(apex.clone(), damage);
+        text
+    }
+
+    /// What is known of the journal of a zone, if it cannot be used.
+    pub fn damage(&self, apex: &[u8]) -> Option<Damage> {
+        lock(&self.shared.damaged).get(apex).cloned()
+    }
+
+    /// How many zones have journals that cannot be used.
+    pub fn damaged(&self) -> usize {
+        let damaged = lock(&self.shared.damaged);
+        damaged.keys().filter(|apex| self.shared.kept.get(apex).is_some()).count()
+    }
+
+    /// Accepts of a zone what can be read of its damaged journal. A reload serves it then.
+    ///
+    /// # Errors
+    /// [`AcceptFault`].
+    pub fn accept_journal(&self, apex: &Apex, key: &HashKey) -> Result<Accepted, AcceptFault> {
+        self.damage(apex).ok_or(AcceptFault::NotDamaged)?;
+        self.release(apex);
+        let rest = self.folder.salvage(name(apex)).and_then(|rest| rest.load(key));
+        let rest = rest.map_err(AcceptFault::Unreadable)?;
+        let of = rest.serial();
+        let (zone, acknowledged) = self.ahead(apex, rest)?;
+        self.keep_accepted(apex, &zone, of, acknowledged)
+    }
+
+    /// Accepts what the file of a zone, as it was when it was read, holds in place of its damaged journal. A
+    /// reload serves it then. If its serial number is later than all that was acknowledged, the zone comes
+    /// from its file again, as before its first update.
+    ///
+    /// # Errors
+    /// [`AcceptFault`].
+    pub fn accept_file(&self, apex: &Apex, read: Zone, file: &FileStamp) -> Result<Accepted, AcceptFault> {
+        self.damage(apex).ok_or(AcceptFault::NotDamaged)?;
+        self.release(apex);
+        let of = read.serial();
+        let (zone, acknowledged) = self.ahead(apex, read)?;
+        if zone.serial() != of {
+            let accepted = self.keep_accepted(apex, &zone, of, acknowledged)?;
+            self.files.note_read(apex, Some(file), of);
+            return Ok(accepted);
+        }
+        let aside = self.folder.forget(name(apex)).map_err(AcceptFault::NotKept)?;
+        lock(&self.shared.stored).remove(apex);
+        lock(&self.shared.damaged).remove(apex);
+        Ok(self.accepted(apex, &zone, of, acknowledged, aside))
+    }
+
+    /// A zone with a serial number behind the acknowledged one: secondaries may have any version up to that.
+    fn ahead(&self, apex: &Apex, zone: Zone) -> Result<(Zone, Option<Serial>), AcceptFault> {
+        let Some(acknowledged) = self.folder.acknowledged(name(apex)) else { return Ok((zone, None)) };
+        let is_ahead = |serial: Serial| acknowledged.compare(serial) == Some(std::cmp::Ordering::Less);
+        if is_ahead(zone.serial()) {
+            return Ok((zone, Some(acknowledged)));
+        }
+        let no_serial = || AcceptFault::NoSerial { found: zone.serial(), acknowledged };
+        if zone.is_signed() {
+            // The signature of the SOA would no longer fit.
+            return Err(no_serial());
+        }
+        let policy = self.shared.rules.load().get(apex).map(|rules| rules.serial).unwrap_or_default();
+        let (now, next) = (unix_seconds(), policy.next(acknowledged, unix_seconds()));
+        let change = with_serial(ChangeSet::default(), &zone, &zone, next, policy, now);
+        let changed = zone.apply(&change).ok().and_then(|zone| zone.folded().ok());
+        let ahead = changed.filter(|zone| is_ahead(zone.serial())).ok_or_else(no_serial)?;
+        Ok((ahead, Some(acknowledged)))
+    }
+
+    fn keep_accepted(
+        &self,
+        apex: &Apex,
+        zone: &Zone,
+        of: Serial,
+        acknowledged: Option<Serial>,
+    ) -> Result<Accepted, AcceptFault> {
+        let aside = self.folder.start_over(zone).map_err(AcceptFault::NotKept)?;
+        Ok(self.accepted(apex, zone, of, acknowledged, aside))
+    }
+
+    fn accepted(
+        &self,
+        apex: &Apex,
+        zone: &Zone,
+        of: Serial,
+        acknowledged: Option<Serial>,
+        aside: Option<PathBuf>,
+    ) -> Accepted {
+        let serial = zone.serial();
+        let shown = aside.as_ref().map_or("missing".into(), |path| path.display().to_string());
+        let lost = acknowledged.map_or("unknown".into(), |serial| serial.to_string());
+        warn!(
+            "zone {}: accepted with serial {of}, served with serial {serial}; acknowledged before: {lost}; the old \
+             journal: {shown}",
+            name(apex)
+        );
+        audit!(zone = %name(apex), of = %of, acknowledged = lost, serial = %serial, "older version accepted");
+        Accepted { serial, of, records: zone.record_count(), aside, acknowledged }
+    }
+}
+
+/// Stores a zone anew whose journal cannot be used any more, from the version in service, if that is the
+/// acknowledged one: nothing is lost then. Returns whether it was.
+pub(super) fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
+    let apex = served.apex().as_name();
+    // What the system refuses may be there again by itself.
+    if matches!(fault, StoreFault::Io { .. }) || folder.acknowledged(apex) != Some(served.serial()) {
+        return false;
+    }
+    let serial = served.serial();
+    match folder.start_over(served) {
+        Ok(aside) => {
+            let shown = aside.map_or("missing".into(), |path| path.display().to_string());
+            log_repeated!(
+                warn,
+                WARN,
+                ("journal stored anew", &apex.to_string()),
+                "zone {apex}: its journal is stored anew from the version in service, serial {serial}, with nothing lost; \
+                 the old one: {shown}; the reason: {fault}"
+            );
+            true
+        }
+        Err(other) => {
+            let about = ("journal not stored anew", &*apex.to_string());
+            log_repeated!(warn, WARN, about, "zone {apex}: its journal cannot be stored anew: {other}");
+            false
+        }
+    }
+}
+
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
+}

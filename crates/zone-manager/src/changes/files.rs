@@ -1,0 +1,369 @@
+//! The master files of zones that change. The version in service is written back to them when an operator
+//! says so, by the thread that asks, or a while after a change, by a thread of its own: threads that change
+//! or serve zones do not wait for that. An edit that nomen has not read is never written over, unless an
+//! operator says so.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use tracing::info;
+use wire::{Name, Serial};
+use zone::{Stamp, Zone};
+
+use super::notes::KnownFile;
+use super::worker::Order;
+use super::{Shared, THREAD_REPLY_TIMEOUT};
+use crate::zones::written::{self, WriteFault};
+use crate::zones::{Apex, FileStamp, ZoneText};
+use telemetry::repeated::log_repeated;
+use threads::sync::lock;
+use wording::reason;
+
+/// A zone whose master file has what is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CurrentFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The serial number of the zone in it.
+    pub serial: Serial,
+    /// Records of the zone in it.
+    pub records: u64,
+    /// Whether it was written now; otherwise it had this version already.
+    pub written: bool,
+}
+
+/// Why a master file was not written, or a zone not frozen. Both are as they were.
+#[derive(Debug)]
+pub enum FileFault {
+    /// There is no such zone, or no version of it is served.
+    NotLoaded,
+    /// The zone has no master file.
+    NoFile,
+    /// The file was changed since nomen read or wrote it.
+    Edited(PathBuf),
+    /// The file cannot be written.
+    Write(WriteFault),
+    /// What is to be remembered cannot be kept.
+    Notes(io::Error),
+    /// The thread that changes zones does not answer.
+    Busy,
+    /// The server is stopping.
+    Stopping,
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLoaded => f.write_str("no version of the zone is served"),
+            Self::NoFile => f.write_str("the zone has no file of its own: say where to write it with --to"),
+            Self::Edited(path) => write!(
+                f,
+                "{} was changed since nomen read or wrote it: `nomen ctl zone reload --force`, or `thaw` of a frozen \
+                 zone, takes what it says, `nomen ctl zone write --force` overwrites it",
+                path.display()
+            ),
+            Self::Write(fault) => write!(f, "the zone's file is not written: {fault}"),
+            Self::Notes(error) => write!(f, "the state folder cannot be written: {}", reason(error)),
+            Self::Busy => f.write_str("the thread that changes zones does not answer"),
+            Self::Stopping => f.write_str("the server is stopping"),
+        }
+    }
+}
+impl std::error::Error for FileFault {}
+
+/// What is known of a master file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileState {
+    /// It is not there.
+    Missing,
+    /// It is as nomen read or wrote it, and holds the zone with this serial number.
+    Known(Serial),
+    /// It is not.
+    Edited,
+}
+
+/// Zones whose files are to be written, and when.
+#[derive(Default)]
+pub(super) struct Due {
+    /// By time.
+    order: BTreeSet<(Instant, Apex)>,
+    zones: HashSet<Apex>,
+}
+
+impl Due {
+    /// A zone is due at a time, unless it is due anyhow.
+    fn add(&mut self, apex: &Apex, at: Instant) -> bool {
+        let is_new = !self.zones.contains(apex);
+        if is_new {
+            self.zones.insert(apex.clone());
+            self.order.insert((at, apex.clone()));
+        }
+        is_new
+    }
+
+    /// The zone that is due first, if it is by now; or else when that will be.
+    fn next(&mut self, now: Instant) -> Result<Apex, Option<Instant>> {
+        match self.order.first() {
+            Some((at, _)) if *at > now => Err(Some(*at)),
+            _ => {
+                let (_, apex) = self.order.pop_first().ok_or(None)?;
+                self.zones.remove(&apex);
+                Ok(apex)
+            }
+        }
+    }
+}
+
+/// When files are due, and a way to wait for that.
+#[derive(Default)]
+pub(super) struct Schedule {
+    due: Mutex<Due>,
+    changed: Condvar,
+}
+
+impl Schedule {
+    /// The file of a zone, which changes, is due within this time.
+    pub(super) fn within(&self, apex: &Apex, time: Duration) {
+        if lock(&self.due).add(apex, Instant::now() + time) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until a zone is due.
+    fn wait(&self) -> Apex {
+        let mut due = lock(&self.due);
+        loop {
+            let now = Instant::now();
+            due = match due.next(now) {
+                Ok(apex) => return apex,
+                Err(None) => self.changed.wait(due).unwrap_or_else(PoisonError::into_inner),
+                Err(Some(at)) => {
+                    let waited = self.changed.wait_timeout(due, at.saturating_duration_since(now));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+/// Writes master files; cheap to clone.
+#[derive(Clone)]
+pub(super) struct ZoneFiles {
+    pub(super) shared: Arc<Shared>,
+    pub(super) orders: Sender<Order>,
+}
+
+impl ZoneFiles {
+    /// Writes what is due, for as long as the process runs: a thread's work.
+    pub(super) fn work(self) {
+        loop {
+            let apex = self.shared.schedule.wait();
+            // A panic is a bug of ours, and costs this zone its file.
+            if catch_unwind(AssertUnwindSafe(|| self.write_due(&apex))).is_err() {
+                let about = ("file", &*name(&apex).to_string());
+                log_repeated!(
+                    error,
+                    ERROR,
+                    about,
+                    "zone {}: writing its file failed inside nomen; this is a bug",
+                    name(&apex)
+                );
+            }
+        }
+    }
+
+    /// Writes the file of a zone that is due, if it still is to be written; what does not succeed is tried
+    /// again as late.
+    fn write_due(&self, apex: &Apex) {
+        let Some(every) = self.shared.rules.load().get(apex).and_then(|rules| rules.write_file_every) else {
+            return;
+        };
+        let is_frozen = lock(&self.shared.frozen).contains(apex);
+        if is_frozen || self.write(apex, false).is_err() {
+            self.shared.schedule.within(apex, every);
+        }
+    }
+
+    /// Has the master file of a zone hold what updates have made of the zone. `force`: whatever the file
+    /// says.
+    ///
+    /// # Errors
+    /// [`FileFault`], which is in the log, too.
+    pub(super) fn write(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
+        let _one_at_a_time = lock(&self.shared.writing);
+        let written = self.write_now(apex, force);
+        if matches!(written, Err(FileFault::Stopping)) {
+            return written;
+        }
+        let fault = written.as_ref().err().map(ToString::to_string);
+        match (&written, &fault) {
+            (Ok(CurrentFile { path, serial, records, written: true }), _) => {
+                self.shared.counts.files.fetch_add(1, Relaxed);
+                info!(records, "zone {}: serial {serial} is written to {}", name(apex), path.display());
+            }
+            (_, Some(fault)) => {
+                self.shared.counts.files_failed.fetch_add(1, Relaxed);
+                let about = ("file", &*name(apex).to_string());
+                log_repeated!(error, ERROR, about, "zone {}: {fault}", name(apex));
+            }
+            _ => {}
+        }
+        let mut zones = lock(&self.shared.zones);
+        if fault.is_some() || zones.contains_key(apex) {
+            zones.entry(apex.clone()).or_default().file_fault = fault;
+        }
+        written
+    }
+
+    fn write_now(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
+        let state = self.shared.kept.get(apex).ok_or(FileFault::NotLoaded)?;
+        let ZoneText::File(path) = &state.spec.text else { return Err(FileFault::NoFile) };
+        let newest = self.newest(apex)?.or_else(|| state.zone.clone()).ok_or(FileFault::NotLoaded)?;
+        let current = |written| CurrentFile {
+            path: path.to_path_buf(),
+            serial: newest.serial(),
+            records: newest.record_count(),
+            written,
+        };
+        if !lock(&self.shared.stored).contains(apex) {
+            return Ok(current(false));
+        }
+        match self.state(apex, path) {
+            FileState::Known(serial) if serial == newest.serial() => return Ok(current(false)),
+            FileState::Edited if !force => return Err(FileFault::Edited(path.to_path_buf())),
+            _ => {}
+        }
+        let mut fault = None;
+        let written = written::write(&newest, path, true, |stamp| {
+            let is_edited = !force && self.state(apex, path) == FileState::Edited;
+            fault = match is_edited {
+                true => Some(FileFault::Edited(path.to_path_buf())),
+                false => self.note_file(apex, path, stamp, newest.serial(), true).err(),
+            };
+            fault.is_none()
+        });
+        match (written, fault) {
+            (Err(_), Some(fault)) => return Err(fault),
+            (written, _) => written.map_err(FileFault::Write)?,
+        }
+        self.shared.keeping.wrote(apex.clone(), FileStamp::of(Arc::clone(path)));
+        Ok(current(true))
+    }
+
+    /// The newest version of a zone that updates are changing, once those that came before have; `None` where
+    /// none has since the start.
+    fn newest(&self, apex: &Apex) -> Result<Option<Arc<Zone>>, FileFault> {
+        let (reply, replied) = sync_channel(1);
+        let _ = self.orders.send(Order::Newest(apex.clone(), reply));
+        replied.recv_timeout(THREAD_REPLY_TIMEOUT).map_err(|fault| match fault {
+            RecvTimeoutError::Timeout => FileFault::Busy,
+            // The thread has ended. What updates have made of the zone is on the disk.
+            RecvTimeoutError::Disconnected => FileFault::Stopping,
+        })
+    }
+
+    /// What is known of the file of a zone that is stored.
+    pub(super) fn state(&self, apex: &Apex, path: &Path) -> FileState {
+        let Ok(stamp) = Stamp::of(path) else { return FileState::Missing };
+        let notes = lock(&self.shared.notes);
+        let mut files = notes.get(apex).into_iter().flat_map(|note| &note.files);
+        let known = files.find(|file| file.is_at(path, stamp));
+        known.map_or(FileState::Edited, |file| FileState::Known(Serial(file.serial)))
+    }
+
+    /// Remembers this version of a zone's file; `beside`: and those that were known, until it has taken their
+    /// place.
+    pub(super) fn note_file(
+        &self,
+        apex: &Apex,
+        path: &Path,
+        stamp: Stamp,
+        serial: Serial,
+        beside: bool,
+    ) -> Result<(), FileFault> {
+        let file = KnownFile::new(path, stamp, serial.0);
+        let noted = lock(&self.shared.notes).change(apex, |note| {
+            let old = if beside { Stamp::of(path).ok() } else { None };
+            note.files.retain(|known| old.is_some_and(|old| known.is_at(path, old)));
+            note.files.retain(|known| *known != file);
+            note.files.insert(0, file);
+        });
+        noted.map_err(FileFault::Notes)
+    }
+
+    /// Remembers the file that was read, if it could be looked at.
+    pub(super) fn note_read(&self, apex: &Apex, file: Option<&FileStamp>, serial: Serial) {
+        let Some((path, stamp)) = file.and_then(|file| Some((file.path(), file.stamp()?))) else { return };
+        if let Err(fault) = self.note_file(apex, path, stamp, serial, false) {
+            log_repeated!(
+                warn,
+                WARN,
+                ("file not noted", &name(apex).to_string()),
+                "zone {}: its file will be taken for one that was edited: {fault}",
+                name(apex)
+            );
+        }
+    }
+
+    /// Has a zone take no updates, or take them again, also after a restart.
+    ///
+    /// # Errors
+    /// [`FileFault::Notes`].
+    pub(super) fn set_frozen(&self, apex: &Apex, frozen: bool) -> Result<(), FileFault> {
+        lock(&self.shared.notes).change(apex, |note| note.frozen = frozen).map_err(FileFault::Notes)?;
+        let mut zones = lock(&self.shared.frozen);
+        if frozen {
+            zones.insert(apex.clone())
+        } else {
+            zones.remove(apex)
+        };
+        let state = if frozen { "no updates, it is frozen" } else { "updates again" };
+        info!("zone {}: it takes {state}", name(apex));
+        Ok(())
+    }
+}
+
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zones::manager::ZoneManagerHandle;
+
+    #[test]
+    fn a_server_that_stops_was_taken_for_a_thread_that_does_not_answer() {
+        let state = tempfile::tempdir().expect("a folder");
+        let notes = super::super::notes::Notes::open(state.path()).expect("notes");
+        let (orders, taken) = std::sync::mpsc::channel();
+        drop(taken);
+        let shared = Shared::new(notes, HashSet::new(), ZoneManagerHandle::new().0, Arc::default());
+        let files = ZoneFiles { shared: Arc::new(shared), orders };
+        let newest = files.newest(&Apex::from(&b"\x01a\0"[..]));
+        assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");
+    }
+
+    #[test]
+    fn zones_are_due_in_the_order_of_their_times_and_each_once() {
+        let (mut due, begun) = (Due::default(), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let [a, b] = [b"\x01a\0", b"\x01b\0"].map(|wire| Apex::from(&wire[..]));
+        assert_eq!(due.next(at(0)), Err(None));
+        assert!(due.add(&a, at(5)) && due.add(&b, at(3)));
+        assert!(!due.add(&b, at(1)), "it is due already");
+        assert_eq!(due.next(at(2)), Err(Some(at(3))));
+        assert_eq!(due.next(at(9)), Ok(b.clone()));
+        assert!(due.add(&b, at(6)));
+        assert_eq!((due.next(at(9)), due.next(at(9))), (Ok(a), Ok(b)));
+        assert_eq!(due.next(at(9)), Err(None));
+    }
+}

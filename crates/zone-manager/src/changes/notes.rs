@@ -1,0 +1,209 @@
+//! What is remembered of zones that change from one run to the next, in a file of the state folder: whether a
+//! zone is frozen, and which version of its master file is known, so that an edit of it is distinguished from
+//! what nomen wrote.
+//!
+//! The file has a line of JSON for each thing that was noted; the last one of a zone counts. It is written
+//! anew, with one line for each zone, at the start and when it has grown. A line that a crash has torn counts
+//! for nothing.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use wire::{Name, NameBuf};
+use zone::{Stamp, regular};
+
+use crate::zones::Apex;
+use zone::regular::replace;
+
+/// The name of the file in the state folder.
+const FILE: &str = "zone-notes";
+/// So many lines more than there are zones, at least, before the file is written anew.
+const SPARE: usize = 1000;
+
+/// What is remembered of a zone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ZoneNote {
+    /// It takes no updates.
+    #[serde(default)]
+    pub frozen: bool,
+    /// Its master file as it was read or written last. While it is being replaced there are two: the new one
+    /// and the old.
+    #[serde(default)]
+    pub files: Vec<KnownFile>,
+}
+
+/// A version of a master file. Its time of change (ctime) is left out: renaming changes that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KnownFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Number of the file in its file system.
+    pub inode: u64,
+    /// When its content changed last: seconds since 1970 and nanoseconds.
+    pub modified: (i64, u32),
+    /// The serial number of the zone in it.
+    pub serial: u32,
+}
+
+impl KnownFile {
+    /// A version of the file at a path.
+    pub(super) fn new(path: &Path, stamp: Stamp, serial: u32) -> Self {
+        let Stamp { size, inode, modified, changed: _ } = stamp;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        KnownFile { path, size, inode, modified, serial }
+    }
+
+    /// Whether the file at a path is this version.
+    pub(super) fn is_at(&self, path: &Path, stamp: Stamp) -> bool {
+        *self == KnownFile::new(path, stamp, self.serial)
+    }
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    zone: String,
+    #[serde(flatten)]
+    note: ZoneNote,
+}
+
+/// What is remembered of all zones.
+#[derive(Debug)]
+pub(super) struct Notes {
+    path: PathBuf,
+    zones: HashMap<Apex, ZoneNote>,
+    /// Lines in the file.
+    lines: usize,
+}
+
+impl Notes {
+    /// Reads the file of a state folder, if there is one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn open(state: &Path) -> io::Result<Notes> {
+        let path = state.join(FILE);
+        let bytes = match regular::read(&path, u64::MAX) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read?,
+        };
+        let (mut zones, mut lines) = (HashMap::new(), 0);
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            lines += 1;
+            let Ok(Line { zone, note }) = serde_json::from_slice(line) else { continue };
+            let Ok(name) = zone.parse::<NameBuf>() else { continue };
+            zones.insert(name.as_name().as_wire().into(), note);
+        }
+        let mut notes = Notes { path, zones, lines };
+        // A torn line would join the next one.
+        if lines > notes.zones.len() || bytes.last().is_some_and(|last| *last != b'\n') {
+            notes.write_anew()?;
+        }
+        Ok(notes)
+    }
+
+    /// What is remembered of a zone.
+    pub(super) fn get(&self, apex: &[u8]) -> Option<&ZoneNote> {
+        self.zones.get(apex)
+    }
+
+    /// The zones that are frozen.
+    pub(super) fn frozen(&self) -> impl Iterator<Item = &Apex> {
+        self.zones.iter().filter(|(_, note)| note.frozen).map(|(apex, _)| apex)
+    }
+
+    /// Changes what is remembered of a zone, on the disk first.
+    ///
+    /// # Errors
+    /// The system's; then nothing is other than before.
+    pub(super) fn change(&mut self, apex: &Apex, change: impl FnOnce(&mut ZoneNote)) -> io::Result<()> {
+        let mut note = self.zones.get(apex).cloned().unwrap_or_default();
+        change(&mut note);
+        if self.zones.get(apex) == Some(&note) {
+            return Ok(());
+        }
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        let mut file = regular::open_with(&mut options, &self.path)?;
+        let before = file.metadata()?.len();
+        let appended = file.write_all(&line(apex, &note)?).and_then(|()| file.sync_data());
+        if let Err(error) = appended {
+            // A line that is not whole would spoil the next one.
+            let _ = file.set_len(before);
+            return Err(error);
+        }
+        self.zones.insert(apex.clone(), note);
+        self.lines += 1;
+        if self.lines > 2 * self.zones.len() + SPARE {
+            self.write_anew()?;
+        }
+        Ok(())
+    }
+
+    fn write_anew(&mut self) -> io::Result<()> {
+        let mut text = Vec::new();
+        for (apex, note) in &self.zones {
+            text.extend(line(apex, note)?);
+        }
+        replace(&self.path, &text)?;
+        self.lines = self.zones.len();
+        Ok(())
+    }
+}
+
+fn line(apex: &Apex, note: &ZoneNote) -> io::Result<Vec<u8>> {
+    let zone = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+    let mut line = serde_json::to_vec(&Line { zone, note: note.clone() })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apex(name: &str) -> Apex {
+        name.parse::<NameBuf>().expect("a name").as_name().as_wire().into()
+    }
+
+    #[test]
+    fn what_was_noted_last_is_there_in_the_next_run_whatever_a_crash_tore() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join(FILE);
+        let known = KnownFile { path: "a.zone".into(), size: 1, inode: 2, modified: (3, 4), serial: 5 };
+        let mut notes = Notes::open(folder.path()).expect("a folder");
+        notes.change(&apex(r"a\.b.example."), |note| note.files = vec![known.clone()]).expect("written");
+        for frozen in [true, false, true] {
+            notes.change(&apex("example."), |note| note.frozen = frozen).expect("written");
+        }
+        let lines = || std::fs::read_to_string(&file).expect("the file").lines().count();
+        assert_eq!(lines(), 4);
+        notes.change(&apex("example."), |note| note.frozen = true).expect("nothing to do");
+        assert_eq!(lines(), 4);
+        let mut torn = OpenOptions::new().append(true).open(&file).expect("the file");
+        torn.write_all(br#"{"zone":"example.","froz"#).expect("written");
+        let mut notes = Notes::open(folder.path()).expect("a folder");
+        assert_eq!(lines(), 2, "one for each zone");
+        assert_eq!(notes.get(&apex(r"a\.b.example.")).expect("a note").files, [known]);
+        assert_eq!(notes.frozen().collect::<Vec<_>>(), [&apex("example.")]);
+        notes.change(&apex("example."), |note| note.frozen = false).expect("written");
+        assert_eq!(Notes::open(folder.path()).expect("a folder").frozen().count(), 0);
+    }
+
+    #[test]
+    fn the_file_does_not_grow_for_ever() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut notes = Notes::open(folder.path()).expect("a folder");
+        for n in 0..SPARE + 10 {
+            notes.change(&apex("example."), |note| note.frozen = n % 2 == 0).expect("written");
+        }
+        let text = std::fs::read_to_string(folder.path().join(FILE)).expect("the file");
+        assert!(text.lines().count() < 20, "{}", text.lines().count());
+    }
+}

@@ -1,0 +1,658 @@
+//! Transactions: an operator begins one on a zone, sets and unsets records in it, looks at the difference,
+//! and commits it or not. Until then it is not in service. A commit is one change of the zone, made by the
+//! thread that makes all others.
+//!
+//! A transaction is a version of the zone beside the one in service, with which it shares what is the same.
+//! How many there may be, how large each, and how long it may lie about, is bounded.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use update::{is_signed, is_signers};
+use wire::rdata::is_same;
+use wire::rdata::view::Soa;
+use wire::{Name, NameBuf, Ttl, Type};
+use zone::Zone;
+use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
+
+use super::plan::ZoneUpdates;
+use super::worker::{TakenStep, with_serial};
+use crate::zones::Apex;
+use crate::zones::shown_change::IgnoredParts;
+use telemetry::repeated::log_repeated;
+use threads::sync::lock;
+
+/// Bounds of transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TransactionBounds {
+    /// How many may be open at a time.
+    pub most: usize,
+    /// Bytes of the records that may be set and unset in one.
+    pub bytes: usize,
+    /// How long one may stay open without use.
+    pub idle: Duration,
+}
+
+/// Why something was not done in a transaction, which is as it was.
+#[derive(Debug)]
+pub enum TransactionFault {
+    /// There is none for the zone.
+    NotOpen,
+    /// There is one for the zone already.
+    Open,
+    /// So many are open.
+    TooMany(usize),
+    /// It would have more than so many bytes.
+    TooLarge(usize),
+    /// It is being committed.
+    Committing,
+    /// The zone is frozen.
+    Frozen,
+    /// The zone is signed elsewhere.
+    Signed,
+    /// The signer of a zone makes the records of this type.
+    SignersType(Type),
+    /// All records of the zone's own name would go.
+    Apex,
+    /// What is to go is not there.
+    NotThere(Box<NameBuf>, Option<Type>),
+    /// The result would be no zone.
+    Unfit(ChangeError),
+    /// What was set or unset has changed in the zone since: that change.
+    Conflict(Box<ChangeSet>),
+    /// What changes cannot be kept: why.
+    NotKept(String),
+    /// The thread that changes zones does not answer.
+    Busy,
+}
+
+impl fmt::Display for TransactionFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOpen => f.write_str(
+                "there is no transaction of the zone: `begin` opens one, and one that lies about is dropped",
+            ),
+            Self::Open => f.write_str("there is a transaction of the zone already: `commit` or `abort` it"),
+            Self::TooMany(most) => {
+                write!(f, "{most} transactions are open, as many as `transactions` of [updates] says")
+            }
+            Self::TooLarge(most) => {
+                write!(
+                    f,
+                    "the transaction would have more than {most} bytes of records, `transaction-size` of [updates]"
+                )
+            }
+            Self::Committing => f.write_str("the transaction is being committed"),
+            Self::Frozen => f.write_str("the zone is frozen"),
+            Self::Signed => f.write_str(
+                "the zone is signed elsewhere, and a change would leave signatures that do not fit",
+            ),
+            Self::SignersType(rtype) => write!(f, "records of type {rtype} are made by the signer of a zone"),
+            Self::Apex => {
+                f.write_str("the zone's own name cannot be without records: say which type is to go")
+            }
+            Self::NotThere(owner, Some(rtype)) => write!(f, "{owner} {rtype}: there is no such record"),
+            Self::NotThere(owner, None) => write!(f, "{owner}: there are no records"),
+            Self::Unfit(error) => error.fmt(f),
+            Self::Conflict(_) => {
+                f.write_str("what the transaction changes has changed in the zone since it was begun")
+            }
+            Self::NotKept(why) => f.write_str(why),
+            Self::Busy => f.write_str("the thread that changes zones does not answer"),
+        }
+    }
+}
+impl std::error::Error for TransactionFault {}
+
+/// A record that is to be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetRecord {
+    /// The owner.
+    pub owner: NameBuf,
+    /// The type.
+    pub rtype: Type,
+    /// The TTL; `None`: that of the RRset, or else of the SOA.
+    pub ttl: Option<Ttl>,
+    /// The data, uncompressed.
+    pub rdata: Vec<u8>,
+}
+
+/// Records that are to be unset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsetRecords {
+    /// Their owner.
+    pub owner: NameBuf,
+    /// Their type; `None`: all.
+    pub rtype: Option<Type>,
+    /// The data of the one; `None`: all of the type.
+    pub rdata: Option<Vec<u8>>,
+}
+
+/// What others see of an open transaction.
+#[derive(Debug, Clone, Serialize)]
+pub struct OpenTransaction {
+    /// The serial number of the version it began with.
+    pub serial: u32,
+    /// Names that were set or unset.
+    pub names: usize,
+    /// Bytes of the records that were.
+    pub bytes: usize,
+    /// Seconds since it was used last.
+    pub idle: u64,
+}
+
+/// What a transaction makes of a zone.
+#[derive(Clone)]
+pub(super) struct Work {
+    /// The version that it began with.
+    pub(super) base: Arc<Zone>,
+    /// That version with what was set and unset.
+    pub(super) version: Arc<Zone>,
+    /// The names that were set or unset.
+    pub(super) names: BTreeSet<NameBuf>,
+}
+
+impl Work {
+    /// What changes from the version that it began with.
+    pub(super) fn difference(&self) -> ChangeSet {
+        diff_names(&self.base, &self.version, self.names.iter().map(NameBuf::as_name))
+    }
+
+    /// What it changes in the newest version, with the next serial number; `None` if nothing.
+    ///
+    /// # Errors
+    /// [`TransactionFault::Conflict`].
+    pub(super) fn change_of(
+        &self,
+        newest: &Zone,
+        rules: &ZoneUpdates,
+        now: u64,
+    ) -> Result<Option<ChangeSet>, TransactionFault> {
+        // Each change has a serial number, which is no conflict.
+        let ignored = IgnoredParts { serial: true, dnssec: false };
+        let names = self.names.iter().map(NameBuf::as_name);
+        let meanwhile = ignored.without(&diff_names(&self.base, newest, names));
+        if !meanwhile.is_empty() {
+            return Err(TransactionFault::Conflict(Box::new(meanwhile)));
+        }
+        let touches_apex = self.names.iter().any(|name| name.as_name() == newest.apex().as_name());
+        let soa_of = if touches_apex { &*self.version } else { newest };
+        let wanted = if self.sets_serial() { self.version.serial() } else { newest.serial() };
+        let change = with_serial(self.difference(), newest, soa_of, wanted, rules.serial, now);
+        Ok(Some(change).filter(|change| !change.is_empty()))
+    }
+
+    /// What leads from the version so far to the one with a record more, or in place of another of a type of
+    /// which there is one at a name. The whole RRset gets its TTL (RFC 2181 §5.2).
+    fn setting(&self, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
+        let SetRecord { owner, rtype, ttl, rdata } = record;
+        if is_signers(*rtype) {
+            return Err(TransactionFault::SignersType(*rtype));
+        }
+        let old = records(&self.version, owner.as_name(), *rtype);
+        let of_soa =
+            || records(&self.version, self.version.apex().as_name(), Type::SOA).first().map(|soa| soa.0);
+        let ttl = ttl.or_else(|| old.first().map(|record| record.0)).or_else(of_soa).unwrap_or(Ttl::ZERO);
+        let is_single = matches!(*rtype, Type::CNAME | Type::DNAME | Type::SOA);
+        let is_there = |rdata: &Vec<u8>| is_same(*rtype, rdata, &record.rdata);
+        let mut new: Vec<(Ttl, Vec<u8>)> = old
+            .iter()
+            .filter(|(_, rdata)| !is_single || is_there(rdata))
+            .map(|(_, rdata)| (ttl, rdata.clone()))
+            .collect();
+        if !new.iter().any(|(_, rdata)| is_there(rdata)) {
+            new.push((ttl, rdata.clone()));
+        }
+        let mut change = self.nothing();
+        if let (Type::SOA, Some((_, soa))) = (*rtype, new.last()) {
+            // One that cannot be read is refused by the zone.
+            change.after = Soa::read(soa).map_or(change.after, |soa| soa.numbers.serial);
+        }
+        put(&mut change.removed, owner, *rtype, old.iter().filter(|record| !new.contains(record)));
+        put(&mut change.added, owner, *rtype, new.iter().filter(|record| !old.contains(record)));
+        Ok(change)
+    }
+
+    /// What leads from the version so far to the one without some records.
+    fn unsetting(&self, records_of: &UnsetRecords) -> Result<ChangeSet, TransactionFault> {
+        let UnsetRecords { owner, rtype, rdata } = records_of;
+        let types: Vec<Type> = match rtype {
+            Some(rtype) if is_signers(*rtype) => return Err(TransactionFault::SignersType(*rtype)),
+            Some(rtype) => vec![*rtype],
+            None if owner.as_name() == self.version.apex().as_name() => return Err(TransactionFault::Apex),
+            None => {
+                let node = self.version.find_name(owner.as_name());
+                node.iter().flat_map(|node| node.rrsets()).map(|set| set.rtype()).collect()
+            }
+        };
+        let mut change = self.nothing();
+        for of_type in types {
+            let goes = |old: &Vec<u8>| rdata.as_ref().is_none_or(|rdata| is_same(of_type, old, rdata));
+            let old = records(&self.version, owner.as_name(), of_type);
+            put(&mut change.removed, owner, of_type, old.iter().filter(|(_, rdata)| goes(rdata)));
+        }
+        if change.removed.is_empty() {
+            return Err(TransactionFault::NotThere(Box::new(*owner), *rtype));
+        }
+        Ok(change)
+    }
+
+    /// Whether a serial number was set.
+    pub(super) fn sets_serial(&self) -> bool {
+        self.version.serial() != self.base.serial()
+    }
+
+    fn nothing(&self) -> ChangeSet {
+        let serial = self.version.serial();
+        ChangeSet { before: serial, after: serial, ..ChangeSet::default() }
+    }
+}
+
+/// The records of one type at a name.
+fn records(zone: &Zone, owner: Name<'_>, rtype: Type) -> Vec<(Ttl, Vec<u8>)> {
+    let set = zone.find_name(owner).and_then(|node| node.rrset(rtype));
+    let copied = |record: zone::store::Rdata<'_>| {
+        let mut rdata = Vec::new();
+        record.copy_to(&mut rdata);
+        (record.ttl(), rdata)
+    };
+    set.iter().flat_map(|set| set.rdatas()).map(copied).collect()
+}
+
+fn put<'r>(
+    to: &mut ChangedRecords,
+    owner: &NameBuf,
+    rtype: Type,
+    records: impl Iterator<Item = &'r (Ttl, Vec<u8>)>,
+) {
+    records.for_each(|(ttl, rdata)| to.push(owner.as_name(), rtype, *ttl, rdata));
+}
+
+/// Bytes of the records of a change.
+fn bytes_of(change: &ChangeSet) -> usize {
+    let records = change.removed.iter().chain(change.added.iter());
+    records.map(|record| record.owner.len() + 10 + record.rdata.len()).sum()
+}
+
+/// An open transaction.
+struct Transaction {
+    work: Work,
+    bytes: usize,
+    used: Instant,
+    committing: bool,
+}
+
+/// The transactions that are open.
+#[derive(Default)]
+pub(super) struct Transactions {
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    zones: HashMap<Apex, Transaction>,
+    /// Whether a thread drops idle transactions.
+    watched: bool,
+}
+
+impl Transactions {
+    /// Opens one on a version of a zone. Once there is one, [`watch`](Self::watch) has to run: returns
+    /// whether it does not yet.
+    pub(super) fn begin(
+        &self,
+        apex: &Apex,
+        base: &Arc<Zone>,
+        bounds: TransactionBounds,
+        now: Instant,
+    ) -> Result<bool, TransactionFault> {
+        if is_signed(base) {
+            return Err(TransactionFault::Signed);
+        }
+        let mut open = lock(&self.open);
+        drop_idle(&mut open, bounds.idle, now);
+        if open.zones.contains_key(apex) {
+            return Err(TransactionFault::Open);
+        }
+        if open.zones.len() >= bounds.most {
+            return Err(TransactionFault::TooMany(bounds.most));
+        }
+        let work = Work { base: Arc::clone(base), version: Arc::clone(base), names: BTreeSet::new() };
+        open.zones.insert(apex.clone(), Transaction { work, bytes: 0, used: now, committing: false });
+        Ok(!std::mem::replace(&mut open.watched, true))
+    }
+
+    /// Drops idle transactions until none is open: a thread's work.
+    pub(super) fn watch(&self, idle: impl Fn() -> Duration) {
+        loop {
+            let idle = idle();
+            let next = {
+                let mut open = lock(&self.open);
+                drop_idle(&mut open, idle, Instant::now());
+                open.watched = !open.zones.is_empty();
+                match open.zones.values().map(|transaction| transaction.used).min() {
+                    Some(used) => (used + idle).saturating_duration_since(Instant::now()),
+                    None => return,
+                }
+            };
+            std::thread::sleep(next.max(Duration::from_millis(100)));
+        }
+    }
+
+    /// No thread could be started for [`watch`](Self::watch).
+    pub(super) fn unwatched(&self) {
+        lock(&self.open).watched = false;
+    }
+
+    /// Sets a record. Returns what that changes.
+    pub(super) fn set(
+        &self,
+        apex: &Apex,
+        record: &SetRecord,
+        bounds: TransactionBounds,
+        now: Instant,
+    ) -> Result<ChangeSet, TransactionFault> {
+        self.step(apex, &record.owner, bounds, now, |work| work.setting(record))
+    }
+
+    /// Unsets records. Returns what that changes.
+    pub(super) fn unset(
+        &self,
+        apex: &Apex,
+        records: &UnsetRecords,
+        bounds: TransactionBounds,
+        now: Instant,
+    ) -> Result<ChangeSet, TransactionFault> {
+        self.step(apex, &records.owner, bounds, now, |work| work.unsetting(records))
+    }
+
+    fn step(
+        &self,
+        apex: &Apex,
+        owner: &NameBuf,
+        bounds: TransactionBounds,
+        now: Instant,
+        step: impl Fn(&Work) -> Result<ChangeSet, TransactionFault>,
+    ) -> Result<ChangeSet, TransactionFault> {
+        let mut open = lock(&self.open);
+        let transaction = usable(&mut open, apex, bounds.idle, now)?;
+        let change = step(&transaction.work)?;
+        if change.is_empty() {
+            return Ok(change);
+        }
+        let bytes = transaction.bytes + bytes_of(&change);
+        if bytes > bounds.bytes {
+            return Err(TransactionFault::TooLarge(bounds.bytes));
+        }
+        let version = transaction.work.version.apply(&change).map_err(TransactionFault::Unfit)?;
+        transaction.work.version = Arc::new(version);
+        transaction.work.names.insert(*owner);
+        transaction.bytes = bytes;
+        Ok(change)
+    }
+
+    /// What one makes of its zone so far.
+    pub(super) fn work(
+        &self,
+        apex: &Apex,
+        bounds: TransactionBounds,
+        now: Instant,
+    ) -> Result<Work, TransactionFault> {
+        Ok(usable(&mut lock(&self.open), apex, bounds.idle, now)?.work.clone())
+    }
+
+    /// Has one committed by `commit`, which returns what came of it. One that is committed is open no longer.
+    pub(super) fn commit(
+        &self,
+        apex: &Apex,
+        bounds: TransactionBounds,
+        now: Instant,
+        commit: impl FnOnce(Work) -> CommitEnd,
+    ) -> CommitEnd {
+        let work = {
+            let mut open = lock(&self.open);
+            let transaction = usable(&mut open, apex, bounds.idle, now)?;
+            transaction.committing = true;
+            transaction.work.clone()
+        };
+        let end = commit(work);
+        let mut open: MutexGuard<'_, Open> = lock(&self.open);
+        if end.is_ok() {
+            open.zones.remove(apex);
+        } else if let Some(transaction) = open.zones.get_mut(apex) {
+            transaction.committing = false;
+        }
+        end
+    }
+
+    /// Drops one.
+    pub(super) fn abort(&self, apex: &Apex) -> Result<(), TransactionFault> {
+        let mut open = lock(&self.open);
+        match open.zones.get(apex) {
+            None => Err(TransactionFault::NotOpen),
+            Some(transaction) if transaction.committing => Err(TransactionFault::Committing),
+            Some(_) => {
+                open.zones.remove(apex);
+                Ok(())
+            }
+        }
+    }
+
+    /// What there is to see of one.
+    pub(super) fn status(&self, apex: &[u8], now: Instant) -> Option<OpenTransaction> {
+        let open = lock(&self.open);
+        let Transaction { work, bytes, used, .. } = open.zones.get(apex)?;
+        let idle = now.saturating_duration_since(*used).as_secs();
+        Some(OpenTransaction { serial: work.base.serial().0, names: work.names.len(), bytes: *bytes, idle })
+    }
+}
+
+/// The transaction of a zone, which is being used.
+fn usable<'o>(
+    open: &'o mut Open,
+    apex: &Apex,
+    idle: Duration,
+    now: Instant,
+) -> Result<&'o mut Transaction, TransactionFault> {
+    drop_idle(open, idle, now);
+    let transaction = open.zones.get_mut(apex).ok_or(TransactionFault::NotOpen)?;
+    if transaction.committing {
+        return Err(TransactionFault::Committing);
+    }
+    transaction.used = now;
+    Ok(transaction)
+}
+
+/// Drops transactions that were not used for `idle`.
+fn drop_idle(open: &mut Open, idle: Duration, now: Instant) {
+    open.zones.retain(|apex, transaction| {
+        let is_idle = now.saturating_duration_since(transaction.used) >= idle && !transaction.committing;
+        if is_idle {
+            let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+            log_repeated!(
+                warn,
+                WARN,
+                ("transaction dropped", &name.to_string()),
+                "zone {name}: its transaction is dropped, it has not been used for {} s",
+                idle.as_secs()
+            );
+        }
+        !is_idle
+    });
+}
+
+/// What came of a commit: what changed, if anything did.
+pub(super) type CommitEnd = Result<Option<TakenStep>, TransactionFault>;
+
+/// A commit for the thread that changes zones.
+pub(super) struct CommitOrder {
+    pub(super) apex: Apex,
+    pub(super) work: Work,
+    pub(super) rules: Arc<ZoneUpdates>,
+    pub(super) reply: super::Reply<CommitEnd>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changes::counts::UpdateCounts;
+    use crate::changes::line::{Decided, UpdatableZone, UpdateJob};
+    use crate::zones::manager::Claim;
+    use journal::{RealDisk, ZoneFolder};
+    use proptest::prelude::*;
+    use std::ops::ControlFlow;
+    use std::sync::atomic::Ordering::Relaxed;
+    use wire::hash::HashKey;
+    use zone::LoadConfig;
+    use zone::scan::TextSource;
+    use zone::store::diff;
+
+    const BOUNDS: TransactionBounds =
+        TransactionBounds { most: 2, bytes: 100_000, idle: Duration::from_secs(600) };
+
+    fn zone(more: &str) -> Arc<Zone> {
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let text = format!("$TTL 60\n@ SOA ns1 admin 7 2 3 4 5\n@ NS ns1\nns1 A 192.0.2.1\n{more}");
+        let (key, source) = (HashKey::random(), TextSource::bytes("test", text.as_bytes()));
+        let config = LoadConfig::default();
+        let loaded = zone::load::load(source, apex.as_name(), &key, &config, |_| ControlFlow::Continue(()));
+        Arc::new(loaded.expect("a zone").zone)
+    }
+
+    fn apex(name: &str) -> Apex {
+        name.parse::<NameBuf>().expect("a name").as_name().as_wire().into()
+    }
+
+    fn address(owner: &str, last: u8) -> SetRecord {
+        let owner = owner.parse().expect("a name");
+        SetRecord { owner, rtype: Type::A, ttl: None, rdata: vec![192, 0, 2, last] }
+    }
+
+    #[test]
+    fn so_many_are_open_for_so_long() {
+        let (all, begun, base) = (Transactions::default(), Instant::now(), zone(""));
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let [a, b, c] = ["a.", "b.", "c."].map(apex);
+        assert!(matches!(all.begin(&a, &base, BOUNDS, at(0)), Ok(true)));
+        assert!(matches!(all.begin(&b, &base, BOUNDS, at(300)), Ok(false)), "it is watched already");
+        assert!(matches!(all.begin(&b, &base, BOUNDS, at(300)), Err(TransactionFault::Open)));
+        assert!(matches!(all.begin(&c, &base, BOUNDS, at(300)), Err(TransactionFault::TooMany(2))));
+        assert!(all.set(&a, &address("a.example.", 1), BOUNDS, at(599)).is_ok());
+        // Each use starts the idle time again.
+        assert!(all.work(&a, BOUNDS, at(1198)).is_ok());
+        assert!(matches!(all.work(&b, BOUNDS, at(1198)), Err(TransactionFault::NotOpen)));
+        assert!(all.begin(&c, &base, BOUNDS, at(1198)).is_ok());
+        assert!(matches!(all.work(&a, BOUNDS, at(1798)), Err(TransactionFault::NotOpen)));
+        assert!(all.begin(&a, &base, BOUNDS, at(1798)).is_ok());
+        let small = TransactionBounds { bytes: 30, ..BOUNDS };
+        assert!(all.set(&a, &address("a.example.", 1), small, at(1798)).is_ok());
+        let second = all.set(&a, &address("b.example.", 1), small, at(1798));
+        assert!(matches!(second, Err(TransactionFault::TooLarge(30))));
+    }
+
+    #[test]
+    fn one_that_is_being_committed_is_not_changed_and_one_that_failed_stays() {
+        let (all, now, base, a) = (Transactions::default(), Instant::now(), zone(""), apex("a."));
+        all.begin(&a, &base, BOUNDS, now).expect("opened");
+        let failed = all.commit(&a, BOUNDS, now, |_| {
+            let set = all.set(&a, &address("a.example.", 1), BOUNDS, now);
+            assert!(matches!(set, Err(TransactionFault::Committing)));
+            assert!(matches!(all.abort(&a), Err(TransactionFault::Committing)));
+            Err(TransactionFault::Frozen)
+        });
+        assert!(matches!(failed, Err(TransactionFault::Frozen)));
+        assert!(all.set(&a, &address("a.example.", 1), BOUNDS, now).is_ok());
+        assert!(matches!(all.commit(&a, BOUNDS, now, |_| Ok(None)), Ok(None)));
+        assert!(matches!(all.abort(&a), Err(TransactionFault::NotOpen)));
+    }
+
+    #[test]
+    fn commits_that_come_together_wait_for_the_disk_once() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = ZoneFolder::open(Arc::new(RealDisk), state.path()).expect("a folder");
+        let (base, counts, now) = (zone(""), UpdateCounts::default(), Instant::now());
+        let (store, _) = folder.zone(base.apex().as_name()).expect("a store");
+        let mut line = UpdatableZone {
+            number: 1,
+            store,
+            zone: Arc::clone(&base),
+            since: Some(Vec::new()),
+            compacting: false,
+            file: None,
+            first: base.serial(),
+            claim: Claim::of_none(),
+        };
+        // The second changes what the first has changed since it was begun.
+        let demands: Vec<UpdateJob> = ["a.example.", "a.example.", "b.example."]
+            .iter()
+            .zip(1..)
+            .map(|(owner, last)| {
+                let (all, apex) = (Transactions::default(), apex("example."));
+                all.begin(&apex, &base, BOUNDS, now).expect("begun");
+                all.set(&apex, &address(owner, last), BOUNDS, now).expect("set");
+                let work = all.work(&apex, BOUNDS, now).expect("open");
+                let (reply, _) = std::sync::mpsc::sync_channel(1);
+                UpdateJob::Commit(CommitOrder { apex, work, rules: Arc::default(), reply })
+            })
+            .collect();
+        let group = line.take(&demands, 0, &counts);
+        let ends: Vec<String> = group.decided.iter().map(in_words).collect();
+        assert_eq!(ends, ["7 to 8", "conflict", "8 to 9"]);
+        assert!(group.changed && group.fault.is_none());
+        assert_eq!((line.zone.serial().0, line.store.acknowledged()), (9, Some(line.zone.serial())));
+        assert_eq!(line.zone.record_count(), base.record_count() + 2);
+        assert_eq!(line.since.as_ref().map(Vec::len), Some(2));
+        let syncs: u64 = counts.syncs.iter().map(|count| count.load(Relaxed)).sum();
+        assert_eq!((syncs, counts.journalled.load(Relaxed)), (1, 2));
+    }
+
+    fn in_words(decided: &Decided) -> String {
+        match decided {
+            Decided::Commit(Ok(Some((change, _)))) => format!("{} to {}", change.before, change.after),
+            Decided::Commit(Err(TransactionFault::Conflict(_))) => "conflict".into(),
+            _ => "otherwise".into(),
+        }
+    }
+
+    #[test]
+    fn a_signed_zone_takes_none() {
+        let signed = zone("@ RRSIG SOA 13 1 60 20300101000000 20200101000000 1 @ c2ln\n");
+        let begun = Transactions::default().begin(&apex("a."), &signed, BOUNDS, Instant::now());
+        assert!(matches!(begun, Err(TransactionFault::Signed)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+        #[test]
+        fn the_difference_leads_from_the_one_version_to_the_other_and_has_no_more_than_differs(
+            steps in prop::collection::vec((any::<bool>(), 0..4usize, 0..4usize, 0..3u8, prop::option::of(0..3u32)), 1..30),
+        ) {
+            let base = zone("a A 192.0.2.1\na A 192.0.2.2\nb.a TXT x\nc CNAME a\n");
+            let (all, now, of) = (Transactions::default(), Instant::now(), apex("example."));
+            all.begin(&of, &base, BOUNDS, now).expect("opened");
+            for (sets, owner, rtype, data, ttl) in steps {
+                let owner: NameBuf = ["example.", "a.example.", "B.a.example.", "c.example."][owner].parse().expect("a name");
+                let (rtype, rdata) = match rtype {
+                    0 => (Type::A, vec![192, 0, 2, data]),
+                    1 => (Type::TXT, vec![1, b'x' + data]),
+                    2 => (Type::CNAME, vec![1, b'x' + data, 0]),
+                    _ => (Type::NS, vec![1, b'x' + data, 0]),
+                };
+                // Some are refused, and change nothing.
+                let _ = match (sets, data) {
+                    (true, _) => all.set(&of, &SetRecord { owner, rtype, ttl: ttl.map(Ttl::from_secs), rdata }, BOUNDS, now),
+                    (false, 0) => all.unset(&of, &UnsetRecords { owner, rtype: None, rdata: None }, BOUNDS, now),
+                    (false, 1) => all.unset(&of, &UnsetRecords { owner, rtype: Some(rtype), rdata: None }, BOUNDS, now),
+                    _ => all.unset(&of, &UnsetRecords { owner, rtype: Some(rtype), rdata: Some(rdata) }, BOUNDS, now),
+                };
+            }
+            let work = all.work(&of, BOUNDS, now).expect("open");
+            let difference = work.difference();
+            prop_assert_eq!(&difference, &diff(&base, &work.version));
+            let made = base.apply(&difference).expect("a version");
+            prop_assert!(diff(&made, &work.version).is_empty());
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! SOA queries and NOTIFY on their way: links that they are sent on, how long their replies are waited for,
+//! and what those say.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use exchange::{Action, Link, Transport};
+use resolver::Random;
+use tracing::debug;
+use transfer::incoming::TransferFault;
+use transfer::secondary::{
+    AskExpire, SecondaryEvent, SecondaryFault, SoaReply, notify_query, notify_reply, read_soa_reply,
+    soa_query,
+};
+use transfer::tsig::{self, ResponseVerifier, sign_request};
+use wire::Rcode;
+
+use super::targets::PeerReply;
+use super::{CoreHost, Moment, PeeredZone, SecondaryCore, name};
+use crate::secondaries::fetch::takes_no_opt;
+use crate::secondaries::plan::PeerServer;
+use crate::zones::Apex;
+use telemetry::repeated::log_repeated;
+
+/// How long the reply to an SOA query is waited for, try by try.
+const PROBE_WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// How long it is over a stream.
+const STREAM_WAIT: Duration = Duration::from_secs(10);
+/// How long the reply to a NOTIFY is waited for. The next one may be sent before: either is taken.
+const NOTIFY_WAIT: Duration = Duration::from_secs(5);
+/// Bytes of a message at the most: two names, an SOA, a TSIG record.
+const MESSAGE: usize = 2048;
+
+/// A message on its way, whose reply is waited for.
+pub(super) struct Exchange {
+    apex: Apex,
+    purpose: Purpose,
+    id: u16,
+    verifier: Option<ResponseVerifier>,
+    deadline: Instant,
+}
+
+/// What a message is for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// The SOA of this primary, asked for so often already.
+    Probe { primary: usize, tries: usize, stream: bool, expire: AskExpire },
+    /// News for this peer.
+    Notify { peer: usize, to: SocketAddr },
+}
+
+impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
+    /// Asks a primary for its SOA.
+    pub(super) fn send_probe(&mut self, apex: &Apex, primary: usize, at: &mut Moment<'_>) {
+        let expire = AskExpire::Yes;
+        self.probe(apex, Purpose::Probe { primary, tries: 0, stream: false, expire }, at);
+    }
+
+    fn probe(&mut self, apex: &Apex, purpose: Purpose, at: &mut Moment<'_>) {
+        let Purpose::Probe { primary, tries, stream, expire } = purpose else { return };
+        let Some(zone) = self.zones.get(apex) else { return };
+        let Some(server) = zone.peers.primaries.get(primary).cloned() else { return };
+        let wait = if stream { STREAM_WAIT } else { PROBE_WAITS.get(tries).copied().unwrap_or(STREAM_WAIT) };
+        let query = |buf: &mut [u8], id| soa_query(buf, id, name(apex), expire).ok();
+        let link = self.send(apex, purpose, &server, wait, at, query);
+        if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
+            taken.probe = link;
+        }
+    }
+
+    /// Tells a peer of the version in service. Returns whether it is on its way.
+    pub(super) fn send_notify(&mut self, apex: &Apex, peer: usize, at: &mut Moment<'_>) -> bool {
+        let Some(zone) = self.zones.get(apex) else { return false };
+        let (Some(server), Some(soa)) =
+            (zone.peers.notify.get(peer).cloned(), zone.told.as_ref().and_then(|told| told.soa()))
+        else {
+            return false;
+        };
+        let purpose = Purpose::Notify { peer, to: server.address };
+        let sent = self.send(apex, purpose, &server, NOTIFY_WAIT, at, |buf, id| {
+            notify_query(buf, id, name(apex), &soa).ok()
+        });
+        if sent.is_some() {
+            self.counts.notify_sent.fetch_add(1, Relaxed);
+            debug!(zone = %name(apex), peer = %server, "NOTIFY sent");
+        }
+        sent.is_some()
+    }
+
+    /// Sends a message on a link of its own.
+    fn send(
+        &mut self,
+        apex: &Apex,
+        purpose: Purpose,
+        server: &PeerServer,
+        wait: Duration,
+        at: &mut Moment<'_>,
+        write: impl FnOnce(&mut [u8], u16) -> Option<usize>,
+    ) -> Option<Link> {
+        let id = self.random.next_u32() as u16;
+        let mut buf = [0; MESSAGE];
+        let mut len = write(&mut buf, id)?;
+        let mut verifier = None;
+        if let Some(key) = &server.key {
+            let (signed, theirs) = sign_request(key, &mut buf, len, self.surroundings.wall()).ok()?;
+            (len, verifier) = (signed, Some(theirs));
+        }
+        self.last_link += 1;
+        let (link, deadline) = (Link(self.last_link), at.now + wait);
+        let stream = matches!(purpose, Purpose::Probe { stream: true, .. });
+        let transport = if stream { Transport::Tcp } else { Transport::Udp };
+        at.actions.push(Action::Open { link, transport, to: server.address, from: server.source });
+        at.actions.push(Action::Send { link, message: buf.get(..len)?.to_vec() });
+        self.links.insert(link, Exchange { apex: apex.clone(), purpose, id, verifier, deadline });
+        self.deadlines.insert((deadline, link));
+        Some(link)
+    }
+
+    /// Forgets a link; returns what was on it.
+    fn end(&mut self, link: Link) -> Option<Exchange> {
+        let exchange = self.links.remove(&link)?;
+        self.deadlines.remove(&(exchange.deadline, link));
+        if let Purpose::Notify { to, .. } = exchange.purpose {
+            self.told_end(to);
+        }
+        Some(exchange)
+    }
+
+    /// Closes a link whose reply is no longer wanted.
+    pub(super) fn close(&mut self, link: Link, at: &mut Moment<'_>) {
+        if self.end(link).is_some() {
+            at.actions.push(Action::Close { link });
+        }
+    }
+
+    /// A message has come on a link.
+    pub(super) fn message(&mut self, link: Link, message: &[u8], at: &mut Moment<'_>) {
+        let wall = self.surroundings.wall();
+        let Some(exchange) = self.links.get_mut(&link) else { return };
+        match exchange.purpose {
+            Purpose::Probe { .. } => {
+                let read = read_soa_reply(message, exchange.id, name(&exchange.apex));
+                // Anyone can send a message: what is no reply to this query is ignored.
+                if read == Err(TransferFault::NotTheResponse) {
+                    return;
+                }
+                let said = verified(exchange.verifier.as_mut(), message, wall).and(read);
+                self.probed(link, said, at);
+            }
+            Purpose::Notify { peer, .. } => {
+                let Some(rcode) = notify_reply(message, exchange.id, name(&exchange.apex)) else { return };
+                if verified(exchange.verifier.as_mut(), message, wall).is_err() && rcode == Rcode::NOERROR {
+                    return;
+                }
+                if let Some(exchange) = self.end(link) {
+                    at.actions.push(Action::Close { link });
+                    self.acknowledged(&exchange.apex, peer, rcode);
+                }
+            }
+        }
+    }
+
+    fn probed(&mut self, link: Link, said: Result<SoaReply, TransferFault>, at: &mut Moment<'_>) {
+        let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
+        at.actions.push(Action::Close { link });
+        let Purpose::Probe { primary, stream, expire, .. } = purpose else { return };
+        match said.map_err(SecondaryFault::Transfer) {
+            Err(SecondaryFault::Transfer(TransferFault::Truncated)) if !stream => {
+                self.probe(&apex, Purpose::Probe { primary, tries: 0, stream: true, expire }, at);
+            }
+            Err(fault) if expire == AskExpire::Yes && takes_no_opt(&fault) => {
+                let expire = AskExpire::No;
+                self.probe(&apex, Purpose::Probe { primary, tries: 0, stream, expire }, at);
+            }
+            Err(fault) => self.happened(&apex, SecondaryEvent::Failed(fault), at),
+            Ok(reply) => self.asked(&apex, reply, at),
+        }
+    }
+
+    fn acknowledged(&mut self, apex: &Apex, peer: usize, rcode: Rcode) {
+        let Some(PeeredZone { peers, told: Some(told), .. }) = self.zones.get_mut(apex) else { return };
+        told.replied(peer);
+        let counts = &self.counts;
+        let taken = rcode == Rcode::NOERROR;
+        let count = if taken { &counts.notify_acknowledged } else { &counts.notify_declined };
+        count.fetch_add(1, Relaxed);
+        if let (Some(last), Some(server)) = (told.replies.get_mut(peer), peers.notify.get(peer)) {
+            let (zone, before) = (name(apex), std::mem::take(last));
+            *last = before.after(rcode);
+            // The answer of a secondary may change with each NOTIFY.
+            let object = format!("{zone} {server}");
+            match (before, *last) {
+                (_, PeerReply::NotYet) => log_repeated!(
+                    info,
+                    INFO,
+                    ("NOTIFY too early", &*object),
+                    "zone {zone}: NOTIFY not taken by {server}, rcode={rcode}: the secondary does not have the zone yet"
+                ),
+                (before, now @ PeerReply::Declined(_)) if before != now => {
+                    log_repeated!(
+                        warn,
+                        WARN,
+                        ("NOTIFY declined", &*object),
+                        "zone {zone}: {server} answers NOTIFY with {rcode}: is it a secondary of the zone, and takes NOTIFY from here?"
+                    );
+                }
+                _ => {}
+            }
+        }
+        self.see_to(apex);
+    }
+
+    /// A link is over before its reply has come.
+    pub(super) fn lost(&mut self, link: Link, error: ErrorKind, at: &mut Moment<'_>) {
+        let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
+        match purpose {
+            Purpose::Probe { .. } => {
+                let fault = match error {
+                    ErrorKind::ConnectionRefused => SecondaryFault::Refused,
+                    _ => SecondaryFault::Unreachable,
+                };
+                self.happened(&apex, SecondaryEvent::Failed(fault), at);
+            }
+            Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, Some(error)),
+        }
+    }
+
+    /// Gives up what has waited long enough.
+    pub(super) fn give_up(&mut self, at: &mut Moment<'_>) {
+        while let Some((deadline, link)) = self.deadlines.first().copied()
+            && deadline <= at.now
+        {
+            let Some(Exchange { apex, purpose, .. }) = self.end(link) else { continue };
+            at.actions.push(Action::Close { link });
+            match purpose {
+                Purpose::Probe { primary, tries, stream: false, expire } if tries + 1 < PROBE_WAITS.len() => {
+                    let tries = tries + 1;
+                    self.probe(&apex, Purpose::Probe { primary, tries, stream: false, expire }, at);
+                }
+                Purpose::Probe { .. } => {
+                    self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Unreachable), at);
+                }
+                Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, None),
+            }
+        }
+    }
+
+    fn unanswered(&self, apex: &Apex, peer: usize, error: Option<ErrorKind>) {
+        self.counts.notify_unanswered.fetch_add(1, Relaxed);
+        let server = self.zones.get(apex).and_then(|zone| zone.peers.notify.get(peer));
+        if let Some(server) = server {
+            let reason = error.map_or_else(|| "no answer in time".to_owned(), |kind| kind.to_string());
+            debug!(zone = %name(apex), peer = %server, reason, "NOTIFY not answered");
+        }
+    }
+}
+
+/// Whether a reply is signed as it should be.
+fn verified(verifier: Option<&mut ResponseVerifier>, message: &[u8], now: u64) -> Result<(), TransferFault> {
+    let Some(verifier) = verifier else { return Ok(()) };
+    let tsig_at = tsig::find(message)?;
+    let verified = verifier.message(message, tsig_at, now).and_then(|()| verifier.end());
+    match (verified, message.get(3).map(|flags| flags & 15)) {
+        (Ok(()), _) => Ok(()),
+        // Who refuses the signature, or everything, need not sign that.
+        (Err(tsig::ResponseError::Unsigned), Some(1..)) => Ok(()),
+        (Err(error), _) => Err(TransferFault::Tsig(error)),
+    }
+}

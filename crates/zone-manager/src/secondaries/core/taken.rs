@@ -1,0 +1,502 @@
+//! Zones that are taken from primaries: what the scheduler decides is done here, and the outcome is reported
+//! to it, to the zone's state and to the log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use exchange::Link;
+use resolver::Random;
+use tracing::{Level, info, warn};
+use transfer::incoming::AskedFor;
+use transfer::secondary::{
+    PrimaryId, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryId, SecondaryState, SecondaryZone,
+    SoaReply,
+};
+use wire::Serial;
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use super::{CoreHost, Moment, SecondaryCore, name};
+use crate::secondaries::counts::word;
+use crate::secondaries::fetch::{FetchFigures, FetchJob, Fetched};
+use crate::secondaries::plan::ZonePeers;
+use crate::secondaries::status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
+use crate::secondaries::store::Keep;
+use crate::zones::Apex;
+use crate::zones::state::{KeptVersion, SecondaryNews};
+use telemetry::repeated::{self, log_repeated};
+
+/// How long NOTIFY waits after a primary had nothing new: an attacker may send them to make this server ask.
+const NOTIFY_QUIET_TIME: Duration = Duration::from_secs(1);
+
+/// A zone that is taken from primaries.
+pub(super) struct RefreshState {
+    pub(super) id: SecondaryId,
+    /// The link of the SOA query under way.
+    pub(super) probe: Option<Link>,
+    /// The transfer under way.
+    fetch: Option<Box<Fetch>>,
+    /// The version that was taken last.
+    version: Option<Arc<Zone>>,
+    /// The fold under way.
+    fold: Option<Box<Fold>>,
+    /// Until when NOTIFY waits.
+    quiet_until: Option<Instant>,
+    /// A NOTIFY that waits: its primary and serial.
+    waiting: Option<(Option<usize>, Option<Serial>)>,
+    /// The fault of each primary that was logged last; of those behind the end there was none.
+    logged: Vec<Option<String>>,
+    last_transfer: Option<Transferred>,
+    /// When the zone expires, as it was reported last.
+    expires: Option<u64>,
+}
+
+/// A transfer under way.
+struct Fetch {
+    number: u64,
+    primary: usize,
+    asked: AskedFor,
+    cancelled: Arc<AtomicBool>,
+}
+
+/// A version that is being rebuilt with a base of its own.
+struct Fold {
+    number: u64,
+    /// What has changed since.
+    changes: Vec<Arc<ChangeSet>>,
+}
+
+/// The transfer that brought the last version: what operators see of it, in compact form until one asks.
+struct Transferred {
+    at: u64,
+    /// The primary's place in the list.
+    primary: u32,
+    kind: &'static str,
+    from: Option<Serial>,
+    to: Serial,
+    records: u64,
+    bytes: u64,
+    milliseconds: u64,
+}
+
+impl Transferred {
+    fn status(&self, peers: &ZonePeers) -> LastTransfer {
+        let Transferred { at, kind, records, bytes, milliseconds, .. } = *self;
+        let primary = peers.primaries.get(self.primary as usize).map(ToString::to_string).unwrap_or_default();
+        let (from, to) = (self.from.map(|from| from.0), self.to.0);
+        LastTransfer { at, primary, kind, from, to, records, bytes, milliseconds }
+    }
+}
+
+impl RefreshState {
+    fn new(id: SecondaryId, version: Option<Arc<Zone>>) -> Self {
+        RefreshState {
+            id,
+            probe: None,
+            fetch: None,
+            version,
+            fold: None,
+            quiet_until: None,
+            waiting: None,
+            logged: Vec::new(),
+            last_transfer: None,
+            expires: None,
+        }
+    }
+
+    /// What operators see of it at a time, in seconds since 1970.
+    pub(super) fn status(
+        &self,
+        timers: &SecondaryZone,
+        peers: &ZonePeers,
+        notify: Vec<String>,
+        now: u64,
+    ) -> SecondaryStatus {
+        let fault = timers.last_fault().map(|(at, primary, fault)| PrimaryFault {
+            primary: peers.primaries.get(primary).map(ToString::to_string).unwrap_or_default(),
+            at,
+            fault: fault.to_string(),
+        });
+        SecondaryStatus {
+            state: Some(word(timers.state(now))),
+            serial: timers.soa().map(|soa| soa.serial.0),
+            primaries: peers.primaries.iter().map(ToString::to_string).collect(),
+            under_way: timers.is_under_way(),
+            confirmed: timers.checked(),
+            next_refresh: Some(timers.next()).filter(|_| !timers.is_under_way()),
+            expires: timers.expires(),
+            fault,
+            last_transfer: self.last_transfer.as_ref().map(|last| last.status(peers)),
+            notify,
+        }
+    }
+}
+
+impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
+    /// A zone is to be taken from its primaries.
+    pub(super) fn begin(&mut self, apex: &Apex, kept: Option<KeptVersion>, at: &mut Moment<'_>) {
+        let now = self.unix(at.now);
+        self.stop_refresh(apex, at);
+        let Some(zone) = self.zones.get(apex).filter(|zone| !zone.peers.primaries.is_empty()) else { return };
+        let (rules, random) = (zone.peers.rules.clone(), &mut self.random);
+        let timers = match &kept {
+            None => SecondaryZone::new(rules, now),
+            // A clock that was set back would keep the zone for longer.
+            Some(kept) => {
+                let confirmed = kept.confirmed.min(now);
+                SecondaryZone::kept(rules, kept.zone.soa(), confirmed, &mut || random.next_u32())
+            }
+        };
+        self.take(apex, timers, kept.map(|kept| kept.zone));
+    }
+
+    fn take(&mut self, apex: &Apex, timers: SecondaryZone, version: Option<Arc<Zone>>) {
+        let SecondaryCore { zones, primaries, scheduler, by_id, .. } = self;
+        let Some(zone) = zones.get_mut(apex) else { return };
+        let ids: Vec<PrimaryId> = zone
+            .peers
+            .primaries
+            .iter()
+            .map(|peer| {
+                let next = PrimaryId(primaries.len() as u32);
+                *primaries.entry(peer.address).or_insert(next)
+            })
+            .collect();
+        let id = scheduler.add(timers, &ids);
+        by_id.insert(id, apex.clone());
+        zone.taken = Some(Box::new(RefreshState::new(id, version)));
+        self.report_expiry(apex);
+    }
+
+    /// Reports when a zone expires, if that is another time than before.
+    fn report_expiry(&mut self, apex: &Apex) {
+        let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
+        let expires = self.scheduler.zone(taken.id).and_then(SecondaryZone::expires);
+        if expires != taken.expires {
+            taken.expires = expires;
+            self.surroundings.expires(apex, expires);
+        }
+    }
+
+    /// When a zone's first primary vouched for our version.
+    fn vouched(&self, apex: &Apex) -> Option<u64> {
+        let taken = self.zones.get(apex)?.taken.as_ref()?;
+        self.scheduler.zone(taken.id)?.vouched()
+    }
+
+    /// A zone is taken from its primaries no longer. Returns its timers and its version.
+    pub(super) fn stop_refresh(
+        &mut self,
+        apex: &Apex,
+        at: &mut Moment<'_>,
+    ) -> Option<(SecondaryZone, Option<Arc<Zone>>)> {
+        let taken = self.zones.get_mut(apex)?.taken.take()?;
+        if let Some(fetch) = taken.fetch {
+            fetch.cancelled.store(true, Relaxed);
+        }
+        if let Some(link) = taken.probe {
+            self.close(link, at);
+        }
+        self.by_id.remove(&taken.id);
+        Some((self.scheduler.remove(taken.id)?, taken.version))
+    }
+
+    /// A zone is taken from primaries no longer, and nothing is kept of it.
+    pub(super) fn let_go(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+        if self.stop_refresh(apex, at).is_some() {
+            self.surroundings.expires(apex, None);
+            self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
+        }
+    }
+
+    /// Other primaries or rules hold for a zone: its version and timers stay.
+    pub(super) fn retake(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+        let now = self.unix(at.now);
+        let Some(zone) = self.zones.get(apex).filter(|zone| !zone.peers.primaries.is_empty()) else {
+            return self.let_go(apex, at);
+        };
+        let rules = zone.peers.rules.clone();
+        let Some((timers, version)) = self.stop_refresh(apex, at) else { return };
+        let timers = timers.under(rules, now);
+        self.take(apex, timers, version);
+    }
+
+    /// Does what the scheduler has decided.
+    pub(super) fn act(&mut self, at: &mut Moment<'_>) {
+        let now = self.unix(at.now);
+        while let Some((id, action)) = self.scheduler.poll(now) {
+            let Some(apex) = self.by_id.get(&id).cloned() else { continue };
+            match action {
+                SecondaryAction::Probe { primary } => self.send_probe(&apex, primary, at),
+                SecondaryAction::Transfer { primary, asked } => self.fetch(&apex, primary, asked),
+                SecondaryAction::Expire => {
+                    self.counts.expired.fetch_add(1, Relaxed);
+                    warn!(
+                        "zone {} has expired: no primary could be asked, it is out of service",
+                        name(&apex)
+                    );
+                    self.surroundings.news(&apex, SecondaryNews::Expired);
+                }
+            }
+        }
+    }
+
+    fn fetch(&mut self, apex: &Apex, primary: usize, asked: AskedFor) {
+        let SecondaryCore { zones, surroundings, random, limits, key, last_job, scheduler, .. } = self;
+        let Some(zone) = zones.get_mut(apex) else { return };
+        let (Some(taken), Some(server)) = (&mut zone.taken, zone.peers.primaries.get(primary)) else {
+            return;
+        };
+        *last_job += 1;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let job = FetchJob {
+            number: *last_job,
+            apex: name(apex).to_buf(),
+            primary: server.clone(),
+            asked,
+            any_serial: scheduler.zone(taken.id).is_none_or(SecondaryZone::takes_any_serial),
+            id: random.next_u32() as u16,
+            have: taken.version.clone(),
+            key: *key,
+            zonemd: zone.peers.zonemd,
+            nsec3_max_iterations: zone.peers.nsec3_max_iterations,
+            limits: limits.fetch,
+            cancelled: Arc::clone(&cancelled),
+        };
+        taken.fetch = Some(Box::new(Fetch { number: *last_job, primary, asked, cancelled }));
+        surroundings.fetch(apex.clone(), job);
+    }
+
+    /// A primary has said which version it has.
+    pub(super) fn asked(&mut self, apex: &Apex, reply: SoaReply, at: &mut Moment<'_>) {
+        let ours =
+            self.zones.get(apex).and_then(|zone| zone.taken.as_ref()?.version.as_ref()).map(|v| v.serial());
+        self.happened(apex, SecondaryEvent::Probed(reply), at);
+        if ours == Some(reply.serial) {
+            self.confirmed(apex, at);
+        }
+    }
+
+    /// A primary has said that our version is the newest. It stays expired where it is at the primary, too.
+    fn confirmed(&mut self, apex: &Apex, at: &Moment<'_>) {
+        self.counts.unchanged.fetch_add(1, Relaxed);
+        let vouched = self.vouched(apex);
+        if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
+            taken.quiet_until = Some(at.now + NOTIFY_QUIET_TIME);
+            if self.scheduler.zone(taken.id).is_some_and(|timers| timers.expires().is_some()) {
+                self.surroundings.news(apex, SecondaryNews::Confirmed);
+            }
+            if let Some(vouched) = vouched {
+                self.surroundings.keep(apex, Keep::Confirmed, vouched);
+            }
+        }
+    }
+
+    /// A transfer has ended.
+    pub(super) fn fetched(
+        &mut self,
+        number: u64,
+        apex: &Apex,
+        figures: FetchFigures,
+        result: Result<Fetched, SecondaryFault>,
+        at: &mut Moment<'_>,
+    ) {
+        self.counts.bytes.fetch_add(figures.bytes, Relaxed);
+        self.counts.records.fetch_add(figures.records, Relaxed);
+        let taken = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut());
+        // Of one that counts no longer.
+        let Some(taken) = taken.filter(|taken| taken.fetch.as_ref().is_some_and(|f| f.number == number))
+        else {
+            return;
+        };
+        let Some(fetch) = taken.fetch.take() else { return };
+        let version = taken.version.clone();
+        match result {
+            Err(fault) => {
+                self.counts.fault(&fault);
+                self.happened(apex, SecondaryEvent::Failed(fault), at);
+            }
+            Ok(Fetched::Same) => {
+                let event = version.map(|_| SecondaryEvent::Unchanged(figures.expire));
+                // A server without a version does not have the newest one.
+                let event = event.unwrap_or(SecondaryEvent::Failed(SecondaryFault::BrokenOff));
+                self.happened(apex, event, at);
+                self.confirmed(apex, at);
+            }
+            Ok(Fetched::Whole(zone)) => {
+                self.counts.axfr.fetch_add(1, Relaxed);
+                taken.fold = None;
+                self.received(apex, &fetch, ("AXFR", figures), zone, None, at);
+            }
+            Ok(Fetched::Changed(zone, changes)) => {
+                self.counts.ixfr.fetch_add(1, Relaxed);
+                taken.fold.iter_mut().for_each(|fold| fold.changes.extend(changes.iter().cloned()));
+                let folds = taken.fold.is_none() && zone.is_worth_folding();
+                self.received(apex, &fetch, ("IXFR", figures), Arc::clone(&zone), Some(changes), at);
+                if folds {
+                    self.fold(apex, zone, Vec::new(), true);
+                }
+            }
+        }
+    }
+
+    /// Another version has come.
+    fn received(
+        &mut self,
+        apex: &Apex,
+        fetch: &Fetch,
+        (kind, figures): (&'static str, FetchFigures),
+        zone: Arc<Zone>,
+        changes: Option<Vec<Arc<ChangeSet>>>,
+        at: &mut Moment<'_>,
+    ) {
+        let (now, soa) = (self.unix(at.now), zone.soa());
+        let Some(kept) = self.zones.get_mut(apex) else { return };
+        let (Some(taken), Some(server)) = (&mut kept.taken, kept.peers.primaries.get(fetch.primary)) else {
+            return;
+        };
+        let from = taken.version.replace(Arc::clone(&zone)).map(|before| before.serial());
+        let (milliseconds, FetchFigures { records, bytes, .. }) = (figures.took.as_millis() as u64, figures);
+        let primary = server.to_string();
+        let key = server.key.as_ref().map_or("none".into(), |key| key.name().as_name().to_string());
+        let (to, asked) = (soa.serial, if fetch.asked == AskedFor::Axfr { "AXFR" } else { "IXFR" });
+        let before = from.map_or("none".into(), |from| from.to_string());
+        info!(
+            zone = name(apex).to_string(), from = before, serial = %to, primary, key, asked, kind, records, bytes,
+            milliseconds, "transfer received"
+        );
+        let primary = fetch.primary as u32;
+        taken.last_transfer =
+            Some(Transferred { at: now, primary, kind, from, to, records, bytes, milliseconds });
+        self.surroundings.news(apex, SecondaryNews::Received(Arc::clone(&zone)));
+        self.happened(apex, SecondaryEvent::Transferred(soa, figures.expire), at);
+        let vouched = self.vouched(apex).unwrap_or(now);
+        self.surroundings.keep(apex, Keep::Version(zone, changes), vouched);
+    }
+
+    fn fold(&mut self, apex: &Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, anew: bool) {
+        self.last_job += 1;
+        let number = self.last_job;
+        if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
+            taken.fold = Some(Box::new(Fold { number, changes: Vec::new() }));
+            self.surroundings.fold(number, apex.clone(), zone, changes, anew);
+        }
+    }
+
+    /// A version has a base of its own; what changed meanwhile is to be made in it.
+    pub(super) fn folded(&mut self, number: u64, apex: &Apex, zone: Option<Arc<Zone>>) {
+        let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
+        let Some(fold) = taken.fold.take_if(|fold| fold.number == number) else { return };
+        let Some(zone) = zone else { return };
+        if !fold.changes.is_empty() {
+            let changes = fold.changes;
+            return self.fold(apex, zone, changes, false);
+        }
+        taken.version = Some(Arc::clone(&zone));
+        self.surroundings.news(apex, SecondaryNews::Folded(zone));
+    }
+
+    /// A NOTIFY was taken (RFC 1996 §3.11).
+    pub(super) fn notified(
+        &mut self,
+        apex: &Apex,
+        primary: Option<usize>,
+        serial: Option<Serial>,
+        at: &mut Moment<'_>,
+    ) {
+        self.surroundings.looked(apex);
+        let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
+        match taken.quiet_until.filter(|until| *until > at.now) {
+            None => self.happened(apex, SecondaryEvent::Notified { primary, serial }, at),
+            // The first that waits brings the others with it: what they announce is looked for once. None
+            // says a serial then, since the highest is not known.
+            Some(_) if taken.waiting.is_some() => taken.waiting = Some((primary, None)),
+            Some(until) => {
+                taken.waiting = Some((primary, serial));
+                self.put_off.insert((until, apex.clone()));
+            }
+        }
+    }
+
+    /// Looks at NOTIFY that have waited long enough.
+    pub(super) fn look_at_put_off(&mut self, at: &mut Moment<'_>) {
+        while let Some((until, apex)) = self.put_off.first().cloned()
+            && until <= at.now
+        {
+            self.put_off.pop_first();
+            let taken = self.zones.get_mut(&apex).and_then(|zone| zone.taken.as_mut());
+            if let Some((primary, serial)) = taken.and_then(|taken| taken.waiting.take()) {
+                self.happened(&apex, SecondaryEvent::Notified { primary, serial }, at);
+            }
+        }
+    }
+
+    /// The operator wants something. Returns whether it can be done.
+    pub(super) fn order(&mut self, apex: &Apex, order: ZoneOrder, at: &mut Moment<'_>) -> bool {
+        let event = match order {
+            ZoneOrder::Refresh => SecondaryEvent::Refresh,
+            ZoneOrder::Retransfer => SecondaryEvent::Retransfer,
+            ZoneOrder::Notify => return self.tell_again(apex, at),
+        };
+        let is_taken = self.zones.get(apex).is_some_and(|zone| zone.taken.is_some());
+        self.happened(apex, event, at);
+        is_taken
+    }
+
+    /// Reports to the scheduler what happened to a zone.
+    pub(super) fn happened(&mut self, apex: &Apex, event: SecondaryEvent, at: &Moment<'_>) {
+        let now = self.unix(at.now);
+        let SecondaryCore { zones, scheduler, random, .. } = self;
+        let Some(zone) = zones.get_mut(apex) else { return };
+        let Some(taken) = &mut zone.taken else { return };
+        if matches!(event, SecondaryEvent::Probed(_) | SecondaryEvent::Failed(_)) {
+            taken.probe = None;
+        }
+        scheduler.event(taken.id, event, now, &mut || random.next_u32());
+        self.report_expiry(apex);
+        self.log_fault(apex, now);
+    }
+
+    /// Logs the last fault of a zone's primaries, if it is another than before, and that there is none any
+    /// more.
+    fn log_fault(&mut self, apex: &Apex, now: u64) {
+        let SecondaryCore { zones, scheduler, .. } = self;
+        let Some(zone) = zones.get_mut(apex) else { return };
+        let Some(taken) = &mut zone.taken else { return };
+        let Some(timers) = scheduler.zone(taken.id) else { return };
+        match timers.last_fault() {
+            None => {
+                let recovers = taken.logged.iter().any(Option::is_some);
+                taken.logged.iter_mut().for_each(|logged| *logged = None);
+                if recovers {
+                    let about = ("primary", &*name(apex).to_string());
+                    log_repeated!(info, INFO, about, "zone {}: a primary is of use again", name(apex));
+                }
+            }
+            Some((_, primary, fault)) => {
+                let text = fault.to_string();
+                taken.logged.resize(taken.logged.len().max(primary + 1), None);
+                if let Some(logged) = taken.logged.get_mut(primary)
+                    && logged.as_ref() != Some(&text)
+                {
+                    let server =
+                        zone.peers.primaries.get(primary).map(ToString::to_string).unwrap_or_default();
+                    let state = word(timers.state(now));
+                    let served = match timers.state(now) {
+                        SecondaryState::Fresh | SecondaryState::Stale => "",
+                        _ => ", not in service",
+                    };
+                    let line = format!("zone {}{served}: primary {server}: {text}", name(apex));
+                    // A transfer that is stuck fails in several ways in turn, and each of them again and
+                    // again: it is one line.
+                    let about = ("primary", &*format!("{} {server}", name(apex)));
+                    if let Some(line) = repeated::admit(about, Level::WARN, line) {
+                        warn!(state, "{line}");
+                    }
+                    *logged = Some(text);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! One transfer from a primary, on a thread that may wait: connect, ask, read, and make the version that it
+//! brings. What is in service meanwhile is not touched.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use exchange::unix_seconds;
+use transfer::incoming::{
+    AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
+};
+use transfer::secondary::{AskExpire, SecondaryFault, transfer_query};
+use transfer::tsig::sign_request;
+use wire::hash::HashKey;
+use wire::{NameBuf, Rcode, Type};
+use zone::Zone;
+use zone::store::{ChangeError, ChangeSet};
+
+use super::memory::{MemoryShare, OutOfMemory};
+use super::plan::PeerServer;
+use config::peers::{ZonemdPolicy, too_many_iterations};
+use telemetry::repeated::log_repeated;
+
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How often a transfer that waits looks at its limits.
+const LOOK: Duration = Duration::from_millis(500);
+/// Over this time the rate is counted.
+const RATE_OVER: Duration = Duration::from_secs(60);
+/// Bytes read at a time, once more has come than a small zone has.
+const PIECE: usize = 64 * 1024;
+/// Bytes of the buffer for a small zone.
+const SMALL: usize = 4 * 1024;
+/// Bytes of a request at the most: a question and an SOA, an OPT and a TSIG record.
+const REQUEST: usize = 2048;
+
+/// Bounds on one transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FetchLimits {
+    /// Of what it brings.
+    pub(super) transfer: TransferLimits,
+    /// Of how long it takes.
+    pub(super) time: Duration,
+    /// Bytes a second, over a minute; 0: any.
+    pub(super) rate: u64,
+    /// How long nothing comes.
+    pub(super) idle: Duration,
+}
+
+/// What is to be transferred.
+pub(super) struct FetchJob {
+    /// Distinguishes it from others.
+    pub(super) number: u64,
+    /// The zone.
+    pub(super) apex: NameBuf,
+    /// Whom to ask.
+    pub(super) primary: PeerServer,
+    /// For what.
+    pub(super) asked: AskedFor,
+    /// Whether a version older than ours is taken.
+    pub(super) any_serial: bool,
+    /// The request's ID.
+    pub(super) id: u16,
+    /// The version that we have.
+    pub(super) have: Option<Arc<Zone>>,
+    /// The key under which zones are built.
+    pub(super) key: HashKey,
+    /// How the version's digest decides whether it is taken.
+    pub(super) zonemd: ZonemdPolicy,
+    /// Most NSEC3 iterations of the version, if not the usual ones.
+    pub(super) nsec3_max_iterations: Option<u16>,
+    /// Its limits.
+    pub(super) limits: FetchLimits,
+    /// Set once the transfer is no longer wanted.
+    pub(super) cancelled: Arc<AtomicBool>,
+}
+
+/// How a transfer went, in numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FetchFigures {
+    /// Records, those that went among them.
+    pub(super) records: u64,
+    /// Bytes of messages.
+    pub(super) bytes: u64,
+    /// How long it took, with making the zone.
+    pub(super) took: Duration,
+    /// Seconds for which the zone may be served, if the primary says so (RFC 7314).
+    pub(super) expire: Option<u32>,
+}
+
+/// What a transfer brought.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// We have the newest version.
+    Same,
+    /// The zone, whole.
+    Whole(Arc<Zone>),
+    /// The zone by what changed in ours, step by step.
+    Changed(Arc<Zone>, Vec<Arc<ChangeSet>>),
+}
+
+/// Does a transfer, whose memory is counted in `share`.
+///
+/// # Errors
+/// Why the primary was of no use.
+pub(super) fn fetch(
+    job: &FetchJob,
+    figures: &mut FetchFigures,
+    mut share: MemoryShare,
+) -> Result<Fetched, SecondaryFault> {
+    let begun = Instant::now();
+    let mut fetched = transfer(job, AskExpire::Yes, begun, figures, &mut share);
+    if fetched.as_ref().is_err_and(takes_no_opt) {
+        fetched = transfer(job, AskExpire::No, begun, figures, &mut share);
+    }
+    figures.took = begun.elapsed();
+    fetched
+}
+
+/// Whether a primary may have refused a query for its OPT (RFC 6891 §7).
+pub(super) fn takes_no_opt(fault: &SecondaryFault) -> bool {
+    matches!(fault, SecondaryFault::Transfer(TransferFault::Rcode(Rcode::FORMERR | Rcode::NOTIMP)))
+}
+
+fn transfer(
+    job: &FetchJob,
+    expire: AskExpire,
+    begun: Instant,
+    figures: &mut FetchFigures,
+    share: &mut MemoryShare,
+) -> Result<Fetched, SecondaryFault> {
+    let unreachable = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => SecondaryFault::Refused,
+        _ => SecondaryFault::Unreachable,
+    };
+    let (request, verifier) = request(job, expire)?;
+    let mut stream = job.primary.connect(CONNECT).map_err(unreachable)?;
+    // Where the system refuses, the request goes out a little later, or a look at the limits comes late.
+    let _ = stream.set_nodelay(true);
+    stream.set_write_timeout(Some(job.limits.idle)).map_err(unreachable)?;
+    stream.set_read_timeout(Some(LOOK)).map_err(unreachable)?;
+    stream.write_all(&request).map_err(unreachable)?;
+    let sent = SentRequest { id: job.id, apex: job.apex, asked: job.asked, datagram: false };
+    let mut limits = job.limits.transfer;
+    // More than the zone itself is better taken whole.
+    let ours = job.have.as_ref().map_or(0, |zone| zone.memory() as u64);
+    limits.difference_bytes = limits.difference_bytes.max(ours);
+    let held = job.have.as_ref().map(|zone| zone.serial()).filter(|_| !job.any_serial);
+    let mut incoming = IncomingTransfer::new(sent, &job.key, limits, verifier).not_older_than(held);
+    let mut messages = Messages::new(stream, job, begun);
+    let received = loop {
+        let message = messages.next(share)?;
+        let taken = incoming.message(message, unix_seconds());
+        (figures.records, figures.bytes) = (incoming.records(), incoming.bytes());
+        figures.expire = incoming.expire();
+        share.takes(incoming.memory()).map_err(out_of_memory)?;
+        if let Some(received) = taken.map_err(SecondaryFault::Transfer)? {
+            break received;
+        }
+    };
+    made(job, received, incoming.memory(), share)
+}
+
+fn out_of_memory(_: OutOfMemory) -> SecondaryFault {
+    SecondaryFault::Transfer(TransferFault::Limit(TransferLimit::Memory))
+}
+
+/// The request as it goes out over a stream, and who verifies the response.
+fn request(
+    job: &FetchJob,
+    expire: AskExpire,
+) -> Result<(Vec<u8>, Option<transfer::tsig::ResponseVerifier>), SecondaryFault> {
+    let full = |_| SecondaryFault::Transfer(TransferFault::Malformed);
+    let soa = job.have.as_deref().map(soa_data).unwrap_or_default();
+    let mut buf = [0; REQUEST];
+    let apex = job.apex.as_name();
+    let mut len = transfer_query(&mut buf, job.id, apex, job.asked, &soa, expire).map_err(full)?;
+    let mut verifier = None;
+    if let Some(key) = &job.primary.key {
+        let (signed, theirs) = sign_request(key, &mut buf, len, unix_seconds()).map_err(full)?;
+        (len, verifier) = (signed, Some(theirs));
+    }
+    let framed = [&(len as u16).to_be_bytes()[..], &buf[..len]].concat();
+    Ok((framed, verifier))
+}
+
+/// The data of a zone's SOA record.
+pub(super) fn soa_data(zone: &Zone) -> Vec<u8> {
+    let mut data = Vec::new();
+    if let Some(record) = zone.apex_node().rrset(Type::SOA).and_then(|soa| soa.rdatas().next()) {
+        record.copy_to(&mut data);
+    }
+    data
+}
+
+/// Makes the version that a transfer brought, whose records take so many bytes of memory.
+fn made(
+    job: &FetchJob,
+    received: Received,
+    records: u64,
+    share: &mut MemoryShare,
+) -> Result<Fetched, SecondaryFault> {
+    let ours = job.have.as_ref().map(|zone| zone.serial());
+    match (received, &job.have) {
+        (Received::SoaOnly(theirs), _) => match ours {
+            Some(ours) if theirs != ours => Err(SecondaryFault::Behind { theirs, ours }),
+            _ => Ok(Fetched::Same),
+        },
+        (Received::Zone(zone), _) => {
+            let zone = zone.build_within(&mut |bytes| share.takes(bytes as u64).is_ok());
+            let zone = zone.map_err(SecondaryFault::Transfer)?;
+            share.takes(zone.memory() as u64).map_err(out_of_memory)?;
+            verified(job, &zone)?;
+            Ok(Fetched::Whole(Arc::new(zone)))
+        }
+        (Received::Differences(differences), Some(have)) => {
+            let mut zone = Arc::clone(have);
+            let mut changes = Vec::with_capacity(differences.len());
+            // Of the versions on the way, only the newest stays, with the base that one of them may have got.
+            let mut base = 0;
+            for change in differences {
+                let mut may_take = |bytes| share.takes(records + base + bytes as u64).is_ok();
+                zone = Arc::new(zone.apply_within(&change, &mut may_take).map_err(unfit)?);
+                if zone.overlay_estimate() == 0 {
+                    base = zone.memory() as u64;
+                }
+                changes.push(Arc::new(change));
+            }
+            let bytes = records + base + zone.overlay_estimate() as u64;
+            share.takes(bytes).map_err(out_of_memory)?;
+            verified(job, &zone)?;
+            Ok(Fetched::Changed(zone, changes))
+        }
+        // Differences come to those alone who have a version.
+        (Received::Differences(_), None) => Err(SecondaryFault::Transfer(TransferFault::NoSoa)),
+    }
+}
+
+fn unfit(error: ChangeError) -> SecondaryFault {
+    match error {
+        ChangeError::OutOfMemory => out_of_memory(OutOfMemory),
+        error => SecondaryFault::Transfer(TransferFault::Unfit(Box::new(error))),
+    }
+}
+
+/// Refuses a version with too many NSEC3 iterations, or with a digest that is wrong.
+fn verified(job: &FetchJob, zone: &Zone) -> Result<(), SecondaryFault> {
+    if let Some(fault) = too_many_iterations(zone, job.nsec3_max_iterations) {
+        return Err(SecondaryFault::VersionRefused(fault.into()));
+    }
+    match job.zonemd.objection(zone) {
+        None => Ok(()),
+        Some(fault) => {
+            let (serial, primary) = (zone.serial(), &job.primary);
+            let apex = zone.apex().as_name();
+            let about = ("version refused", &*format!("{apex} {primary} {fault}"));
+            log_repeated!(
+                error,
+                ERROR,
+                about,
+                "zone {apex}: version {serial} of primary {primary} is refused: {fault}"
+            );
+            Err(SecondaryFault::Transfer(TransferFault::Digest(fault)))
+        }
+    }
+}
+
+/// The messages of a stream, one by one, within the limits of time.
+struct Messages<'j> {
+    stream: TcpStream,
+    job: &'j FetchJob,
+    buffer: Vec<u8>,
+    /// What of the buffer is not taken yet.
+    from: usize,
+    to: usize,
+    begun: Instant,
+    /// When something came last.
+    heard: Instant,
+    /// When the counting of the rate began last, and bytes since then.
+    counted: (Instant, u64),
+}
+
+impl<'j> Messages<'j> {
+    fn new(stream: TcpStream, job: &'j FetchJob, begun: Instant) -> Self {
+        let now = Instant::now();
+        Messages { stream, job, buffer: vec![0; SMALL], from: 0, to: 0, begun, heard: now, counted: (now, 0) }
+    }
+
+    /// The next message, without its length.
+    fn next(&mut self, share: &MemoryShare) -> Result<&[u8], SecondaryFault> {
+        self.fill(2, share)?;
+        let len = match self.buffer.get(self.from..).and_then(|rest| rest.first_chunk::<2>()) {
+            Some(len) => usize::from(u16::from_be_bytes(*len)),
+            None => return Err(SecondaryFault::Unreachable),
+        };
+        self.fill(2 + len, share)?;
+        let start = self.from + 2;
+        self.from = start + len;
+        self.buffer.get(start..start + len).ok_or(SecondaryFault::Unreachable)
+    }
+
+    /// Reads until so many bytes are there.
+    fn fill(&mut self, wanted: usize, share: &MemoryShare) -> Result<(), SecondaryFault> {
+        while self.to - self.from < wanted {
+            if self.from + wanted > self.buffer.len() || self.to == self.buffer.len() {
+                self.buffer.copy_within(self.from..self.to, 0);
+                (self.from, self.to) = (0, self.to - self.from);
+                self.buffer.resize(2 * PIECE, 0);
+            }
+            match self.stream.read(&mut self.buffer[self.to..]) {
+                Ok(0) => return Err(SecondaryFault::BrokenOff),
+                Ok(read) => {
+                    self.to += read;
+                    self.heard = Instant::now();
+                    self.counted.1 += read as u64;
+                }
+                Err(e) if is_wait(&e) => {}
+                Err(_) => return Err(SecondaryFault::BrokenOff),
+            }
+            if share.is_given_up() {
+                return Err(out_of_memory(OutOfMemory));
+            }
+            self.look(Instant::now())?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the limits of time.
+    fn look(&mut self, now: Instant) -> Result<(), SecondaryFault> {
+        let limit = |limit| Err(SecondaryFault::Transfer(TransferFault::Limit(limit)));
+        let limits = &self.job.limits;
+        if self.job.cancelled.load(Relaxed) || now.duration_since(self.heard) > limits.idle {
+            return Err(SecondaryFault::Unreachable);
+        }
+        if now.duration_since(self.begun) > limits.time {
+            return limit(TransferLimit::Time);
+        }
+        let (since, bytes) = self.counted;
+        if now.duration_since(since) >= RATE_OVER {
+            if bytes < limits.rate.saturating_mul(RATE_OVER.as_secs()) {
+                return limit(TransferLimit::Rate);
+            }
+            self.counted = (now, 0);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a read has only waited.
+fn is_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn job(listener: &TcpListener) -> FetchJob {
+        let limits = FetchLimits {
+            transfer: TransferLimits::default(),
+            time: Duration::from_secs(301),
+            rate: 100,
+            idle: Duration::from_secs(50),
+        };
+        FetchJob {
+            number: 1,
+            apex: "example.".parse().expect("a name"),
+            primary: PeerServer { address: listener.local_addr().expect("bound"), key: None, source: None },
+            asked: AskedFor::Axfr,
+            any_serial: true,
+            id: 7,
+            have: None,
+            key: HashKey::new([1, 2, 3]),
+            zonemd: ZonemdPolicy::Verify,
+            nsec3_max_iterations: None,
+            limits,
+            cancelled: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn a_transfer_stops_at_each_limit_of_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let job = job(&listener);
+        let stream = TcpStream::connect(job.primary.address).expect("a connection");
+        let begun = Instant::now();
+        let mut messages = Messages::new(stream, &job, begun);
+        let start = messages.heard;
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let limit = |limit| Err(SecondaryFault::Transfer(TransferFault::Limit(limit)));
+        assert_eq!(messages.look(after(50)), Ok(()));
+        assert_eq!(messages.look(after(51)), Err(SecondaryFault::Unreachable), "nothing comes");
+        // 100 bytes a second are enough, and are counted anew for each minute.
+        for minute in 1..5 {
+            messages.heard = after(minute * 60);
+            messages.counted.1 = 6000;
+            assert_eq!(messages.look(after(minute * 60)), Ok(()));
+        }
+        messages.heard = after(300);
+        messages.counted.1 = 5999;
+        assert_eq!(messages.look(after(300)), limit(TransferLimit::Rate));
+        assert_eq!(messages.look(after(303)), limit(TransferLimit::Time));
+        job.cancelled.store(true, Relaxed);
+        assert_eq!(messages.look(start), Err(SecondaryFault::Unreachable));
+    }
+
+    #[test]
+    fn a_refused_connection_was_no_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let job = job(&listener);
+        drop(listener);
+        let share = Arc::<crate::secondaries::IncomingMemory>::default().begin();
+        let fetched = fetch(&job, &mut FetchFigures::default(), share);
+        assert!(matches!(fetched, Err(SecondaryFault::Refused)), "{fetched:?}");
+    }
+
+    #[test]
+    fn messages_come_whole_however_they_are_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let job = job(&listener);
+        let stream = TcpStream::connect(job.primary.address).expect("a connection");
+        let (mut peer, _) = listener.accept().expect("the connection");
+        let sizes = [1, 0, 65_535, 40_000, 65_535, 3];
+        let sent = std::thread::spawn(move || {
+            for size in sizes {
+                let message = vec![size as u8; size];
+                peer.write_all(&(size as u16).to_be_bytes()).expect("sent");
+                peer.write_all(&message).expect("sent");
+            }
+        });
+        let mut messages = Messages::new(stream, &job, Instant::now());
+        let share = Arc::<crate::secondaries::IncomingMemory>::default().begin();
+        for size in sizes {
+            assert_eq!(messages.next(&share).expect("a message"), vec![size as u8; size]);
+        }
+        sent.join().expect("all is sent");
+        assert_eq!(messages.next(&share), Err(SecondaryFault::BrokenOff));
+    }
+}

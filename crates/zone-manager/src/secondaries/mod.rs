@@ -1,0 +1,467 @@
+//! Zones that are taken from other servers, and NOTIFY to other servers, at work: secondaries, in both
+//! meanings. Timers and messages are `transfer`'s.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `plan` | the other servers of each zone, out of the configuration |
+//! | `core` | what is to be done: the state machine, driven by `net::Outgoing` on a thread of its own |
+//! | `fetch` | one transfer, on a thread that does nothing else meanwhile |
+//! | `memory` | the memory of all these transfers together |
+//! | `notify` | NOTIFY from others |
+//! | `forward` | updates from others, passed on to primaries |
+//! | `store` | versions on disk |
+//! | `status`, `counts` | what operators see |
+//!
+//! A version that has come goes to the state of its zone and is published at once; it is written to disk
+//! beside that. Transfers and forwarded updates have a thread each, kept for the next one.
+
+mod core;
+mod counts;
+mod fetch;
+mod forward;
+mod memory;
+mod notify;
+mod plan;
+mod status;
+mod store;
+
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+use engine::{Engine, Source};
+use exchange::unix_seconds;
+use journal::History;
+use net::{Outgoing, OutgoingConfig, OutgoingTotals};
+use resolver::ChaCha;
+use tracing::warn;
+use transfer::incoming::{TransferFault, TransferLimits};
+use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
+use wire::{Name, Serial};
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use crate::zones::Apex;
+use crate::zones::manager::ZoneManagerHandle;
+use crate::zones::state::{KeptVersion, SecondaryNews};
+use config::Adopt;
+use config::Settings;
+use core::{CoreHost, CoreLimits, Published, SecondaryCore, SecondaryRequest};
+pub use counts::{LIMITS, SecondaryCounts, StateCounts};
+use fetch::{FetchFigures, FetchJob, FetchLimits, Fetched, fetch, soa_data};
+pub use memory::IncomingMemory;
+use notify::Unread;
+pub use plan::{PeerMaker, PeerRules, PeerServer, ZonePeers};
+use serving::descriptors::DescriptorShares;
+use serving::frontend::Served;
+use serving::recursive::LocalRoot;
+pub use status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
+use store::Keep;
+pub use store::{FOLDER, SecondaryStore};
+use telemetry::repeated::log_repeated;
+use threads::background::{Background, JobKind};
+use threads::kept_threads::KeptThreads;
+use threads::sync::{read, write};
+
+/// Longest wait for what the core knows.
+const CORE_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Links open at a time: an SOA query for each zone under way, and NOTIFY.
+const LINKS: usize = 16_384;
+
+/// Why an order came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrderFault {
+    /// The zone is not taken from primaries.
+    NotTaken,
+    /// The zone has no NOTIFY targets, or is not in service.
+    NoNotifyTargets,
+    /// The server is stopping.
+    Stopping,
+}
+
+impl fmt::Display for OrderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotTaken => "the zone has no `primaries`: it is not taken from other servers",
+            Self::NoNotifyTargets => "the zone has no `notify`, or is not in service",
+            Self::Stopping => "the server is stopping",
+        })
+    }
+}
+impl std::error::Error for OrderFault {}
+
+/// Why there are no secondaries.
+#[derive(Debug)]
+pub enum SecondariesFault {
+    /// The system has no random numbers.
+    Random(getrandom::Error),
+    /// It refuses a thread or a descriptor.
+    Thread(io::Error),
+}
+
+impl fmt::Display for SecondariesFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random(fault) => write!(f, "there are no random numbers: {fault}"),
+            Self::Thread(fault) => write!(f, "cannot start the thread that asks primaries: {fault}"),
+        }
+    }
+}
+impl std::error::Error for SecondariesFault {}
+
+/// Takes zones from primaries and tells others of changes.
+pub struct Secondaries {
+    outgoing: Arc<Outgoing<SecondaryRequest>>,
+    /// Whose zones they are; the engine has this as the source for NOTIFY.
+    engine: Weak<Engine<Served>>,
+    rules: RwLock<PeerRules>,
+    unread: Arc<Unread>,
+    counts: Arc<SecondaryCounts>,
+    desk: Arc<Desk>,
+    /// Updates that may wait for primaries at a time.
+    forwards: AtomicU64,
+}
+
+/// What the core reaches: the threads of transfers, and the zone keeping.
+struct Desk {
+    outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
+    keeping: ZoneManagerHandle,
+    store: Option<Arc<SecondaryStore>>,
+    unread: Arc<Unread>,
+    /// Threads of transfers and of forwarded updates, which wait for primaries.
+    threads: Arc<KeptThreads>,
+    /// The copy of the root zone, which judges versions of it.
+    local_root: Arc<LocalRoot>,
+    memory: Arc<IncomingMemory>,
+    background: Arc<Background>,
+}
+
+impl Desk {
+    /// What a transfer brought, unless it is a version of the root zone that the resolver must not ask.
+    fn judged(&self, apex: &Apex, fetched: Fetched) -> Result<Fetched, SecondaryFault> {
+        let (Fetched::Whole(zone) | Fetched::Changed(zone, _)) = &fetched else { return Ok(fetched) };
+        let is_root = apex[..] == *Name::ROOT.as_wire();
+        match is_root.then(|| self.local_root.objection(zone)).flatten() {
+            Some(why) => Err(SecondaryFault::VersionRefused(why.into())),
+            None => Ok(fetched),
+        }
+    }
+
+    fn request(&self, request: SecondaryRequest) {
+        // Otherwise the server is stopping.
+        if let Some(outgoing) = self.outgoing.get().and_then(Weak::upgrade) {
+            outgoing.request(request);
+        }
+    }
+}
+
+impl CoreHost for Arc<Desk> {
+    fn fetch(&self, apex: Apex, job: FetchJob) {
+        let (number, desk, of) = (job.number, Arc::clone(self), apex.clone());
+        let work = move || {
+            let mut figures = FetchFigures::default();
+            // A panic is a bug of ours, and costs this transfer.
+            let share = desk.memory.begin();
+            let fetched = catch_unwind(AssertUnwindSafe(|| fetch(&job, &mut figures, share)));
+            let fetched = fetched.unwrap_or(Err(SecondaryFault::Transfer(TransferFault::Malformed)));
+            let fetched = fetched.and_then(|fetched| desk.judged(&of, fetched));
+            desk.request(SecondaryRequest::Fetched(number, of, figures, fetched));
+        };
+        if !self.threads.run(work) {
+            let about = ("no thread", "incoming transfer");
+            log_repeated!(error, ERROR, about, "no transfer, the system refuses a thread");
+            let failed = Err(SecondaryFault::Unreachable);
+            self.request(SecondaryRequest::Fetched(number, apex, FetchFigures::default(), failed));
+        }
+    }
+
+    fn fold(&self, number: u64, apex: Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, fold: bool) {
+        let desk = Arc::clone(self);
+        self.background.run(JobKind::Fold, move || {
+            let made = catch_unwind(AssertUnwindSafe(|| {
+                let folded = if fold { Arc::new(zone.folded().ok()?) } else { zone };
+                let next = |zone: Arc<Zone>, change: &Arc<ChangeSet>| zone.apply(change).ok().map(Arc::new);
+                changes.iter().try_fold(folded, next)
+            }));
+            desk.request(SecondaryRequest::Folded(number, apex, made.ok().flatten()));
+        });
+    }
+
+    fn news(&self, apex: &Apex, news: SecondaryNews) {
+        self.keeping.news(apex.clone(), news);
+    }
+
+    fn expires(&self, apex: &Apex, at: Option<u64>) {
+        self.keeping.expires(apex.clone(), at);
+    }
+
+    fn keep(&self, apex: &Apex, keep: Keep, at: u64) {
+        if let Some(store) = &self.store {
+            store.keep(apex.clone(), keep, at);
+        }
+    }
+
+    fn looked(&self, apex: &Apex) {
+        self.unread.looked(apex);
+    }
+
+    fn wall(&self) -> u64 {
+        unix_seconds()
+    }
+}
+
+impl Secondaries {
+    /// Starts the thread; zones come with [`configure`](Self::configure), and are kept in the state folder,
+    /// if there is one that can be used. News of them goes to `manager`; `local_root` judges versions of the
+    /// root zone where that is a copy for the resolver. From the next batch on the engine takes NOTIFY.
+    ///
+    /// # Errors
+    /// [`SecondariesFault`].
+    pub fn start(
+        engine: &Arc<Engine<Served>>,
+        settings: &Settings,
+        state: Option<&Path>,
+        background: &Arc<Background>,
+        (keeping, local_root): (ZoneManagerHandle, Arc<LocalRoot>),
+    ) -> Result<Arc<Secondaries>, SecondariesFault> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(SecondariesFault::Random)?;
+        let unread = Arc::new(Unread::default());
+        let counts = Arc::<SecondaryCounts>::default();
+        let store = state.and_then(|state| {
+            let fault = |fault| warn!("zones from primaries are not kept on disk: {fault}");
+            SecondaryStore::open(state, background, &counts).map_err(fault).ok()
+        });
+        let (of_desk, threads) = (Arc::clone(&unread), KeptThreads::new("primaries"));
+        let memory = Arc::new(IncomingMemory::default());
+        memory.set(settings.transfers.incoming_memory());
+        let desk = Arc::new(Desk {
+            outgoing: OnceLock::new(),
+            keeping,
+            store,
+            unread: of_desk,
+            threads,
+            memory,
+            local_root,
+            background: Arc::clone(background),
+        });
+        let epoch = (Instant::now(), unix_seconds());
+        let (random, of_core) = (ChaCha::new(seed), Arc::clone(&counts));
+        let core =
+            SecondaryCore::new(Arc::clone(&desk), random, engine.key(), limits(settings), of_core, epoch);
+        let links = LINKS.min(DescriptorShares::of(settings).for_zones());
+        let config = OutgoingConfig { links, ..OutgoingConfig::default() };
+        let outgoing = Outgoing::start("secondaries", core, &config).map_err(SecondariesFault::Thread)?;
+        let outgoing = Arc::new(outgoing);
+        desk.outgoing.get_or_init(|| Arc::downgrade(&outgoing));
+        let engine_of = Arc::downgrade(engine);
+        let rules = RwLock::default();
+        let forwards = AtomicU64::new(settings.updates.forward_in_flight.0);
+        let secondaries =
+            Arc::new(Secondaries { outgoing, engine: engine_of, rules, unread, counts, desk, forwards });
+        let source: Arc<dyn Source> = secondaries.clone();
+        engine.change_sources(|sources| sources.notify = Some(Arc::clone(&source)));
+        Ok(secondaries)
+    }
+
+    /// Updates of zones that say so are passed on to their primaries from the next batch on. Another source
+    /// for updates has to be installed before.
+    pub fn forward_updates(self: &Arc<Self>, engine: &Engine<Served>) {
+        forward::install(self, engine);
+    }
+
+    /// What links to other servers have done.
+    pub fn totals(&self) -> OutgoingTotals {
+        self.outgoing.totals()
+    }
+
+    fn request(&self, request: SecondaryRequest) {
+        // Otherwise the server is stopping.
+        self.outgoing.request(request);
+    }
+
+    /// Zones have these peers from now on. Those that stay keep their timers.
+    pub fn configure(&self, rules: PeerRules) {
+        write(&self.rules).clone_from(&rules);
+        self.request(SecondaryRequest::Configure(rules));
+    }
+
+    /// Some zones have other peers from now on; `None`: they have none any more.
+    pub fn change(&self, zones: Vec<(Apex, Option<Arc<ZonePeers>>)>) {
+        let mut rules = write(&self.rules);
+        for (apex, peers) in &zones {
+            match peers {
+                Some(peers) => rules.set(apex, Arc::clone(peers)),
+                None => rules.remove(apex),
+            }
+        }
+        drop(rules);
+        self.request(SecondaryRequest::Change(zones));
+    }
+
+    /// Forgets what is known of zones that are taken from primaries. When this returns, nothing that was kept
+    /// of them is found any more: a zone of the same name begins anew.
+    pub fn forget(&self, zones: Vec<Apex>) {
+        if zones.is_empty() {
+            return;
+        }
+        let (done, ended) = sync_channel(1);
+        self.request(SecondaryRequest::Forget(zones, done));
+        if ended.recv_timeout(CORE_REPLY_TIMEOUT).is_err() {
+            warn!("zones are removed, and what was kept of them may stay on disk for a while");
+        }
+    }
+
+    /// A zone is to be taken from its primaries from now on.
+    pub fn begin(&self, apex: Apex, kept: Option<KeptVersion>) {
+        self.request(SecondaryRequest::Begin(apex, kept));
+    }
+
+    /// These versions went into service.
+    pub fn published(&self, zones: &[Arc<Zone>]) {
+        let rules = read(&self.rules);
+        let is_told = |zone: &&Arc<Zone>| {
+            rules.get(zone.apex().as_wire()).is_some_and(|peers| !peers.notify.is_empty())
+        };
+        let told: Vec<Published> = zones.iter().filter(is_told).map(published).collect();
+        drop(rules);
+        if !told.is_empty() {
+            self.request(SecondaryRequest::Published(told));
+        }
+    }
+
+    /// Has something done about a zone, which goes on when this returns.
+    ///
+    /// # Errors
+    /// [`OrderFault`].
+    pub fn order(&self, apex: &Apex, order: ZoneOrder) -> Result<(), OrderFault> {
+        if order == ZoneOrder::Notify {
+            // A target that came into the list after the last change has not got a NOTIFY.
+            let catalog = self.engine.upgrade().map(|engine| engine.catalog());
+            let name = Name::from_wire(apex).ok();
+            let entry = catalog.as_ref().zip(name).and_then(|(catalog, name)| catalog.get(name));
+            entry.and_then(|entry| entry.zone()).into_iter().for_each(|zone| {
+                self.request(SecondaryRequest::Published(vec![published(zone)]));
+            });
+        }
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Order(apex.clone(), order, reply));
+        match (replied.recv_timeout(CORE_REPLY_TIMEOUT), order) {
+            (Ok(true), _) => Ok(()),
+            (Ok(false), ZoneOrder::Notify) => Err(OrderFault::NoNotifyTargets),
+            (Ok(false), _) => Err(OrderFault::NotTaken),
+            (Err(_), _) => Err(OrderFault::Stopping),
+        }
+    }
+
+    /// Takes a zone from its primaries again, whatever their serial number, if it is taken from primaries.
+    pub fn take_again(&self, apex: &Apex) {
+        let (reply, _) = sync_channel(1);
+        self.request(SecondaryRequest::Order(apex.clone(), ZoneOrder::Retransfer, reply));
+    }
+
+    /// Whether any zone has primaries or NOTIFY targets.
+    pub fn has_peers(&self) -> bool {
+        read(&self.rules).iter().next().is_some()
+    }
+
+    /// What is known of a zone with other servers.
+    pub fn status(&self, apex: &Apex) -> Option<SecondaryStatus> {
+        read(&self.rules).get(apex)?;
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Status(apex.clone(), reply));
+        replied.recv_timeout(CORE_REPLY_TIMEOUT).ok().flatten()
+    }
+
+    /// What is known of so many zones that are taken from primaries: those with faults first, then those that
+    /// are asked for soonest.
+    pub fn worst(&self, most: usize) -> Vec<(Apex, SecondaryStatus)> {
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Worst(most, reply));
+        replied.recv_timeout(CORE_REPLY_TIMEOUT).unwrap_or_default()
+    }
+
+    /// How many zones are in which state.
+    pub fn states(&self) -> StateCounts {
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Count(reply));
+        replied.recv_timeout(CORE_REPLY_TIMEOUT).unwrap_or_default()
+    }
+
+    /// What is counted.
+    pub fn counts(&self) -> &SecondaryCounts {
+        &self.counts
+    }
+
+    /// Where versions are kept, if they are.
+    pub fn store(&self) -> Option<&Arc<SecondaryStore>> {
+        self.desk.store.as_ref()
+    }
+
+    /// Whether versions of a zone from primaries are kept on disk.
+    pub fn keeps(&self, apex: &[u8]) -> bool {
+        let rules = read(&self.rules);
+        self.store().is_some() && rules.get(apex).is_some_and(|peers| !peers.primaries.is_empty())
+    }
+
+    /// What changed since a version in a zone from primaries; `None` if that is not known. Waits for the
+    /// disk.
+    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+        self.keeps(apex).then(|| self.store()?.history(apex, from)).flatten()
+    }
+
+    /// Whether a version of a zone that was kept may no longer be served.
+    pub fn has_expired(&self, apex: &Apex, kept: &KeptVersion) -> bool {
+        let rules = read(&self.rules).get(apex).map(|peers| peers.rules.clone()).unwrap_or_default();
+        let timers = SecondaryZone::kept(rules, kept.zone.soa(), kept.confirmed, &mut || 0);
+        timers.expires().is_some_and(|expires| expires <= unix_seconds())
+    }
+
+    /// The memory that incoming transfers take.
+    pub fn memory(&self) -> &IncomingMemory {
+        &self.desk.memory
+    }
+
+    /// Sends no more queries and NOTIFYs, and waits for the disk.
+    pub fn stop(&self) {
+        self.outgoing.stop();
+        self.desk.store.iter().for_each(|store| store.flush());
+    }
+}
+
+fn published(zone: &Arc<Zone>) -> Published {
+    Published { apex: zone.apex().as_wire().into(), serial: zone.serial(), soa: soa_data(zone).into() }
+}
+
+fn limits(settings: &Settings) -> CoreLimits {
+    let transfers = &settings.transfers;
+    let limits = TransferLimits::default();
+    let (records, bytes) = (transfers.incoming_records.0, transfers.incoming_size());
+    CoreLimits {
+        zones: SecondaryLimits {
+            in_all: transfers.incoming.0,
+            per_primary: transfers.incoming_per_primary.0,
+        },
+        fetch: FetchLimits {
+            transfer: TransferLimits { records, bytes, ..limits },
+            time: transfers.incoming_time.0,
+            rate: transfers.incoming_rate.0,
+            idle: transfers.incoming_idle.0,
+        },
+        notify: transfers.notify_in_flight.0,
+        notify_each: transfers.notify_per_secondary.0,
+    }
+}
+
+impl Adopt for Secondaries {
+    fn adopt(&self, settings: &Settings) {
+        self.forwards.store(settings.updates.forward_in_flight.0, Ordering::Relaxed);
+        self.desk.memory.set(settings.transfers.incoming_memory());
+        self.request(SecondaryRequest::Limit(limits(settings)));
+    }
+}

@@ -1,0 +1,104 @@
+//! NOTIFY from others (RFC 1996): who may send it, and what it causes. It is answered at once; what it says
+//! is a hint.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{Asked, Refusal, Responders, Source, SourceReply};
+use tracing::debug;
+use transfer::secondary::read_notify;
+use wire::message::Builder;
+use wire::{Class, Rcode, Type};
+
+use super::Secondaries;
+use super::core::SecondaryRequest;
+use crate::zones::Apex;
+use telemetry::audit::RefusalLog;
+use threads::sync::{lock, read};
+
+/// NOTIFY that is refused.
+static REFUSED: RefusalLog = RefusalLog::new("NOTIFY");
+
+/// The zones with a NOTIFY that was taken and not looked at yet: more of them say nothing new.
+#[derive(Debug, Default)]
+pub(super) struct Unread(Mutex<HashSet<Apex>>);
+
+impl Unread {
+    /// One has come. Returns whether it is the first.
+    fn add(&self, apex: &[u8]) -> bool {
+        let mut zones = lock(&self.0);
+        !zones.contains(apex) && zones.insert(apex.into())
+    }
+
+    /// The zone is looked at.
+    pub(super) fn looked(&self, apex: &Apex) {
+        lock(&self.0).remove(apex);
+    }
+}
+
+impl Secondaries {
+    /// Takes a NOTIFY, if it is for a zone that is taken from primaries, and comes from whom the zone takes
+    /// it.
+    fn take_notify(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
+        if asked.question.qclass != Class::IN {
+            REFUSED.refused(asked, "the class is not IN");
+            return Err(Refusal::CLASS);
+        }
+        if asked.question.qtype != Type::SOA {
+            REFUSED.refused(asked, "the type is not SOA");
+            return Err(Refusal::plain(Rcode::NOTIMP));
+        }
+        let (apex, counts) = (asked.qname.as_lower(), &self.counts);
+        let peers = read(&self.rules).get(apex.as_wire()).cloned();
+        let peers = peers.filter(|peers| !peers.primaries.is_empty());
+        let Some(peers) = peers else {
+            let is_ours =
+                self.engine.upgrade().is_some_and(|engine| engine.catalog().get(apex.as_name()).is_some());
+            let (count, refusal) = match is_ours {
+                true => (&counts.notify_refused, Refusal::PROHIBITED),
+                false => (&counts.notify_unknown, Refusal::NOT_AUTH),
+            };
+            count.fetch_add(1, Relaxed);
+            REFUSED.refused(
+                asked,
+                if is_ours { "the zone has no `primaries`" } else { "the zone is not served here" },
+            );
+            return Err(refusal);
+        };
+        let (peer, key) = (asked.client.peer.ip(), asked.verified.map(|verified| &**verified.key()));
+        let Some(primary) = peers.takes_notify(peer, key) else {
+            counts.notify_refused.fetch_add(1, Relaxed);
+            REFUSED.refused(asked, "neither `primaries` nor `allow-notify` names the client");
+            return Err(Refusal::PROHIBITED);
+        };
+        let said = read_notify(asked.packet).map_err(|_| {
+            REFUSED.refused(asked, "the message is malformed");
+            Refusal::MALFORMED
+        })?;
+        counts.notify_taken.fetch_add(1, Relaxed);
+        match self.unread.add(apex.as_wire()) {
+            true => {
+                debug!(zone = %apex.as_name(), %peer, serial = ?said.serial.map(|serial| serial.0), "NOTIFY");
+                let apex = Apex::from(apex.as_wire());
+                self.request(SecondaryRequest::Notified(apex, primary, said.serial));
+            }
+            false => {
+                counts.notify_joined.fetch_add(1, Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for Secondaries {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, _: Responders<'_>) -> SourceReply {
+        match self.take_notify(asked) {
+            Ok(()) => {
+                b.flags(|header| header.set_authoritative(true));
+                SourceReply::Ready(None)
+            }
+            Err(refusal) => SourceReply::Refused(refusal),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Stores of zones from primaries: written beside serving, and read at the start, so that zones are there
+//! without a transfer.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use journal::{History, RealDisk, StoreFault};
+use tracing::{info, warn};
+use wire::hash::HashKey;
+use wire::{Name, Serial};
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use super::counts::SecondaryCounts;
+use crate::stores::{StoreOrder, ZoneStores};
+use crate::zones::Apex;
+use crate::zones::state::KeptVersion;
+use telemetry::repeated::log_repeated;
+use threads::background::Background;
+use threads::sync::lock;
+
+/// The folder of the files in the state folder.
+pub const FOLDER: &str = "secondaries";
+/// Reading a zone that takes longer than this is logged.
+const SLOW_READ: Duration = Duration::from_secs(1);
+
+/// What becomes of the store of a zone from primaries.
+#[derive(Debug)]
+pub(super) enum Keep {
+    /// Stores this version: by its changes where they are known and follow the stored version.
+    Version(Arc<Zone>, Option<Vec<Arc<ChangeSet>>>),
+    /// Stores that a primary confirmed the stored version.
+    Confirmed,
+    /// Removes the store: the zone has no primaries any more.
+    Nothing,
+}
+
+/// The stores of zones from primaries.
+pub struct SecondaryStore {
+    stores: ZoneStores,
+    counts: Arc<SecondaryCounts>,
+    removing: Mutex<HashMap<Apex, usize>>,
+}
+
+impl SecondaryStore {
+    /// Opens the stores in a state folder.
+    ///
+    /// # Errors
+    /// Why nothing can be stored there.
+    pub fn open(
+        state: &Path,
+        background: &Arc<Background>,
+        counts: &Arc<SecondaryCounts>,
+    ) -> Result<Arc<SecondaryStore>, StoreFault> {
+        let stores = ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(background))?;
+        Ok(Arc::new(SecondaryStore { stores, counts: Arc::clone(counts), removing: Mutex::default() }))
+    }
+
+    /// Queues a write of a zone, as of a time in seconds since 1970.
+    pub(super) fn keep(self: &Arc<Self>, apex: Apex, keep: Keep, at: u64) {
+        let is_version = matches!(keep, Keep::Version(..));
+        let (order, removes) = match keep {
+            Keep::Version(zone, changes) => (StoreOrder::Version(zone, changes, Some(at)), false),
+            Keep::Confirmed => (StoreOrder::Confirmed(at), false),
+            Keep::Nothing => (StoreOrder::Remove, true),
+        };
+        if removes {
+            *lock(&self.removing).entry(apex.clone()).or_default() += 1;
+        }
+        let (all, of) = (Arc::clone(self), apex.clone());
+        let stored = move |result| all.stored(&of, result, is_version, removes);
+        self.stores.order(&apex, order, Box::new(stored));
+    }
+
+    /// Counts and logs how a write ended.
+    fn stored(&self, apex: &Apex, result: Result<bool, StoreFault>, is_version: bool, removes: bool) {
+        match result {
+            Ok(_) => drop(self.counts.stored.fetch_add(u64::from(is_version), Relaxed)),
+            Err(fault) => {
+                self.counts.unstored.fetch_add(1, Relaxed);
+                let name = name(apex).to_string();
+                let about = ("secondary not kept", &*name);
+                log_repeated!(warn, WARN, about, "zone {name}: it is not kept on disk: {fault}");
+            }
+        }
+        if removes {
+            let mut removing = lock(&self.removing);
+            match removing.get_mut(apex) {
+                Some(more) if *more > 1 => *more -= 1,
+                _ => drop(removing.remove(apex)),
+            }
+        }
+    }
+
+    /// Returns the changes of a zone from a version on; `None` if the store does not reach back to it. Waits
+    /// for the disk.
+    pub(super) fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+        self.stores.history(apex, from).unwrap_or_else(|fault| {
+            self.counts.unread.fetch_add(1, Relaxed);
+            let name = name(apex).to_string();
+            let about = ("secondary not read", &*name);
+            log_repeated!(
+                warn,
+                WARN,
+                about,
+                "zone {name}: its history cannot be read from the disk: {fault}"
+            );
+            None
+        })
+    }
+
+    /// Waits until all that was queued is on the disk, some seconds at most.
+    pub(super) fn flush(&self) {
+        if !self.stores.flush() {
+            warn!(
+                "zones from primaries are not all on the disk: it is too slow; a restart transfers them again"
+            );
+        }
+    }
+
+    /// What was kept of a zone by an earlier run. Whether it has expired is not looked at.
+    pub fn load(&self, apex: &Apex, key: &HashKey) -> Option<KeptVersion> {
+        if lock(&self.removing).contains_key(apex) {
+            return None;
+        }
+        let (begun, name) = (Instant::now(), Name::from_wire(apex).ok()?);
+        let loaded = self.stores.folder().zone(name).and_then(|(store, stored)| {
+            let Some(stored) = stored else { return Ok(None) };
+            if let Some(torn) = stored.torn_tail() {
+                info!(
+                    "zone {name}: {} bytes that a crash left in {} are left out",
+                    torn.bytes,
+                    stored.path().display()
+                );
+            }
+            let zone = Arc::new(stored.load(key)?);
+            drop(store);
+            // A crash may have cost the time of the confirmation; the version came when the file was written
+            // last.
+            let written = || stored.path().metadata().and_then(|about| about.modified()).ok();
+            let written = || Some(written()?.duration_since(UNIX_EPOCH).ok()?.as_secs());
+            let confirmed = stored.confirmed().or_else(written).unwrap_or(0);
+            Ok(Some(KeptVersion { zone, confirmed, expired: false }))
+        });
+        if begun.elapsed() > SLOW_READ {
+            info!("zone {name}: read from the state folder in {} ms", begun.elapsed().as_millis());
+        }
+        match loaded {
+            Ok(kept) => kept,
+            Err(fault) => {
+                let aside = match self.stores.folder().set_aside(name) {
+                    Ok(path) => format!("it is now {}", path.display()),
+                    Err(fault) => fault.to_string(),
+                };
+                warn!("zone {name}: what was kept of it cannot be used: {fault}; {aside}");
+                None
+            }
+        }
+    }
+}
+
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+    use wire::{NameBuf, Ttl, Type};
+    use zone::ZoneBuilder;
+
+    use super::*;
+
+    fn key() -> HashKey {
+        HashKey::new([1, 2, 3])
+    }
+
+    fn apex() -> Apex {
+        b"\x07example\0".as_slice().into()
+    }
+
+    fn zone(serial: u32) -> Arc<Zone> {
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let mut builder = ZoneBuilder::new(apex.as_name(), &key());
+        let soa = [&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat();
+        builder.add(apex.as_name(), Type::SOA, Ttl::from_secs(60), &soa).expect("a record");
+        builder.add(apex.as_name(), Type::NS, Ttl::from_secs(60), &[0]).expect("a record");
+        Arc::new(builder.finish().expect("a zone"))
+    }
+
+    fn open(folder: &TempDir) -> Arc<SecondaryStore> {
+        loop {
+            match SecondaryStore::open(folder.path(), &Background::new(), &Arc::default()) {
+                Ok(store) => return store,
+                // A thread of an earlier run still has it.
+                Err(StoreFault::Locked(_)) => std::thread::yield_now(),
+                Err(fault) => panic!("{fault}"),
+            }
+        }
+    }
+
+    /// Has things kept by one run, and returns what the next one finds: serial and time of confirmation.
+    fn next_run(folder: &TempDir, keeps: Vec<(Keep, u64)>) -> Option<(u32, u64)> {
+        {
+            let store = open(folder);
+            keeps.into_iter().for_each(|(keep, at)| store.keep(apex(), keep, at));
+            store.flush();
+        }
+        open(folder).load(&apex(), &key()).map(|kept| (kept.zone.serial().0, kept.confirmed))
+    }
+
+    fn step(from: u32, to: u32) -> Keep {
+        let change = Arc::new(zone::store::diff(&zone(from), &zone(to)));
+        Keep::Version(zone(to), Some(vec![change]))
+    }
+
+    #[test]
+    fn the_next_run_has_what_was_taken_last() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(next_run(&folder, Vec::new()), None);
+        // Differences of a zone that is not there are no use: it is kept as a whole.
+        assert_eq!(next_run(&folder, vec![(step(4, 5), 100)]), Some((5, 100)));
+        assert_eq!(next_run(&folder, vec![(step(5, 6), 200), (Keep::Confirmed, 300)]), Some((6, 300)));
+        assert_eq!(next_run(&folder, vec![(Keep::Version(zone(3), None), 400)]), Some((3, 400)));
+        assert_eq!(
+            next_run(&folder, vec![(step(8, 9), 500)]),
+            Some((9, 500)),
+            "not the version that was kept"
+        );
+        assert_eq!(next_run(&folder, vec![(Keep::Nothing, 600)]), None);
+    }
+
+    #[test]
+    fn a_file_that_is_damaged_costs_a_transfer_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        next_run(&folder, vec![(Keep::Version(zone(5), None), 100)]);
+        let shards = std::fs::read_dir(folder.path().join(FOLDER)).expect("a folder");
+        let files =
+            shards.flat_map(|shard| std::fs::read_dir(shard.expect("a shard").path()).into_iter().flatten());
+        let file = files.map(|file| file.expect("a file").path()).next().expect("the zone's file");
+        let mut bytes = std::fs::read(&file).expect("read");
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&file, bytes).expect("written");
+        assert_eq!(next_run(&folder, Vec::new()), None);
+        assert_eq!(next_run(&folder, vec![(step(5, 6), 200)]), Some((6, 200)));
+    }
+}

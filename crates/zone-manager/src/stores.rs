@@ -1,0 +1,458 @@
+//! The writer of zone stores: versions of zones and their changes, written to disk beside serving. Secondary
+//! zones, zones that change by their files and produced catalog zones have their stores here; `journal` has
+//! the files.
+//!
+//! Orders of one zone run in their order, those of different zones side by side on the threads of
+//! [`Background`]. A long write (a large zone as a whole, a compaction) holds up no other zone, and a
+//! compaction no order of its own zone either.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use journal::{Disk, History, Replacement, StoreFault, ZoneFolder, ZoneStore};
+use wire::{Name, Serial};
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use crate::zones::Apex;
+use telemetry::repeated::log_repeated;
+use threads::background::{Background, JobKind};
+use threads::sync::lock;
+
+/// Stores that stay open after their orders. A server may have a million zones, and opening a store again
+/// costs little.
+const OPEN_STORES: usize = 1024;
+/// Zones of at least this many records are written as a whole at low priority.
+const LARGE_ZONE: u64 = 100_000;
+/// Longest wait for the changes of a zone, for IXFR.
+const HISTORY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for all orders at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What becomes of a zone's store.
+#[derive(Debug)]
+pub enum StoreOrder {
+    /// Stores this version: by the changes that lead to it where the store has the version before, else as a
+    /// whole. The last field is when a primary confirmed the version, in seconds since 1970.
+    Version(Arc<Zone>, Option<Vec<Arc<ChangeSet>>>, Option<u64>),
+    /// Stores that a primary confirmed the stored version, at this time in seconds since 1970.
+    Confirmed(u64),
+    /// Stores a change of a zone whose records are elsewhere, with at least so many bytes of earlier changes.
+    /// Where the store does not end at the version before, it starts again from there.
+    Change(Arc<ChangeSet>, u64),
+    /// The same where the store ends at the version before, else nothing.
+    ContinueChanges(Arc<ChangeSet>, u64),
+    /// Removes the store.
+    Remove,
+}
+
+/// Reports how an order ended: whether something was written.
+pub type Stored = Box<dyn FnOnce(Result<bool, StoreFault>) + Send>;
+
+enum Task {
+    Order(StoreOrder, Stored),
+    History(Serial, SyncSender<Result<Option<History>, StoreFault>>),
+    Finish(Box<Finish>),
+}
+
+/// A long write has ended; the new file is to be put in place.
+struct Finish {
+    replacement: Replacement,
+    written: Result<(), StoreFault>,
+    /// Of a version that was written as a whole: when a primary confirmed it, and who waits for it.
+    version: Option<(Option<u64>, Stored)>,
+}
+
+/// The long write of a zone that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Writing {
+    #[default]
+    Nothing,
+    /// A new base. Changes are stored meanwhile.
+    Base,
+    /// A version as a whole. Orders wait.
+    Whole,
+}
+
+/// The stores of one folder.
+#[derive(Clone)]
+pub struct ZoneStores(Arc<Inner>);
+
+struct Inner {
+    folder: ZoneFolder,
+    background: Arc<Background>,
+    zones: Mutex<Zones>,
+    /// Notified when a zone has nothing left to do.
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct Zones {
+    by_apex: HashMap<Apex, ZoneTasks>,
+    /// Stores in `by_apex`.
+    open: usize,
+    busy: usize,
+}
+
+/// The tasks of one zone, and its store between two of them.
+#[derive(Default)]
+struct ZoneTasks {
+    tasks: VecDeque<Task>,
+    finish: Option<Box<Finish>>,
+    store: Option<ZoneStore>,
+    /// A thread runs its tasks, or is about to.
+    scheduled: bool,
+    writing: Writing,
+}
+
+impl StoreOrder {
+    /// Whether the order can run while a long write is under way.
+    fn runs_beside(&self, writing: Writing) -> bool {
+        match writing {
+            Writing::Nothing => true,
+            Writing::Base => matches!(self, Self::Version(_, Some(_), _) | Self::Confirmed(_)),
+            Writing::Whole => false,
+        }
+    }
+}
+
+impl ZoneTasks {
+    fn is_busy(&self) -> bool {
+        self.scheduled || self.writing != Writing::Nothing || !self.tasks.is_empty()
+    }
+
+    /// The next task, unless all of them wait for the long write that is under way.
+    fn next(&mut self) -> Option<Task> {
+        if let Some(finish) = self.finish.take() {
+            return Some(Task::Finish(finish));
+        }
+        let waits = |task: &Task| matches!(task, Task::Order(order, _) if !order.runs_beside(self.writing));
+        if !self.tasks.front().is_some_and(waits) {
+            return self.tasks.pop_front();
+        }
+        // The version that waits has no history. A read that passes it leads to an earlier one, and its
+        // client gets the zone.
+        let read = self.tasks.iter().position(|task| matches!(task, Task::History(..)))?;
+        self.tasks.remove(read)
+    }
+}
+
+impl ZoneStores {
+    /// Takes the folder, making it if need be.
+    ///
+    /// # Errors
+    /// As for [`ZoneFolder::open`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        background: Arc<Background>,
+    ) -> Result<ZoneStores, StoreFault> {
+        let folder = ZoneFolder::open(disk, path)?;
+        let (zones, idle) = (Mutex::default(), Condvar::new());
+        Ok(ZoneStores(Arc::new(Inner { folder, background, zones, idle })))
+    }
+
+    /// The folder, to read what an earlier run stored. A store in use here cannot be opened there.
+    pub fn folder(&self) -> &ZoneFolder {
+        &self.0.folder
+    }
+
+    /// Queues an order behind those of the zone. `stored` runs on another thread when the order has ended.
+    pub fn order(&self, apex: &Apex, order: StoreOrder, stored: Stored) {
+        self.0.submit(apex, Task::Order(order, stored));
+    }
+
+    /// Returns the changes from a version on; `None` if the store does not reach back to it. Waits for the
+    /// orders of the zone that came before, ten seconds at most.
+    ///
+    /// # Errors
+    /// Why the store cannot be read.
+    pub fn history(&self, apex: &Apex, from: Serial) -> Result<Option<History>, StoreFault> {
+        let (reply, replied) = sync_channel(1);
+        self.0.submit(apex, Task::History(from, reply));
+        replied.recv_timeout(HISTORY_TIMEOUT).unwrap_or(Ok(None))
+    }
+
+    /// Waits until no thread uses the folder any more, so that another run can open it.
+    #[cfg(test)]
+    pub fn wait_until_unused(self) {
+        self.flush();
+        while Arc::strong_count(&self.0) > 1 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Closes the store of a zone once its orders have ended, so that the folder can open it.
+    pub fn close(&self, apex: &Apex) {
+        let zones = lock(&self.0.zones);
+        let is_busy = |zones: &mut Zones| zones.by_apex.get(apex).is_some_and(ZoneTasks::is_busy);
+        let mut zones = self.0.idle.wait_while(zones, is_busy).unwrap_or_else(PoisonError::into_inner);
+        let closed = zones.by_apex.remove(apex).and_then(|zone| zone.store);
+        zones.open -= usize::from(closed.is_some());
+    }
+
+    /// Waits until all orders have ended, ten seconds at most. Returns whether they have.
+    pub fn flush(&self) -> bool {
+        let zones = lock(&self.0.zones);
+        let waited = self.0.idle.wait_timeout_while(zones, FLUSH_TIMEOUT, |zones| zones.busy > 0);
+        let (zones, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        zones.busy == 0
+    }
+}
+
+impl Inner {
+    fn submit(self: &Arc<Self>, apex: &Apex, task: Task) {
+        let kind = if matches!(task, Task::History(..)) { JobKind::History } else { JobKind::Store };
+        let mut zones = lock(&self.zones);
+        let zone = zones.by_apex.entry(apex.clone()).or_default();
+        let was_busy = zone.is_busy();
+        match task {
+            Task::Finish(finish) => zone.finish = Some(finish),
+            task => zone.tasks.push_back(task),
+        }
+        let is_scheduled = std::mem::replace(&mut zone.scheduled, true);
+        zones.busy += usize::from(!was_busy);
+        drop(zones);
+        if !is_scheduled {
+            let (all, apex) = (Arc::clone(self), apex.clone());
+            self.background.run(kind, move || all.work(&apex));
+        }
+    }
+
+    /// Runs the tasks of a zone until none is left that can run.
+    fn work(self: &Arc<Self>, apex: &Apex) {
+        let mut store = None;
+        loop {
+            let mut zones = lock(&self.zones);
+            let Some(zone) = zones.by_apex.get_mut(apex) else { return };
+            let opened = zone.store.take();
+            let was_open = usize::from(opened.is_some());
+            store = store.or(opened);
+            let (task, writing) = (zone.next(), zone.writing);
+            zones.open -= was_open;
+            let Some(task) = task else { return self.leave(zones, apex, store) };
+            drop(zones);
+            // A panic is a bug in nomen. It costs this task, whose sender is then dropped, and no other.
+            let run = catch_unwind(AssertUnwindSafe(|| self.run(apex, store.take(), task, writing)));
+            store = run.unwrap_or_default();
+        }
+    }
+
+    /// Keeps the store of a zone whose tasks have run, unless too many are open.
+    fn leave(&self, mut zones: MutexGuard<'_, Zones>, apex: &Apex, store: Option<ZoneStore>) {
+        let is_full = zones.open >= OPEN_STORES;
+        let Some(zone) = zones.by_apex.get_mut(apex) else { return };
+        zone.scheduled = false;
+        let is_busy = zone.is_busy();
+        // Of a long write the store knows that it is under way.
+        zone.store = store.filter(|_| !is_full || is_busy);
+        let is_open = zone.store.is_some();
+        if !is_open && !is_busy {
+            zones.by_apex.remove(apex);
+        }
+        zones.open += usize::from(is_open);
+        zones.busy -= usize::from(!is_busy);
+        if !is_busy {
+            self.idle.notify_all();
+        }
+        if is_full {
+            zones.by_apex.retain(|_, zone| zone.is_busy());
+            zones.open = zones.by_apex.values().filter(|zone| zone.store.is_some()).count();
+        }
+    }
+
+    /// Runs a task. Returns the store, if it is there then.
+    fn run(
+        self: &Arc<Self>,
+        apex: &Apex,
+        store: Option<ZoneStore>,
+        task: Task,
+        writing: Writing,
+    ) -> Option<ZoneStore> {
+        let opened = store.map_or_else(|| self.open_store(apex), Ok);
+        match (opened, task) {
+            (Ok(store), Task::Order(order, stored)) => self.run_order(apex, store, order, stored, writing),
+            (Err(fault), Task::Order(_, stored)) => {
+                stored(Err(fault));
+                None
+            }
+            (Ok(store), Task::History(from, reply)) => {
+                // The client may have gone.
+                let _ = reply.try_send(store.history(from));
+                Some(store)
+            }
+            (Err(fault), Task::History(_, reply)) => {
+                let _ = reply.try_send(Err(fault));
+                None
+            }
+            (store, Task::Finish(finish)) => self.finish(apex, store, *finish),
+        }
+    }
+
+    /// Opens the store of a zone. A file that cannot be used gets another name, and the store begins anew.
+    fn open_store(&self, apex: &Apex) -> Result<ZoneStore, StoreFault> {
+        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+        let opened = self.folder.zone(name).or_else(|_| {
+            self.folder.set_aside(name)?;
+            self.folder.zone(name)
+        });
+        opened.map(|(store, _)| store)
+    }
+
+    fn run_order(
+        self: &Arc<Self>,
+        apex: &Apex,
+        mut store: ZoneStore,
+        order: StoreOrder,
+        stored: Stored,
+        writing: Writing,
+    ) -> Option<ZoneStore> {
+        let result = match order {
+            StoreOrder::Version(zone, changes, confirmed) => {
+                let appended = changes.is_some_and(|changes| append(&mut store, &changes, &zone));
+                if !appended && (writing == Writing::Base || zone.record_count() >= LARGE_ZONE) {
+                    return Some(self.store_whole(apex, store, (zone, confirmed, stored), writing));
+                }
+                let replaced = if appended { Ok(()) } else { store.replace(&zone) };
+                let result = replaced.and_then(|()| confirm(&mut store, confirmed));
+                if result.is_ok() && writing == Writing::Nothing && store.is_worth_compacting() {
+                    self.compact(apex, &mut store, zone);
+                }
+                result.map(|()| true)
+            }
+            StoreOrder::Confirmed(at) => match store.confirmed(at) {
+                Ok(()) => Ok(true),
+                Err(StoreFault::NoBase) => Ok(false),
+                Err(fault) => Err(fault),
+            },
+            StoreOrder::Change(change, bytes) => put_change(&mut store, &change, bytes).map(|()| true),
+            StoreOrder::ContinueChanges(change, bytes) if store.serial() == Some(change.before) => {
+                put_change(&mut store, &change, bytes).map(|()| true)
+            }
+            StoreOrder::ContinueChanges(..) => Ok(false),
+            StoreOrder::Remove => {
+                stored(store.remove().map(|()| true));
+                return None;
+            }
+        };
+        stored(result);
+        Some(store)
+    }
+
+    /// Has a version written as a whole: at once, or after the write that is under way.
+    fn store_whole(
+        self: &Arc<Self>,
+        apex: &Apex,
+        mut store: ZoneStore,
+        (zone, confirmed, stored): (Arc<Zone>, Option<u64>, Stored),
+        writing: Writing,
+    ) -> ZoneStore {
+        if writing == Writing::Base {
+            let whole = Task::Order(StoreOrder::Version(zone, None, confirmed), stored);
+            if let Some(zone) = lock(&self.zones).by_apex.get_mut(apex) {
+                zone.tasks.push_front(whole);
+            }
+            return store;
+        }
+        match store.begin_replacement() {
+            Ok(replacement) => {
+                self.write(apex, zone, replacement, Writing::Whole, Some((confirmed, stored)));
+            }
+            Err(fault) => stored(Err(fault)),
+        }
+        store
+    }
+
+    /// Has a new base written. What fails costs disk space until the next time.
+    fn compact(self: &Arc<Self>, apex: &Apex, store: &mut ZoneStore, zone: Arc<Zone>) {
+        match store.begin_compaction() {
+            Ok(replacement) => self.write(apex, zone, replacement, Writing::Base, None),
+            Err(fault) => not_compacted(apex, &fault),
+        }
+    }
+
+    /// Writes a file beside the store at low priority.
+    fn write(
+        self: &Arc<Self>,
+        apex: &Apex,
+        zone: Arc<Zone>,
+        mut replacement: Replacement,
+        writing: Writing,
+        version: Option<(Option<u64>, Stored)>,
+    ) {
+        if let Some(zone) = lock(&self.zones).by_apex.get_mut(apex) {
+            zone.writing = writing;
+        }
+        let (all, apex) = (Arc::clone(self), apex.clone());
+        self.background.run(JobKind::Compaction, move || {
+            let write = catch_unwind(AssertUnwindSafe(|| replacement.write(&zone)));
+            let written = write.unwrap_or(Err(StoreFault::NotWritten));
+            drop(zone);
+            all.submit(&apex, Task::Finish(Box::new(Finish { replacement, written, version })));
+        });
+    }
+
+    /// Puts a file that was written beside the store in its place.
+    fn finish(&self, apex: &Apex, store: Result<ZoneStore, StoreFault>, finish: Finish) -> Option<ZoneStore> {
+        let Finish { replacement, written, version } = finish;
+        let (mut store, opened) = match store {
+            Ok(store) => (Some(store), Ok(())),
+            Err(fault) => (None, Err(fault)),
+        };
+        let finished = opened.and(written).and_then(|()| match &mut store {
+            Some(store) => store.finish(replacement),
+            None => Err(StoreFault::NotWritten),
+        });
+        if let Some(zone) = lock(&self.zones).by_apex.get_mut(apex) {
+            zone.writing = Writing::Nothing;
+        }
+        match (version, finished) {
+            (Some((confirmed, stored)), finished) => {
+                let confirmed = finished.and_then(|()| match &mut store {
+                    Some(store) => confirm(store, confirmed),
+                    None => Ok(()),
+                });
+                stored(confirmed.map(|()| true));
+            }
+            (None, Err(fault)) => not_compacted(apex, &fault),
+            (None, Ok(())) => {}
+        }
+        store
+    }
+}
+
+/// Appends the changes that lead to a version. Returns whether the store has the version then, acknowledged.
+fn append(store: &mut ZoneStore, changes: &[Arc<ChangeSet>], zone: &Zone) -> bool {
+    let all = changes.iter().try_for_each(|change| store.append(change));
+    all.and_then(|()| store.sync()).is_ok_and(|serial| serial == zone.serial())
+}
+
+fn confirm(store: &mut ZoneStore, at: Option<u64>) -> Result<(), StoreFault> {
+    at.map_or(Ok(()), |at| store.confirmed(at))
+}
+
+/// Stores a change of a zone whose records are elsewhere.
+fn put_change(store: &mut ZoneStore, change: &ChangeSet, bytes: u64) -> Result<(), StoreFault> {
+    store.keep_history(bytes);
+    // The store may end at another version: the file changed while nomen did not run, or too much of it
+    // changed.
+    if store.serial() != Some(change.before) || store.is_broken() {
+        store.replace_without_zone(change.before)?;
+    }
+    store.append(change)?;
+    store.sync()?;
+    if store.is_worth_compacting() { store.compact_without_zone() } else { Ok(()) }
+}
+
+fn not_compacted(apex: &Apex, fault: &StoreFault) {
+    let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+    let about = ("compaction", &*name.to_string());
+    log_repeated!(warn, WARN, about, "zone {name}: its store cannot be compacted: {fault}");
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

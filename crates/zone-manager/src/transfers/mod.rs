@@ -1,0 +1,449 @@
+//! Transfers to other servers at work: who may have a zone, how many transfers there are at a time, what is
+//! logged and counted. The messages themselves are `transfer`'s.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `rules` | which client may have which zone |
+//! | `limits` | how many transfers there are at a time |
+//! | `histories` | what changed in a zone, from the disk |
+
+mod histories;
+mod limits;
+mod rules;
+
+use std::cmp::Ordering;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, RwLock, Weak};
+use std::time::Instant;
+
+use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
+use exchange::{MessageStream, Next, unix_seconds};
+use tracing::{Level, debug, info, warn};
+use transfer::outgoing::{
+    DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
+};
+use wire::edns::{ErrorInfo, opt_with_options};
+use wire::message::Builder;
+use wire::{Class, Rcode, Serial, Type};
+use zone::Zone;
+
+use crate::zones::Apex;
+use config::Adopt;
+use config::Settings;
+pub use histories::Histories;
+use limits::{Eviction, Slot, SlotLimits, Slots};
+pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
+use serving::frontend::Served;
+use telemetry::audit::RefusalLog;
+use telemetry::repeated::{self, log_repeated};
+use telemetry::trail::audit;
+use threads::sync::{read, write};
+
+/// More transfers are under way than may be.
+const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+/// Transfers that are refused.
+static REFUSED: RefusalLog = RefusalLog::new("transfer");
+
+/// Differences that are read for datagrams at a time, half of them for one address.
+const READING: usize = 8;
+/// Bytes of a record in a message at least: a pointer, type, class, TTL, length of the data.
+const LEAST_RECORD: u64 = 12;
+
+/// What transfers to others have come to.
+#[derive(Debug, Default)]
+pub struct TransferCounts {
+    /// Sent to the end: whole zones.
+    pub axfr: AtomicU64,
+    /// Sent to the end: differences.
+    pub ixfr: AtomicU64,
+    /// Answers to IXFR over a stream that there is nothing newer: no transfers.
+    pub same: AtomicU64,
+    /// Broken off by the client, or because it was too slow.
+    pub broken_off: AtomicU64,
+    /// Broken off because they had stalled and others needed their places.
+    pub stalled: AtomicU64,
+    /// Broken off because they were slow and others needed their places.
+    pub slow: AtomicU64,
+    /// Refused to clients who may not have the zone.
+    pub refused: AtomicU64,
+    /// Refused because there were too many.
+    pub too_many: AtomicU64,
+    /// Bytes of messages sent.
+    pub bytes: AtomicU64,
+}
+
+/// Answers requests for transfers.
+pub struct Transfers {
+    /// Whose zones they are; the engine has this source.
+    engine: Weak<Engine<Served>>,
+    rules: RwLock<TransferRules>,
+    slots: Arc<Slots>,
+    /// Differences that are being read for datagrams.
+    reading: Arc<Slots>,
+    histories: Histories,
+    /// What OPT says in the first message.
+    udp_size: AtomicU16,
+    counts: Arc<TransferCounts>,
+}
+
+impl Transfers {
+    /// Has the engine answer requests for its zones. No client may have any before [`allow`](Self::allow).
+    pub fn start(engine: &Arc<Engine<Served>>, settings: &Settings, histories: Histories) -> Arc<Transfers> {
+        let transfers = Arc::new(Transfers {
+            engine: Arc::downgrade(engine),
+            rules: RwLock::default(),
+            slots: Arc::default(),
+            reading: Arc::default(),
+            histories,
+            udp_size: AtomicU16::default(),
+            counts: Arc::default(),
+        });
+        transfers.reading.set(SlotLimits {
+            all: READING,
+            per_client: READING / 2,
+            per_network: READING / 2,
+            ..SlotLimits::default()
+        });
+        transfers.adopt(settings);
+        let source: Arc<dyn Source> = transfers.clone();
+        engine.change_sources(|sources| sources.transfer = Some(Arc::clone(&source)));
+        transfers
+    }
+
+    /// Other rules hold from now on; what is under way goes on.
+    pub fn allow(&self, rules: TransferRules) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.set_keys(&rules.keys);
+        }
+        *write(&self.rules) = rules;
+    }
+
+    /// Other rules hold for some zones from now on; `None`: no client may have the zone.
+    pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Grants>)>) {
+        let mut rules = write(&self.rules);
+        zones.into_iter().for_each(|(apex, grants)| rules.set(&apex, grants));
+    }
+
+    /// What transfers have come to.
+    pub fn counts(&self) -> &TransferCounts {
+        &self.counts
+    }
+
+    /// Transfers under way.
+    pub fn under_way(&self) -> usize {
+        self.slots.taken()
+    }
+
+    /// The zone, if this client may have it, and what it says of itself.
+    fn zone_for(&self, asked: &Asked<'_>) -> Result<(Arc<Zone>, ZoneFacts), Refusal> {
+        let (apex, peer) = (asked.qname.as_lower(), asked.client.peer.ip());
+        let key = asked.verified.map(|verified| &**verified.key());
+        if asked.question.qclass != Class::IN {
+            REFUSED.refused(asked, "the class is not IN");
+            return Err(Refusal::CLASS);
+        }
+        if !read(&self.rules).allow(apex.as_wire(), peer, key) {
+            self.counts.refused.fetch_add(1, Relaxed);
+            REFUSED.refused(asked, "`allow-transfer` does not name the client");
+            return Err(Refusal::PROHIBITED);
+        }
+        let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
+        let catalog = engine.catalog();
+        let entry = catalog.get(apex.as_name()).ok_or_else(|| {
+            REFUSED.refused(asked, "the zone is not served here");
+            Refusal::NOT_AUTH
+        })?;
+        let zone = entry.zone().cloned().ok_or_else(|| {
+            REFUSED.refused(asked, "the zone is not loaded");
+            Refusal::NOT_LOADED
+        })?;
+        let facts = ZoneFacts::of(entry, &zone, true);
+        Ok((zone, facts))
+    }
+
+    /// All of the zone, or what the client does not have of it, message by message. What changed is read from
+    /// the disk by a thread that may wait.
+    fn stream(
+        &self,
+        asked: &Asked<'_>,
+        (zone, facts): (Arc<Zone>, ZoneFacts),
+        responders: Responders<'_>,
+    ) -> Result<SourceReply, Refusal> {
+        let peer = asked.client.peer.ip();
+        let malformed = |_| {
+            REFUSED.refused(asked, "the IXFR has no SOA with the client's serial (RFC 1995, section 3)");
+            Refusal::MALFORMED
+        };
+        let client = match asked.question.qtype {
+            Type::IXFR => Some(IxfrRequest::read(asked.packet).map_err(malformed)?.serial),
+            _ => None,
+        };
+        let frame = frame(asked, facts, self.udp_size.load(Relaxed)).ok_or(Refusal::MALFORMED)?;
+        let Some((slot, evicted)) = self.slots.take(peer, Instant::now()) else {
+            self.counts.too_many.fetch_add(1, Relaxed);
+            let (zone, text) = (zone.apex().as_name(), "transfer refused: too many are under way");
+            let about = ("too many transfers", &*zone.to_string());
+            if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
+                warn!(%zone, %peer, "{text}");
+            }
+            REFUSED.audited(asked, "too many transfers are under way");
+            return Err(TOO_MANY);
+        };
+        for why in evicted {
+            let count = match why {
+                Eviction::Stalled => &self.counts.stalled,
+                Eviction::Slow => &self.counts.slow,
+            };
+            count.fetch_add(1, Relaxed);
+        }
+        let mut report = Report::new(&zone, client, asked, slot, Arc::clone(&self.counts));
+        let Some(serial) = client else {
+            return Ok(SourceReply::Stream(Box::new(Reported { messages: axfr(zone, frame), report })));
+        };
+        let is_behind = serial.compare(zone.serial()) == Some(Ordering::Less);
+        let Some(histories) = Some(&self.histories).filter(|of| is_behind && of.knows(&zone)) else {
+            report.answers_with(ixfr_answer(zone.serial(), serial, &[]));
+            let messages = ixfr(zone, serial, Vec::new(), frame);
+            return Ok(SourceReply::Stream(Box::new(Reported { messages, report })));
+        };
+        let (histories, (responder, promise)) = (histories.clone(), responders.take());
+        let work = move || {
+            let differences = histories.differences(&zone, serial, u64::MAX);
+            report.answers_with(ixfr_answer(zone.serial(), serial, &differences));
+            let messages = ixfr(zone, serial, differences, frame);
+            responder.stream(Box::new(Reported { messages, report }));
+        };
+        on_a_thread(work);
+        Ok(SourceReply::Pending(promise))
+    }
+
+    /// The answer to IXFR in a datagram: what changed, if it is known and fits, else the SOA alone (RFC 1995
+    /// §2). A forged address can have this done: where too much is being read for others already, it is the
+    /// SOA.
+    fn datagram(
+        &self,
+        asked: &Asked<'_>,
+        zone: Arc<Zone>,
+        b: &mut Builder<'_>,
+        responders: Responders<'_>,
+    ) -> Result<SourceReply, Refusal> {
+        // A client that does not say which version it has gets the SOA of the current one.
+        let client = IxfrRequest::read(asked.packet).map(|request| request.serial);
+        let client = client.unwrap_or(zone.serial());
+        let is_behind = client.compare(zone.serial()) == Some(Ordering::Less);
+        let histories = Some(&self.histories).filter(|of| is_behind && of.knows(&zone));
+        let Some((histories, (slot, _))) =
+            histories.zip(self.reading.take(asked.client.peer.ip(), Instant::now()))
+        else {
+            let put = ixfr_datagram(&zone, client, &[], b).map_err(|_| Refusal::NOT_LOADED);
+            return put.map(|_| SourceReply::Ready(None));
+        };
+        let report = Report::new(&zone, Some(client), asked, slot, Arc::clone(&self.counts));
+        let (histories, (responder, promise)) = (histories.clone(), responders.take());
+        let most = u64::from(self.udp_size.load(Relaxed)) / LEAST_RECORD;
+        let work = move || {
+            let differences = histories.differences(&zone, client, most);
+            responder.resume(move |b| {
+                let put = ixfr_datagram(&zone, client, &differences, b).map_err(|_| Refusal::NOT_LOADED)?;
+                match put {
+                    IxfrAnswer::Differences => report.sent_in(b.len()),
+                    IxfrAnswer::UpToDate | IxfrAnswer::Whole => report.withdraw(),
+                }
+                Ok(None)
+            });
+        };
+        on_a_thread(work);
+        Ok(SourceReply::Pending(promise))
+    }
+}
+
+impl Source for Transfers {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply {
+        let zone = match self.zone_for(asked) {
+            Ok(zone) => zone,
+            Err(refusal) => return SourceReply::Refused(refusal),
+        };
+        let done = match (asked.client.transport.is_stream(), asked.question.qtype) {
+            (true, _) => self.stream(asked, zone, responders),
+            (false, Type::IXFR) => self.datagram(asked, zone.0, b, responders),
+            (false, _) => {
+                REFUSED.refused(asked, "AXFR needs TCP (RFC 5936, section 4.2)");
+                Err(Refusal::MALFORMED)
+            }
+        };
+        done.unwrap_or_else(SourceReply::Refused)
+    }
+}
+
+impl Adopt for Transfers {
+    fn adopt(&self, settings: &Settings) {
+        let transfers = &settings.transfers;
+        self.slots.set(SlotLimits {
+            all: transfers.outgoing.0,
+            per_client: transfers.per_client.0,
+            per_network: transfers.per_network(),
+            stall: Some(transfers.stall.0),
+            min_rate: transfers.min_rate.0,
+        });
+        self.udp_size.store(settings.engine_config().max_udp_size, Relaxed);
+    }
+}
+
+/// Reads what changed from the disk. A responder that is dropped with the thread answers SERVFAIL.
+fn on_a_thread(work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
+    if let Err(fault) = thread {
+        let about = ("no thread", "outgoing transfer");
+        log_repeated!(warn, WARN, about, "no transfer, the system refuses a thread: {fault}");
+    }
+}
+
+/// What stands around the records of the answer.
+fn frame(asked: &Asked<'_>, facts: ZoneFacts, udp_size: u16) -> Option<TransferFrame> {
+    let mut frame = TransferFrame::answering(asked.packet, DEFAULT_LIMIT).ok()?;
+    if let Some(client) = asked.request.edns {
+        let options: Vec<_> = facts.options(client, asked.question.qtype).collect();
+        let options: Vec<_> = options.iter().map(|(code, data)| (*code, data.as_slice())).collect();
+        frame = frame.with_opt(&opt_with_options(udp_size, client.dnssec_ok, &options));
+    }
+    if let Some(verified) = asked.verified {
+        frame = frame.signed(verified.signer(), Box::new(unix_seconds));
+    }
+    Some(frame)
+}
+
+/// What is said of one transfer once it is over.
+struct Report {
+    zone: String,
+    serial: Serial,
+    /// The version that the client has, if it asked for what changed since.
+    client: Option<Serial>,
+    peer: IpAddr,
+    key: Option<String>,
+    begun: Instant,
+    messages: u64,
+    bytes: u64,
+    ended: bool,
+    /// Nothing was sent that is worth a line.
+    withdrawn: bool,
+    /// How IXFR is answered.
+    answer: IxfrAnswer,
+    counts: Arc<TransferCounts>,
+    slot: Slot,
+}
+
+impl Report {
+    /// All went in one datagram of so many bytes, without what the end of the message has.
+    fn sent_in(mut self, bytes: usize) {
+        (self.messages, self.bytes, self.ended) = (1, bytes as u64, true);
+    }
+
+    /// IXFR is answered in this way.
+    fn answers_with(&mut self, answer: IxfrAnswer) {
+        self.answer = answer;
+    }
+
+    /// Nothing was sent but the serial number.
+    fn withdraw(mut self) {
+        self.withdrawn = true;
+    }
+
+    fn new(
+        zone: &Zone,
+        client: Option<Serial>,
+        asked: &Asked<'_>,
+        slot: Slot,
+        counts: Arc<TransferCounts>,
+    ) -> Report {
+        Report {
+            zone: zone.apex().as_name().to_string(),
+            serial: zone.serial(),
+            client,
+            peer: asked.client.peer.ip(),
+            key: asked.verified.map(|verified| verified.key().name().as_name().to_string()),
+            begun: Instant::now(),
+            messages: 0,
+            bytes: 0,
+            ended: false,
+            withdrawn: false,
+            answer: if client.is_some() { IxfrAnswer::Differences } else { IxfrAnswer::Whole },
+            counts,
+            slot,
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if self.withdrawn {
+            return;
+        }
+        let Report { zone, serial, client, peer, key, messages, bytes, counts, .. } = self;
+        let asked = if client.is_some() { "IXFR" } else { "AXFR" };
+        let (kind, sent) = match self.answer {
+            IxfrAnswer::Differences => ("IXFR", &counts.ixfr),
+            IxfrAnswer::Whole => ("AXFR", &counts.axfr),
+            IxfrAnswer::UpToDate if self.ended => {
+                counts.same.fetch_add(1, Relaxed);
+                let key = key.as_deref().unwrap_or("none");
+                debug!(zone, %serial, %peer, key, "IXFR answered: nothing newer");
+                return;
+            }
+            IxfrAnswer::UpToDate => ("SOA", &counts.same),
+        };
+        let from = client.map_or("none".to_owned(), |client| client.to_string());
+        let (key, milliseconds) = (key.as_deref().unwrap_or("none"), self.begun.elapsed().as_millis());
+        counts.bytes.fetch_add(*bytes, Relaxed);
+        if self.ended {
+            sent.fetch_add(1, Relaxed);
+            info!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
+            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
+        } else if let Some(why) = self.slot.evicted() {
+            let was = match why {
+                Eviction::Stalled => "had stalled",
+                Eviction::Slow => "was slower than `outgoing-min-rate`",
+            };
+            let text = format!("transfer broken off: it {was}, and another needed its place");
+            let about = ("transfer evicted", &*format!("{zone} {peer}"));
+            if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
+                warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "{text}");
+            }
+            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
+        } else {
+            counts.broken_off.fetch_add(1, Relaxed);
+            let text = "transfer broken off";
+            let about = ("transfer broken off", &*format!("{zone} {peer}"));
+            if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
+                warn!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
+            }
+            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
+        }
+    }
+}
+
+/// The messages of a transfer, which is reported when it is over.
+struct Reported {
+    messages: Box<dyn MessageStream>,
+    report: Report,
+}
+
+impl MessageStream for Reported {
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        // The connection closes, so that the client takes nothing of it for the whole.
+        if !self.report.slot.goes_on(Instant::now()) {
+            return Next::Abort;
+        }
+        let next = self.messages.next(out);
+        match next {
+            Next::Message(len) => {
+                self.report.messages += 1;
+                self.report.bytes += len as u64;
+                self.report.slot.sends(len);
+            }
+            Next::End => self.report.ended = true,
+            Next::Abort => {}
+        }
+        next
+    }
+}

@@ -1,0 +1,445 @@
+//! What is to be known of a version that is in service already: what is wrong with it as a whole, and how
+//! long its signatures hold. A thread of its own finds out, so that no load waits for it. The thread also
+//! folds versions, where that pays: one at a time, so that no more than one zone is in memory twice for it.
+//! What takes long of both is done in spare time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::debug;
+use wire::Type;
+use zone::Zone;
+use zone::check::{Flaw, check};
+use zone::scan::Severity;
+
+use super::Apex;
+use threads::spare::{Share, spare};
+use threads::sync::lock;
+
+/// Findings kept of one zone.
+pub const FINDINGS_KEPT: usize = 10;
+/// Signatures that end within this many seconds end soon, and so do those that have a quarter of their time
+/// left if that is less: a weekend is enough to renew them.
+const SOON: i64 = 3 * 86_400;
+/// Zones of at most so many records are examined at once: a thread for each would take longer than that.
+const FEW: u64 = 1000;
+/// To examine all of a zone takes long from here on, and the zone then rests so many times as long: one that
+/// changes all the time takes a hundredth of a CPU.
+const SHORT: Duration = Duration::from_micros(100);
+const REST: u32 = 99;
+
+/// What was found out about one version of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Examination {
+    /// What is wrong with the zone as a whole, as far as kept.
+    pub findings: Vec<FlawText>,
+    /// Findings beyond those.
+    pub more: usize,
+    /// The signature that ends first; none if the zone has none.
+    pub signatures: Option<FirstExpiry>,
+}
+
+/// What is wrong with a zone, in a line. A [`Flaw`] itself would take ten times the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlawText {
+    /// Whether it is more than a warning.
+    pub error: bool,
+    /// What it is.
+    pub message: String,
+}
+
+/// What the thread has to report of a version.
+pub(super) enum Finding {
+    /// What was found out about it.
+    Examined(Arc<Examination>),
+    /// The same version with a base of its own; after that.
+    Folded(Arc<Zone>),
+}
+
+/// The signature of a zone that ends first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstExpiry {
+    /// When it ends, in seconds since 1970.
+    pub at: i64,
+    /// How long it holds from its beginning to its end, in seconds.
+    pub lifetime: i64,
+}
+
+/// How far the signatures of a zone are from their end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum SignatureAge {
+    /// All of them hold for long enough.
+    #[default]
+    Valid,
+    /// One ends soon.
+    Expiring,
+    /// One has ended: validating resolvers take the answer with it for forged.
+    Expired,
+}
+
+impl SignatureAge {
+    /// One word for listings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Expiring => "expiring",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl fmt::Display for SignatureAge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// When it ends, as signatures are written in zones: `YYYYMMDDHHmmSS`, UTC (RFC 4034 §3.2).
+impl fmt::Display for FirstExpiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        wire::text::write_time(self.at as u32, f)
+    }
+}
+
+impl FirstExpiry {
+    /// How far the end is at a time, in seconds since 1970.
+    pub fn age(&self, now: i64) -> SignatureAge {
+        match self.at - now {
+            ..=0 => SignatureAge::Expired,
+            left if left < SOON.min(self.lifetime / 4) => SignatureAge::Expiring,
+            _ => SignatureAge::Valid,
+        }
+    }
+}
+
+/// Examines a zone at a time, in seconds since 1970.
+pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
+    let mut found = Examination::default();
+    check(zone, &mut |flaw: Flaw| match found.findings.len() < FINDINGS_KEPT {
+        true => {
+            let error = flaw.kind.severity() == Severity::Error;
+            found.findings.push(FlawText { error, message: flaw.to_string() });
+        }
+        false => found.more += 1,
+    });
+    if zone.is_signed() {
+        found.signatures = first_expiry(zone, now);
+    }
+    found
+}
+
+/// How many of a zone's signatures have ended at a time, in seconds since 1970, how many there are, and when
+/// the last ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SignatureEnds {
+    /// Signatures.
+    pub all: u64,
+    /// Those that have ended.
+    pub ended: u64,
+    /// When the last one ends, in seconds since 1970.
+    pub last: i64,
+}
+
+impl SignatureEnds {
+    /// Those of a zone.
+    pub fn of(zone: &Zone, now: i64) -> Self {
+        let mut ends = Self { last: i64::MIN, ..Self::default() };
+        for (at, _) in times(zone, now) {
+            ends.all += 1;
+            ends.ended += u64::from(at <= now);
+            ends.last = ends.last.max(at);
+        }
+        ends
+    }
+}
+
+/// The signature that ends first. Times of signatures count as serial numbers (RFC 4034 §3.1.5), so `now`
+/// decides which ones are meant.
+fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
+    let mut first: Option<FirstExpiry> = None;
+    for (at, lifetime) in times(zone, now) {
+        if first.is_none_or(|first| at < first.at) {
+            first = Some(FirstExpiry { at, lifetime });
+        }
+    }
+    first
+}
+
+/// When each signature of a zone ends, in seconds since 1970, and for how many seconds it holds.
+fn times(zone: &Zone, now: i64) -> impl Iterator<Item = (i64, i64)> {
+    let sets = zone.iter().flat_map(|node| node.rrsets()).filter(|set| set.rtype() != Type::RRSIG);
+    sets.flat_map(|set| set.sig_rdatas()).filter_map(move |signature| {
+        // RFC 4034 §3.1: eight bytes in front, then the end, then the beginning.
+        let times = <&[u8; 8]>::try_from(signature.compiled().get(8..16)?).ok()?;
+        let [a, b, c, d, e, f, g, h] = *times;
+        let (end, begin) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        let at = now + i64::from(end.wrapping_sub(now as u32) as i32);
+        Some((at, i64::from(end.wrapping_sub(begin) as i32).max(0)))
+    })
+}
+
+/// A version with a base of its own, if that pays.
+fn folded(zone: &Zone) -> Option<Arc<Zone>> {
+    if !zone.is_worth_folding() {
+        return None;
+    }
+    let begun = Instant::now();
+    let folded = spare(Share::Tenth, || zone.folded()).ok()?;
+    let milliseconds = begun.elapsed().as_millis() as u64;
+    debug!(milliseconds, "zone {}: folded", zone.apex());
+    Some(Arc::new(folded))
+}
+
+/// A version that is to be examined.
+#[derive(Debug, Clone)]
+pub struct ExamineOrder {
+    /// The version.
+    pub zone: Arc<Zone>,
+    /// Whether it is folded if that pays.
+    pub fold: bool,
+}
+
+/// What the thread that examines is to do.
+#[derive(Default)]
+struct Queue {
+    /// When each zone that waits is due, the first one on top.
+    due: BinaryHeap<Reverse<(Instant, u64, Apex)>>,
+    /// The newest version of each.
+    newest: HashMap<Apex, ExamineOrder>,
+    /// Until when zones rest that take long.
+    rest: HashMap<Apex, Instant>,
+    /// How many orders there were.
+    count: u64,
+    closed: bool,
+}
+
+impl Queue {
+    /// Only the newest version counts of a zone that changes faster than it can be examined. Returns whether
+    /// the zone is the first one due now, and was not before.
+    fn add(&mut self, apex: Apex, order: ExamineOrder, now: Instant) -> bool {
+        if let Some(waiting) = self.newest.get_mut(&apex) {
+            *waiting = order;
+            return false;
+        }
+        self.count += 1;
+        let due = self.rest.get(&apex).map_or(now, |rest| now.max(*rest));
+        let first = self.due.peek().is_none_or(|Reverse((first, ..))| due < *first);
+        self.due.push(Reverse((due, self.count, apex.clone())));
+        self.newest.insert(apex, order);
+        first
+    }
+
+    /// The next zone that is due, or when one will be.
+    fn next(&mut self, now: Instant) -> Result<(Apex, ExamineOrder), Option<Instant>> {
+        match self.due.peek() {
+            None => return Err(None),
+            Some(Reverse((due, ..))) if *due > now => return Err(Some(*due)),
+            Some(_) => {}
+        }
+        let Some(Reverse((_, _, apex))) = self.due.pop() else { return Err(None) };
+        let order = self.newest.remove(&apex).ok_or(None)?;
+        Ok((apex, order))
+    }
+
+    /// A zone was examined, which ended at `now`.
+    fn examined(&mut self, apex: &Apex, took: Duration, now: Instant) {
+        match took < SHORT {
+            true => self.rest.remove(apex),
+            false => self.rest.insert(apex.clone(), now + took * REST),
+        };
+    }
+}
+
+/// The thread that examines.
+pub(super) struct Examiner {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+}
+
+impl Examiner {
+    /// Starts the thread. What it finds goes to `done`. It ends with the examiner, or if `done` returns
+    /// false.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread.
+    pub(super) fn start(
+        now: impl Fn() -> i64 + Send + Sync + 'static,
+        done: impl Fn(Apex, Arc<Zone>, Finding) -> bool + Send + 'static,
+    ) -> std::io::Result<Examiner> {
+        let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
+        let theirs = Arc::clone(&queue);
+        // Nearly all zones have nothing to say: they share this.
+        let nothing = Arc::new(Examination::default());
+        std::thread::Builder::new().name("examiner".into()).spawn(move || {
+            while let Some((apex, ExamineOrder { zone, fold })) = wait(&theirs) {
+                let begun = Instant::now();
+                let examine = || examine(&zone, now());
+                let found = if zone.record_count() > FEW { spare(Share::Least, examine) } else { examine() };
+                let took = begun.elapsed();
+                debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", zone.apex());
+                lock(&theirs.0).examined(&apex, took, Instant::now());
+                let found = if found == *nothing { Arc::clone(&nothing) } else { Arc::new(found) };
+                if !done(apex.clone(), Arc::clone(&zone), Finding::Examined(found)) {
+                    return;
+                }
+                if fold
+                    && let Some(folded) = folded(&zone)
+                    && !done(apex, zone, Finding::Folded(folded))
+                {
+                    return;
+                }
+            }
+        })?;
+        Ok(Examiner { queue })
+    }
+
+    /// Has a zone examined. The thread is woken if it would wait too long otherwise, and not for each version
+    /// of a zone that changes all the time.
+    pub(super) fn order(&self, apex: Apex, order: ExamineOrder) {
+        let first = lock(&self.queue.0).add(apex, order, Instant::now());
+        if first {
+            self.queue.1.notify_one();
+        }
+    }
+}
+
+impl Drop for Examiner {
+    fn drop(&mut self) {
+        lock(&self.queue.0).closed = true;
+        self.queue.1.notify_one();
+    }
+}
+
+/// Waits for a zone that is due; `None` at the end.
+fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(Apex, ExamineOrder)> {
+    let mut queue = lock(queue);
+    loop {
+        if queue.closed {
+            return None;
+        }
+        let now = Instant::now();
+        queue = match queue.next(now) {
+            Ok(next) => return Some(next),
+            Err(None) => changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            Err(Some(due)) => {
+                let waited = changed.wait_timeout(queue, due.saturating_duration_since(now));
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::mpsc::channel;
+
+    use wire::hash::HashKey;
+    use wire::{NameBuf, Ttl};
+    use zone::LoadConfig;
+    use zone::scan::TextSource;
+    use zone::store::{ChangeSet, diff};
+
+    use super::*;
+
+    fn zone(text: &str) -> Zone {
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let text = format!("$TTL 60\n@ SOA ns1 admin 1 1 1 9 9\n@ NS ns1\n@ NS ns2\n{text}");
+        let source = TextSource::bytes("test", text.as_bytes());
+        let (key, config) = (HashKey::new([1, 2, 3]), LoadConfig::default());
+        let loaded = zone::load::load(source, apex.as_name(), &key, &config, |_| ControlFlow::Continue(()));
+        loaded.expect("a zone").zone
+    }
+
+    const HOSTS: &str = "ns1 A 192.0.2.1\nns2 A 192.0.2.2\n";
+
+    fn signature(begin: i64, end: i64) -> String {
+        let [begin, end] = [begin, end].map(|at| at.rem_euclid(1 << 32));
+        format!("ns1 RRSIG A 13 2 60 {end} {begin} 1 example. AAAA\n")
+    }
+
+    #[test]
+    fn flaws_are_found_and_counted() {
+        assert_eq!(examine(&zone(HOSTS), 0), Examination::default());
+        let many: String = (0..15).map(|i| format!("h{i} MX 1 nowhere{i}\n")).collect();
+        let found = examine(&zone(&format!("{HOSTS}{many}")), 0);
+        assert_eq!((found.findings.len(), found.more), (FINDINGS_KEPT, 5));
+        assert_eq!(
+            found.findings[0],
+            FlawText {
+                error: false,
+                message: "h0.example. MX: nowhere0.example. has no address records in this zone".into()
+            }
+        );
+    }
+
+    #[test]
+    fn a_version_in_which_much_changed_is_folded_after_it_was_examined() {
+        let base = zone(HOSTS);
+        let mut change = ChangeSet { before: base.serial(), after: base.serial(), ..ChangeSet::default() };
+        let host: NameBuf = "ns1.example.".parse().expect("a name");
+        change.added.push(host.as_name(), Type::A, Ttl::from_secs(60), &[192, 0, 2, 3]);
+        let version = Arc::new(base.apply(&change).expect("a version"));
+        let (findings, heard) = channel();
+        let examiner = Examiner::start(|| 0, move |_, zone, finding| findings.send((zone, finding)).is_ok());
+        let examiner = examiner.expect("a thread");
+        let order = |zone: &Arc<Zone>, fold| ExamineOrder { zone: Arc::clone(zone), fold };
+        examiner.order(Apex::default(), order(&version, true));
+        let heard: [_; 2] = std::array::from_fn(|_| heard.recv().expect("a finding"));
+        let [(_, Finding::Examined(_)), (of, Finding::Folded(folded))] = &heard else {
+            panic!("other findings")
+        };
+        assert!(Arc::ptr_eq(of, &version) && version.overlay_size().nodes > 0);
+        assert_eq!(folded.overlay_size().nodes, 0);
+        assert!(diff(folded, &version).is_empty());
+    }
+
+    #[test]
+    fn every_version_of_a_zone_that_changed_all_the_time_was_examined() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let versions: [Arc<Zone>; 3] = std::array::from_fn(|_| Arc::new(zone(HOSTS)));
+        let order = |at: usize| ExamineOrder { zone: Arc::clone(&versions[at]), fold: false };
+        let (one, other): (Apex, Apex) = (b"\x03one\0"[..].into(), b"\x05other\0"[..].into());
+        let woken = [(&one, 0), (&other, 1), (&one, 2)].map(|(of, at)| queue.add(of.clone(), order(at), now));
+        assert_eq!(woken, [true, false, false]);
+        let mut next = |now| queue.next(now).map(|(apex, order)| (apex, Arc::clone(&order.zone)));
+        let (apex, version) = next(now).expect("due");
+        assert!(apex == one && Arc::ptr_eq(&version, &versions[2]), "the newest version");
+        assert_eq!(next(now).map(|(apex, _)| apex), Ok(other));
+        assert_eq!(next(now).map(|(apex, _)| apex), Err(None));
+        // It took a second: it rests for ninety-nine.
+        queue.examined(&one, Duration::from_secs(1), now);
+        assert!(queue.add(one.clone(), order(0), now), "no other zone waits before it");
+        let due = now + Duration::from_secs(99);
+        assert_eq!(queue.next(now).map(|(apex, _)| apex), Err(Some(due)));
+        assert_eq!(queue.next(due).map(|(apex, _)| apex), Ok(one));
+    }
+
+    #[test]
+    fn the_signature_that_ends_first_counts_even_where_seconds_begin_anew() {
+        for time in [1_700_000_000, (1 << 32) - 5, 1 << 32] {
+            let text = format!(
+                "{HOSTS}@ DNSKEY 257 3 13 AAAA\n{}{}",
+                signature(time - 100, time + 700),
+                signature(time - 100, time + 300)
+            );
+            let expected = FirstExpiry { at: time + 300, lifetime: 400 };
+            assert_eq!(first_expiry(&zone(&text), time), Some(expected), "{time}");
+        }
+        assert_eq!(first_expiry(&zone(HOSTS), 0), None);
+    }
+
+    #[test]
+    fn what_ends_soon_depends_on_the_lifetime() {
+        let month = FirstExpiry { at: 0, lifetime: 30 * 86_400 };
+        let day = FirstExpiry { at: 0, lifetime: 86_400 };
+        assert_eq!(month.age(-SOON), SignatureAge::Valid);
+        assert_eq!(month.age(1 - SOON), SignatureAge::Expiring);
+        assert_eq!(day.age(1 - SOON), SignatureAge::Valid);
+        assert_eq!(day.age(-1), SignatureAge::Expiring);
+        assert_eq!(day.age(0), SignatureAge::Expired);
+        assert_eq!(FirstExpiry { at: 1_700_000_000, lifetime: 1 }.to_string(), "20231114221320");
+    }
+}

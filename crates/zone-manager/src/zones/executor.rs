@@ -1,0 +1,209 @@
+//! Carries out what the states of zones decide. Every action is a message to another thread or an entry in a
+//! queue: nothing here waits.
+//!
+//! Callers hold the lock of the zone table, so that the actions of a zone leave in the order of its events,
+//! whichever thread reported them.
+
+use std::collections::HashSet;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, RwLock};
+
+use tracing::{debug, error, info, warn};
+use wire::Name;
+use zone::catalog::Change;
+
+use super::Apex;
+use super::differences::Differences;
+use super::examiner::Examiner;
+use super::manager::Message;
+use super::publishing::Publishing;
+use super::state::{Load, Notice, VersionStep, ZoneAction};
+use crate::changes::Changes;
+use crate::secondaries::Secondaries;
+use threads::sync::{read, write};
+
+/// Zones that are handled otherwise than by serving them.
+#[derive(Debug, Default)]
+pub(super) struct SpecialZones {
+    /// Catalog zones that are read here (RFC 9432).
+    pub(super) catalogs: HashSet<Apex>,
+    /// Catalog zones that clients get no answers from.
+    pub(super) hidden: HashSet<Apex>,
+    /// The root zone is a copy for the resolver (RFC 8806), and clients get no answers from it.
+    pub(super) copies_root: bool,
+}
+
+/// What the caller does after it has released the lock.
+#[derive(Debug, Default)]
+pub(super) struct Decided {
+    /// Loads to be ordered.
+    pub(super) loads: Vec<Load>,
+    /// What an operator should know.
+    pub(super) notices: Vec<Notice>,
+}
+
+/// Carries out the actions of zones; shared by the threads that report events to them.
+pub(super) struct Executor {
+    pub(super) publishing: Sender<Publishing>,
+    pub(super) manager: Sender<Message>,
+    /// `None` if the system refuses a thread.
+    pub(super) examiner: Option<Examiner>,
+    pub(super) secondaries: Option<Arc<Secondaries>>,
+    pub(super) changes: Option<Arc<Changes>>,
+    pub(super) differences: Option<Arc<Differences>>,
+    pub(super) special: RwLock<SpecialZones>,
+}
+
+impl Executor {
+    /// Carries out the actions of one zone, in their order.
+    pub(super) fn carry_out(&self, apex: &Apex, actions: Vec<ZoneAction>) -> Decided {
+        let mut decided = Decided::default();
+        for action in actions {
+            match action {
+                ZoneAction::Load(load) => decided.loads.push(load),
+                ZoneAction::Report(notice) => decided.notices.push(notice),
+                ZoneAction::Publish(change) => self.publish(change, false),
+                ZoneAction::PublishNow(change) => self.publish(change, true),
+                ZoneAction::WriteImage(order) => self.send(Publishing::Image(order)),
+                ZoneAction::Examine(order) => {
+                    if let Some(examiner) = &self.examiner {
+                        examiner.order(apex.clone(), order);
+                    }
+                }
+                ZoneAction::Begin(kept) => {
+                    if let Some(secondaries) = &self.secondaries {
+                        secondaries.begin(apex.clone(), kept);
+                    }
+                }
+                ZoneAction::Take(zone, file) => {
+                    if let Some(changes) = &self.changes {
+                        changes.take(apex.clone(), zone, file);
+                    }
+                }
+                ZoneAction::KeepDifference(change, bytes) => {
+                    if let Some(differences) = &self.differences {
+                        differences.keep(apex, change, bytes);
+                    }
+                }
+                ZoneAction::ContinueDifferences(change, bytes) => {
+                    if let Some(differences) = &self.differences {
+                        differences.go_on(apex, change, bytes);
+                    }
+                }
+                ZoneAction::ForgetDifferences => {
+                    if let Some(differences) = &self.differences {
+                        differences.forget(apex);
+                    }
+                }
+            }
+        }
+        decided
+    }
+
+    /// Makes a step to the next catalog, whatever zone it is of. The step waits for others, a second at most,
+    /// unless it is to be made `at_once`.
+    pub(super) fn step(&self, change: Change, at_once: bool) {
+        self.send(Publishing::Step { change, at_once });
+    }
+
+    /// Makes a step that a zone's state wants, unless the zone is one that clients get no answers from. New
+    /// versions of catalog zones, and of a root zone that is a copy, go to the thread that reads them.
+    fn publish(&self, change: Change, at_once: bool) {
+        let special = read(&self.special);
+        if special.copies_root && is_of_root(&change) {
+            return self.send_to_manager(Message::Root(change));
+        }
+        let apex = match &change {
+            Change::Serve(zone) => zone.apex().as_wire(),
+            Change::Unload(name) => name.as_name().as_wire(),
+            Change::Remove(_) => return self.step(change, at_once),
+        };
+        let is_hidden = special.hidden.contains(apex);
+        if let Change::Serve(zone) = &change {
+            if special.catalogs.contains(apex) {
+                self.send_to_manager(Message::CatalogVersion(Arc::clone(zone)));
+            }
+            // NOTIFY targets of hidden zones get a NOTIFY all the same.
+            if let (true, Some(secondaries)) = (is_hidden, &self.secondaries) {
+                secondaries.published(std::slice::from_ref(zone));
+            }
+        }
+        if !is_hidden {
+            self.step(change, at_once);
+        }
+    }
+
+    /// Changes which zones are special. The caller holds the lock of the zone table.
+    pub(super) fn change_special(&self, change: impl FnOnce(&mut SpecialZones)) {
+        change(&mut write(&self.special));
+    }
+
+    /// Has loads ordered by the thread that keeps zones.
+    pub(super) fn order_loads(&self, loads: Vec<Load>) {
+        if !loads.is_empty() {
+            self.send_to_manager(Message::Load(loads));
+        }
+    }
+
+    pub(super) fn send(&self, message: Publishing) {
+        // Without a receiver, the server is stopping.
+        let _ = self.publishing.send(message);
+    }
+
+    fn send_to_manager(&self, message: Message) {
+        // As above.
+        let _ = self.manager.send(message);
+    }
+}
+
+/// Whether a step is one of the root zone.
+fn is_of_root(change: &Change) -> bool {
+    match change {
+        Change::Serve(zone) => zone.apex().as_name().is_root(),
+        Change::Unload(name) | Change::Remove(name) => name.as_name().is_root(),
+    }
+}
+
+/// Logs what an operator should know of a zone. At the start all zones are new, which is not worth a line
+/// each.
+pub(super) fn log(apex: &Apex, notices: &[Notice], starting: bool) {
+    let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+    for notice in notices {
+        match notice {
+            Notice::Warning(text) => warn!("zone {name}: {text}"),
+            Notice::Bad(fault, Some(serial)) => {
+                error!("zone {name} is bad, serial {serial} stays in service:\n{fault}");
+            }
+            Notice::Bad(fault, None) => {
+                // What is wrong in one line stays in one line.
+                let gap = if fault.text.contains('\n') { '\n' } else { ' ' };
+                error!("zone {name} is bad, no version of it is in service:{gap}{fault}");
+            }
+            Notice::Changed(VersionStep { from, to, records, took }) => {
+                let (records, milliseconds) = (*records, took.as_millis() as u64);
+                match from {
+                    Some(from) => info!(records, milliseconds, "zone {name}: serial {from} -> {to}"),
+                    None if starting => debug!(records, milliseconds, "zone {name}: serial {to}"),
+                    None => info!(records, milliseconds, "zone {name}: new, serial {to}"),
+                }
+            }
+            Notice::SerialBack(VersionStep { from, to, .. }) => {
+                let from = from.unwrap_or(*to);
+                warn!(
+                    "zone {name}: the serial went back from {from} to {to}: secondaries will not take this version"
+                );
+            }
+            Notice::SerialKept(VersionStep { to, .. }) => {
+                warn!(
+                    "zone {name}: the records changed, the serial is still {to}: secondaries will not take this version"
+                );
+            }
+            Notice::FileNotTaken(serial) => {
+                warn!(
+                    "zone {name}: its file, with serial {serial}, is not taken, since updates have changed the zone: \
+                     `nomen ctl zone reload --force` takes what it says"
+                );
+            }
+        }
+    }
+}

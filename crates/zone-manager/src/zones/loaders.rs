@@ -1,0 +1,504 @@
+//! The threads that read zones: as many as there are CPUs, two at the least, while there is work, none
+//! otherwise. One load never holds up another: large ones leave a thread to the others, and one without
+//! progress has another thread started.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use tracing::warn;
+use wire::hash::HashKey;
+use zone::Zone;
+use zone::store::{ChangeSet, diff_within};
+
+use super::images::Images;
+use super::state::{KeptVersion, Load, Looked, Reading};
+use super::text::{self, Meter};
+use super::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
+use crate::changes::Changes;
+use crate::secondaries::SecondaryStore;
+use threads::sync::lock;
+
+/// What a load came to, for the state of this zone.
+#[derive(Debug)]
+pub(super) struct LoadEnd {
+    /// The zone.
+    pub(super) apex: Apex,
+    /// The number of the load.
+    pub(super) number: u32,
+    /// What it came to.
+    pub(super) looked: Looked,
+}
+
+/// Least size in bytes of a file whose load counts as large. Large loads leave a thread to the others.
+const LARGE: u64 = 64 << 20;
+/// A load without progress for this long gives its thread's place to another thread.
+const RELIEF: Duration = Duration::from_secs(2);
+/// Most threads beside the usual ones.
+const MOST_RELIEVED: usize = 256;
+
+/// Reads a zone. Counts in the last argument how far it is.
+pub(super) trait ReadZone: Send + Sync {
+    /// Returns what the load came to; with so many threads for an image.
+    fn look(&self, load: &Load, threads: usize, progress: &AtomicU64) -> Looked;
+}
+
+/// Reads zones from text, images and stores.
+pub(super) struct ZoneReader {
+    key: HashKey,
+    elsewhere: KeptElsewhere,
+    meter: Arc<Meter>,
+}
+
+/// Where versions of zones are, beside their text.
+#[derive(Default)]
+pub(super) struct KeptElsewhere {
+    /// Images.
+    pub(super) images: Option<Arc<Images>>,
+    /// Where zones from primaries are kept.
+    pub(super) secondaries: Option<Arc<SecondaryStore>>,
+    /// Where zones are that updates have changed.
+    pub(super) changes: Option<Arc<Changes>>,
+}
+
+/// What all loader threads need.
+struct Shared {
+    reader: Arc<dyn ReadZone>,
+    /// Usual number of threads, at least two.
+    most: usize,
+    /// [`RELIEF`].
+    relief: Duration,
+    queue: Mutex<LoadQueue>,
+}
+
+/// What is to be done and who does it. In one lock: a thread that finds no work is gone by the time that work
+/// comes.
+#[derive(Default)]
+struct LoadQueue {
+    /// Work that is not all taken yet, in the order in which it came.
+    work: VecDeque<Arc<Work>>,
+    /// Large loads that wait, because all threads but one have such already.
+    large: VecDeque<(Arc<Work>, usize)>,
+    /// Threads at work.
+    running: usize,
+    /// Loads that threads have taken.
+    under_way: Vec<UnderWay>,
+    /// The number of the last load that was taken.
+    taken: u64,
+}
+
+/// A load that a thread has taken.
+struct UnderWay {
+    id: u64,
+    apex: Apex,
+    number: u32,
+    is_large: bool,
+    progress: Arc<AtomicU64>,
+    /// `progress` when last looked at.
+    seen: u64,
+    /// When `seen` was first found.
+    since: Instant,
+    /// Another thread may work in the place of this one.
+    relieved: bool,
+    /// It was reported as stalled.
+    reported: bool,
+}
+
+impl LoadQueue {
+    fn relieved(&self) -> usize {
+        self.under_way.iter().filter(|load| load.relieved).count()
+    }
+
+    fn large(&self) -> usize {
+        self.under_way.iter().filter(|load| load.is_large && !load.relieved).count()
+    }
+
+    /// Whether a load waits for a thread.
+    fn is_waiting(&self, most: usize) -> bool {
+        let untaken = |work: &Arc<Work>| work.next.load(Ordering::Relaxed) < work.loads.len();
+        self.work.iter().any(untaken) || !self.large.is_empty() && self.large() + 1 < most
+    }
+
+    /// Notes which loads have got on.
+    fn look_at_progress(&mut self, now: Instant) {
+        for load in &mut self.under_way {
+            let progress = load.progress.load(Ordering::Relaxed);
+            if progress != load.seen {
+                (load.seen, load.since) = (progress, now);
+            }
+        }
+    }
+}
+
+/// Loads that were ordered together.
+struct Work {
+    loads: Vec<Load>,
+    next: AtomicUsize,
+    /// Threads for one image, where there are fewer loads than CPUs.
+    threads: usize,
+}
+
+/// A load that has made no progress for long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StalledLoad {
+    /// The zone.
+    pub(super) apex: Apex,
+    /// The number of the load.
+    pub(super) number: u32,
+}
+
+/// Orders loads.
+pub(super) struct Loaders {
+    shared: Arc<Shared>,
+    reader: Arc<ZoneReader>,
+}
+
+impl Loaders {
+    /// Loaders that build zones under `key`, and count in `meter` what they have done.
+    pub(super) fn new(key: HashKey, elsewhere: KeptElsewhere, meter: Arc<Meter>) -> Self {
+        let reader = Arc::new(ZoneReader { key, elsewhere, meter });
+        Loaders { shared: Shared::new(Arc::clone(&reader) as Arc<dyn ReadZone>, RELIEF), reader }
+    }
+
+    /// Loaders that have zones read by `by`, and start threads at once in the place of those without
+    /// progress.
+    #[cfg(test)]
+    pub(super) fn with(by: Arc<dyn ReadZone>) -> Self {
+        let reader = Arc::new(ZoneReader::of_text(HashKey::new([1, 2, 3])));
+        Loaders { shared: Shared::new(by, Duration::ZERO), reader }
+    }
+
+    /// What all loads together have done.
+    pub(super) fn meter(&self) -> &Arc<Meter> {
+        &self.reader.meter
+    }
+
+    /// Whether a load is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        !lock(&self.shared.queue).under_way.is_empty()
+    }
+
+    /// Has `loads` done. What each comes to goes to `done`, wrapped by `wrap`.
+    pub(super) fn order<M: Send + 'static>(
+        &self,
+        loads: Vec<Load>,
+        done: &Sender<M>,
+        wrap: impl Fn(LoadEnd) -> M + Copy + Send + 'static,
+    ) {
+        let threads = (self.shared.most / loads.len().max(1)).max(1);
+        let wanted = loads.len().min(self.shared.most);
+        let work = Arc::new(Work { loads, next: AtomicUsize::new(0), threads });
+        lock(&self.shared.queue).work.push_back(work);
+        for _ in 0..wanted {
+            if !self.start(done, wrap) {
+                return;
+            }
+        }
+    }
+
+    /// Starts another thread, unless there are as many as may be. Returns whether it did.
+    fn start<M: Send + 'static>(
+        &self,
+        done: &Sender<M>,
+        wrap: impl Fn(LoadEnd) -> M + Copy + Send + 'static,
+    ) -> bool {
+        {
+            let mut queue = lock(&self.shared.queue);
+            if queue.running >= self.shared.most + queue.relieved() {
+                return false;
+            }
+            queue.running += 1;
+        }
+        let (shared, theirs) = (Arc::clone(&self.shared), done.clone());
+        let work = move || shared.work(&|outcome| theirs.send(wrap(outcome)).is_ok());
+        let started = std::thread::Builder::new().name("loader".into()).spawn(work).is_ok();
+        if !started {
+            // The system refuses a thread: the caller does the work.
+            self.shared.work(&|outcome| done.send(wrap(outcome)).is_ok());
+        }
+        started
+    }
+
+    /// Sees to it that loads without progress hold up no others: starts threads in the place of theirs.
+    /// Returns the loads that have made none for `longest`, each once.
+    pub(super) fn watch<M: Send + 'static>(
+        &self,
+        now: Instant,
+        longest: Duration,
+        done: &Sender<M>,
+        wrap: impl Fn(LoadEnd) -> M + Copy + Send + 'static,
+    ) -> Vec<StalledLoad> {
+        let (mut stalled, mut wanted) = (Vec::new(), 0);
+        {
+            let mut queue = lock(&self.shared.queue);
+            queue.look_at_progress(now);
+            let (mut relieved, is_waiting) = (queue.relieved(), queue.is_waiting(self.shared.most));
+            for load in &mut queue.under_way {
+                let without = now.saturating_duration_since(load.since);
+                if without >= self.shared.relief && !load.relieved && is_waiting && relieved < MOST_RELIEVED {
+                    load.relieved = true;
+                    relieved += 1;
+                }
+                if without >= longest && !std::mem::replace(&mut load.reported, true) {
+                    stalled.push(StalledLoad { apex: load.apex.clone(), number: load.number });
+                }
+            }
+            if queue.is_waiting(self.shared.most) {
+                wanted = (self.shared.most + relieved).saturating_sub(queue.running);
+            }
+        }
+        self.reader.meter.stalled.fetch_add(stalled.len() as u64, Ordering::Relaxed);
+        for _ in 0..wanted {
+            if !self.start(done, wrap) {
+                break;
+            }
+        }
+        stalled
+    }
+}
+
+impl Load {
+    /// Whether the zone's file is a large one.
+    fn is_large(&self) -> bool {
+        let size = |path: &Arc<Path>| path.metadata().map_or(0, |about| about.len());
+        matches!(&self.spec.text, ZoneText::File(path) if size(path) >= LARGE)
+    }
+
+    /// The step from what is or was served to this zone, if it is found cheaply: where it holds the same,
+    /// which is only looked into if the serial number says so, or where differences are kept, if it is short.
+    fn step(&self, served: Option<&Zone>, zone: &Zone) -> Option<ChangeSet> {
+        let served = served?;
+        let most = match self.spec.differences.wants(zone) {
+            true => served.record_count() as usize / 8,
+            false if served.serial() == zone.serial() => 0,
+            false => return None,
+        };
+        diff_within(served, zone, most)
+    }
+}
+
+impl Shared {
+    fn new(reader: Arc<dyn ReadZone>, relief: Duration) -> Arc<Self> {
+        // With a single thread, a large zone would hold up all others.
+        let most = std::thread::available_parallelism().map_or(1, usize::from).max(2);
+        Arc::new(Shared { reader, most, relief, queue: Mutex::default() })
+    }
+
+    /// Does loads until there are none, or `done` returns false.
+    fn work(&self, done: &dyn Fn(LoadEnd) -> bool) {
+        while let Some(taken) = self.take() {
+            let load = &taken.work.loads[taken.load];
+            if !taken.may_be_large && load.is_large() && !self.may_go_on(&taken) {
+                continue;
+            }
+            // A panic is a bug of ours, and costs this zone its load.
+            let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                self.reader.look(load, taken.work.threads, &taken.progress)
+            }));
+            let looked = looked.unwrap_or_else(|_| Looked::Bad {
+                fault: Arc::new(ZoneFault::without_place(
+                    "reading the zone failed inside nomen; this is a bug",
+                )),
+                stamps: Arc::new([]),
+            });
+            let goes_on = done(LoadEnd { apex: load.spec.apex.clone(), number: load.number, looked });
+            let mut queue = lock(&self.queue);
+            queue.under_way.retain(|load| load.id != taken.id);
+            // A thread may have been started in the place of this one.
+            if !goes_on || queue.running > self.most + queue.relieved() {
+                queue.running -= 1;
+                return;
+            }
+        }
+    }
+
+    /// The next load that no thread has taken. Without one, the thread that asks counts no longer as running.
+    fn take(&self) -> Option<Taken> {
+        let mut queue = lock(&self.queue);
+        if queue.large() + 1 < self.most
+            && let Some((work, i)) = queue.large.pop_front()
+        {
+            return Some(queue.take(work, i, true));
+        }
+        while let Some(work) = queue.work.front() {
+            let i = work.next.fetch_add(1, Ordering::Relaxed);
+            if i < work.loads.len() {
+                let work = Arc::clone(work);
+                return Some(queue.take(work, i, false));
+            }
+            queue.work.pop_front();
+        }
+        queue.running -= 1;
+        None
+    }
+
+    /// Whether a load, which turned out to be large, may be done now. If not, it waits for a large one to
+    /// end.
+    fn may_go_on(&self, taken: &Taken) -> bool {
+        let mut queue = lock(&self.queue);
+        if queue.large() + 1 < self.most {
+            queue
+                .under_way
+                .iter_mut()
+                .filter(|load| load.id == taken.id)
+                .for_each(|load| load.is_large = true);
+            return true;
+        }
+        queue.under_way.retain(|load| load.id != taken.id);
+        queue.large.push_back((Arc::clone(&taken.work), taken.load));
+        false
+    }
+}
+
+/// A load, for the thread that took it.
+struct Taken {
+    id: u64,
+    work: Arc<Work>,
+    /// Its number among those of `work`.
+    load: usize,
+    progress: Arc<AtomicU64>,
+    /// It is large, and there is room for it.
+    may_be_large: bool,
+}
+
+impl LoadQueue {
+    fn take(&mut self, work: Arc<Work>, i: usize, is_large: bool) -> Taken {
+        self.taken += 1;
+        let (id, load) = (self.taken, &work.loads[i]);
+        let progress = Arc::new(AtomicU64::new(0));
+        self.under_way.push(UnderWay {
+            id,
+            apex: load.spec.apex.clone(),
+            number: load.number,
+            is_large,
+            progress: Arc::clone(&progress),
+            seen: 0,
+            since: Instant::now(),
+            relieved: false,
+            reported: false,
+        });
+        Taken { id, work, load: i, progress, may_be_large: is_large }
+    }
+}
+
+impl ZoneReader {
+    /// A reader of text only.
+    #[cfg(test)]
+    pub(super) fn of_text(key: HashKey) -> Self {
+        ZoneReader { key, elsewhere: KeptElsewhere::default(), meter: Arc::default() }
+    }
+
+    /// What updates have made of the zone, if they have.
+    fn stored(&self, load: &Load, begun: Instant) -> Option<Looked> {
+        let ZoneText::File(path) = &load.spec.text else { return None };
+        let changes = self.elsewhere.changes.as_ref().filter(|_| load.stored)?;
+        let stamps: Arc<[FileStamp]> = [FileStamp::of(Arc::clone(path))].into();
+        let loaded = changes.load(&load.spec.apex, &self.key, path)?;
+        let refusal = loaded.as_ref().ok().and_then(|zone| load.spec.refusal(zone));
+        if let Some(fault) = refusal {
+            return Some(Looked::Bad { fault, stamps });
+        }
+        Some(match loaded {
+            Ok(zone) => Looked::Stored(Box::new(Reading {
+                stamps,
+                at: SystemTime::now(),
+                took: begun.elapsed(),
+                step: None,
+                zone,
+                warnings: Vec::new(),
+                warning_count: 0,
+                provenance: None,
+            })),
+            Err(fault) => Looked::Bad { fault: Arc::new(ZoneFault::without_place(fault)), stamps },
+        })
+    }
+
+    fn read(&self, load: &Load, threads: usize, progress: &AtomicU64) -> Looked {
+        if load.known.as_ref().is_some_and(|known| known.iter().all(FileStamp::is_current)) {
+            return Looked::Unchanged;
+        }
+        if load.spec.text == ZoneText::Primaries {
+            let store = self.elsewhere.secondaries.as_ref();
+            let kept = store.and_then(|store| store.load(&load.spec.apex, &self.key));
+            return Looked::Kept(kept.filter(|kept| may_be_served(&load.spec, kept)));
+        }
+        let begun = Instant::now();
+        if let Some(looked) = self.stored(load, begun) {
+            return looked;
+        }
+        let images = self.elsewhere.images.as_ref();
+        if let Some((zone, provenance)) =
+            images.filter(|_| load.image).and_then(|images| images.read(&load.spec, threads))
+        {
+            if let Some(fault) = load.spec.objection(&zone) {
+                let stamps = provenance.sources.iter().map(FileStamp::of_source).collect();
+                return Looked::Bad { fault, stamps };
+            }
+            return Looked::Loaded(Box::new(Reading {
+                stamps: provenance.sources.iter().map(FileStamp::of_source).collect(),
+                at: SystemTime::now(),
+                took: begun.elapsed(),
+                step: load.step(load.serving.as_deref(), &zone).map(Arc::new),
+                zone: Arc::new(zone),
+                warnings: Vec::new(),
+                warning_count: usize::try_from(provenance.warnings).unwrap_or(usize::MAX),
+                provenance: None,
+            }));
+        }
+        // Looked at before reading: a file that changes meanwhile is read again next time.
+        let mut stamps: Vec<FileStamp> = match &load.spec.text {
+            ZoneText::File(path) => vec![FileStamp::of(Arc::clone(path))],
+            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => {
+                Vec::new()
+            }
+        };
+        // At a start with other text: secondaries have what was served before.
+        let earlier =
+            match load.serving.is_none() && load.image && load.spec.differences.from_records.is_some() {
+                true => images.and_then(|images| images.read_earlier(&load.spec, threads)),
+                false => None,
+            };
+        // A zone of another key than ours is none to go on from.
+        let served = load.serving.as_deref().or(earlier.as_ref()).filter(|served| *served.key() == self.key);
+        match text::build(&load.spec, &self.key, served, (&self.meter, progress)) {
+            Ok(loaded) => {
+                stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path.as_path())));
+                if let Some(fault) = load.spec.objection(&loaded.zone) {
+                    return Looked::Bad { fault, stamps: stamps.into() };
+                }
+                let zone = Arc::new(loaded.zone);
+                let wanted = images.is_some_and(|images| images.wants(&load.spec, &zone));
+                Looked::Loaded(Box::new(Reading {
+                    stamps: stamps.into(),
+                    at: SystemTime::now(),
+                    took: begun.elapsed(),
+                    step: loaded.step.or_else(|| load.step(served, &zone)).map(Arc::new),
+                    warning_count: loaded.warnings.len(),
+                    warnings: loaded.warnings,
+                    provenance: loaded.provenance.filter(|_| wanted),
+                    zone,
+                }))
+            }
+            Err(fault) => Looked::Bad { fault: Arc::new(fault), stamps: stamps.into() },
+        }
+    }
+}
+
+/// Whether a version that an earlier run has kept may go into service.
+fn may_be_served(spec: &ZoneSpec, kept: &KeptVersion) -> bool {
+    let refusal = spec.refusal(&kept.zone);
+    if let Some(fault) = &refusal {
+        let serial = kept.zone.serial();
+        warn!("zone {}: version {serial} in the state folder does not go into service: {fault}", spec.name());
+    }
+    refusal.is_none()
+}
+
+impl ReadZone for ZoneReader {
+    fn look(&self, load: &Load, threads: usize, progress: &AtomicU64) -> Looked {
+        self.read(load, threads, progress)
+    }
+}

@@ -1,0 +1,647 @@
+//! Keeping the zones: one thread reports to the state of each zone what the configuration wants of its zone
+//! and what loads came to. Loader threads read for it; the thread of `publishing` puts versions into service.
+//! Other parts see the zones through [`ZoneTable`], and ask for work through [`ZoneManagerHandle`].
+//!
+//! What belongs together, such as all zones of a reload, is a round, whose end is reported to the client that
+//! asked for it. Rounds about all zones come one after the other; requests that come in during one are
+//! answered by the next, together. A round about one zone goes on beside them, so that it does not wait for
+//! others.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::Engine;
+use tokio::sync::oneshot;
+use tracing::{error, warn};
+
+use wire::hash::HashKey;
+use zone::Zone;
+use zone::catalog::Change;
+
+use super::differences::Differences;
+use super::examiner::{Examiner, Finding};
+use super::executor::{Executor, log};
+use super::images::Images;
+use super::loaders::{KeptElsewhere, LoadEnd, Loaders};
+use super::produce::{Listing, ProducedStores};
+use super::publisher::Publisher;
+use super::publishing::{Publishing, PublishingThread};
+pub use super::report::{HeldFolder, LostZones, RoundReport, Summary};
+use super::resolve::{ReloadBounds, WantedZones};
+use super::state::{KeptVersion, Load, Looked, Notice, ReadWhen, SecondaryNews, ZoneEvent};
+use super::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
+use crate::changes::Changes;
+use crate::secondaries::Secondaries;
+use crate::transfers::Transfers;
+use members::{Joining, ZoneChange};
+use rounds::{Purpose, Round};
+use serving::frontend::Served;
+use serving::recursive::LocalRoot;
+use table::{Asker, ManagedZone};
+pub use table::{FolderFindings, LastReload, ReloadFault, Reloaded, ZoneTable};
+use telemetry::systemd;
+use threads::background::Background;
+use threads::sync::{lock, read, write};
+
+/// How often the age of signatures is looked at.
+const SIGNATURES: Duration = Duration::from_secs(3600);
+/// Zones of a reload that are looked at while the lock of the zone table is held once: updates wait for it.
+const ZONES_A_TURN: usize = 1000;
+/// So many zones of a folder or a catalog zone at least must be gone for them to be held back.
+pub(super) const LEAST_HELD: usize = 10;
+
+/// What is done once something is in service.
+pub type OncePublished = Box<dyn FnOnce() + Send>;
+
+/// A zone that is changed by updates, as it is when that begins.
+pub struct ClaimedZone {
+    /// The version in service.
+    pub version: Arc<Zone>,
+    /// Its file, as it was when last read.
+    pub file: Option<FileStamp>,
+    /// Ends the claim when dropped.
+    pub claim: Claim,
+}
+
+/// That a zone is changed by updates, and not by its file. Dropped, it lets the zone come from its file
+/// again, unless [kept](Self::keep) or the zone was claimed before.
+pub struct Claim {
+    apex: Apex,
+    /// Where it ends; `None` if it does not.
+    ends_at: Option<Sender<Publishing>>,
+}
+
+impl Claim {
+    /// A claim of this zone. When it ends, it sends [`Publishing::Unclaim`] to `ends_at`, if that is given.
+    pub(super) fn new(apex: Apex, ends_at: Option<Sender<Publishing>>) -> Self {
+        Claim { apex, ends_at }
+    }
+
+    /// Ends the claim without a message. Returns false if the zone was claimed before, and stays claimed.
+    pub(super) fn ends_now(mut self) -> bool {
+        self.ends_at.take().is_some()
+    }
+
+    /// A claim of no zone.
+    #[cfg(test)]
+    pub(crate) fn of_none() -> Self {
+        Claim { apex: Apex::default(), ends_at: None }
+    }
+
+    /// The zone stays claimed: updates of it are stored.
+    pub fn keep(&mut self) {
+        self.ends_at = None;
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(messages) = self.ends_at.take() {
+            // Otherwise the server is stopping.
+            let _ = messages.send(Publishing::Unclaim(self.apex.clone()));
+        }
+    }
+}
+
+/// A message to the thread.
+pub(super) enum Message {
+    Reload(Option<Asker>, Removal),
+    ReloadZone(Apex, ReadWhen, Asker),
+    Ask(ZoneChange, Asker),
+    Loaded(LoadEnd),
+    Load(Vec<Load>),
+    /// A version of a catalog zone, to be read.
+    CatalogVersion(Arc<Zone>),
+    /// A step of a root zone that is a copy for the resolver.
+    Root(Change),
+    Stop,
+}
+
+/// What happens to a folder's zones if the files of many of them are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Removal {
+    /// They stay in service.
+    HoldBack,
+    /// They are removed.
+    Force,
+}
+
+/// Asks for something; cheap to clone.
+#[derive(Clone)]
+pub struct ZoneManagerHandle {
+    messages: Sender<Message>,
+    publishing: Sender<Publishing>,
+}
+
+/// The receiving ends of the messages to both threads.
+pub struct ZoneManagerInbox {
+    messages: Receiver<Message>,
+    publishing: Receiver<Publishing>,
+}
+
+impl ZoneManagerHandle {
+    /// Returns a handle, and the receiving ends of its messages for [`ZoneManager::start`].
+    pub fn new() -> (ZoneManagerHandle, ZoneManagerInbox) {
+        let ((messages, taken), (publishing, published)) = (channel(), channel());
+        (
+            ZoneManagerHandle { messages, publishing },
+            ZoneManagerInbox { messages: taken, publishing: published },
+        )
+    }
+
+    /// Asks for the configuration and changed zones to be read.
+    pub fn reload(&self, removal: Removal) -> oneshot::Receiver<Reloaded> {
+        self.ask(|reply| Message::Reload(Some(reply), removal))
+    }
+
+    /// The same, without a reply at the end.
+    pub fn reload_unheard(&self) {
+        // Without a receiver, the server is stopping.
+        let _ = self.messages.send(Message::Reload(None, Removal::HoldBack));
+    }
+
+    /// Asks for one zone to be read whether changed or not. `take`: also if updates have changed it, which
+    /// its file then overrules.
+    pub fn reload_zone(&self, apex: Apex, take: bool) -> oneshot::Receiver<Reloaded> {
+        let when = if take { ReadWhen::Take } else { ReadWhen::Anyway };
+        self.ask(|reply| Message::ReloadZone(apex, when, reply))
+    }
+
+    /// From now on a zone is changed by updates, and not by its file. The reply has the version in service,
+    /// if there is one.
+    pub fn claim(&self, apex: Apex, reply: SyncSender<Option<ClaimedZone>>) {
+        // Without a receiver, the server is stopping.
+        let _ = self.publishing.send(Publishing::Claim(apex, reply));
+    }
+
+    /// The file of a zone that was claimed was written with what updates have made of it.
+    pub fn wrote(&self, apex: Apex, file: FileStamp) {
+        let _ = self.publishing.send(Publishing::Wrote(apex, file));
+    }
+
+    /// Updates have made these versions; `done` runs once they are in service.
+    pub fn changed(&self, zones: Vec<(Apex, Arc<Zone>)>, done: OncePublished) {
+        let _ = self.publishing.send(Publishing::Changed(zones, done));
+    }
+
+    /// Asks for a zone to be served: the text of its `[[zone]]`.
+    pub fn add_zone(&self, text: String) -> oneshot::Receiver<Reloaded> {
+        self.ask(|reply| Message::Ask(ZoneChange::Add(text), reply))
+    }
+
+    /// Asks for a zone that was added to be served no longer.
+    pub fn remove_zone(&self, apex: Apex) -> oneshot::Receiver<Reloaded> {
+        self.ask(|reply| Message::Ask(ZoneChange::Remove(apex), reply))
+    }
+
+    /// Reports what became of a zone that is taken from primaries.
+    pub fn news(&self, apex: Apex, news: SecondaryNews) {
+        // Without a receiver, the server is stopping.
+        let _ = self.publishing.send(Publishing::News(apex, news));
+    }
+
+    /// Reports when a zone that is taken from primaries expires, in seconds since 1970.
+    pub fn expires(&self, apex: Apex, at: Option<u64>) {
+        // As above.
+        let _ = self.publishing.send(Publishing::Expires(apex, at));
+    }
+
+    /// Ends the threads, in the middle of whatever they do.
+    pub fn stop(&self) {
+        // They may have ended before.
+        let _ = self.publishing.send(Publishing::Stop);
+        let _ = self.messages.send(Message::Stop);
+    }
+
+    fn ask(&self, message: impl FnOnce(Asker) -> Message) -> oneshot::Receiver<Reloaded> {
+        let (reply, result) = oneshot::channel();
+        // There is no receiver if the server is stopping; a reply that is dropped means that.
+        let _ = self.messages.send(message(reply));
+        result
+    }
+}
+
+/// Reads the configuration anew and returns the zones that it asks for. Its settings are taken over if the
+/// argument accepts these zones.
+pub type Prepare = dyn Fn(&AcceptZones<'_>) -> Result<WantedZones, ReloadFault> + Send;
+
+/// Returns why zones are not accepted.
+pub type AcceptZones<'a> = dyn Fn(&WantedZones) -> Result<(), ReloadFault> + 'a;
+
+/// The parts of the server that [`ZoneManager`] works with.
+pub struct ZoneManagerParts {
+    /// The engine that answers from the zones.
+    pub engine: Arc<Engine<Served>>,
+    /// All zones and their states, for readers.
+    pub table: Arc<ZoneTable>,
+    /// Reads the configuration anew.
+    pub prepare: Box<Prepare>,
+    /// Where images are, if there are any.
+    pub images: Option<Arc<Images>>,
+    /// Takes zones from primaries and sends NOTIFY.
+    pub secondaries: Option<Arc<Secondaries>>,
+    /// Sends zones to other servers.
+    pub transfers: Option<Arc<Transfers>>,
+    /// Changes zones by updates, if there is a state folder.
+    pub changes: Option<Arc<Changes>>,
+    /// Stores what changes in zone files.
+    pub differences: Option<Arc<Differences>>,
+    /// The copy of the root zone that the resolver asks.
+    pub local_root: Option<Arc<LocalRoot>>,
+    /// The files of catalog zones that are made here.
+    pub produced: Arc<ProducedStores>,
+    /// Where zones that come at run time are kept.
+    pub state: Option<PathBuf>,
+    /// Runs folds and compactions.
+    pub background: Arc<Background>,
+}
+
+/// The thread's state.
+pub struct ZoneManager {
+    table: Arc<ZoneTable>,
+    prepare: Box<Prepare>,
+    /// The key that zones are to be built under.
+    key: HashKey,
+    executor: Arc<Executor>,
+    transfers: Option<Arc<Transfers>>,
+    /// Zones that come and go at run time.
+    joining: Joining,
+    loaders: Loaders,
+    /// When signatures are looked at next.
+    signatures_due: Instant,
+    images: Option<Arc<Images>>,
+    own: Sender<Message>,
+    messages: Receiver<Message>,
+    /// The round about all zones.
+    round: Option<Round>,
+    /// Rounds about one zone, by that.
+    singles: HashMap<Apex, Round>,
+    /// Those whose load has ended.
+    ended: Vec<Round>,
+    /// What bounds a reload.
+    bounds: ReloadBounds,
+    /// What the last round about all zones did.
+    last: Summary,
+    /// Why steps of this round were not made, if they were not.
+    unpublished: Option<Arc<str>>,
+    /// Requests to look at all zones next, and what happens to those without files.
+    all: Option<(Vec<Asker>, Removal)>,
+    /// The same for single zones, and how they are to be read.
+    single: HashMap<Apex, (ReadWhen, Vec<Asker>)>,
+    /// What operators want of single zones, in the order in which they asked.
+    asked: VecDeque<(ZoneChange, Asker)>,
+}
+
+impl ZoneManager {
+    /// The state of the thread that keeps zones; starts the one that puts them into service.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread.
+    pub fn start(
+        handle: &ZoneManagerHandle,
+        inbox: ZoneManagerInbox,
+        parts: ZoneManagerParts,
+    ) -> io::Result<ZoneManager> {
+        let ZoneManagerParts { engine, table, prepare, images, secondaries, transfers, .. } = parts;
+        let ZoneManagerParts { changes, differences, local_root, produced, state, background, .. } = parts;
+        let theirs = handle.publishing.clone();
+        let found = move |apex, zone, finding| {
+            let message = match finding {
+                Finding::Examined(found) => Publishing::Examined(apex, zone, found),
+                Finding::Folded(folded) => Publishing::Folded(apex, zone, folded),
+            };
+            theirs.send(message).is_ok()
+        };
+        let examiner = Examiner::start(unix_now, found);
+        if let Err(fault) = &examiner {
+            warn!("zones in service are not examined, the system refuses a thread: {fault}");
+        }
+        let key = engine.key();
+        let elsewhere = KeptElsewhere {
+            images: images.clone(),
+            secondaries: secondaries.as_ref().and_then(|secondaries| secondaries.store().cloned()),
+            changes: changes.clone(),
+        };
+        let executor = Arc::new(Executor {
+            publishing: handle.publishing.clone(),
+            manager: handle.messages.clone(),
+            examiner: examiner.ok(),
+            secondaries,
+            changes,
+            differences,
+            special: RwLock::default(),
+        });
+        let ZoneManagerInbox { messages, publishing } = inbox;
+        let (of_thread, publisher) = (Arc::clone(&executor), Publisher::new(engine));
+        PublishingThread::start(Arc::clone(&table), of_thread, publisher, images.clone(), publishing)?;
+        Ok(ZoneManager {
+            loaders: Loaders::new(key, elsewhere, Arc::clone(&table.meter)),
+            table,
+            prepare,
+            key,
+            executor,
+            transfers,
+            joining: Joining::open(state, local_root, (produced, background)),
+            signatures_due: Instant::now() + SIGNATURES,
+            images,
+            own: handle.messages.clone(),
+            messages,
+            round: None,
+            singles: HashMap::new(),
+            ended: Vec::new(),
+            bounds: ReloadBounds::default(),
+            last: Summary::default(),
+            unpublished: None,
+            all: None,
+            single: HashMap::new(),
+            asked: VecDeque::new(),
+        })
+    }
+
+    /// Loads these zones and puts them into service, for the first time.
+    pub fn load_first(&mut self, wanted: WantedZones) -> Summary {
+        self.look_at_all(wanted, Purpose::Start, Vec::new());
+        while self.round.is_some() && self.handle_messages() {}
+        self.last
+    }
+
+    /// Works until it receives `Message::Stop`.
+    pub fn work(mut self) {
+        while self.handle_messages() {}
+    }
+
+    /// Takes the messages that are there, or waits for one, and does what is due. False at the end.
+    fn handle_messages(&mut self) -> bool {
+        let mut next = match self.messages.recv_timeout(self.patience()) {
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        };
+        while let Some(message) = next {
+            match message {
+                Message::Reload(reply, removal) => {
+                    let (replies, strongest) = self.all.get_or_insert((Vec::new(), removal));
+                    replies.extend(reply);
+                    *strongest = removal.max(*strongest);
+                }
+                Message::ReloadZone(apex, when, reply) => {
+                    let (strongest, replies) = self.single.entry(apex).or_insert((when, Vec::new()));
+                    *strongest = when.max(*strongest);
+                    replies.push(reply);
+                }
+                Message::Ask(change, reply) => self.asked.push_back((change, reply)),
+                Message::Loaded(outcome) => self.loaded(outcome),
+                Message::Load(loads) => self.load(loads),
+                Message::CatalogVersion(version) => self.joining.versions.push(version),
+                Message::Root(change) => self.take_root(change),
+                Message::Stop => return false,
+            }
+            next = self.messages.try_recv().ok();
+        }
+        self.do_what_is_due();
+        true
+    }
+
+    /// How long to wait for a message at the most.
+    fn patience(&self) -> Duration {
+        let signatures = self.signatures_due.saturating_duration_since(Instant::now());
+        self.until_look_at_loads().map_or(signatures, |loads| loads.min(signatures))
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = Instant::now();
+        self.read_catalogs();
+        self.look_at_loads(now);
+        self.end_rounds();
+        if self.signatures_due <= now {
+            self.signatures_due = now + SIGNATURES;
+            self.look_at_signatures();
+        }
+        while let Some((change, reply)) = self.asked.pop_front() {
+            self.change(change, reply);
+        }
+        while self.round.is_none()
+            && let Some((replies, removal)) = self.all.take()
+        {
+            self.reload(replies, removal);
+        }
+        let begun = |singles: &HashMap<Apex, Round>, apex: &Apex| singles.contains_key(apex);
+        let due: Vec<_> = self.single.extract_if(|apex, _| !begun(&self.singles, apex)).collect();
+        for (apex, (when, replies)) in due {
+            self.reload_zone(apex, when, replies);
+        }
+    }
+
+    /// Begins a reload of everything; ends it at once if the configuration is bad.
+    fn reload(&mut self, replies: Vec<Asker>, removal: Removal) {
+        systemd::notify_reloading();
+        let accept = |wanted: &WantedZones| match removal {
+            Removal::Force => Ok(()),
+            Removal::HoldBack => {
+                self.check_removals(wanted).map_or(Ok(()), |lost| Err(ReloadFault::HeldBack(lost)))
+            }
+        };
+        match (self.prepare)(&accept) {
+            Ok(wanted) => self.look_at_all(wanted, Purpose::All(removal), replies),
+            Err(fault) => {
+                error!("reload failed, the old configuration stays:\n{}", fault.to_string().trim_end());
+                self.reloaded(Err(fault), replies);
+            }
+        }
+    }
+
+    /// Notes how a reload of everything ended, and answers who asked for it.
+    fn reloaded(&self, result: Reloaded, replies: Vec<Asker>) {
+        *lock(&self.table.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
+        let zones = self.table.in_words();
+        systemd::notify_ready(&match &result {
+            Ok(_) => zones,
+            Err(ReloadFault::Configuration(_)) => {
+                format!("{zones}; the configuration cannot be used, the one before stays")
+            }
+            Err(ReloadFault::HeldBack(_)) => {
+                format!("{zones}; the new configuration removes too many of them, the one before stays")
+            }
+            Err(_) => format!("{zones}; the last reload failed"),
+        });
+        answer(replies, &result);
+    }
+
+    /// Begins a round about the zones that are wanted and those that no longer are.
+    fn look_at_all(&mut self, mut wanted: WantedZones, purpose: Purpose, replies: Vec<Asker>) {
+        let mut report = RoundReport::default();
+        for refused in &wanted.refused {
+            error!("{refused}");
+            report.refused(refused);
+        }
+        let removal =
+            if purpose == Purpose::All(Removal::Force) { Removal::Force } else { Removal::HoldBack };
+        self.bounds = wanted.bounds;
+        self.join_members(&mut wanted, removal);
+        self.keep_root(&wanted);
+        if let Some(secondaries) = &self.executor.secondaries {
+            secondaries.configure(std::mem::take(&mut wanted.peers));
+        }
+        if let Some(transfers) = &self.transfers {
+            transfers.allow(std::mem::take(&mut wanted.transfers));
+        }
+        if let Some(changes) = &self.executor.changes {
+            changes.allow(&wanted.updates);
+        }
+        let table = Arc::clone(&self.table);
+        let mut states = write(&table.states);
+        for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !states.contains_key(&spec.apex)) {
+            warn!("zone {} comes from the file {}, and {doubt}: is it meant?", spec.name(), spec.text);
+        }
+        let adding = self.being_added();
+        let (gone, held) = gone(&states, &wanted, &adding, removal);
+        for held in &held {
+            error!("{held}");
+            report.held(held.clone());
+        }
+        report.summary.zones = wanted.specs.len() + report.summary.held_back;
+        report.summary.removed = gone.len();
+        self.begin(purpose, report, replies);
+        for apex in gone {
+            if let Some(mut zone) = states.remove(&apex) {
+                let spec = &zone.state.status().spec;
+                warn!("zone {} is removed: {} is no longer a zone here", spec.name(), spec.text);
+                let actions = zone.state.handle(ZoneEvent::Unwanted);
+                self.executor.carry_out(&apex, actions);
+            }
+            self.drop_single(&apex);
+        }
+        let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&states, &wanted, &adding) };
+        drop(states);
+        self.list_members(&mut wanted, &held_zones);
+        let mut loads = Vec::new();
+        for specs in wanted.specs.chunks(ZONES_A_TURN) {
+            loads.extend(self.want_all(specs));
+        }
+        let states = read(&table.states);
+        if let Some(images) = &self.images {
+            images.keep(states.values().map(|zone| &zone.state.status().spec));
+        }
+        if let Some(differences) = &self.executor.differences {
+            differences.retain(|apex| states.get(apex).is_some_and(|zone| zone.state.keeps_differences()));
+        }
+        drop(states);
+        *lock(&self.table.folders) = FolderFindings { held, refused: wanted.refused };
+        self.load(loads);
+    }
+
+    /// Reports to zones that they are wanted. Returns the loads that follow.
+    fn want_all(&mut self, specs: &[ZoneSpec]) -> Vec<Load> {
+        let (table, mut loads) = (Arc::clone(&self.table), Vec::new());
+        let mut states = write(&table.states);
+        for spec in specs {
+            let zone = states.entry(spec.apex.clone()).or_insert_with(|| ManagedZone::new(spec.clone()));
+            zone.state.wanted_as(spec);
+            let event = ZoneEvent::Wanted(spec.text.clone(), ReadWhen::IfChanged);
+            let actions = zone.state.handle(event);
+            loads.extend(self.executor.carry_out(&spec.apex, actions).loads);
+            self.round.iter_mut().for_each(|round| round.expect(&spec.apex, zone));
+        }
+        loads
+    }
+
+    /// What a load came to, which is nothing if the zone could not be found under the key of the catalog.
+    fn fit_to_serve(&self, apex: &Apex, looked: Looked) -> Looked {
+        match looked {
+            Looked::Kept(Some(kept)) => {
+                let secondaries = self.executor.secondaries.as_ref();
+                let expired = secondaries.is_some_and(|of| of.has_expired(apex, &kept));
+                Looked::Kept(Some(KeptVersion { expired, ..kept }))
+            }
+            Looked::Loaded(reading) if *reading.zone.key() != self.key => Looked::Bad {
+                fault: Arc::new(ZoneFault::without_place(
+                    "the zone was built under another hash key than that of the server; this is a bug",
+                )),
+                stamps: reading.stamps,
+            },
+            looked => looked,
+        }
+    }
+
+    /// Looks at the age of all signatures.
+    fn look_at_signatures(&mut self) {
+        let now = unix_now();
+        write(&self.table.states).values_mut().for_each(|zone| zone.look_at_signatures(now));
+        self.joining.local_root.iter().for_each(|copy| copy.look_again());
+        self.take_root_again();
+    }
+
+    /// Has zones read.
+    fn load(&self, loads: Vec<Load>) {
+        if !loads.is_empty() {
+            self.loaders.order(loads, &self.own, Message::Loaded);
+        }
+    }
+
+    /// Has the steps decided so far made: they are in service when this returns.
+    fn publish(&mut self) {
+        let (reply, replied) = sync_channel(1);
+        self.executor.send(Publishing::Flush(reply));
+        // Without a reply, the server is stopping.
+        if let Ok(Some(fault)) = replied.recv() {
+            self.unpublished = Some(fault);
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// The zones that are no longer wanted, and are not being added.
+fn unwanted(states: &HashMap<Apex, ManagedZone>, wanted: &WantedZones, adding: &HashSet<Apex>) -> Vec<Apex> {
+    let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).chain(adding).collect();
+    states.keys().filter(|apex| !still.contains(apex)).cloned().collect()
+}
+
+/// The zones that are no longer wanted, but for those that are held back, and the folders that hold them.
+fn gone(
+    states: &HashMap<Apex, ManagedZone>,
+    wanted: &WantedZones,
+    adding: &HashSet<Apex>,
+    removal: Removal,
+) -> (Vec<Apex>, Vec<HeldFolder>) {
+    let mut gone = unwanted(states, wanted, adding);
+    let mut held = Vec::new();
+    if removal == Removal::Force || gone.len() < LEAST_HELD {
+        return (gone, held);
+    }
+    for folder in &wanted.folders {
+        let is_here = |zone: &ManagedZone| {
+            let file = zone.state.status().spec.text.file();
+            file.and_then(Path::parent).is_some_and(|parent| parent == folder.path)
+        };
+        let of = states.values().filter(|zone| is_here(zone)).count();
+        let is_gone = |apex: &Apex| states.get(apex).is_some_and(is_here);
+        let many = gone.iter().filter(|apex| is_gone(apex)).count();
+        if many >= LEAST_HELD && many as f64 > folder.max_removed * of as f64 {
+            gone.retain(|apex| !is_gone(apex));
+            held.push(HeldFolder { folder: folder.path.clone(), gone: many, of });
+        }
+    }
+    (gone, held)
+}
+
+fn answer(replies: Vec<Asker>, result: &Reloaded) {
+    for reply in replies {
+        // The receiver may be gone.
+        let _ = reply.send(result.clone());
+    }
+}
+
+mod members;
+mod rounds;
+mod table;
+#[cfg(test)]
+mod tests;

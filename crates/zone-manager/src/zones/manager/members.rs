@@ -1,0 +1,445 @@
+//! Zones that come and go while the server runs: those that catalog zones list, and those that an operator
+//! adds. A change of one of them reads no configuration and looks at no other zone.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tracing::info;
+use wire::Name;
+use zone::catalog::Change;
+
+use super::{
+    Asker, Listing, ManagedZone, ProducedStores, Purpose, ReloadFault, Reloaded, Removal, RoundReport,
+    Summary, ZoneManager, answer, log,
+};
+use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
+use crate::zones::produce::Producer;
+use crate::zones::resolve::{WantedZones, added_zone};
+use crate::zones::state::{ReadWhen, ZoneEvent};
+use crate::zones::{Apex, Origin, ZoneFault, ZoneText, added};
+use config::zones::{ConfiguredZone, Templates};
+use config::{Rejected, read_zone};
+use serving::recursive::LocalRoot;
+use telemetry::repeated::log_repeated;
+use threads::background::Background;
+use threads::sync::{lock, read, write};
+use transfer::tsig::TsigKeys;
+
+/// What an operator wants of one zone.
+pub(in crate::zones) enum ZoneChange {
+    /// Serve it: the text of its `[[zone]]`.
+    Add(String),
+    /// Serve it no longer.
+    Remove(Apex),
+}
+
+/// What zones need that come at run time.
+#[derive(Default)]
+pub(super) struct Joining {
+    pub(super) membership: Membership,
+    /// Makes the catalog zones that are made here.
+    producer: Producer,
+    /// Versions of catalog zones that are to be read.
+    pub(super) versions: Vec<Arc<zone::Zone>>,
+    /// The zones that operators added.
+    added: Vec<ConfiguredZone>,
+    templates: Arc<Templates>,
+    keys: Arc<TsigKeys>,
+    /// Where they are kept.
+    state: Option<PathBuf>,
+    /// The copy of the root zone that the resolver asks, if there may be one.
+    pub(super) local_root: Option<Arc<LocalRoot>>,
+    /// Whether the root zone is that copy.
+    copies_root: bool,
+}
+
+impl Joining {
+    /// Which zones came at run time is read from the state folder.
+    pub(super) fn open(
+        state: Option<PathBuf>,
+        local_root: Option<Arc<LocalRoot>>,
+        (produced, background): (Arc<ProducedStores>, Arc<Background>),
+    ) -> Joining {
+        Joining {
+            membership: Membership::open(state.as_deref()),
+            producer: Producer::open(state.clone(), produced, background),
+            state,
+            local_root,
+            ..Joining::default()
+        }
+    }
+}
+
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
+}
+
+impl ZoneManager {
+    /// Catalog zones that are made here list what a configuration says, and zones that are held back where
+    /// they were listed.
+    pub(super) fn list_members(&mut self, wanted: &mut WantedZones, held: &[Apex]) {
+        let producer = &mut self.joining.producer;
+        let mut listings = std::mem::take(&mut wanted.listings);
+        let listed = |zone: &Apex| Some((zone.clone(), Arc::clone(producer.listing(zone)?)));
+        listings.extend(held.iter().filter_map(listed));
+        producer.configure(std::mem::take(&mut wanted.produced), listings, &self.key);
+    }
+
+    /// Makes the catalog zones anew whose lists have changed. They are in service when this returns.
+    pub(super) fn produce(&mut self, removal: Removal) {
+        let (table, made) = (Arc::clone(&self.table), self.joining.producer.produce(removal));
+        self.note_catalogs();
+        if made.is_empty() {
+            return;
+        }
+        for (apex, made) in made {
+            let made = made.map_err(|fault| Arc::new(ZoneFault::without_place(fault.to_string())));
+            let event = ZoneEvent::Produced(made, SystemTime::now());
+            let mut states = write(&table.states);
+            let actions = states.get_mut(&apex).map(|zone| zone.state.handle(event));
+            let decided = self.executor.carry_out(&apex, actions.unwrap_or_default());
+            drop(states);
+            log(&apex, &decided.notices, false);
+            self.load(decided.loads);
+        }
+        self.publish();
+    }
+
+    fn note_catalogs(&self) {
+        let Joining { membership, producer, .. } = &self.joining;
+        *lock(&self.table.catalogs) = membership.status().into_iter().chain(producer.status()).collect();
+    }
+
+    /// Adds to the zones of a configuration those that its catalog zones list, and has all other servers
+    /// know. What is known of members that begin anew is forgotten.
+    pub(super) fn join_members(&mut self, wanted: &mut WantedZones, removal: Removal) {
+        let joining = &mut self.joining;
+        joining.added = std::mem::take(&mut wanted.added);
+        (joining.templates, joining.keys) =
+            (Arc::clone(&wanted.templates), Arc::clone(&wanted.transfers.keys));
+        let hidden: HashSet<Apex> = wanted
+            .specs
+            .iter()
+            .map(|spec| &spec.apex)
+            .filter(|apex| joining.membership.is_hidden(apex))
+            .cloned()
+            .collect();
+        joining.membership.configure(std::mem::take(&mut wanted.catalogs));
+        let configured: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+        let steps = joining.membership.settle(|apex| configured.contains(apex), removal);
+        let gone = steps.removed.iter().filter(|apex| !configured.contains(apex)).chain(&steps.reset);
+        let gone: Vec<Apex> = gone.cloned().collect();
+        steps.reset.iter().for_each(|apex| joining.producer.renew(apex));
+        for PlannedZone { spec, peers, grants, updates, listing } in joining.membership.all() {
+            wanted.listings.extend(listing.map(|listing| (spec.apex.clone(), listing)));
+            match peers {
+                Some(peers) => wanted.peers.set(&spec.apex, peers),
+                None => wanted.peers.remove(&spec.apex),
+            }
+            wanted.transfers.set(&spec.apex, grants);
+            wanted.updates.set(&spec.apex, updates);
+            wanted.specs.push(spec);
+        }
+        self.hide_and_show(&hidden);
+        if let Some(secondaries) = &self.executor.secondaries {
+            // Those that were members before this process began have no state, but may have files.
+            let before = gone.iter().filter(|apex| self.table.get(apex).is_none());
+            secondaries.forget(before.cloned().collect());
+        }
+        self.leave(gone.iter());
+    }
+
+    /// Catalog zones are in service or not as the configuration has it, and are read if they were not before.
+    fn hide_and_show(&mut self, hidden: &HashSet<Apex>) {
+        let table = Arc::clone(&self.table);
+        let states = read(&table.states);
+        let membership = &self.joining.membership;
+        self.executor.change_special(|special| {
+            (special.catalogs, special.hidden) = (membership.catalogs(), membership.hidden());
+        });
+        for (apex, zone) in states.iter() {
+            let Some(version) = &zone.state.status().zone else { continue };
+            match (hidden.contains(apex), membership.is_hidden(apex)) {
+                (false, true) => self.executor.step(removal_of(apex), false),
+                (true, false) => self.executor.step(Change::Serve(Arc::clone(version)), false),
+                _ => {}
+            }
+        }
+        let unread = self.joining.membership.unread();
+        let versions = unread.filter_map(|apex| states.get(apex)?.state.status().zone.clone());
+        self.joining.versions = versions.collect();
+    }
+
+    /// The root zone is a copy that the resolver asks, or one that clients are answered from, as a
+    /// configuration has it.
+    pub(super) fn keep_root(&mut self, wanted: &WantedZones) {
+        let copies = wanted.copies_root();
+        let Some(local_root) = self.joining.local_root.clone() else { return };
+        local_root.want(copies);
+        if std::mem::replace(&mut self.joining.copies_root, copies) == copies {
+            return;
+        }
+        let root: Apex = Name::ROOT.as_wire().into();
+        let version = {
+            let states = read(&self.table.states);
+            self.executor.change_special(|special| special.copies_root = copies);
+            let Some(zone) = states.get(&root) else { return };
+            let state = zone.state.status();
+            let spec = wanted.specs.iter().find(|spec| spec.apex == root);
+            // What comes from elsewhere is read anew.
+            let same = spec.is_some_and(|spec| spec.text == state.spec.text);
+            let version = state.zone.clone().filter(|_| same);
+            match (copies, &version) {
+                (true, _) => self.executor.step(removal_of(&root), false),
+                (false, Some(version)) => self.executor.step(Change::Serve(Arc::clone(version)), false),
+                (false, None) => {}
+            }
+            version
+        };
+        version.into_iter().filter(|_| copies).for_each(|version| local_root.take(Change::Serve(version)));
+    }
+
+    /// Takes a step of the root zone, if it is a copy for the resolver.
+    pub(super) fn take_root(&self, change: Change) {
+        let local_root = self.joining.local_root.iter().filter(|_| self.joining.copies_root);
+        local_root.for_each(|local_root| local_root.take(change.clone()));
+        self.take_root_again();
+    }
+
+    /// Has the primaries asked for the root zone, whatever their serial number, if the version that there is
+    /// may not be used.
+    pub(super) fn take_root_again(&self) {
+        let is_refused = self.joining.local_root.as_ref().is_some_and(|local_root| local_root.is_refused());
+        let secondaries = self.executor.secondaries.as_ref();
+        if let (true, true, Some(secondaries)) = (self.joining.copies_root, is_refused, secondaries) {
+            secondaries.take_again(&Name::ROOT.as_wire().into());
+        }
+    }
+
+    /// Reads the new versions of catalog zones, if there are any, and does what follows.
+    pub(super) fn read_catalogs(&mut self) {
+        if self.joining.versions.is_empty() {
+            return;
+        }
+        for version in std::mem::take(&mut self.joining.versions) {
+            self.joining.membership.read(&version);
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let table = Arc::clone(&self.table);
+        let MemberSteps { removed, reset, wanted } = {
+            let states = read(&table.states);
+            let is_configured = |apex: &Apex| {
+                let origin = states.get(apex).map(|zone| &zone.state.status().spec.origin);
+                origin.is_some_and(|origin| !matches!(origin, Origin::Catalog(_)))
+            };
+            self.joining.membership.settle(is_configured, Removal::HoldBack)
+        };
+        self.note_catalogs();
+        reset.iter().for_each(|apex| self.joining.producer.renew(apex));
+        self.leave(removed.iter().chain(&reset));
+        self.want(wanted);
+        // A round about all zones ends with it.
+        if self.round.is_none() {
+            self.produce(Removal::HoldBack);
+        }
+    }
+
+    /// These zones are served no longer, and nothing is kept of them.
+    fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a Apex>) {
+        let table = Arc::clone(&self.table);
+        let (mut gone, mut taken) = (Vec::new(), Vec::new());
+        {
+            let mut states = write(&table.states);
+            for apex in zones {
+                self.joining.producer.list(apex, None);
+                let Some(mut zone) = states.remove(apex) else { continue };
+                if zone.awaited {
+                    self.round.iter_mut().for_each(|round| round.waiting -= 1);
+                }
+                let spec = &zone.state.status().spec;
+                info!("zone {} is removed ({})", spec.name(), spec.origin);
+                if spec.text == ZoneText::Primaries {
+                    taken.push(apex.clone());
+                }
+                gone.push(apex.clone());
+                self.drop_single(apex);
+                let actions = zone.state.handle(ZoneEvent::Unwanted);
+                self.executor.carry_out(apex, actions);
+            }
+        }
+        if gone.is_empty() {
+            return;
+        }
+        if let Some(secondaries) = &self.executor.secondaries {
+            secondaries.forget(taken);
+            secondaries.change(gone.iter().map(|apex| (apex.clone(), None)).collect());
+        }
+        if let Some(transfers) = &self.transfers {
+            transfers.change(gone.iter().map(|apex| (apex.clone(), None)));
+        }
+        if let Some(differences) = &self.executor.differences {
+            gone.iter().for_each(|apex| differences.forget(apex));
+        }
+        if let Some(changes) = &self.executor.changes {
+            changes.change(gone.into_iter().map(|apex| (apex, None)));
+        }
+    }
+
+    /// These zones are served from now on, or in another way.
+    fn want(&mut self, zones: Vec<PlannedZone>) {
+        if zones.is_empty() {
+            return;
+        }
+        if let Some(secondaries) = &self.executor.secondaries {
+            secondaries
+                .change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.peers.clone())).collect());
+        }
+        if let Some(transfers) = &self.transfers {
+            transfers.change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.grants.clone())));
+        }
+        if let Some(changes) = &self.executor.changes {
+            changes.change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.updates.clone())));
+        }
+        let (table, mut loads) = (Arc::clone(&self.table), Vec::new());
+        {
+            let mut states = write(&table.states);
+            for PlannedZone { spec, listing, .. } in zones {
+                self.joining.producer.list(&spec.apex, listing);
+                let zone = states.entry(spec.apex.clone()).or_insert_with(|| ManagedZone::new(spec.clone()));
+                zone.state.wanted_as(&spec);
+                let text = spec.text.clone();
+                let actions = zone.state.handle(ZoneEvent::Wanted(text, ReadWhen::IfChanged));
+                loads.extend(self.executor.carry_out(&spec.apex, actions).loads);
+                // A zone that is added has a round of its own.
+                self.round.iter_mut().filter(|_| spec.origin != Origin::Added).for_each(|round| {
+                    if zone.state.is_awaitable() && !std::mem::replace(&mut zone.awaited, true) {
+                        round.waiting += 1;
+                        round.report.summary.zones += 1;
+                    }
+                });
+            }
+        }
+        self.load(loads);
+    }
+
+    /// Does what an operator wants of one zone.
+    pub(super) fn change(&mut self, change: ZoneChange, reply: Asker) {
+        let done = match change {
+            ZoneChange::Add(text) => match self.to_be_added(text) {
+                Ok((zone, mut planned)) => {
+                    // It is listed when it is here.
+                    let purpose = Purpose::Add(Box::new(zone), planned.listing.take());
+                    self.begin_single(&planned.spec.apex, purpose, vec![reply]);
+                    return self.want(vec![planned]);
+                }
+                Err(fault) => Err(fault),
+            },
+            ZoneChange::Remove(apex) => self.remove_added(&apex),
+        };
+        let summary = Summary { removed: 1, ..Summary::default() };
+        answer(vec![reply], &done.map(|()| Arc::new(RoundReport { summary, ..RoundReport::default() })));
+    }
+
+    fn to_be_added(&self, text: String) -> Result<(ConfiguredZone, PlannedZone), ReloadFault> {
+        let joining = &self.joining;
+        if joining.state.is_none() {
+            return Err(ReloadFault::NoState);
+        }
+        let has_state = joining.state.is_some();
+        let zone = read_zone("zone add", text, &joining.templates, has_state)
+            .map_err(|Rejected { faults, .. }| unfit(faults.iter().map(|fault| fault.message.clone())))?;
+        let planned = added_zone(&zone, &joining.templates, &joining.keys)
+            .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
+        if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {
+            let message = format!("there is no zone {} with `catalog-produce`", name(&listing.catalog));
+            return Err(unfit([message].into_iter()));
+        }
+        if planned.spec.text == ZoneText::Produced {
+            let message = "only the configuration can have a zone with `catalog-produce`".to_owned();
+            return Err(unfit([message].into_iter()));
+        }
+        match self.table.get(&planned.spec.apex) {
+            Some(state) => Err(ReloadFault::Served(state.spec.origin.clone())),
+            None => Ok((zone, planned)),
+        }
+    }
+
+    /// The round has ended that loads a zone to be added: the zone stays if it is good, and can be written to
+    /// the state folder.
+    pub(super) fn added(
+        &mut self,
+        zone: ConfiguredZone,
+        listing: Option<Arc<Listing>>,
+        round: Reloaded,
+    ) -> Reloaded {
+        let apex: Apex = zone.name.value.as_name().as_wire().into();
+        let state = self.table.get(&apex);
+        if let Some(state) = state.as_ref().filter(|state| state.spec.origin != Origin::Added) {
+            // A reload found it elsewhere in the meantime.
+            return Err(ReloadFault::Served(state.spec.origin.clone()));
+        }
+        let fault = state.and_then(|state| state.fault.clone());
+        let kept = match (round, fault) {
+            (Err(fault), _) => Err(fault),
+            (Ok(_), Some(fault)) => Err(ReloadFault::Zone(fault)),
+            (Ok(report), None) => {
+                self.joining.added.push(zone);
+                let saved = self.save_added().inspect_err(|_| drop(self.joining.added.pop()));
+                saved.map(|()| report)
+            }
+        };
+        match &kept {
+            Ok(_) => {
+                info!("zone {} was added", name(&apex));
+                self.joining.producer.list(&apex, listing);
+                self.produce(Removal::HoldBack);
+            }
+            Err(fault) => {
+                let about = ("not added", &*name(&apex).to_string());
+                log_repeated!(warn, WARN, about, "zone {} is not added: {fault}", name(&apex));
+                self.leave([&apex].into_iter());
+                self.publish();
+            }
+        }
+        kept
+    }
+
+    fn remove_added(&mut self, apex: &Apex) -> Result<(), ReloadFault> {
+        let state = self.table.get(apex).ok_or(ReloadFault::NoSuchZone)?;
+        if state.spec.origin != Origin::Added {
+            return Err(ReloadFault::NotAdded(state.spec.origin.clone()));
+        }
+        let stay = |zone: &ConfiguredZone| zone.name.value.as_name().as_wire() != &**apex;
+        let before = self.joining.added.clone();
+        self.joining.added.retain(stay);
+        if let Err(fault) = self.save_added() {
+            self.joining.added = before;
+            return Err(fault);
+        }
+        self.leave([apex].into_iter());
+        // A catalog zone may have listed it in vain.
+        self.settle();
+        self.publish();
+        Ok(())
+    }
+
+    fn save_added(&self) -> Result<(), ReloadFault> {
+        let folder = self.joining.state.as_ref().ok_or(ReloadFault::NoState)?;
+        added::save(folder, &self.joining.added)
+            .map_err(|fault| ReloadFault::Unsaved(fault.to_string().into()))
+    }
+}
+
+/// The step that ends the service of a zone.
+fn removal_of(apex: &Apex) -> Change {
+    Change::Remove(Box::new(name(apex).to_buf()))
+}
+
+fn unfit(messages: impl Iterator<Item = String>) -> ReloadFault {
+    ReloadFault::Configuration(messages.collect::<Vec<_>>().join("\n").into())
+}

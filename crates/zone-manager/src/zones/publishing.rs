@@ -1,0 +1,224 @@
+//! The thread that puts zones into service. It reports new versions from updates, from primaries and from the
+//! examiner to the zones, and makes the next catalog. It reads no disk, parses nothing and waits for nothing
+//! but the lock of the zone table, which is never held while a thread waits for a disk or another server. So
+//! the `zones` thread may read a configuration meanwhile: no answer to an update and no transfer is late
+//! because of it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tracing::error;
+use zone::Zone;
+use zone::catalog::Change;
+
+use super::examiner::{Examination, SignatureAge};
+use super::executor::{Executor, log};
+use super::images::{ImageOrder, Images};
+use super::manager::{Claim, ClaimedZone, OncePublished, ZoneTable, unix_now};
+use super::publisher::Publisher;
+use super::state::{SecondaryNews, ZoneEvent};
+use super::{Apex, FileStamp};
+use threads::sync::write;
+
+/// How often replaced catalogs are looked at, to see whether workers have let go of them.
+const RETIREMENT: Duration = Duration::from_millis(100);
+/// Most messages that are taken before the steps that are due are made.
+const MESSAGES_A_TURN: usize = 10_000;
+
+/// A message to the thread.
+pub(super) enum Publishing {
+    /// A step to the next catalog.
+    Step { change: Change, at_once: bool },
+    /// An image to be written once the steps before it are made.
+    Image(ImageOrder),
+    /// Updates have made these versions; the function runs once they are in service.
+    Changed(Vec<(Apex, Arc<Zone>)>, OncePublished),
+    /// The function runs once the steps before it are made.
+    Once(OncePublished),
+    /// What became of a zone that is taken from primaries.
+    News(Apex, SecondaryNews),
+    /// When a zone expires, in seconds since 1970.
+    Expires(Apex, Option<u64>),
+    /// A zone is changed by updates from now on.
+    Claim(Apex, SyncSender<Option<ClaimedZone>>),
+    /// And no longer.
+    Unclaim(Apex),
+    /// The file of a zone was written with what updates have made of the zone.
+    Wrote(Apex, FileStamp),
+    /// A version was examined.
+    Examined(Apex, Arc<Zone>, Arc<Examination>),
+    /// A version was folded into the second one.
+    Folded(Apex, Arc<Zone>, Arc<Zone>),
+    /// Makes the steps before it. The reply says why steps were not made since the last such message, if they
+    /// were not.
+    Flush(SyncSender<Option<Arc<str>>>),
+    /// Makes the steps before it, and ends.
+    Stop,
+}
+
+/// The thread's state.
+pub(super) struct PublishingThread {
+    table: Arc<ZoneTable>,
+    executor: Arc<Executor>,
+    publisher: Publisher,
+    images: Option<Arc<Images>>,
+    messages: Receiver<Publishing>,
+    /// To be done once the next catalog is in service.
+    once_published: Vec<OncePublished>,
+    /// Images to be written once their zones are in service.
+    orders: Vec<ImageOrder>,
+    /// Why steps were not made, until it is reported.
+    unpublished: Option<Arc<str>>,
+}
+
+impl PublishingThread {
+    /// Starts the thread. It ends by [`Publishing::Stop`].
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread.
+    pub(super) fn start(
+        table: Arc<ZoneTable>,
+        executor: Arc<Executor>,
+        publisher: Publisher,
+        images: Option<Arc<Images>>,
+        messages: Receiver<Publishing>,
+    ) -> io::Result<()> {
+        let mut thread = PublishingThread {
+            table,
+            executor,
+            publisher,
+            images,
+            messages,
+            once_published: Vec::new(),
+            orders: Vec::new(),
+            unpublished: None,
+        };
+        let named = std::thread::Builder::new().name("publisher".into());
+        named.spawn(move || while thread.turn() {}).map(drop)
+    }
+
+    /// Takes the messages that are there, or waits for one, and makes the steps that are due. False at the
+    /// end.
+    fn turn(&mut self) -> bool {
+        let first = match self.wait() {
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        };
+        let messages: Vec<Publishing> =
+            first.into_iter().chain(self.messages.try_iter().take(MESSAGES_A_TURN)).collect();
+        for message in messages {
+            if matches!(message, Publishing::Stop) {
+                self.publish();
+                return false;
+            }
+            self.take(message);
+        }
+        let is_due = self.publisher.deadline().is_some_and(|at| at <= Instant::now());
+        if is_due || !self.once_published.is_empty() {
+            self.publish();
+        }
+        true
+    }
+
+    fn wait(&mut self) -> Result<Publishing, RecvTimeoutError> {
+        let publish = self.publisher.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        let release = (!self.publisher.release()).then_some(RETIREMENT);
+        match [publish, release].into_iter().flatten().min() {
+            Some(most) => self.messages.recv_timeout(most),
+            None => self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    fn take(&mut self, message: Publishing) {
+        match message {
+            Publishing::Step { change, at_once: true } => self.publisher.add_at_once(change, Instant::now()),
+            Publishing::Step { change, at_once: false } => self.publisher.add(change, Instant::now()),
+            Publishing::Image(order) => self.orders.push(order),
+            Publishing::Changed(zones, done) => {
+                for (apex, zone) in zones {
+                    self.report(&apex, ZoneEvent::Changed(zone, SystemTime::now()));
+                }
+                // The steps that these lead to are in the queue, and come before this.
+                self.executor.send(Publishing::Once(done));
+            }
+            Publishing::Once(done) => self.once_published.push(done),
+            Publishing::News(apex, news) => self.report(&apex, ZoneEvent::News(news, SystemTime::now())),
+            Publishing::Expires(apex, at) => self.publisher.set_expires(apex, at),
+            Publishing::Claim(apex, reply) => {
+                if let Err(TrySendError::Disconnected(Some(claimed))) = reply.try_send(self.claim(&apex)) {
+                    // The sender has timed out, and may have claimed the zone again: that claim comes later.
+                    if claimed.claim.ends_now() {
+                        self.report(&apex, ZoneEvent::Claimed(false));
+                    }
+                }
+            }
+            Publishing::Unclaim(apex) => self.report(&apex, ZoneEvent::Claimed(false)),
+            Publishing::Wrote(apex, file) => self.report(&apex, ZoneEvent::Wrote(file)),
+            Publishing::Examined(apex, zone, found) => self.examined(&apex, zone, found),
+            Publishing::Folded(apex, zone, folded) => self.report(&apex, ZoneEvent::Folded(zone, folded)),
+            Publishing::Flush(reply) => {
+                self.publish();
+                // The receiver waits for it.
+                let _ = reply.try_send(self.unpublished.take());
+            }
+            // Ends the turn before it gets here.
+            Publishing::Stop => {}
+        }
+    }
+
+    /// Reports an event to the state of a zone, and carries out what that decides. A zone that is no longer
+    /// ours has none.
+    fn report(&self, apex: &Apex, event: ZoneEvent) {
+        let decided = {
+            let mut states = write(&self.table.states);
+            let Some(zone) = states.get_mut(apex) else { return };
+            let actions = zone.state.handle(event);
+            self.executor.carry_out(apex, actions)
+        };
+        log(apex, &decided.notices, false);
+        self.executor.order_loads(decided.loads);
+    }
+
+    /// Has a zone changed by updates, and not by its file, until the claim ends. `None` if no version is in
+    /// service.
+    fn claim(&self, apex: &Apex) -> Option<ClaimedZone> {
+        let mut states = write(&self.table.states);
+        let zone = states.get_mut(apex)?;
+        let version = zone.state.status().zone.clone()?;
+        let ends_at = (!zone.state.is_claimed()).then(|| self.executor.publishing.clone());
+        let file = zone.state.file().cloned();
+        let actions = zone.state.handle(ZoneEvent::Claimed(true));
+        self.executor.carry_out(apex, actions);
+        Some(ClaimedZone { version, file, claim: Claim::new(apex.clone(), ends_at) })
+    }
+
+    /// Reports what was found out about a version, and logs if its signatures end soon.
+    fn examined(&self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
+        let mut states = write(&self.table.states);
+        let Some(zone) = states.get_mut(apex) else { return };
+        // Each version is looked at as the first one was.
+        zone.signatures = SignatureAge::default();
+        let actions = zone.state.handle(ZoneEvent::Examined(version, found));
+        self.executor.carry_out(apex, actions);
+        zone.look_at_signatures(unix_now());
+    }
+
+    /// Makes the steps taken so far, and does what waits for that.
+    fn publish(&mut self) {
+        match (self.publisher.publish(), &self.executor.secondaries) {
+            (Ok(served), Some(secondaries)) => secondaries.published(&served),
+            (Ok(_), None) => {}
+            (Err(fault), _) => {
+                error!("what was served before stays in service: {fault}");
+                self.unpublished = Some(fault.to_string().into());
+            }
+        }
+        std::mem::take(&mut self.once_published).into_iter().for_each(|done| done());
+        if let Some(images) = &self.images {
+            images.write(std::mem::take(&mut self.orders));
+        }
+    }
+}
