@@ -2,6 +2,7 @@
 //! agrees. Why a difference may stand is decided in `explained`.
 
 use crate::answer::{Answer, Record, flag};
+use crate::internet::links::Links;
 use crate::internet::sites::Condition;
 use crate::messages::Message;
 use crate::name::Name;
@@ -95,6 +96,8 @@ pub(crate) struct Resolving<'a> {
     pub earlier: Vec<(Kind, Reply)>,
     /// How it is with each zone.
     pub conditions: &'a BTreeMap<Name, Condition>,
+    /// Where their names lead.
+    pub links: &'a Links,
 }
 
 /// What there is to know beside the replies where servers forward.

@@ -64,7 +64,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-without-end",
         facets: &[Facet::Reply],
         subject: Some(Kind::Nomen),
-        why: "Silence for 20 seconds, where a zone that the name is in, or one above, has no servers, or such as refuse. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve without other queries, and Unbound goes on for more than forty-five.",
+        why: "Silence for 20 seconds, where a zone on the way has no servers, or such as refuse: one that the name is in or below, the target of an alias, or the name of a server of these. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve without other queries, and Unbound goes on for more than forty-five.",
         applies: without_end,
     },
     Rule {
@@ -77,7 +77,13 @@ pub(crate) const RULES: &[Rule] = &[
 ];
 
 /// The rules for a difference of a resolver from itself, the second time from the first.
-pub(crate) const AGAIN: &[Rule] = &[];
+pub(crate) const AGAIN: &[Rule] = &[Rule {
+    id: "resolve-found-since",
+    facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
+    subject: Some(Kind::Nomen),
+    why: "SERVFAIL one time and an answer the other, where a zone on the way has no servers, or such as refuse. A server of a zone above has the zone all the same here (resolve-past-unreachable); which servers are asked, and in which order, depends on what other queries have found out about them (RFC 1034, section 5.3.3: \"the best servers\").",
+    applies: found_since,
+}];
 
 /// The name asked for, for DS the one above, and the targets of aliases that a reply shows.
 fn names(view: &View<'_>) -> Vec<Name> {
@@ -239,9 +245,24 @@ fn has_nobody(condition: &Condition) -> bool {
     matches!(condition, Condition::Dead | Condition::Lame)
 }
 
+/// Whether no server serves a zone on the way: one of the name, of the targets of aliases, or of the names of
+/// servers.
+fn leads_nowhere(view: &View<'_>) -> bool {
+    let Some(resolving) = &view.case.resolving else { return false };
+    let mut all = names(view).into_iter().flat_map(|name| resolving.links.on_the_way(&name));
+    all.any(|name| zones_of(view, &name).iter().any(has_nobody))
+}
+
 /// The subject fails where no server serves a zone on the way.
 fn without_end(view: &View<'_>) -> bool {
-    view.mine.rcode == 2 && names(view).iter().any(|name| zones_of(view, name).iter().any(has_nobody))
+    view.mine.rcode == 2 && leads_nowhere(view)
+}
+
+/// The subject has failed where no server serves a zone on the way, and has found a way since, or the other
+/// way round.
+fn found_since(view: &View<'_>) -> bool {
+    let failed = [view.mine.rcode, view.theirs.rcode].map(|rcode| rcode == 2);
+    failed[0] != failed[1] && leads_nowhere(view)
 }
 
 /// The subject fails where no server serves a zone above, and the other has found the zone all the same.

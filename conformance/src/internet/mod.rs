@@ -5,6 +5,7 @@
 
 mod families;
 pub(crate) mod lend;
+pub(crate) mod links;
 mod queries;
 pub(crate) mod servers;
 pub(crate) mod sites;
@@ -106,6 +107,7 @@ impl Run<'_> {
                     let resolving = Resolving {
                         earlier: earlier.map(|replies| read(replies)).unwrap_or_default(),
                         conditions: &sites.conditions,
+                        links: &sites.links,
                     };
                     let case = Case {
                         query,

@@ -2,6 +2,7 @@
 //! who serves it, and by which of IPv4 and IPv6. Their keys are new each time; nothing that is compared
 //! depends on them.
 
+use super::links::Links;
 use crate::name::Name;
 use crate::rng::Rng;
 use crate::servers::Kind;
@@ -230,6 +231,8 @@ pub(crate) struct Sites {
     pub zones: Vec<Zone>,
     /// How it is with each, by apex.
     pub conditions: BTreeMap<Name, Condition>,
+    /// Where their names lead.
+    pub links: Links,
     /// How far those get that have IPv4 alone, and IPv6 alone, by apex.
     pub alone: BTreeMap<Name, [Alone; 2]>,
     /// DS of the root's key, as text: tag, algorithm, digest type, digest.
@@ -263,10 +266,12 @@ impl Sites {
             }
         }
         zones.reverse();
+        let links = Links::read(&zones)?;
         let alone = zones.iter().zip(alone(&plans)).map(|(z, alone)| (z.name.clone(), alone)).collect();
         Ok(Self {
             zones,
             conditions,
+            links,
             alone,
             anchor,
             root: extent.reach(Reach::Both).of(address(Kind::Nsd, 1)),

@@ -20,11 +20,17 @@ pub(super) struct Says {
     /// Behind an OPT record, EDNS options.
     options: Option<Vec<u8>>,
     pub(super) flags: u8,
+    /// There is no reply.
+    silent: bool,
 }
 
 impl Says {
     pub(super) fn fails(rcode: u8) -> Self {
         Self { rcode, ..Self::default() }
+    }
+
+    pub(super) fn silence() -> Self {
+        Self { silent: true, ..Self::default() }
     }
 
     pub(super) fn answer(records: &[Vec<u8>]) -> Self {
@@ -50,6 +56,9 @@ impl Says {
     }
 
     pub(super) fn reply(&self, query: &Query) -> Reply {
+        if self.silent {
+            return Reply::Silence;
+        }
         let mut wire = query.to_wire(0);
         wire.truncate(12 + query.name.wire_len() + 4);
         wire[2] = 0x81 | self.flags;

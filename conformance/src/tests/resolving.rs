@@ -4,6 +4,7 @@ use super::forwarding::{Says, pointing};
 use super::{name, record, world};
 use crate::compare::{self, Case, Facet, Resolving};
 use crate::explained;
+use crate::internet::links::Links;
 use crate::internet::sites::Condition;
 use crate::name::Name;
 use crate::query::{Query, rtype};
@@ -14,16 +15,32 @@ use std::collections::BTreeMap;
 const AD: u8 = 0x20;
 
 /// The differences between what nomen says and what all peers say, each with the rule that excuses it. Of the
-/// zones `sound.` and `broken.` the second is expired.
+/// zones `sound.` and `broken.` the second is expired; `dead.` has no servers, and `leads.sound.` is an alias into
+/// it.
 fn judged(query: &Query, mine: &Says, theirs: &Says) -> BTreeMap<Facet, Option<&'static str>> {
+    judged_again(query, mine, theirs, None)
+}
+
+/// The same with what nomen said the first time.
+fn judged_again(
+    query: &Query,
+    mine: &Says,
+    theirs: &Says,
+    first: Option<&Says>,
+) -> BTreeMap<Facet, Option<&'static str>> {
+    let earlier = first.map(|first| vec![(Kind::Nomen, first.reply(query))]).unwrap_or_default();
     let condition = |zone: &str, condition: Condition| (name(zone), condition);
     let conditions: BTreeMap<Name, Condition> =
-        [condition("sound.", Condition::Secure), condition("broken.", Condition::Expired)].into();
+        [("sound.", Condition::Secure), ("broken.", Condition::Expired), ("dead.", Condition::Dead)]
+            .map(|(zone, is)| condition(zone, is))
+            .into();
+    let mut links = Links::default();
+    links.add("leads.sound. 60 IN CNAME x.dead.");
     let world = world();
     let mut replies = vec![(Kind::Nomen, mine.reply(query))];
     let peers = [Kind::Bind, Kind::Unbound, Kind::Recursor];
     replies.extend(peers.map(|kind| (kind, theirs.reply(query))));
-    let resolving = Some(Resolving { earlier: Vec::new(), conditions: &conditions });
+    let resolving = Some(Resolving { earlier, conditions: &conditions, links: &links });
     let case = Case { query, message: None, world: &world, replies, forwarding: None, resolving };
     let rule = |d: &compare::Difference| explained::explain(&case, Kind::Nomen, d).map(|r| r.id);
     compare::differences(&case, Kind::Nomen).iter().map(|d| (d.facet, rule(d))).collect()
@@ -37,6 +54,20 @@ fn excused(facets: &[Facet], rule: &'static str) -> BTreeMap<Facet, Option<&'sta
 fn moved(to: &str) -> [Vec<u8>; 2] {
     let target = format!("x.{to}");
     [pointing("moved.sound.", rtype::DNAME, to), pointing("x.moved.sound.", rtype::CNAME, &target)]
+}
+
+#[test]
+fn the_way_to_a_zone_without_servers_may_take_others_longer_and_may_be_found_later() {
+    let leads = Query::plain(name("leads.sound."), rtype::A);
+    let other = Query::plain(name("other.sound."), rtype::A);
+    let (fails, silent) = (Says::fails(2), Says::silence());
+    assert_eq!(judged(&leads, &fails, &silent), excused(&[Facet::Reply], "resolve-without-end"));
+    assert!(judged(&other, &fails, &silent).values().any(Option::is_none));
+    let found = Says::answer(&[pointing("leads.sound.", rtype::CNAME, "x.dead.")]);
+    let again = judged_again(&leads, &found, &found, Some(&fails));
+    assert_eq!(again, excused(&[Facet::Rcode, Facet::Answer], "resolve-found-since"));
+    let found = Says::answer(&[pointing("other.sound.", rtype::CNAME, "x.sound.")]);
+    assert!(judged_again(&other, &found, &found, Some(&fails)).values().any(Option::is_none));
 }
 
 #[test]
