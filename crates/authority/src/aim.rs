@@ -35,6 +35,21 @@ pub struct Aim {
 /// A node that will most likely be read, and its flags.
 type Seen = (PrefetchedNode, NodeFlags);
 
+/// Reads the flags of a node that was prefetched. Prefetches the addresses of the hosts, if it is a cut.
+#[inline]
+fn see(zone: &Zone, node: PrefetchedNode) -> Seen {
+    let flags = zone.candidate_flags(node);
+    if flags.contains(NodeFlags::CUT) {
+        prefetch_glue(zone, node);
+    }
+    (node, flags)
+}
+
+#[inline(never)]
+fn prefetch_glue(zone: &Zone, cut: PrefetchedNode) {
+    zone.prefetch_glue(zone.candidate(cut));
+}
+
 impl Aim {
     /// The aim of a question, if a zone of `catalog` holds its name. Prefetches the zone.
     #[inline]
@@ -60,19 +75,17 @@ impl Aim {
         match pass {
             0 => self.hashes(qname).for_each(|hash| zone.prefetch_index(hash)),
             1 => {
-                let mut nodes = self.hashes(qname).map(|hash| zone.prefetch_node(hash));
-                self.nodes = std::array::from_fn(|_| nodes.next().flatten());
+                let below = self.located.below();
+                for (skip, node) in self.nodes.iter_mut().enumerate().take(below) {
+                    *node = zone.prefetch_node(qname.hash(skip));
+                }
                 zone.prefetch_apex();
             }
             2 => {
-                let seen = self.nodes.map(|node| Some((node?, zone.candidate_flags(node?))));
-                for (cut, _) in seen.into_iter().flatten().filter(|(_, flags)| flags.contains(NodeFlags::CUT))
-                {
-                    zone.prefetch_glue(zone.candidate(cut));
-                }
+                let [own, parent] = self.nodes;
+                let seen = [own.map(|node| see(zone, node)), parent.map(|node| see(zone, node))];
                 if self.dnssec_ok && zone.is_signed() {
-                    self.search =
-                        self.denied(zone, seen).and_then(|skip| DenialSearch::new(zone, qname, skip));
+                    self.begin_search(zone, qname, seen);
                 }
                 return self.search.is_some();
             }
@@ -82,6 +95,12 @@ impl Aim {
             }
         }
         true
+    }
+
+    /// Begins the search for a denial record, if one will most likely be needed.
+    #[inline(never)]
+    fn begin_search(&mut self, zone: &Zone, qname: &HashedName, seen: [Option<Seen>; NAMES]) {
+        self.search = self.denied(zone, seen).and_then(|skip| DenialSearch::new(zone, qname, skip));
     }
 
     /// Hashes of the names whose nodes are prefetched, as far as they lie below the apex.

@@ -114,10 +114,12 @@ fn resolve<'a>(
     let below = aim.located().below();
     let (name, hashed, at, begun) = (ask.name, ask.qname, Offset::QNAME, aim.search());
     let here = Here { zone, name, hashed, below, at, dnames: &[], begun };
-    match respond::step(ask, &here, reply)? {
-        None if reply.is_delegated() => Ok(End::Delegated),
-        None => Ok(End::Here),
-        Some(first) => chase(ask, first, reply, chain),
+    // Without `?`, which would move the room for a name.
+    match respond::step(ask, &here, reply) {
+        Ok(None) if reply.is_delegated() => Ok(End::Delegated),
+        Ok(None) => Ok(End::Here),
+        Ok(Some(first)) => chase(ask, first, reply, chain),
+        Err(Full) => Err(Full),
     }
 }
 

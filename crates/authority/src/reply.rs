@@ -5,7 +5,7 @@
 //! else is written record by record through the builder's compression table.
 
 use dnssec::nsec3::HASH_LEN;
-use wire::hash::{HashKey, HashedName};
+use wire::hash::HashedName;
 use wire::message::{
     Builder, Full, Header, Offset, Owner, POINTER, POINTER_LEN, Parser, QUESTION_TAIL, RDLENGTH_AT,
     RECORD_HEAD, Section, TTL_AT, rdlength,
@@ -16,7 +16,7 @@ use zone::store::{COMPILED_HEAD, Node, NodeAddress, NodeFlags, Nsec3Chain, Rdata
 use crate::ask::Ask;
 use crate::here::Here;
 use crate::lookup::{self, Found};
-use crate::memo::{HashingLimit, Memo};
+use crate::memo::Memo;
 use crate::search;
 
 /// Denial records that one answer can hold: chains of wildcards need the most.
@@ -29,20 +29,19 @@ const MAX_HOSTS: usize = 32;
 /// An answer being put together.
 pub(crate) struct Reply<'r, 'b, 'z> {
     b: &'r mut Builder<'b>,
-    question: &'r HashedName,
+    ask: &'r Ask<'r>,
     rdata: &'r mut Vec<u8>,
     /// NSEC3 hashes that other answers needed.
     memo: &'r mut Memo,
-    hashing: &'r HashingLimit,
-    key: &'r HashKey,
     dnssec_ok: bool,
     /// Whether the compression table knows the question.
     learned: bool,
     /// Whether owners are compared with what stands in the message although they have no upper-case letters.
     any_case: bool,
-    proofs: Few<Option<Node<'z>>, MAX_PROOFS>,
+    /// Denial records asked for. Made when there is one, as the next: most answers need neither.
+    proofs: Option<Few<Option<Node<'z>>, MAX_PROOFS>>,
     /// Nodes whose addresses are in the message.
-    hosts: Few<NodeAddress, MAX_HOSTS>,
+    hosts: Option<Few<NodeAddress, MAX_HOSTS>>,
     /// Whether the last name was found to be delegated, where that is resolved for the client.
     delegated: bool,
 }
@@ -95,29 +94,27 @@ impl Placed {
 impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     pub(crate) fn new(
         b: &'r mut Builder<'b>,
-        ask: &'r Ask<'_>,
+        ask: &'r Ask<'r>,
         rdata: &'r mut Vec<u8>,
         memo: &'r mut Memo,
     ) -> Self {
         Reply {
             b,
-            question: ask.qname,
+            ask,
             rdata,
             memo,
-            hashing: &ask.hashing,
-            key: ask.key,
             dnssec_ok: ask.dnssec_ok,
             learned: false,
             any_case: false,
-            proofs: Few::new(),
-            hosts: Few::new(),
+            proofs: None,
+            hosts: None,
             delegated: false,
         }
     }
 
     /// The NSEC3 hash of a name that other answers may need.
     pub(crate) fn hash(&mut self, chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
-        self.memo.hash(chain, name, self.hashing)
+        self.memo.hash(chain, name, &self.ask.hashing)
     }
 
     /// The node that NSEC3 has for the name that is answered without its `skip` leftmost labels, and whether
@@ -129,7 +126,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         here: &Here<'_, 'z>,
         skip: usize,
     ) -> (Node<'z>, bool) {
-        let (memo, hashing) = (&mut *self.memo, self.hashing);
+        let (memo, hashing) = (&mut *self.memo, &self.ask.hashing);
         search::nsec3(chain, here.hashed, skip, here.begun, |name| memo.hash_once(chain, name, hashing))
     }
 
@@ -182,7 +179,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         if self.is_to_compare(set.node()) && !self.is_written_at(at, set.node()) {
             return self.put_named(section, set, Owner::Name(set.node().written_owner().as_name()));
         }
-        let question_end = Offset::QNAME.index() + self.question.as_lower().len();
+        let question_end = Offset::QNAME.index() + self.ask.qname.as_lower().len();
         let within_reach = || self.b.len() + RrSet::POINTER_REACH < Offset::REACH;
         let movable = !set.has_fixups() || (at.index() < question_end && within_reach());
         let Some(pointer) = at.pointer().filter(|_| movable) else {
@@ -315,22 +312,22 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     fn learn_question(&mut self) {
         if !self.learned {
             self.learned = true;
-            self.b.learn(self.question.as_lower().as_name(), Offset::QNAME);
+            self.b.learn(self.ask.qname.as_lower().as_name(), Offset::QNAME);
         }
     }
 
     /// Where in the message `owner` stands as the end of the question's name.
     #[inline]
     fn offset_in_question(&self, owner: LowerName<'_>) -> Option<Offset> {
-        let (question, owner) = (self.question.as_lower().as_wire(), owner.as_wire());
+        let (question, owner) = (self.ask.qname.as_lower().as_wire(), owner.as_wire());
         let cut = question.len().checked_sub(owner.len())?;
         if &question[cut..] != owner {
             return None;
         }
         // The bytes agree; the boundary must be one between labels.
-        (0..=self.question.label_count())
-            .find(|&skip| self.question.offset(skip) >= cut)
-            .filter(|&skip| self.question.offset(skip) == cut)?;
+        (0..=self.ask.qname.label_count())
+            .find(|&skip| self.ask.qname.offset(skip) >= cut)
+            .filter(|&skip| self.ask.qname.offset(skip) == cut)?;
         Offset::QNAME.plus(cut)
     }
 
@@ -380,20 +377,29 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// Asks for the denial record at `node`; it is placed when the answer section is done.
     pub(crate) fn prove(&mut self, node: Option<Node<'z>>) {
         if node.is_some() {
-            self.proofs.add(node);
+            self.proofs.get_or_insert_with(Few::new).add(node);
         }
     }
 
     /// Whether there is room for what one more name can need.
     pub(crate) fn can_prove_more(&self) -> bool {
-        self.proofs.len + MOST_PROOFS_OF_A_NAME <= MAX_PROOFS
+        self.proofs.as_ref().map_or(0, |proofs| proofs.len) + MOST_PROOFS_OF_A_NAME <= MAX_PROOFS
     }
 
     /// Places the denial records asked for.
     #[inline]
     pub(crate) fn proofs(&mut self) -> Result<(), Full> {
-        for i in 0..std::mem::take(&mut self.proofs.len) {
-            let Some(node) = self.proofs.items[i] else { continue };
+        match &self.proofs {
+            None => Ok(()),
+            Some(_) => self.put_proofs(),
+        }
+    }
+
+    #[inline(never)]
+    fn put_proofs(&mut self) -> Result<(), Full> {
+        let Some(proofs) = &mut self.proofs else { return Ok(()) };
+        for i in 0..std::mem::take(&mut proofs.len) {
+            let Some(node) = self.proofs.as_ref().and_then(|proofs| proofs.items[i]) else { continue };
             let set = node.rrset(Type::NSEC).or_else(|| node.rrset(Type::NSEC3));
             let Some(set) = set else { continue };
             match self.offset_in_question(node.owner()).filter(|_| !self.is_to_compare(node)) {
@@ -481,13 +487,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         if let Some(cut) = required {
             for (name_at, node) in set.hosts().filter(|(_, host)| host.owner().is_at_or_below(cut.owner())) {
                 // However many there are: a list of hosts that is full does not leave one out.
-                if self.hosts.add(node.address()) || !self.hosts.contains(node.address()) {
+                let hosts = self.hosts.get_or_insert_with(Few::new);
+                if hosts.add(node.address()) || !hosts.contains(node.address()) {
                     self.put_addresses(set, node, placed, name_at)?;
                 }
             }
         }
         for (name_at, node) in set.hosts() {
-            if self.hosts.add(node.address()) {
+            if self.hosts.get_or_insert_with(Few::new).add(node.address()) {
                 // What is not required is left out where it does not fit.
                 let _ = self.put_addresses(set, node, placed, name_at);
             }
@@ -508,12 +515,12 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             if !host.is_at_or_below(zone.apex().as_name()) {
                 continue;
             }
-            hashed.set(self.key, host);
+            hashed.set(self.ask.key, host);
             if !seen.add(hashed.hash(0)) {
                 continue;
             }
             let below = host.label_count() - zone.apex().label_count();
-            let Found::Wildcard { node, .. } = lookup::find(zone, self.key, &hashed, below, false) else {
+            let Found::Wildcard { node, .. } = lookup::find(zone, self.ask.key, &hashed, below, false) else {
                 continue;
             };
             for rtype in [Type::A, Type::AAAA] {

@@ -15,7 +15,7 @@ pub struct Asked<'a> {
     /// The query as it came.
     pub packet: &'a [u8],
     /// Who asks, and how.
-    pub client: Client,
+    pub client: &'a Client,
     /// When the batch was received.
     pub received: Instant,
     /// The query as it was read.

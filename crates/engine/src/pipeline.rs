@@ -29,7 +29,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{Batch, Client, Handler, LateReplies, Outcome, Queries, Query, Replies, ReturnAddress};
+use exchange::{Batch, Client, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, HEADER_LEN, Mark};
 use wire::{Name, NameBuf, Opcode, Rcode, Type};
@@ -38,10 +38,10 @@ use crate::asked::Asked;
 use crate::chaos;
 use crate::gate::Stopped;
 use crate::late::{Deferred, Ready, Responder, Settled, Waiting, WorkerState};
-use crate::log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role};
+use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
 use crate::memory::{Found, LookupKey, Memory};
 use crate::refusal::{Answered, Refusal};
-use crate::request::Request;
+use crate::request::{Question, Request};
 use crate::route::Route;
 use crate::settings::{Engine, Shared};
 use crate::signature::Signature;
@@ -70,12 +70,6 @@ impl Case {
     #[inline]
     fn signed(&self) -> Option<&Signature> {
         self.request.tsig_at.and(self.signature.as_deref())
-    }
-
-    /// The same, if the reply is signed because of it.
-    #[inline]
-    fn seal(&self) -> Option<&Signature> {
-        self.signed().filter(|signature| self.route.is_signed_for(signature))
     }
 }
 
@@ -129,11 +123,13 @@ impl<M: Memory> Handler for Worker<M> {
         for _ in 0..most {
             let Some(out) = replies.buffer() else { return true };
             let Some(Deferred { packet, to, received }) = self.account.take_put_off() else { return false };
-            let query = Query { packet: &packet, client: to.client };
             self.read_one(0, &packet, || to.client);
             // The query of another client may have brought the answer since.
             self.find(1);
-            let outcome = self.answer_one(0, query, (received, false), out, &|| to);
+            let Worker { account, shared, cases, aims, names, scratch, .. } = self;
+            let connection = to.connection;
+            let round = Round { shared, account, aims, received, may_put_off: false, connection };
+            let outcome = round.line(&cases[0], &packet, &to.client).answer(names, scratch, out);
             if !matches!(outcome, Outcome::Pending) {
                 replies.push(to, outcome);
             }
@@ -189,11 +185,11 @@ impl<M: Memory> Worker<M> {
 
     /// First pass: reads `count` queries from `from` on, and sends each as far on its way as the query alone
     /// shows.
-    #[inline]
+    #[inline(never)]
     fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize) {
         for i in 0..count {
             let packet = queries.packet(from + i);
-            self.read_one(i, packet, || queries.client(from + i));
+            self.read_one(i, packet, || *queries.client(from + i));
             let request = &self.cases[i].request;
             let qtype = request.question.map(|question| question.qtype);
             self.account.stats.query(queries.transport, qtype, packet.len(), request.dnssec_ok());
@@ -205,7 +201,7 @@ impl<M: Memory> Worker<M> {
     fn read_one(&mut self, case: usize, packet: &[u8], client: impl FnOnce() -> Client) {
         let Worker { shared, cases, .. } = self;
         let case = &mut cases[case];
-        case.request = Request::read(packet);
+        case.request.set(packet);
         if let Some(at) = case.request.tsig_at {
             case.signature = Some(Box::new(Signature::of(packet, at, &shared.keys)));
         }
@@ -213,7 +209,7 @@ impl<M: Memory> Worker<M> {
         case.may_recurse = shared.memory.offers_recursion(client);
         if let Some(question) = case.request.question {
             case.qname.set(shared.memory.key(), question.name(packet));
-            if case.route.question().is_some() {
+            if case.route.is_for_memory() {
                 shared.memory.prefetch_find(&case.qname);
             }
         }
@@ -221,32 +217,27 @@ impl<M: Memory> Worker<M> {
 
     /// The passes between: finds where each answer will be looked for, and prefetches what it will be made
     /// of.
-    #[inline]
+    #[inline(never)]
     fn find(&mut self, count: usize) {
         let Worker { shared, cases, aims, .. } = self;
         let memory = &shared.memory;
         aims.clear();
         // There are few cases, and not more aims: their numbers fit.
         for (case, Case { request, qname, route, may_recurse, .. }) in cases[..count].iter_mut().enumerate() {
-            let Some(question) = route.question() else { continue };
+            let (true, Some(question)) = (route.is_for_memory(), request.question) else { continue };
             let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
             let Some(aim) = memory.find(&lookup_key) else { continue };
-            *route = Route::Memory(aims.len() as u8, question);
+            *route = Route::Memory(aims.len() as u8);
             aims.push(Aimed { case: case as u8, aim });
         }
-        for pass in 0..M::PASSES {
-            let mut more = false;
-            for Aimed { case, aim } in &mut *aims {
-                more |= memory.prefetch(pass, aim, &cases[usize::from(*case)].qname);
-            }
-            if !more {
-                break;
-            }
+        let mut pass = 0;
+        while pass < M::PASSES && prefetch(memory, pass, cases, aims) {
+            pass += 1;
         }
     }
 
     /// Last pass: answers each query into its buffer.
-    #[inline]
+    #[inline(never)]
     fn answer(
         &mut self,
         queries: &Queries<'_>,
@@ -255,84 +246,13 @@ impl<M: Memory> Worker<M> {
         (received, may_put_off): (Instant, bool),
         replies: &mut Replies<'_>,
     ) {
-        for (case, i) in (from..from + count).enumerate() {
-            let to = || queries.return_address(i);
-            let outcome =
-                self.answer_one(case, queries.get(i), (received, may_put_off), replies.buffer(i), &to);
+        let Worker { account, shared, cases, aims, names, scratch, .. } = self;
+        let round = Round { shared, account, aims, received, may_put_off, connection: queries.connection };
+        for (case, i) in cases[..count].iter().zip(from..) {
+            let line = round.line(case, queries.packet(i), queries.client(i));
+            let outcome = line.answer(names, scratch, replies.buffer(i));
             replies.set(i, outcome);
         }
-    }
-
-    #[inline]
-    fn answer_one(
-        &mut self,
-        case: usize,
-        Query { packet, client }: Query<'_>,
-        (received, may_put_off): (Instant, bool),
-        out: &mut [u8],
-        to: &dyn Fn() -> ReturnAddress,
-    ) -> Outcome {
-        let Worker { account, shared, cases, aims, names, scratch, .. } = self;
-        let (signed, seal) = (cases[case].signed(), cases[case].seal());
-        let Case { request, qname, route, may_recurse, .. } = &cases[case];
-        if matches!(route, Route::Stopped(Stopped::Silence)) {
-            return count(Outcome::Drop, &account.stats);
-        }
-        let (may_recurse, stats, elsewhere) = (*may_recurse, &account.stats, Cell::new(false));
-        let (config, agent) = (&*shared.config, agent(shared, route, aims));
-        let frame = ReplyFrame { request, packet, client, may_recurse, config, signed: seal, agent };
-        let (mut b, question_only) = frame.begin(out, names);
-        let resolves = || resolves(&shared.memory, route, request, qname, may_recurse);
-        let asked = |question| Asked {
-            packet,
-            client,
-            received,
-            request,
-            question,
-            qname,
-            may_recurse,
-            resolves: &resolves,
-            verified: signed.and_then(Signature::verified),
-            stats,
-        };
-        let served = || Served::of(route, aims, shared, elsewhere.get());
-        let known = || zone_facts(&shared.memory, *route, aims, request, qname);
-        let facts = || if request.asks_of_zone() && !elsewhere.get() { known() } else { None };
-        let waits = || may_put_off && put_off(&frame, to, received, account);
-        let mut issue = || responder(&frame, to(), received, (served(), facts()), account);
-        let responders = Responders { issue: &mut issue };
-        let answered = match *route {
-            Route::Memory(aim, question) => {
-                let (asked, aim) = (asked(question), &aims[usize::from(aim)].aim);
-                match shared.memory.answer(aim, &asked, &mut b, scratch) {
-                    Ok(Found::Answer(info)) => Ok(Ok(info)),
-                    Ok(Found::LeadsTo(to)) => {
-                        follow(shared, &frame, question_only, to, &asked, &mut b, responders)
-                    }
-                    Ok(Found::Nothing) if waits() => return Outcome::Pending,
-                    Ok(Found::Nothing) => {
-                        elsewhere.set(true);
-                        frame.clear(&mut b, question_only);
-                        beyond(shared, Operation::Query, &asked, &mut b, responders)
-                    }
-                    Err(refusal) => Ok(Err(refusal)),
-                }
-            }
-            Route::Stopped(stopped) => stop(stopped, signed, shared, || logged(&frame, received, served())),
-            Route::Chaos(asks) => Ok(chaos::answer(&config.identity, qname.as_lower(), asks.qtype, &mut b)),
-            Route::Source(Operation::Query, _) if waits() => return Outcome::Pending,
-            Route::Source(of, question) => beyond(shared, of, &asked(question), &mut b, responders),
-            Route::Unverified(refusal, question) => unverified(shared, refusal, &asked(question), responders),
-        };
-        let answered = match answered {
-            Ok(answered) => noted(answered, signed, (stats, shared), || logged(&frame, received, served())),
-            Err(other) => return unanswered(other, stats, shared, || logged(&frame, received, served())),
-        };
-        let reply = frame.end(b, question_only, answered, facts());
-        let reply = frame.seal(reply, out);
-        frame.account(reply, stats);
-        log_both(shared, || logged(&frame, received, served()), reply, out);
-        Outcome::Reply(reply.len)
     }
 
     /// Answers a query that has waited.
@@ -348,16 +268,19 @@ impl<M: Memory> Worker<M> {
             Settled::Message(message) => (None, message),
             Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
         };
-        let (client, may_recurse) = (to.client, *may_recurse);
+        let (client, may_recurse) = (&to.client, *may_recurse);
         let (config, signed) = (&*shared.config, signature.as_deref());
-        let frame = ReplyFrame { request, packet: head, client, may_recurse, config, signed, agent: None };
+        let frame = ReplyFrame::new((request, head, client), may_recurse, config, signed, None);
         let served = || Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
         let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
         let reply = passed_on.unwrap_or_else(|| {
-            let (mut b, question_only) = frame.begin(out, names);
+            let mut b = frame.begin(out, names);
+            let question_only = b.mark();
             let answered = fill.map_or(Err(Refusal::ABANDONED), |fill| fill(&mut b));
-            let answered = noted(answered, signed, (stats, shared), || logged(&frame, *received, served()));
-            let reply = frame.end(b, question_only, answered, *facts);
+            if let Some(refusal) = to_note(answered, signed) {
+                note_failure(refusal, signed, (stats, shared), || logged(&frame, *received, served()));
+            }
+            let reply = frame.end(&mut b, question_only, answered, || *facts);
             frame.seal(reply, out)
         });
         frame.account(reply, stats);
@@ -369,117 +292,352 @@ impl<M: Memory> Worker<M> {
     }
 }
 
-/// What the zone says of itself that a question went to: for an answer, or as the one that may be
-/// transferred.
-#[cold]
-fn zone_facts<M: Memory>(
-    memory: &M,
-    route: Route,
-    aims: &[Aimed<M::Aim>],
-    request: &Request,
-    qname: &HashedName,
-) -> Option<ZoneFacts> {
-    match route {
-        Route::Memory(aim, _) => memory.zone_facts(&aims.get(usize::from(aim))?.aim),
-        Route::Source(Operation::Transfer, question) => {
-            let lookup_key = LookupKey { request, question, qname, may_recurse: false };
-            memory.zone_facts(&memory.find(&lookup_key)?)
+/// Does one pass over all aims. Returns whether the next one has anything to do.
+#[inline(never)]
+fn prefetch<M: Memory>(memory: &M, pass: usize, cases: &[Case], aims: &mut [Aimed<M::Aim>]) -> bool {
+    let mut more = false;
+    for Aimed { case, aim } in aims {
+        more |= memory.prefetch(pass, aim, &cases[usize::from(*case)].qname);
+    }
+    more
+}
+
+/// What all queries of a batch are answered with.
+struct Round<'a, M: Memory> {
+    shared: &'a Shared<M>,
+    account: &'a Arc<WorkerState>,
+    aims: &'a [Aimed<M::Aim>],
+    received: Instant,
+    may_put_off: bool,
+    /// See [`ReturnAddress::connection`].
+    connection: u64,
+}
+
+impl<'a, M: Memory> Round<'a, M> {
+    #[inline]
+    fn line(&'a self, case: &'a Case, packet: &'a [u8], client: &'a Client) -> Line<'a, M> {
+        let (request, may_recurse, config) = (&case.request, case.may_recurse, &*self.shared.config);
+        let (signed, agent) = (case.signed(), self.agent(case));
+        let seal = signed.filter(|signature| case.route.is_signed_for(signature));
+        let frame = ReplyFrame::new((request, packet, client), may_recurse, config, seal, agent);
+        Line { frame, round: self, case, signed, elsewhere: Cell::new(false) }
+    }
+
+    /// The agent for reports of what fails in the zone that a query went to (RFC 9567 §6.2): none that is in
+    /// the zone itself (§8.1).
+    #[inline]
+    fn agent(&self, case: &Case) -> Option<Name<'a>> {
+        let agent = self.shared.config.report_channel.as_ref()?.as_name();
+        let Route::Memory(aim) = case.route else { return None };
+        let zone = self.shared.memory.zone(&self.aims.get(usize::from(aim))?.aim)?;
+        (!agent.is_at_or_below(zone)).then_some(agent)
+    }
+}
+
+/// A query on its way, with all that deciding about it may need.
+struct Line<'a, M: Memory> {
+    frame: ReplyFrame<'a>,
+    round: &'a Round<'a, M>,
+    case: &'a Case,
+    /// What became of the query's signature, if it has one.
+    signed: Option<&'a Signature>,
+    /// Whether memory has left the query to other servers.
+    elsewhere: Cell<bool>,
+}
+
+/// What becomes of a query.
+enum Disposition {
+    /// There is a reply.
+    Reply(Answered),
+    /// Something else, which is counted.
+    Other(Outcome),
+    /// It is kept as it came, and decided later.
+    PutOff,
+}
+
+impl<M: Memory> Line<'_, M> {
+    /// Decides what becomes of the query; a reply then gets what every reply has.
+    #[inline]
+    fn answer(&self, names: &mut Compressor, scratch: &mut M::Scratch, out: &mut [u8]) -> Outcome {
+        let Round { shared, account, .. } = self.round;
+        if matches!(self.case.route, Route::Stopped(Stopped::Silence)) {
+            return count(Outcome::Drop, &account.stats);
         }
-        _ => None,
+        let mut b = self.frame.begin(out, names);
+        let question_only = b.mark();
+        let answered = match self.decide(&mut b, question_only, scratch) {
+            Disposition::Reply(answered) => answered,
+            Disposition::PutOff => return Outcome::Pending,
+            Disposition::Other(outcome) => return self.unanswered(outcome),
+        };
+        self.note(answered);
+        let reply = self.frame.end(&mut b, question_only, answered, || self.facts());
+        let reply = self.frame.seal(reply, out);
+        self.frame.account(reply, &account.stats);
+        if let Some(log) = &shared.log {
+            self.log(&**log, reply, out);
+        }
+        Outcome::Reply(reply.len)
+    }
+
+    /// Has the query answered into `b`, where nothing but the question stands.
+    #[inline]
+    fn decide(&self, b: &mut Builder<'_>, question_only: Mark, scratch: &mut M::Scratch) -> Disposition {
+        let (Route::Memory(aim), Some(question)) = (self.case.route, self.frame.request.question) else {
+            return self.decide_beyond(b);
+        };
+        let resolves = || self.resolves();
+        let asked = self.asked(question, &resolves);
+        match self.round.shared.memory.answer(&self.round.aims[usize::from(aim)].aim, &asked, b, scratch) {
+            Ok(Found::Answer(info)) => Disposition::Reply(Ok(info)),
+            Ok(Found::LeadsTo(target)) => self.follow(question_only, target, &asked, b),
+            Ok(Found::Nothing) if self.waits() => Disposition::PutOff,
+            Ok(Found::Nothing) => {
+                self.elsewhere.set(true);
+                self.frame.clear(b, question_only);
+                self.beyond(Operation::Query, &asked, b)
+            }
+            Err(refusal) => Disposition::Reply(Err(refusal)),
+        }
+    }
+
+    /// The same for a query that memory says nothing about. Most are for names in no zone here.
+    #[inline]
+    fn decide_beyond(&self, b: &mut Builder<'_>) -> Disposition {
+        match self.case.route {
+            Route::Source(Operation::Query) if self.waits() => Disposition::PutOff,
+            Route::Source(Operation::Query) if self.round.shared.sources.elsewhere.is_none() => {
+                Disposition::Reply(Err(Refusal::NOT_AUTHORITATIVE))
+            }
+            _ => self.decide_rare(b),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn decide_rare(&self, b: &mut Builder<'_>) -> Disposition {
+        let resolves = || self.resolves();
+        let asked = |question| self.asked(question, &resolves);
+        let answered = match (self.case.route, self.frame.request.question) {
+            (Route::Stopped(stopped), _) => Err(self.stop(stopped)),
+            // The gate stops what has no question, and memory is asked first of all.
+            (_, None) | (Route::Memory(_), _) => Err(Refusal::OPCODE),
+            (Route::Chaos, Some(question)) => {
+                let identity = &self.frame.config.identity;
+                chaos::answer(identity, self.case.qname.as_lower(), question.qtype, b)
+            }
+            (Route::Source(of), Some(question)) => return self.beyond(of, &asked(question), b),
+            (Route::Unverified(refusal), Some(question)) => {
+                return self.unverified(refusal, &asked(question));
+            }
+        };
+        Disposition::Reply(answered)
+    }
+
+    #[inline]
+    fn asked<'l>(&'l self, question: Question, resolves: &'l dyn Fn() -> bool) -> Asked<'l> {
+        let ReplyFrame { request, packet, client, may_recurse, .. } = self.frame;
+        let verified = self.signed.and_then(Signature::verified);
+        let Round { account, received, .. } = *self.round;
+        let (stats, qname) = (&account.stats, &self.case.qname);
+        Asked { packet, client, received, request, question, qname, may_recurse, resolves, verified, stats }
+    }
+
+    /// Puts a query off that others have to be asked about, so that what memory answers does not wait for
+    /// that. Returns whether it is put off.
+    #[inline]
+    fn waits(&self) -> bool {
+        self.round.may_put_off && self.put_off()
+    }
+
+    #[cold]
+    fn put_off(&self) -> bool {
+        let (frame, received) = (&self.frame, self.round.received);
+        // Anything else is refused at once.
+        let is_asked =
+            frame.may_recurse && frame.request.header.recursion_desired() && frame.signed.is_none();
+        let deferred = || Deferred { packet: frame.packet.into(), to: self.way_back(), received };
+        is_asked && self.round.account.put_off(deferred)
+    }
+
+    /// Whether a name that a zone in memory delegates is resolved for the client.
+    #[cold]
+    fn resolves(&self) -> bool {
+        let Case { request, qname, may_recurse, .. } = self.case;
+        let (Route::Memory(_), Some(question)) = (self.case.route, request.question) else { return false };
+        let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
+        *may_recurse && request.header.recursion_desired() && self.round.shared.memory.resolves(&lookup_key)
+    }
+
+    /// Asks the source beyond memory that does this.
+    #[cold]
+    fn beyond(&self, operation: Operation, asked: &Asked<'_>, b: &mut Builder<'_>) -> Disposition {
+        let Some(source) = self.round.shared.sources.of(operation) else {
+            return Disposition::Reply(Err(Refusal::NOT_AUTHORITATIVE));
+        };
+        source.answer(asked, b, Responders { issue: &mut || self.responder() }).into()
+    }
+
+    /// Asks the source of updates about one whose signature is not good here.
+    #[cold]
+    fn unverified(&self, refusal: Refusal, asked: &Asked<'_>) -> Disposition {
+        let Some(source) = self.round.shared.sources.of(Operation::Update) else {
+            return Disposition::Reply(Err(refusal));
+        };
+        source.unverified(refusal, asked, Responders { issue: &mut || self.responder() }).into()
+    }
+
+    /// Asks for the rest of a chain that leads out of memory, for a client that wants it and may.
+    #[cold]
+    fn follow(
+        &self,
+        question_only: Mark,
+        target: &HashedName,
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+    ) -> Disposition {
+        let Some(source) = self.round.shared.sources.of(Operation::Query) else {
+            return Disposition::Reply(Ok(None));
+        };
+        if !asked.may_recurse || !asked.request.header.recursion_desired() {
+            return Disposition::Reply(Ok(None));
+        }
+        let links = b.message();
+        self.frame.clear(b, question_only);
+        source.follow(target, links, asked, b, Responders { issue: &mut || self.responder() }).into()
+    }
+
+    /// The answer to a query that the gate has stopped. A transfer, NOTIFY or update is noted, unless its
+    /// signature is the reason, which is noted elsewhere.
+    #[cold]
+    fn stop(&self, stopped: Stopped) -> Refusal {
+        let refusal = stopped.refusal();
+        if let Some(log) = &self.round.shared.failures
+            && self.signed.and_then(Signature::refusal) != Some(refusal)
+        {
+            let request = self.frame.request;
+            let qtype = request.question.map(|question| question.qtype);
+            let is_noted = match request.header.opcode() {
+                Opcode::NOTIFY | Opcode::UPDATE => true,
+                Opcode::QUERY => matches!(qtype, Some(Type::AXFR | Type::IXFR)),
+                _ => false,
+            };
+            if is_noted {
+                log.stopped(&self.logged(), refusal);
+            }
+        }
+        refusal
+    }
+
+    /// The way back, for an answer that comes later.
+    fn way_back(&self) -> ReturnAddress {
+        ReturnAddress { client: *self.frame.client, connection: self.round.connection }
+    }
+
+    /// What a source needs to answer later.
+    #[cold]
+    fn responder(&self) -> Responder {
+        let ReplyFrame { packet, may_recurse, .. } = self.frame;
+        let (Served { role, zone }, facts) = (self.served(), self.facts());
+        let request = self.frame.request.clone();
+        let head = HEADER_LEN + request.question.map_or(0, |question| question.len_in_message());
+        let head = packet[..head.min(packet.len())].into();
+        let signature = self.frame.signed.cloned().map(Box::new);
+        let (zone, to, received) =
+            (zone.map(|zone| Box::new(zone.to_buf())), self.way_back(), self.round.received);
+        let waiting = Waiting {
+            request,
+            head,
+            to,
+            received,
+            may_recurse,
+            role,
+            zone,
+            facts,
+            signature,
+            upstream: None,
+        };
+        Responder::new(waiting, self.round.account)
+    }
+
+    /// What the zone that the question went to says of itself, if the client asks for that: for an answer, or
+    /// as the one that may be transferred.
+    #[cold]
+    fn facts(&self) -> Option<ZoneFacts> {
+        let Case { request, qname, route, .. } = self.case;
+        if !request.asks_of_zone() || self.elsewhere.get() {
+            return None;
+        }
+        let memory = &self.round.shared.memory;
+        match *route {
+            Route::Memory(aim) => memory.zone_facts(&self.round.aims.get(usize::from(aim))?.aim),
+            Route::Source(Operation::Transfer) => {
+                let question = request.question?;
+                let lookup_key = LookupKey { request, question, qname, may_recurse: false };
+                memory.zone_facts(&memory.find(&lookup_key)?)
+            }
+            _ => None,
+        }
+    }
+
+    /// As what the query is answered, and out of which zone.
+    #[cold]
+    fn served(&self) -> Served<'_> {
+        let zone = match self.case.route {
+            _ if self.elsewhere.get() => None,
+            Route::Memory(aim) => self.round.shared.memory.zone(&self.round.aims[usize::from(aim)].aim),
+            _ => None,
+        };
+        let elsewhere = match self.case.route {
+            Route::Memory(..) => zone.is_none(),
+            Route::Source(Operation::Query) => self.round.shared.sources.elsewhere.is_some(),
+            _ => false,
+        };
+        Served { role: if elsewhere { Role::Recursion } else { Role::Authority }, zone }
+    }
+
+    /// The query for a log.
+    #[cold]
+    fn logged(&self) -> LoggedQuery<'_> {
+        logged(&self.frame, self.round.received, self.served())
+    }
+
+    /// Counts and notes a query that is refused with SERVFAIL or for its signature.
+    #[inline]
+    fn note(&self, answered: Answered) {
+        if let Some(refusal) = to_note(answered, self.signed) {
+            let Round { shared, account, .. } = *self.round;
+            note_failure(refusal, self.signed, (&account.stats, shared), || self.logged());
+        }
+    }
+
+    /// Logs the query and its reply, which lies at the start of `out`.
+    #[cold]
+    fn log(&self, log: &dyn QueryLog, reply: FinishedReply, out: &[u8]) {
+        let query = self.logged();
+        log.query(&query);
+        log.reply(&query, &logged_reply(reply, out, None));
+    }
+
+    /// Counts an outcome that is no reply, and logs its query.
+    #[cold]
+    fn unanswered(&self, outcome: Outcome) -> Outcome {
+        if let Some(log) = &self.round.shared.log {
+            log.query(&self.logged());
+        }
+        count(outcome, &self.round.account.stats)
     }
 }
 
-/// The agent for reports of what fails in the zone that a query went to (RFC 9567 §6.2): none that is in the
-/// zone itself (§8.1).
-#[inline]
-fn agent<'s, M: Memory>(shared: &'s Shared<M>, route: &Route, aims: &[Aimed<M::Aim>]) -> Option<Name<'s>> {
-    let agent = shared.config.report_channel.as_ref()?.as_name();
-    let Route::Memory(aim, _) = route else { return None };
-    let zone = shared.memory.zone(&aims.get(usize::from(*aim))?.aim)?;
-    (!agent.is_at_or_below(zone)).then_some(agent)
-}
-
-/// Whether a name that a zone in memory delegates is resolved for the client.
-#[cold]
-fn resolves<M: Memory>(
-    memory: &M,
-    route: &Route,
-    request: &Request,
-    qname: &HashedName,
-    may_recurse: bool,
-) -> bool {
-    let Route::Memory(_, question) = *route else { return false };
-    let lookup_key = LookupKey { request, question, qname, may_recurse };
-    may_recurse && request.header.recursion_desired() && memory.resolves(&lookup_key)
-}
-
-/// Asks the source beyond memory that does this. Returns as an error what is no answer at once.
-#[cold]
-fn beyond<M>(
-    shared: &Shared<M>,
-    operation: Operation,
-    asked: &Asked<'_>,
-    b: &mut Builder<'_>,
-    responders: Responders<'_>,
-) -> Result<Answered, Outcome> {
-    let Some(source) = shared.sources.of(operation) else { return Ok(Err(Refusal::NOT_AUTHORITATIVE)) };
-    answered(source.answer(asked, b, responders))
-}
-
-/// Asks the source of updates about one whose signature is not good here.
-#[cold]
-fn unverified<M>(
-    shared: &Shared<M>,
-    refusal: Refusal,
-    asked: &Asked<'_>,
-    responders: Responders<'_>,
-) -> Result<Answered, Outcome> {
-    let Some(source) = shared.sources.of(Operation::Update) else { return Ok(Err(refusal)) };
-    answered(source.unverified(refusal, asked, responders))
-}
-
-/// Asks for the rest of a chain that leads out of memory, for a client that wants it and may.
-#[cold]
-fn follow<M>(
-    shared: &Shared<M>,
-    frame: &ReplyFrame<'_>,
-    question_only: Mark,
-    target: &HashedName,
-    asked: &Asked<'_>,
-    b: &mut Builder<'_>,
-    responders: Responders<'_>,
-) -> Result<Answered, Outcome> {
-    let Some(source) = shared.sources.of(Operation::Query) else { return Ok(Ok(None)) };
-    if !asked.may_recurse || !asked.request.header.recursion_desired() {
-        return Ok(Ok(None));
+impl From<SourceReply> for Disposition {
+    fn from(reply: SourceReply) -> Self {
+        match reply {
+            SourceReply::Ready(info) => Disposition::Reply(Ok(info)),
+            SourceReply::Refused(refusal) => Disposition::Reply(Err(refusal)),
+            SourceReply::Pending(_) => Disposition::Other(Outcome::Pending),
+            SourceReply::Stream(messages) => Disposition::Other(Outcome::Stream(messages)),
+        }
     }
-    let links = b.message();
-    frame.clear(b, question_only);
-    answered(source.follow(target, links, asked, b, responders))
-}
-
-/// What a source has done; as an error what is no answer at once.
-fn answered(sourced: SourceReply) -> Result<Answered, Outcome> {
-    match sourced {
-        SourceReply::Ready(info) => Ok(Ok(info)),
-        SourceReply::Refused(refusal) => Ok(Err(refusal)),
-        SourceReply::Pending(_) => Err(Outcome::Pending),
-        SourceReply::Stream(messages) => Err(Outcome::Stream(messages)),
-    }
-}
-
-/// Counts an outcome that is no reply, and logs its query.
-#[cold]
-fn unanswered<'q, M>(
-    outcome: Outcome,
-    stats: &Stats,
-    shared: &Shared<M>,
-    query: impl FnOnce() -> LoggedQuery<'q>,
-) -> Outcome {
-    if let Some(log) = &shared.log {
-        log.query(&query());
-    }
-    count(outcome, stats)
 }
 
 /// Counts an outcome that is no reply.
@@ -499,34 +657,11 @@ struct Served<'a> {
     zone: Option<Name<'a>>,
 }
 
-impl<'a> Served<'a> {
-    /// What the route of a query says of that, and whether memory has left it to other servers.
-    #[cold]
-    fn of<M: Memory>(
-        route: &Route,
-        aims: &[Aimed<M::Aim>],
-        shared: &'a Shared<M>,
-        is_elsewhere: bool,
-    ) -> Self {
-        let zone = match route {
-            _ if is_elsewhere => None,
-            Route::Memory(aim, _) => shared.memory.zone(&aims[usize::from(*aim)].aim),
-            _ => None,
-        };
-        let elsewhere = match route {
-            Route::Memory(..) => zone.is_none(),
-            Route::Source(Operation::Query, _) => shared.sources.elsewhere.is_some(),
-            _ => false,
-        };
-        Served { role: if elsewhere { Role::Recursion } else { Role::Authority }, zone }
-    }
-}
-
 /// A query for the query log.
 fn logged<'a>(frame: &ReplyFrame<'a>, received: Instant, served: Served<'a>) -> LoggedQuery<'a> {
     let ReplyFrame { request, packet, client, signed, .. } = *frame;
     let key = signed.and_then(Signature::verified).map(|verified| &**verified.key());
-    LoggedQuery { request, packet, client, received, role: served.role, zone: served.zone, key }
+    LoggedQuery { request, packet, client: *client, received, role: served.role, zone: served.zone, key }
 }
 
 /// A reply for the query log. It lies at the start of `out`.
@@ -535,22 +670,13 @@ fn logged_reply(reply: FinishedReply, out: &[u8], upstream: Option<SocketAddr>) 
     LoggedReply { message: &out[..len], rcode, truncated, info, upstream }
 }
 
-/// Counts and notes a query that is refused with SERVFAIL or for its signature. Returns the answer.
+/// The refusal of a query that is noted as a failure, if it is one.
 #[inline]
-fn noted<'q, M>(
-    answered: Answered,
-    signed: Option<&Signature>,
-    shared: (&Stats, &Shared<M>),
-    query: impl FnOnce() -> LoggedQuery<'q>,
-) -> Answered {
-    if let Err(refusal) = answered
-        && (refusal.rcode == Rcode::SERVFAIL || signed.is_some())
-    {
-        note_failure(refusal, signed, shared, query);
-    }
-    answered
+fn to_note(answered: Answered, signed: Option<&Signature>) -> Option<Refusal> {
+    answered.err().filter(|refusal| refusal.rcode == Rcode::SERVFAIL || signed.is_some())
 }
 
+/// Counts and notes a query that is refused with SERVFAIL or for its signature.
 #[cold]
 fn note_failure<'q, M>(
     Refusal { rcode, info }: Refusal,
@@ -568,86 +694,4 @@ fn note_failure<'q, M>(
         }
         _ => {}
     }
-}
-
-/// The answer to a query that the gate has stopped. A transfer, NOTIFY or update is noted, unless its
-/// signature is the reason, which is noted elsewhere.
-#[cold]
-fn stop<'q, M>(
-    stopped: Stopped,
-    signed: Option<&Signature>,
-    shared: &Shared<M>,
-    query: impl FnOnce() -> LoggedQuery<'q>,
-) -> Result<Answered, Outcome> {
-    let refusal = stopped.refusal();
-    if let Some(log) = &shared.failures
-        && signed.and_then(Signature::refusal) != Some(refusal)
-    {
-        note_stopped(&**log, &query(), refusal);
-    }
-    Ok(Err(refusal))
-}
-
-fn note_stopped(log: &dyn FailureLog, query: &LoggedQuery<'_>, refusal: Refusal) {
-    let qtype = query.request.question.map(|question| question.qtype);
-    let is_noted = match query.request.header.opcode() {
-        Opcode::NOTIFY | Opcode::UPDATE => true,
-        Opcode::QUERY => matches!(qtype, Some(Type::AXFR | Type::IXFR)),
-        _ => false,
-    };
-    if is_noted {
-        log.stopped(query, refusal);
-    }
-}
-
-/// Logs a query and its reply, if there is a log.
-#[inline]
-fn log_both<'q, M>(
-    shared: &Shared<M>,
-    query: impl FnOnce() -> LoggedQuery<'q>,
-    reply: FinishedReply,
-    out: &[u8],
-) {
-    #[cold]
-    fn log_both(log: &dyn QueryLog, query: &LoggedQuery<'_>, reply: FinishedReply, out: &[u8]) {
-        log.query(query);
-        log.reply(query, &logged_reply(reply, out, None));
-    }
-    if let Some(log) = &shared.log {
-        log_both(&**log, &query(), reply, out);
-    }
-}
-
-/// Puts a query off that others have to be asked about, so that what memory answers does not wait for that.
-/// Returns whether it is put off.
-#[cold]
-fn put_off(
-    frame: &ReplyFrame<'_>,
-    to: &dyn Fn() -> ReturnAddress,
-    received: Instant,
-    account: &WorkerState,
-) -> bool {
-    // Anything else is refused at once.
-    let is_asked = frame.may_recurse && frame.request.header.recursion_desired() && frame.signed.is_none();
-    is_asked && account.put_off(|| Deferred { packet: frame.packet.into(), to: to(), received })
-}
-
-/// What a source needs to answer later.
-#[cold]
-fn responder(
-    frame: &ReplyFrame<'_>,
-    to: ReturnAddress,
-    received: Instant,
-    (Served { role, zone }, facts): (Served<'_>, Option<ZoneFacts>),
-    account: &Arc<WorkerState>,
-) -> Responder {
-    let ReplyFrame { packet, may_recurse, .. } = *frame;
-    let request = frame.request.clone();
-    let head = HEADER_LEN + request.question.map_or(0, |question| question.len_in_message());
-    let head = packet[..head.min(packet.len())].into();
-    let signature = frame.signed.cloned().map(Box::new);
-    let zone = zone.map(|zone| Box::new(zone.to_buf()));
-    let waiting =
-        Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, upstream: None };
-    Responder::new(waiting, account)
 }

@@ -55,21 +55,56 @@ pub struct ClientEdns {
     pub version: u8,
     /// DO: DNSSEC records are wanted.
     pub dnssec_ok: bool,
-    /// NSID is asked for (RFC 5001).
-    pub nsid: bool,
-    /// TCP keepalive is asked for (RFC 7828).
-    pub keepalive: bool,
-    /// How long a zone may still be served is asked for (RFC 7314).
-    pub expire: bool,
-    /// The version of the zone is asked for (RFC 9660).
-    pub zone_version: bool,
+    /// The options that are asked for, one bit for each.
+    options: u8,
+}
+
+/// Bits of [`ClientEdns::options`].
+mod option_bit {
+    pub(super) const NSID: u8 = 1;
+    pub(super) const KEEPALIVE: u8 = 2;
+    pub(super) const EXPIRE: u8 = 4;
+    pub(super) const ZONE_VERSION: u8 = 8;
 }
 
 impl ClientEdns {
+    /// What OPT says without its options.
+    #[inline]
+    fn of(edns: &Edns<'_>) -> Self {
+        let Edns { udp_size, version, dnssec_ok, .. } = *edns;
+        ClientEdns { udp_size: udp_size.max(512), version, dnssec_ok, ..ClientEdns::default() }
+    }
+
+    /// Whether NSID is asked for (RFC 5001).
+    pub fn nsid(&self) -> bool {
+        self.options & option_bit::NSID != 0
+    }
+
+    /// Whether TCP keepalive is asked for (RFC 7828).
+    pub fn keepalive(&self) -> bool {
+        self.options & option_bit::KEEPALIVE != 0
+    }
+
+    /// Whether it is asked how long the zone may still be served (RFC 7314).
+    pub fn expire(&self) -> bool {
+        self.options & option_bit::EXPIRE != 0
+    }
+
+    /// Whether the version of the zone is asked for (RFC 9660).
+    pub fn zone_version(&self) -> bool {
+        self.options & option_bit::ZONE_VERSION != 0
+    }
+
     /// Whether the zone is to say something of itself.
     #[inline]
     pub fn asks_of_zone(&self) -> bool {
-        self.expire | self.zone_version
+        self.options & (option_bit::EXPIRE | option_bit::ZONE_VERSION) != 0
+    }
+
+    /// Whether any of these options is asked for.
+    #[inline]
+    pub(crate) fn asks_for_options(&self) -> bool {
+        self.options != 0
     }
 }
 
@@ -88,28 +123,37 @@ impl Request {
     /// Reads a packet. Never fails: faults are noted, and as much as could be read is kept for the reply.
     #[inline]
     pub fn read(packet: &[u8]) -> Request {
+        let mut request = Request::of(Header::query(0));
+        request.set(packet);
+        request
+    }
+
+    /// Becomes what [`read`](Self::read) returns.
+    #[inline]
+    pub(crate) fn set(&mut self, packet: &[u8]) {
         let Ok((header, mut parser)) = Parser::new(packet) else {
-            return Request::faulty(Header::query(0), QueryFault::Silent);
+            *self = Request { fault: Some(QueryFault::Silent), ..Request::of(Header::query(0)) };
+            return;
         };
-        let mut request = Request { header, question: None, edns: None, tsig_at: None, fault: None };
+        *self = Request::of(header);
         if header.is_response() {
-            request.fault = Some(QueryFault::Silent);
-            return request;
+            self.fault = Some(QueryFault::Silent);
+            return;
         }
-        let body = request.read_body(&mut parser);
+        let body = self.read_body(&mut parser);
         // What a message with an unknown opcode holds does not matter.
         if matches!(header.opcode(), Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
-            request.fault = match (body, request.edns) {
+            self.fault = match (body, &self.edns) {
                 (Err(Malformed), _) => Some(QueryFault::Format),
                 (Ok(()), Some(client)) if client.version > 0 => Some(QueryFault::Version),
                 _ => None,
             };
         }
-        request
     }
 
-    fn faulty(header: Header, fault: QueryFault) -> Request {
-        Request { header, question: None, edns: None, tsig_at: None, fault: Some(fault) }
+    #[inline]
+    fn of(header: Header) -> Request {
+        Request { header, question: None, edns: None, tsig_at: None, fault: None }
     }
 
     /// Reads all sections. Exactly one question is asked (RFC 9619), or one zone named (RFC 2136 §2.3); no
@@ -140,6 +184,14 @@ impl Request {
                 qclass: question.qclass,
             });
         }
+        // The usual query ends with an OPT record without options.
+        if let (0, 0, 1) = (answers, authorities, additionals)
+            && let Some(edns) = Edns::plain(parser.rest())
+        {
+            parser.take_rest();
+            self.edns = Some(ClientEdns::of(&edns));
+            return Ok(());
+        }
         for _ in 0..answers as u32 + authorities as u32 {
             // OPT and TSIG belong in the additional section (RFC 6891 §6.1.1, RFC 8945 §5.1).
             if matches!(parser.record()?.rtype, Type::OPT | Type::TSIG) {
@@ -165,27 +217,34 @@ impl Request {
             return Err(Malformed);
         }
         let edns = Edns::parse(message, record)?;
-        let mut client = ClientEdns {
-            udp_size: edns.udp_size.max(512),
-            version: edns.version,
-            dnssec_ok: edns.dnssec_ok,
-            ..ClientEdns::default()
-        };
+        let mut client = ClientEdns::of(&edns);
         for (code, data) in edns.options {
-            match code {
+            client.options |= match code {
                 // A question has no data. EXPIRE with some is answered all the same, as BIND and Knot do:
                 // RFC 7314 §2 binds the client, not the server.
-                OptionCode::EXPIRE => client.expire = true,
+                OptionCode::EXPIRE => option_bit::EXPIRE,
                 // With data it is a format error, as for NSD (RFC 9660 §3: who asks sends it empty).
                 OptionCode::ZONEVERSION if !data.is_empty() => return Err(Malformed),
-                OptionCode::ZONEVERSION => client.zone_version = true,
-                OptionCode::NSID => client.nsid = true,
-                OptionCode::KEEPALIVE => client.keepalive = true,
-                _ => {}
-            }
+                OptionCode::ZONEVERSION => option_bit::ZONE_VERSION,
+                OptionCode::NSID => option_bit::NSID,
+                OptionCode::KEEPALIVE => option_bit::KEEPALIVE,
+                _ => 0,
+            };
         }
         self.edns = Some(client);
         Ok(())
+    }
+
+    /// Whether it is an ordinary question of class IN: without a fault or a signature, and no transfer.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        let is_ordinary = |question: Question| {
+            question.qclass == Class::IN && !matches!(question.qtype, Type::AXFR | Type::IXFR)
+        };
+        self.fault.is_none()
+            && self.tsig_at.is_none()
+            && self.header.opcode() == Opcode::QUERY
+            && self.question.is_some_and(is_ordinary)
     }
 
     /// Whether the zone is to say something of itself in OPT.
@@ -253,7 +312,7 @@ mod tests {
             [&head[..], &[options.len() as u8], options].concat()
         };
         let read = |options: &[u8]| Request::read(&packet([1, 0, 0, 1], &[QUESTION, &opt(options)]));
-        let asks = |options: &[u8]| read(options).edns.map(|edns| (edns.expire, edns.zone_version));
+        let asks = |options: &[u8]| read(options).edns.map(|edns| (edns.expire(), edns.zone_version()));
         assert_eq!(asks(b"\0\x09\0\0\0\x13\0\0"), Some((true, true)));
         assert_eq!(asks(b"\0\x09\0\x04\0\0\0\x01"), Some((true, false)));
         assert_eq!(read(b"\0\x09\0\x04\0\0\0\x01").fault, None);

@@ -29,21 +29,25 @@ fn rotate_records<const LEN: usize>(section: &mut [u8], records: u16, id: u16, q
     let Some((high, low)) = addresses.first().map(|record| (record[0], record[1])) else { return };
     let [type_high, type_low] = qtype.0.to_be_bytes();
     let wanted = u64::from_le_bytes([high, low, type_high, type_low, 0, 1, 0, (LEN - RECORD_HEAD) as u8]);
+    if let (2, [first, second, ..]) = (records, &mut *addresses) {
+        if id % 2 == 1 && high >= 0xc0 && head(first) == wanted && head(second) == wanted {
+            std::mem::swap(first, second);
+        }
+        return;
+    }
     let alike = addresses.iter().take(usize::from(records)).take_while(|record| head(record) == wanted);
     let count = if high < 0xc0 { 0 } else { alike.count() };
-    match (count, usize::from(id)) {
-        (0 | 1, _) => {}
-        (2, id) if id % 2 == 0 => {}
-        (2, _) => addresses.swap(0, 1),
-        (count, id) => addresses[..count].rotate_left(id % count),
+    if count > 1 {
+        addresses[..count].rotate_left(usize::from(id) % count);
     }
 }
 
 /// Owner, type and class of a record with a pointer as owner, and the length of its data, as one number.
 #[inline]
 fn head<const LEN: usize>(record: &[u8; LEN]) -> u64 {
-    let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|at| record[at]);
-    u64::from_le_bytes([a, b, c, d, e, f, record[10], record[11]])
+    let first = record.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
+    let data_len = u16::from_le_bytes([record[10], record[11]]);
+    first & 0xffff_ffff_ffff | u64::from(data_len) << 48
 }
 
 /// Where the first record of this type begins in a section, behind the aliases that lead to it.

@@ -5,7 +5,7 @@ use wire::{Class, Opcode};
 
 use crate::gate::{self, Stopped};
 use crate::refusal::Refusal;
-use crate::request::{Question, Request};
+use crate::request::Request;
 use crate::signature::Signature;
 use crate::source::{Operation, Sources};
 
@@ -13,13 +13,13 @@ use crate::source::{Operation, Sources};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Route {
     /// To data in memory that hold its name: the number of its aim in the batch.
-    Memory(u8, Question),
+    Memory(u8),
     /// To the source that does this.
-    Source(Operation, Question),
+    Source(Operation),
     /// To the source of updates, which may pass on what is refused here for its signature.
-    Unverified(Refusal, Question),
+    Unverified(Refusal),
     /// To the server's own names.
-    Chaos(Question),
+    Chaos,
     /// Nowhere.
     Stopped(Stopped),
 }
@@ -29,9 +29,19 @@ impl Route {
     /// source that is asked if memory does not.
     #[inline]
     pub(crate) fn of(request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
+        // Nothing in the gate objects to an ordinary question.
+        match request.is_plain() {
+            true => Route::Source(Operation::Query),
+            false => Self::through_gate(request, signed, sources),
+        }
+    }
+
+    /// The same, step by step.
+    #[inline(never)]
+    fn through_gate(request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
         match gate::admit(request, signed, sources) {
-            Ok((Operation::Query, question)) if question.qclass == Class::CH => Route::Chaos(question),
-            Ok((operation, question)) => Route::Source(operation, question),
+            Ok((Operation::Query, question)) if question.qclass == Class::CH => Route::Chaos,
+            Ok((operation, _)) => Route::Source(operation),
             Err(stopped) => Route::stopped(stopped, request, signed, sources),
         }
     }
@@ -41,13 +51,13 @@ impl Route {
     #[cold]
     fn stopped(stopped: Stopped, request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
         match (request.question, stopped) {
-            (Some(question), Stopped::Refused(refusal))
+            (Some(_), Stopped::Refused(refusal))
                 if request.header.opcode() == Opcode::UPDATE
                     && signed.and_then(Signature::refusal) == Some(refusal)
                     && request.fault.is_none()
                     && sources.update.is_some() =>
             {
-                Route::Unverified(refusal, question)
+                Route::Unverified(refusal)
             }
             _ => Route::Stopped(stopped),
         }
@@ -64,13 +74,10 @@ impl Route {
         }
     }
 
-    /// The question, if memory may answer it.
+    /// Whether memory may answer the question.
     #[inline]
-    pub(crate) fn question(&self) -> Option<Question> {
-        match self {
-            Route::Source(Operation::Query, question) => Some(*question),
-            _ => None,
-        }
+    pub(crate) fn is_for_memory(&self) -> bool {
+        matches!(self, Route::Source(Operation::Query))
     }
 }
 
@@ -109,15 +116,14 @@ mod tests {
     fn questions_of_class_in_and_of_any_class_are_for_memory_first() {
         for qclass in [Class::IN, Class::ANY] {
             let route = route(Opcode::QUERY, Type::A, qclass, b"");
-            assert!(matches!(route, Route::Source(Operation::Query, _)), "{route:?}");
-            assert_eq!(route.question().map(|question| question.qclass), Some(qclass));
+            assert!(route.is_for_memory(), "{route:?}");
         }
     }
 
     #[test]
     fn the_servers_own_names_are_not_for_memory() {
         let route = route(Opcode::QUERY, Type::TXT, Class::CH, b"");
-        assert!(matches!(route, Route::Chaos(_)) && route.question().is_none(), "{route:?}");
+        assert!(matches!(route, Route::Chaos) && !route.is_for_memory(), "{route:?}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) struct ReplyFrame<'f> {
     pub(crate) request: &'f Request,
     /// The query, or its header and question.
     pub(crate) packet: &'f [u8],
-    pub(crate) client: Client,
+    pub(crate) client: &'f Client,
     /// Whether the client may have others asked: RA (RFC 1035 §4.1.1).
     pub(crate) may_recurse: bool,
     pub(crate) config: &'f Config,
@@ -27,6 +27,8 @@ pub(crate) struct ReplyFrame<'f> {
     pub(crate) signed: Option<&'f Signature>,
     /// The agent domain that is named in the reply (RFC 9567).
     pub(crate) agent: Option<Name<'f>>,
+    /// The most bytes the reply may have before it is signed.
+    unsigned_limit: usize,
 }
 
 /// A reply as it leaves.
@@ -40,23 +42,32 @@ pub(crate) struct FinishedReply {
     pub(crate) len: usize,
 }
 
-impl ReplyFrame<'_> {
+impl<'f> ReplyFrame<'f> {
+    /// The frame of a reply to `packet`, which is the query or its header and question.
+    #[inline]
+    pub(crate) fn new(
+        (request, packet, client): (&'f Request, &'f [u8], &'f Client),
+        may_recurse: bool,
+        config: &'f Config,
+        signed: Option<&'f Signature>,
+        agent: Option<Name<'f>>,
+    ) -> Self {
+        let mut frame =
+            ReplyFrame { request, packet, client, may_recurse, config, signed, agent, unsigned_limit: 0 };
+        frame.unsigned_limit = match signed {
+            None => frame.limit(),
+            Some(signature) => frame.limit_beside(signature),
+        };
+        frame
+    }
+
     /// The most bytes the reply may have.
     #[inline]
     fn limit(&self) -> usize {
-        match self.request.edns {
+        match &self.request.edns {
             _ if self.client.transport.is_stream() => MAX_MESSAGE,
             Some(client) => client.udp_size.min(self.config.max_udp_size).max(512) as usize,
             None => 512,
-        }
-    }
-
-    /// The most bytes it may have before it is signed.
-    #[inline]
-    fn unsigned_limit(&self) -> usize {
-        match self.signed {
-            None => self.limit(),
-            Some(signature) => self.limit_beside(signature),
         }
     }
 
@@ -80,11 +91,10 @@ impl ReplyFrame<'_> {
         header
     }
 
-    /// Starts the reply: header, the question echoed byte by byte, room kept free for OPT. Returns also the
-    /// state to come back to if what follows does not count.
+    /// Starts the reply: header, the question echoed byte by byte, room kept free for OPT.
     #[inline]
-    pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> (Builder<'b>, Mark) {
-        let limit = self.unsigned_limit().min(out.len());
+    pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> Builder<'b> {
+        let limit = self.unsigned_limit.min(out.len());
         let mut b = Builder::new(out, limit, self.header(), names);
         if let Some(question) = self.request.question {
             let end = HEADER_LEN + question.len_in_message();
@@ -92,18 +102,22 @@ impl ReplyFrame<'_> {
                 b.add_question();
             }
         }
-        if let Some(client) = self.request.edns {
-            let nsid = if self.sends_nsid(client) { 4 + self.config.nsid.len() } else { 0 };
-            let zone = if client.asks_of_zone() { zone_facts::room(client) } else { 0 };
-            b.set_limit(limit.saturating_sub(OPT_LEN + nsid + zone));
+        if let Some(client) = &self.request.edns {
+            let options = if client.asks_for_options() { self.room_for_options(client) } else { 0 };
+            b.set_limit(limit.saturating_sub(OPT_LEN + options));
         }
-        let question_only = b.mark();
-        (b, question_only)
+        b
     }
 
-    #[inline]
-    fn sends_nsid(&self, client: ClientEdns) -> bool {
-        client.nsid && !self.config.nsid.is_empty()
+    /// Bytes that the options which the client asks for take at the most, but for the one of streams.
+    #[cold]
+    fn room_for_options(&self, client: &ClientEdns) -> usize {
+        let nsid = if self.sends_nsid(client) { 4 + self.config.nsid.len() } else { 0 };
+        nsid + zone_facts::room(*client)
+    }
+
+    fn sends_nsid(&self, client: &ClientEdns) -> bool {
+        client.nsid() && !self.config.nsid.is_empty()
     }
 
     /// Takes back what was written behind the question, and the flags.
@@ -113,21 +127,22 @@ impl ReplyFrame<'_> {
         b.flags(|h| *h = self.header());
     }
 
-    /// Ends the reply that `answered` has filled. A zone's facts go with an answer from it.
+    /// Ends the reply that `answered` has filled. A zone's facts go with an answer from it, for a client that
+    /// asks for them.
     #[inline]
     pub(crate) fn end(
         &self,
-        mut b: Builder<'_>,
+        b: &mut Builder<'_>,
         question_only: Mark,
         answered: Answered,
-        facts: Option<ZoneFacts>,
+        facts: impl FnOnce() -> Option<ZoneFacts>,
     ) -> FinishedReply {
         if answered.is_err() {
-            self.clear(&mut b, question_only);
+            self.clear(b, question_only);
         }
         let truncated = b.header().truncated();
         if truncated {
-            cut(&mut b, question_only);
+            cut(b, question_only);
         }
         let Refusal { rcode, info } = match answered {
             Ok(info) => Refusal { rcode: b.rcode(), info },
@@ -136,8 +151,9 @@ impl ReplyFrame<'_> {
                 refusal
             }
         };
-        self.add_opt(&mut b, Refusal { rcode, info }, facts.filter(|_| answered.is_ok()));
-        FinishedReply { rcode, truncated, info, len: b.finish() }
+        let facts = || if answered.is_ok() { facts() } else { None };
+        self.add_opt(b, Refusal { rcode, info }, facts);
+        FinishedReply { rcode, truncated, info, len: b.close() }
     }
 
     /// Puts addresses of a reply that has ended into another order, and signs it, if the query was signed and
@@ -172,22 +188,21 @@ impl ReplyFrame<'_> {
 
     /// Adds OPT, if the client sent one.
     #[inline]
-    fn add_opt(&self, b: &mut Builder<'_>, Refusal { rcode, info }: Refusal, facts: Option<ZoneFacts>) {
-        let Some(client) = self.request.edns else { return };
-        b.set_limit(self.unsigned_limit());
+    fn add_opt(
+        &self,
+        b: &mut Builder<'_>,
+        Refusal { rcode, info }: Refusal,
+        facts: impl FnOnce() -> Option<ZoneFacts>,
+    ) {
+        let Some(client) = &self.request.edns else { return };
+        b.set_limit(self.unsigned_limit);
         // The room was kept free; an answer stands without OPT if a source overran it.
         let high = (rcode.0 >> 4) as u8;
         let Ok(mut opt) = OptWriter::begin(b, self.config.max_udp_size, high, client.dnssec_ok) else {
             return;
         };
-        if self.sends_nsid(client) {
-            let _ = opt.option(b, OptionCode::NSID, &[&self.config.nsid]);
-        }
-        if client.keepalive && self.client.transport.is_stream() {
-            let _ = opt.option(b, OptionCode::KEEPALIVE, &[&self.config.keepalive.to_be_bytes()]);
-        }
-        if let Some(facts) = facts {
-            self.add_facts(b, &mut opt, client, facts);
+        if client.asks_for_options() {
+            self.add_options(b, &mut opt, client, facts);
         }
         if let Some(info) = info {
             let _ = opt.extended_error(b, info, "");
@@ -198,14 +213,28 @@ impl ReplyFrame<'_> {
         }
     }
 
-    /// Adds what the zone says of itself.
+    /// Adds the options that the client asks for.
     #[cold]
-    fn add_facts(&self, b: &mut Builder<'_>, opt: &mut OptWriter, client: ClientEdns, facts: ZoneFacts) {
+    #[inline(never)]
+    fn add_options(
+        &self,
+        b: &mut Builder<'_>,
+        opt: &mut OptWriter,
+        client: &ClientEdns,
+        facts: impl FnOnce() -> Option<ZoneFacts>,
+    ) {
+        if self.sends_nsid(client) {
+            let _ = opt.option(b, OptionCode::NSID, &[&self.config.nsid]);
+        }
+        if client.keepalive() && self.client.transport.is_stream() {
+            let _ = opt.option(b, OptionCode::KEEPALIVE, &[&self.config.keepalive.to_be_bytes()]);
+        }
+        let Some(facts) = (if client.asks_of_zone() { facts() } else { None }) else { return };
         let qtype = self.request.question.map_or(Type::ANY, |question| question.qtype);
-        if let Some(data) = facts.expire_option(client, qtype) {
+        if let Some(data) = facts.expire_option(*client, qtype) {
             let _ = opt.option(b, OptionCode::EXPIRE, &[&data]);
         }
-        if let Some(data) = facts.version_option(client) {
+        if let Some(data) = facts.version_option(*client) {
             let _ = opt.option(b, OptionCode::ZONEVERSION, &[&data]);
         }
     }
@@ -246,21 +275,14 @@ mod tests {
         let packet = [header.as_bytes().as_slice(), b"\x01a\0\0\x01\0\x01", additional].concat();
         let request = Request::read(&packet);
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
-        let client = Client { peer: at, local: at, transport };
+        let client = &Client { peer: at, local: at, transport };
         let config = &Config::default();
-        let frame = ReplyFrame {
-            request: &request,
-            packet: &packet,
-            client,
-            may_recurse: false,
-            config,
-            signed: None,
-            agent: None,
-        };
+        let frame = ReplyFrame::new((&request, &packet, client), false, config, None, None);
         let (mut out, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
-        let (mut b, question_only) = frame.begin(&mut out, &mut names);
+        let mut b = frame.begin(&mut out, &mut names);
+        let question_only = b.mark();
         let answered = answer(&mut b);
-        let reply = frame.end(b, question_only, answered, None);
+        let reply = frame.end(&mut b, question_only, answered, || None);
         out.truncate(reply.len);
         (out, reply)
     }

@@ -45,13 +45,13 @@ impl ZoneFacts {
     /// zone.
     pub fn expire_option(&self, client: ClientEdns, qtype: Type) -> Option<[u8; EXPIRE]> {
         let takes = matches!(qtype, Type::SOA | Type::AXFR | Type::IXFR);
-        (client.expire && takes && self.at_apex).then(|| self.expire.to_be_bytes())
+        (client.expire() && takes && self.at_apex).then(|| self.expire.to_be_bytes())
     }
 
     /// The data of ZONEVERSION, if this client asks for it: of type SOA-SERIAL (RFC 9660 §2.1).
     pub fn version_option(&self, client: ClientEdns) -> Option<[u8; ZONEVERSION]> {
         let [a, b, c, d] = self.serial.0.to_be_bytes();
-        client.zone_version.then_some([self.labels, 0, a, b, c, d])
+        client.zone_version().then_some([self.labels, 0, a, b, c, d])
     }
 
     /// The options for this client, each with its data.
@@ -69,7 +69,7 @@ impl ZoneFacts {
 /// Bytes that the options for this client take at the most.
 #[inline]
 pub(crate) fn room(client: ClientEdns) -> usize {
-    let expire = if client.expire { OPTION_HEAD + EXPIRE } else { 0 };
-    let version = if client.zone_version { OPTION_HEAD + ZONEVERSION } else { 0 };
+    let expire = if client.expire() { OPTION_HEAD + EXPIRE } else { 0 };
+    let version = if client.zone_version() { OPTION_HEAD + ZONEVERSION } else { 0 };
     expire + version
 }

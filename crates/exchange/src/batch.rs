@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use crate::{Client, Clock, Outcome, ReturnAddress, Transport};
-use std::net::SocketAddr;
 
 /// Where one query lies in the input, and who talks to whom.
 #[derive(Clone, Copy, Debug)]
@@ -13,10 +12,8 @@ pub struct Envelope {
     pub start: usize,
     /// Length of the message, at least [`crate::MIN_MESSAGE`].
     pub len: usize,
-    /// Who sent it.
-    pub peer: SocketAddr,
-    /// The address it was sent to.
-    pub local: SocketAddr,
+    /// Who sent it, where to, and how.
+    pub client: Client,
     /// Index of the datagram in the transport's own arrays; unused by streams.
     pub raw: usize,
 }
@@ -62,7 +59,7 @@ impl<'a> Queries<'a> {
     /// If `i` is not below [`Queries::len`].
     #[inline]
     pub fn get(&self, i: usize) -> Query<'a> {
-        Query { packet: self.packet(i), client: self.client(i) }
+        Query { packet: self.packet(i), client: *self.client(i) }
     }
 
     /// The message of query `i`.
@@ -80,9 +77,8 @@ impl<'a> Queries<'a> {
     /// # Panics
     /// If `i` is not below [`Queries::len`].
     #[inline]
-    pub fn client(&self, i: usize) -> Client {
-        let envelope = &self.envelopes[i];
-        Client { peer: envelope.peer, local: envelope.local, transport: self.transport }
+    pub fn client(&self, i: usize) -> &'a Client {
+        &self.envelopes[i].client
     }
 
     /// The way back to the client of query `i`, for an answer that comes later.
@@ -90,7 +86,7 @@ impl<'a> Queries<'a> {
     /// # Panics
     /// If `i` is not below [`Queries::len`].
     pub fn return_address(&self, i: usize) -> ReturnAddress {
-        ReturnAddress { client: self.client(i), connection: self.connection }
+        ReturnAddress { client: *self.client(i), connection: self.connection }
     }
 }
 

@@ -57,7 +57,8 @@ impl Packets {
     pub fn push_from(&mut self, peer: SocketAddr, local: SocketAddr, packet: &[u8]) {
         let (start, raw) = (self.input.len(), self.envelopes.len());
         self.input.extend_from_slice(packet);
-        self.envelopes.push(Envelope { start, len: packet.len(), peer, local, raw });
+        let client = Client { peer, local, transport: self.transport };
+        self.envelopes.push(Envelope { start, len: packet.len(), client, raw });
         self.output.resize(self.envelopes.len() * self.room, 0);
         self.outcomes.push(None);
     }
@@ -109,8 +110,7 @@ impl Packets {
     /// # Panics
     /// If there is no query `i`.
     pub fn client(&self, i: usize) -> Client {
-        let envelope = &self.envelopes[i];
-        Client { peer: envelope.peer, local: envelope.local, transport: self.transport }
+        self.envelopes[i].client
     }
 
     /// The reply to query `i`, if there is one.

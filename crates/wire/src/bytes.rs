@@ -29,7 +29,7 @@ fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
 
 /// Whether both are the same bytes, without the call that the standard library makes for slices of any
 /// length: whole words of eight bytes, and then the last eight, which overlap the word before. Of 13 bytes
-/// those are 0 to 7 and 5 to 12.
+/// those are 0 to 7 and 5 to 12. From four to seven bytes, words are of four.
 #[inline]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -40,6 +40,15 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
             let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
             a_last == b_last && words.into_iter().all(|(a, b)| a == b)
         }
+        _ => same_few(a, b),
+    }
+}
+
+/// The same for fewer than eight bytes, of which both have as many.
+#[inline]
+fn same_few(a: &[u8], b: &[u8]) -> bool {
+    match (a.last_chunk::<4>(), b.last_chunk::<4>()) {
+        (Some(a_last), Some(b_last)) => a_last == b_last && a.first_chunk::<4>() == b.first_chunk::<4>(),
         _ => a.iter().zip(b).all(|(a, b)| a == b),
     }
 }

@@ -1,6 +1,6 @@
 //! EDNS(0): the OPT record, its flags and options (RFC 6891), extended errors (RFC 8914).
 
-use crate::message::{Builder, Full, Malformed, Offset, RECORD_HEAD, RawRecord, Section};
+use crate::message::{Builder, Full, Malformed, Offset, RECORD_HEAD, RawRecord};
 use crate::rr::Type;
 
 /// An option's code (IANA "DNS EDNS0 Option Codes").
@@ -179,6 +179,24 @@ impl<'m> Edns<'m> {
         Ok(Edns { udp_size: record.class.0, extended_rcode, version, dnssec_ok, options })
     }
 
+    /// Reads a whole OPT record that has no options; `None` for anything else.
+    #[inline]
+    pub fn plain(record: &'m [u8]) -> Option<Self> {
+        let [0, t0, t1, s0, s1, extended_rcode, version, high, _, 0, 0] = *record.as_array::<OPT_LEN>()?
+        else {
+            return None;
+        };
+        let dnssec_ok = high & 0x80 != 0;
+        let edns = Edns {
+            udp_size: u16::from_be_bytes([s0, s1]),
+            extended_rcode,
+            version,
+            dnssec_ok,
+            options: Options(&[]),
+        };
+        (u16::from_be_bytes([t0, t1]) == Type::OPT.0).then_some(edns)
+    }
+
     /// The first option with this code.
     pub fn option(&self, code: OptionCode) -> Option<&'m [u8]> {
         self.options.clone().find(|(c, _)| *c == code).map(|(_, data)| data)
@@ -216,6 +234,7 @@ pub struct OptWriter {
 
 impl OptWriter {
     /// Writes the fixed part. Room for it should have been kept free.
+    #[inline]
     pub fn begin(
         b: &mut Builder<'_>,
         udp_size: u16,
@@ -225,8 +244,9 @@ impl OptWriter {
         let [size_high, size_low] = udp_size.to_be_bytes();
         let [_, opt] = Type::OPT.0.to_be_bytes();
         let flags = if dnssec_ok { 0x80 } else { 0 };
-        b.append(&[0, 0, opt, size_high, size_low, extended_rcode, 0, flags, 0, 0, 0])?;
-        b.add_count(Section::Additional, 1);
+        let to = b.spare_mut().first_chunk_mut::<OPT_LEN>().ok_or(Full)?;
+        *to = [0, 0, opt, size_high, size_low, extended_rcode, 0, flags, 0, 0, 0];
+        b.advance(OPT_LEN, [0, 0, 1]);
         Ok(OptWriter { options_at: b.end() })
     }
 
@@ -247,8 +267,16 @@ impl OptWriter {
     }
 
     /// Adds an extended error with a text, which may be empty.
+    #[inline]
     pub fn extended_error(&mut self, b: &mut Builder<'_>, info: ErrorInfo, text: &str) -> Result<(), Full> {
-        self.option(b, OptionCode::EXTENDED_ERROR, &[&info.0.to_be_bytes(), text.as_bytes()])
+        if !text.is_empty() {
+            let parts = [&info.0.to_be_bytes(), text.as_bytes()];
+            return self.option(b, OptionCode::EXTENDED_ERROR, &parts);
+        }
+        let ([a, b0], [c, d]) = (OptionCode::EXTENDED_ERROR.0.to_be_bytes(), info.0.to_be_bytes());
+        b.append(&[a, b0, 0, 2, c, d])?;
+        b.end_rdata(self.options_at);
+        Ok(())
     }
 }
 

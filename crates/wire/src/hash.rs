@@ -53,13 +53,11 @@ impl HashKey {
     #[inline]
     pub fn child(&self, suffix: NameHash, label: &[u8]) -> NameHash {
         let mut h = suffix.0 ^ (label.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut words = label.chunks_exact(8);
-        for word in &mut words {
-            let mut w = [0; 8];
-            w.copy_from_slice(word);
-            h = fold(u64::from_le_bytes(w) ^ self.0[0], h ^ self.0[1]);
+        let (words, tail) = label.as_chunks();
+        for word in words {
+            h = fold(u64::from_le_bytes(*word) ^ self.0[0], h ^ self.0[1]);
         }
-        NameHash(fold(tail_word(words.remainder()) ^ self.0[1], h ^ self.0[0]))
+        NameHash(fold(tail_word(tail) ^ self.0[1], h ^ self.0[0]))
     }
 
     /// The hash of a whole name.
@@ -82,14 +80,17 @@ impl HashKey {
 /// length of the label is hashed, too.
 #[inline]
 fn tail_word(tail: &[u8]) -> u64 {
-    match tail.len() {
-        0 => 0,
-        n @ 1..=3 => tail[0] as u64 | (tail[n / 2] as u64) << 8 | (tail[n - 1] as u64) << 16,
-        n => {
-            let word =
-                |at: usize| u32::from_le_bytes([tail[at], tail[at + 1], tail[at + 2], tail[at + 3]]) as u64;
-            word(0) | word(n - 4) << 32
+    match (tail.first_chunk(), tail.last_chunk()) {
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32
         }
+        _ => match tail {
+            [] => 0,
+            [first, .., last] => {
+                u64::from(*first) | u64::from(tail[tail.len() / 2]) << 8 | u64::from(*last) << 16
+            }
+            [only] => u64::from(*only) * 0x01_0101,
+        },
     }
 }
 
@@ -131,13 +132,14 @@ impl HashedName {
         let wire = name.as_wire();
         self.len = wire.len() as u8;
         copy_lower(wire, &mut self.lower);
-        let (mut at, mut n) = (0usize, 0usize);
-        while self.lower[at] != 0 && n < MAX_LABELS {
-            self.offsets[n] = at as u8;
+        // A name has no more bytes than a `u8` can count.
+        let (mut at, mut n) = (0u8, 0usize);
+        while self.lower[usize::from(at)] != 0 && n < MAX_LABELS {
+            self.offsets[n] = at;
             n += 1;
-            at += self.lower[at] as usize + 1;
+            at = at.wrapping_add(self.lower[usize::from(at)]).wrapping_add(1);
         }
-        self.offsets[n] = at as u8;
+        self.offsets[n] = at;
         self.labels = n as u8;
         let mut hash = key.root();
         self.hashes[n] = hash;

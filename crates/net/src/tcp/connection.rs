@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use exchange::{
-    Batch, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome, Queries, Replies, Transport,
+    Batch, Client, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome, Queries, Replies, Transport,
 };
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -251,8 +251,9 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             while stage.envelopes.len() < room {
                 match frame(&input[at..]) {
                     Framed::Whole(len) => {
-                        let (peer, local) = (self.peer, self.local);
-                        stage.envelopes.push(Envelope { start: at + 2, len, peer, local, raw: 0 });
+                        let Connection { peer, local, transport, .. } = *self;
+                        let client = Client { peer, local, transport };
+                        stage.envelopes.push(Envelope { start: at + 2, len, client, raw: 0 });
                         at += 2 + len;
                     }
                     Framed::Partial => break,

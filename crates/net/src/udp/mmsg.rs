@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exchange::{
-    Batch, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress, Transport,
+    Batch, Client, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress,
+    Transport,
 };
 use libc::{c_int, c_uint, iovec, mmsghdr};
 
@@ -131,7 +132,8 @@ impl Mmsg {
             local = to;
             self.headers_in.slice_mut()[raw].msg_hdr.msg_controllen = used as _;
         }
-        self.envelopes.push(Envelope { start: raw * self.input_stride, len, peer, local, raw });
+        let client = Client { peer, local, transport: Transport::Udp };
+        self.envelopes.push(Envelope { start: raw * self.input_stride, len, client, raw });
     }
 
     /// Fills the outgoing headers from the outcomes; returns how many there are, and how many queries are to
@@ -142,7 +144,8 @@ impl Mmsg {
         self.replies.clear();
         for (i, envelope) in self.envelopes.iter().enumerate() {
             if let Some(len) = tally.settle(self.outcomes[i].take(), self.endpoint.max_reply()) {
-                self.replies.push(QueuedReply { buffer: i, len, peer: envelope.peer, local: envelope.local });
+                let Client { peer, local, .. } = envelope.client;
+                self.replies.push(QueuedReply { buffer: i, len, peer, local });
             }
         }
         let due = tally.record(&self.stats);
@@ -300,7 +303,7 @@ impl Datagrams for Mmsg {
                 matches!(outcome, Outcome::Reply(len) if (1..=self.endpoint.max_reply()).contains(&len));
             self.stats.late_replies.add(fits as u64);
             self.outcomes[raw] = Some(outcome);
-            self.envelopes.push(Envelope { start: 0, len: 0, peer, local, raw });
+            self.envelopes.push(Envelope { start: 0, len: 0, client: to.client, raw });
         }
         let settled = self.envelopes.len() as u64;
         self.send();

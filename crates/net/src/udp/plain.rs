@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exchange::{
-    Batch, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress, Transport,
+    Batch, Client, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress,
+    Transport,
 };
 
 use super::datagrams::Datagrams;
@@ -54,7 +55,8 @@ impl Datagrams for Plain {
         } else if len < MIN_MESSAGE || peer.port() == 0 {
             self.stats.runts.add(1);
         } else {
-            self.envelope = Some(Envelope { start: 0, len, peer, local: self.endpoint.local(), raw: 0 });
+            let client = Client { peer, local: self.endpoint.local(), transport: Transport::Udp };
+            self.envelope = Some(Envelope { start: 0, len, client, raw: 0 });
         }
         Ok(usize::from(self.envelope.is_some()))
     }
@@ -90,7 +92,7 @@ impl Datagrams for Plain {
         let Some(envelope) = self.envelope else { return 0 };
         let mut tally = Tally::default();
         if let Some(len) = tally.settle(self.outcome.take(), self.output.len()) {
-            match self.endpoint.socket().send_to(&self.output[..len], envelope.peer) {
+            match self.endpoint.socket().send_to(&self.output[..len], envelope.client.peer) {
                 Ok(_) => {
                     self.stats.replies.add(1);
                     self.stats.bytes_out.add(len as u64);
@@ -108,10 +110,9 @@ impl Datagrams for Plain {
 
     fn send_late(&mut self) -> u64 {
         let Some((to, outcome)) = self.late.pop() else { return 0 };
-        let (peer, local) = (to.client.peer, to.client.local);
         let fits = matches!(outcome, Outcome::Reply(len) if (1..=self.output.len()).contains(&len));
         self.stats.late_replies.add(fits as u64);
-        self.envelope = Some(Envelope { start: 0, len: 0, peer, local, raw: 0 });
+        self.envelope = Some(Envelope { start: 0, len: 0, client: to.client, raw: 0 });
         self.outcome = Some(outcome);
         self.send();
         1

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exchange::{
-    Batch, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress, Transport,
+    Batch, Client, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress,
+    Transport,
 };
 
 use super::attachment::Attachment;
@@ -158,7 +159,8 @@ impl Queue {
             }
             let start = envelopes.len() * stride;
             input[start..start + len].copy_from_slice(query.payload);
-            envelopes.push(Envelope { start, len, peer: query.peer, local: query.local, raw: links.len() });
+            let client = Client { peer: query.peer, local: query.local, transport: Transport::Udp };
+            envelopes.push(Envelope { start, len, client, raw: links.len() });
             links.push(query.link);
         });
         stats.xdp_frames_in.add(n as u64);
@@ -246,7 +248,7 @@ impl Datagrams for Queue {
         let frames = self.socket.frames();
         for (i, (envelope, frame)) in self.envelopes.iter().zip(frames.chunks_exact_mut(size)).enumerate() {
             let Some(len) = tally.settle(self.outcomes[i].take(), room) else { continue };
-            let ends = (envelope.local, envelope.peer);
+            let ends = (envelope.client.local, envelope.client.peer);
             if let Some(start) = frame::build(frame, &self.links[envelope.raw], ends, len, self.ids.next()) {
                 self.sends.push((i, start, HEADROOM + len - start));
                 bytes += len as u64;

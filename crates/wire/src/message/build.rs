@@ -360,7 +360,13 @@ impl<'b> Builder<'b> {
 
     /// Writes the header with its counts and returns the length of the message.
     #[inline]
-    pub fn finish(self) -> usize {
+    pub fn finish(mut self) -> usize {
+        self.close()
+    }
+
+    /// The same, for builders that are borrowed.
+    #[inline]
+    pub fn close(&mut self) -> usize {
         self.buf[..4].copy_from_slice(&self.header.as_bytes()[..4]);
         self.buf[4..HEADER_LEN].copy_from_slice(&self.counts.to_bytes());
         self.len

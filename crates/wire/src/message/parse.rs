@@ -103,6 +103,18 @@ impl<'m> Parser<'m> {
         self.rest = self.message.get(offset.index()..).unwrap_or_default();
     }
 
+    /// What is still to be read.
+    #[inline]
+    pub fn rest(&self) -> &'m [u8] {
+        self.rest
+    }
+
+    /// The same, and takes it as read.
+    #[inline]
+    pub fn take_rest(&mut self) -> &'m [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
     /// Whether everything has been read.
     #[inline]
     pub fn at_end(&self) -> bool {

@@ -166,20 +166,20 @@ impl fmt::Debug for LowerNameBuf {
 /// looking where its labels start.
 #[inline]
 pub(crate) fn copy_lower<const N: usize>(wire: &[u8], to: &mut [u8; N]) {
-    let (words, rest) = wire.as_chunks::<8>();
-    for (to, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-        *to = lower_word(u64::from_le_bytes(*word)).to_le_bytes();
-    }
-    if rest.is_empty() {
+    let lower = |word: &[u8; 8]| lower_word(u64::from_le_bytes(*word)).to_le_bytes();
+    let (Some(first), Some(last)) = (wire.first_chunk(), wire.last_chunk()) else {
+        to.iter_mut().zip(wire).for_each(|(to, byte)| *to = byte.to_ascii_lowercase());
         return;
-    }
-    match wire.last_chunk::<8>() {
-        Some(last) => {
-            let lower = lower_word(u64::from_le_bytes(*last)).to_le_bytes();
-            to[wire.len() - 8..wire.len()].copy_from_slice(&lower);
+    };
+    match wire.len() {
+        // Most names asked for have no word between these two.
+        ..=16 => to[..8].copy_from_slice(&lower(first)),
+        _ => {
+            let words = wire.as_chunks().0;
+            to.as_chunks_mut().0.iter_mut().zip(words).for_each(|(to, word)| *to = lower(word));
         }
-        None => to.iter_mut().zip(rest).for_each(|(to, byte)| *to = byte.to_ascii_lowercase()),
     }
+    to[wire.len() - 8..wire.len()].copy_from_slice(&lower(last));
 }
 
 /// Lowers eight bytes at once, one in each lane of a word, without a branch.

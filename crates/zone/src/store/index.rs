@@ -139,7 +139,8 @@ impl<M: AsRef<[u8]>> Index<M> {
     /// number of buckets. 0x8000_0000 is a half, so it leads to bucket 5 of 10.
     #[inline]
     fn home(hash: NameHash, buckets: usize) -> usize {
-        (((hash.bits() >> 32) * buckets as u64) >> 32) as usize
+        // Buckets are fewer than 2^32.
+        ((hash.bits() >> 32).wrapping_mul(buckets as u64) >> 32) as usize
     }
 
     /// Prefetches the first bucket that [`find`](Self::find) will read.
@@ -173,9 +174,10 @@ impl<M: AsRef<[u8]>> Index<M> {
     #[inline]
     fn position(&self, hash: NameHash, same: &mut impl FnMut(NodeAddress) -> bool) -> Option<(usize, u32)> {
         let buckets = self.buckets();
-        let mut at = Self::home(hash, buckets.len());
-        for _ in 0..buckets.len() {
-            let bucket = &buckets[at];
+        let home = Self::home(hash, buckets.len());
+        let mut at = home;
+        loop {
+            let bucket = buckets.get(at)?;
             prefetch::read(Part::Index, bucket);
             if let Some(slot) = slot_of(bucket, tag(hash), same) {
                 return Some((at, slot));
@@ -184,8 +186,10 @@ impl<M: AsRef<[u8]>> Index<M> {
                 return None;
             }
             at = if at + 1 == buckets.len() { 0 } else { at + 1 };
+            if at == home {
+                return None;
+            }
         }
-        None
     }
 
     /// How many entries fit before the index gets slow.
