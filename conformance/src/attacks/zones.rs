@@ -2,6 +2,7 @@
 //! hashes.
 
 use super::relay::{RELAY, SILENT};
+use crate::internet::links::Links;
 use crate::internet::sites::{self, Sites};
 use crate::rng::Rng;
 use crate::servers::Kind;
@@ -54,6 +55,7 @@ pub(crate) fn make(dir: &Path, rng: &mut Rng) -> Result<Sites, String> {
     Ok(Sites {
         zones: all,
         conditions: BTreeMap::new(),
+        links: Links::default(),
         alone: BTreeMap::new(),
         anchor,
         root: vec![RELAY.into()],

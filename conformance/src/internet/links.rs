@@ -41,8 +41,8 @@ impl Links {
         }
     }
 
-    /// All names that may have to be resolved on the way to the end of `name`: itself, the targets of aliases,
-    /// and the names of the servers of all zones that these are in.
+    /// All names that may have to be resolved on the way to the end of `name`: itself, the targets of
+    /// aliases, and the names of the servers of all zones that these are in.
     pub(crate) fn on_the_way(&self, name: &Name) -> BTreeSet<Name> {
         let (mut seen, mut next) = (BTreeSet::new(), vec![name.lower()]);
         while let Some(name) = next.pop() {

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 const AD: u8 = 0x20;
 
 /// The differences between what nomen says and what all peers say, each with the rule that excuses it. Of the
-/// zones `sound.` and `broken.` the second is expired; `dead.` has no servers, and `leads.sound.` is an alias into
-/// it.
+/// zones `sound.` and `broken.` the second is expired; `dead.` has no servers, and `leads.sound.` is an
+/// alias into it.
 fn judged(query: &Query, mine: &Says, theirs: &Says) -> BTreeMap<Facet, Option<&'static str>> {
     judged_again(query, mine, theirs, None)
 }
