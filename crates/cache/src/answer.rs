@@ -11,7 +11,7 @@ use wire::message::{
 use wire::{Class, Header, LowerNameBuf, Malformed, Name, Opcode, Rcode, Ttl, Type, rdata};
 
 use crate::config::Config;
-use crate::entry::Flags;
+use crate::flags::Flags;
 use crate::key::Reach;
 use crate::pointers;
 use crate::rank::Credibility;

@@ -2,7 +2,7 @@
 
 use wire::hash::{HashKey, HashedName};
 use wire::message::{HEADER_LEN, QUESTION_TAIL};
-use wire::{Class, Header, LowerName, LowerNameBuf, Rcode, Type};
+use wire::{LowerName, LowerNameBuf, Type};
 
 use crate::answer::{Answer, AnswerKind, rewrite};
 use crate::clock::Now;
@@ -11,7 +11,9 @@ use crate::entry;
 use crate::held::Held;
 use crate::key::{EVERY_TYPE, Key, Reach};
 use crate::lookup::{Lead, Lookup, Staleness};
+use crate::message::message;
 use crate::shard::{Draft, Refused, Shard};
+use crate::sizes::Sizes;
 use crate::stats::Stats;
 
 /// Answers of other servers. Read and written by any number of threads at once; readers take no lock.
@@ -48,7 +50,7 @@ pub struct Flush<'n> {
 impl Cache {
     /// An empty cache for names hashed under `key`.
     pub fn new(config: &Config, key: HashKey) -> Result<Cache, ConfigFault> {
-        let sizes = config.sizes()?;
+        let sizes = Sizes::of(config, size_of::<Shard>())?;
         let shards = (0..sizes.shards).map(|_| Shard::new(&sizes)).collect();
         Ok(Cache { shards, key, config: config.clone() })
     }
@@ -248,22 +250,4 @@ fn name_of(head: &entry::Head, words: &[crate::atomic::AtomicU64]) -> Option<Low
     let bytes = bytes.get_mut(..head.name_len as usize)?;
     entry::copy(words, entry::HEAD, bytes);
     Some(LowerName::of_checked(bytes).to_buf())
-}
-
-/// A response made of its parts: ID 0, the question in front of what a lookup has copied. Of the response
-/// code it has the lower four bits.
-pub fn message(
-    rcode: Rcode,
-    name: LowerName<'_>,
-    qtype: Type,
-    qclass: Class,
-    counts: [u16; 3],
-    body: &[u8],
-) -> Vec<u8> {
-    let mut header = Header::query(0).reply();
-    header.set_rcode(rcode);
-    let [answer, authority, additional] = counts;
-    header.set_counts([1, answer, authority, additional]);
-    let (qtype, qclass) = (qtype.0.to_be_bytes(), qclass.0.to_be_bytes());
-    [header.as_bytes().as_slice(), name.as_wire(), &qtype, &qclass, body].concat()
 }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::sizes::Sizes;
-
 /// How large a cache is and how long it keeps what. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -101,8 +99,8 @@ impl Config {
     /// Longest time for failures (RFC 9520 §3.2).
     const LONGEST_FAILURE: u32 = 300;
 
-    /// Checks everything and divides the bytes.
-    pub(crate) fn sizes(&self) -> Result<Sizes, ConfigFault> {
+    /// Checks the times.
+    pub(crate) fn check(&self) -> Result<(), ConfigFault> {
         for bounds in [self.positive, self.negative, self.failure] {
             if bounds.min > bounds.max {
                 return Err(ConfigFault::Bounds);
@@ -115,7 +113,7 @@ impl Config {
         {
             return Err(ConfigFault::Time);
         }
-        Sizes::of(self.bytes, self.shards)
+        Ok(())
     }
 }
 
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_default_can_be_used() {
-        assert!(Config::default().sizes().is_ok());
+        assert!(Config::default().check().is_ok());
     }
 
     #[test]
@@ -133,12 +131,8 @@ mod tests {
         let with = |change: fn(&mut Config)| {
             let mut config = Config::default();
             change(&mut config);
-            config.sizes().err()
+            config.check().err()
         };
-        assert_eq!(with(|c| c.shards = 3), Some(ConfigFault::Shards));
-        assert_eq!(with(|c| c.shards = 512), Some(ConfigFault::Shards));
-        assert_eq!(with(|c| c.bytes = 1000), Some(ConfigFault::TooFewBytes { least: 65_536 }));
-        assert_eq!(with(|c| (c.bytes, c.shards) = (1 << 46, 1)), Some(ConfigFault::TooFewShards));
         assert_eq!(with(|c| c.negative.min = 10_801), Some(ConfigFault::Bounds));
         assert_eq!(with(|c| c.positive.max = Config::LONGEST + 1), Some(ConfigFault::Time));
         assert_eq!(with(|c| c.max_stale = u32::MAX), Some(ConfigFault::Time));

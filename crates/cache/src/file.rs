@@ -26,7 +26,7 @@ use wire::message::MAX_MESSAGE;
 use crate::answer::{Answer, AnswerKind, Terms};
 use crate::cache::Cache;
 use crate::clock::Now;
-use crate::entry::Flags;
+use crate::flags::Flags;
 use crate::held::Held;
 use crate::rank::Credibility;
 

@@ -3,7 +3,7 @@
 use wire::hash::HashedName;
 use wire::{Class, Type};
 
-use crate::entry::Flags;
+use crate::flags::Flags;
 
 /// What an answer is kept under and asked for by. Answers that differ in any of it never stand in for each
 /// other.

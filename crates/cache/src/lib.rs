@@ -16,9 +16,10 @@
 //! | `shard` | puts in and makes room, under the shard's mutex: S3-FIFO |
 //! | `index` | a slot of eight bytes for each entry, in buckets of a cache line |
 //! | `log` | rings of lines in which the entries lie, and the proof that a reader needs no lock |
-//! | `entry` | the words of an entry |
+//! | `entry`, `flags` | the words of an entry, and what is one bit of them each |
 //! | `ghost` | remembers what was dropped unread |
 //! | `held` | entries shown one by one |
+//! | `message` | messages made of entries |
 //! | `file` | the cache in a file |
 //! | `atomic`, `lines` | memory that threads share |
 //! | `clock`, `stats` | seconds, and counters |
@@ -35,6 +36,7 @@ mod clock;
 mod config;
 mod entry;
 mod file;
+mod flags;
 mod ghost;
 mod held;
 mod index;
@@ -42,6 +44,7 @@ mod key;
 mod lines;
 mod log;
 mod lookup;
+mod message;
 mod pointers;
 mod rank;
 mod shard;
@@ -49,13 +52,14 @@ mod sizes;
 mod stats;
 
 pub use answer::{Answer, AnswerKind, Terms, Unfit};
-pub use cache::{Cache, Flush, message};
+pub use cache::{Cache, Flush};
 pub use clock::Now;
 pub use config::{Config, ConfigFault, Lifetime};
 pub use file::{LoadFault, Restored};
 pub use held::Held;
 pub use key::Key;
 pub use lookup::{Freshness, Hit, Lead, Lookup};
+pub use message::message;
 pub use rank::Credibility;
 pub use shard::Refused;
 pub use stats::Stats;

@@ -1,10 +1,9 @@
 //! How the bytes of a cache are divided.
 
-use crate::config::ConfigFault;
+use crate::config::{Config, ConfigFault};
 use crate::ghost::Ghost;
 use crate::index::{Index, PAIR_SLOTS};
 use crate::lines::{LINE, Lines};
-use crate::shard::Shard;
 
 /// Bytes of answers for each slot of the index. Small answers take two lines, those with a few records three
 /// or four, signed ones more; a slot for each two lines is enough for a cache of small ones.
@@ -38,9 +37,11 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Divides `bytes` among so many shards, or as many as fit if that is 0.
-    pub(crate) fn of(bytes: usize, shards: usize) -> Result<Sizes, ConfigFault> {
-        let shards = match shards {
+    /// Checks a configuration and divides its bytes. `shard` is how many each shard takes besides its lines.
+    pub(crate) fn of(config: &Config, shard: usize) -> Result<Sizes, ConfigFault> {
+        config.check()?;
+        let bytes = config.bytes;
+        let shards = match config.shards {
             0 => (bytes / BYTES_PER_SHARD).clamp(1, SHARDS.0).next_power_of_two(),
             n if n.is_power_of_two() && n <= SHARDS.1 => n,
             _ => return Err(ConfigFault::Shards),
@@ -49,7 +50,7 @@ impl Sizes {
         if each < LEAST {
             return Err(ConfigFault::TooFewBytes { least: LEAST * shards });
         }
-        let fixed = size_of::<Shard>() + Lines::bytes_for(0);
+        let fixed = shard + Lines::bytes_for(0);
         let left = each.saturating_sub(fixed);
         let pair = Index::PAIR_BYTES + Ghost::PAIR_BYTES;
         let pairs = left / (PAIR_SLOTS * BYTES_PER_SLOT + pair);
@@ -69,5 +70,34 @@ impl Sizes {
     /// Lines of the largest entry that is kept: it must not push out all newcomers at once.
     pub(crate) fn largest(&self) -> usize {
         self.small / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes for a shard of 1 KiB.
+    fn sizes(config: &Config) -> Result<Sizes, ConfigFault> {
+        Sizes::of(config, 1 << 10)
+    }
+
+    #[test]
+    fn the_default_can_be_used() {
+        assert!(sizes(&Config::default()).is_ok());
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let with = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            sizes(&config).err()
+        };
+        assert_eq!(with(|c| c.shards = 3), Some(ConfigFault::Shards));
+        assert_eq!(with(|c| c.shards = 512), Some(ConfigFault::Shards));
+        assert_eq!(with(|c| c.bytes = 1000), Some(ConfigFault::TooFewBytes { least: 65_536 }));
+        assert_eq!(with(|c| (c.bytes, c.shards) = (1 << 46, 1)), Some(ConfigFault::TooFewShards));
+        assert_eq!(with(|c| c.failure.min = 0), Some(ConfigFault::Time));
     }
 }

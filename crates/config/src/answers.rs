@@ -9,7 +9,7 @@ use wire::NameBuf;
 use super::table::keys;
 use super::table::read::Reader;
 use super::table::value::{Int, Value, quote};
-use super::zones::{ZoneNameFault, zone_name};
+use super::zone_name::{ZoneNameFault, zone_name};
 
 keys! {
     /// Answers, and what the server says of itself.

@@ -1,19 +1,16 @@
 //! Keys about catalog zones (RFC 9432), zones whose records list other zones: of `[[zone]]` about a catalog
 //! zone itself, of `[[zone]]` and `[template.X]` about the one that lists a zone.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use toml::Spanned;
 use toml::de::DeValue;
 use wire::NameBuf;
 
 use super::report::{ConfigPlace, Diagnostic};
-use super::table::Keys;
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Share, Value, quote};
-use super::zones::{ConfiguredZone, Templates};
-use wording::did_you_mean;
 
 /// Largest share of a catalog zone's members that one version of it removes, where nothing else is
 /// configured.
@@ -59,7 +56,7 @@ keys! {
 
 impl ListingKeys {
     /// Reports the name of a catalog zone that is not made here, by `is_produced`.
-    fn check(&self, is_produced: impl Fn(&NameBuf) -> bool, faults: &mut Vec<Diagnostic>) {
+    pub(super) fn check(&self, is_produced: impl Fn(&NameBuf) -> bool, faults: &mut Vec<Diagnostic>) {
         if let Some(name) = self.catalog.value.as_ref().filter(|name| !is_produced(name)) {
             let message = format!("there is no zone {name} with `catalog-produce`");
             faults.push(Diagnostic::at(self.catalog.place.as_ref(), message));
@@ -67,39 +64,13 @@ impl ListingKeys {
     }
 
     /// Keys without effect, of a zone that no catalog zone lists.
-    fn check_unlisted(&self, faults: &mut Vec<Diagnostic>) {
+    pub(super) fn check_unlisted(&self, faults: &mut Vec<Diagnostic>) {
         let of_group = self.group.value.as_ref().map(|_| ("catalog-group", &self.group.place));
         let of_coo = self.new_owner.value.as_ref().map(|_| ("catalog-coo", &self.new_owner.place));
         for (key, place) in of_group.into_iter().chain(of_coo) {
             let message = format!("`{key}` has no effect without `catalog-member`");
             faults.push(Diagnostic::at(place.as_ref(), message));
         }
-    }
-}
-
-/// What zones and templates say of the catalog zones that list them.
-pub(super) fn check_listings<'a>(
-    zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
-    templates: &Templates,
-    faults: &mut Vec<Diagnostic>,
-) {
-    let produced: HashSet<&NameBuf> =
-        zones.clone().filter(|zone| zone.catalog.is_produced()).map(|zone| &zone.name.value).collect();
-    for zone in zones {
-        let template = zone.template.as_deref().and_then(|name| templates.get(name));
-        zone.listing.check(|name| produced.contains(name), faults);
-        if zone.listing.catalog.is_none()
-            && template.is_none_or(|template| template.listing.catalog.is_none())
-        {
-            zone.listing.check_unlisted(faults);
-        }
-        if zone.listing.catalog.value.as_ref() == Some(&zone.name.value) {
-            let message = format!("the catalog zone {} cannot list itself", zone.name.value);
-            faults.push(Diagnostic::at(zone.listing.catalog.place.as_ref(), message));
-        }
-    }
-    for template in templates.values() {
-        template.listing.check(|name| produced.contains(name), faults);
     }
 }
 
@@ -151,40 +122,4 @@ impl CatalogKeys {
         let default = self.template.value.as_ref().map(|name| (name, self.template.place.as_ref()));
         default.into_iter().chain(groups.map(|at| (&at.value, at.place.as_ref())))
     }
-}
-
-/// Keys without effect, templates that are not there, and members that would come from nowhere.
-pub(super) fn check(zone: &ConfiguredZone, templates: &Templates, primaries: bool) -> Vec<Diagnostic> {
-    let keys = &zone.catalog;
-    let mut faults = Vec::new();
-    if keys.template.is_none() {
-        let has_effect = |key: &str| match keys.is_produced() {
-            true => ["catalog-produce", "catalog-max-removed"].contains(&key),
-            false => key == "catalog-produce",
-        };
-        for value in keys.values().into_iter().filter(|key| key.value.is_some() && !has_effect(key.key)) {
-            let place = [&keys.groups.place, &keys.max_removed.place, &keys.answers.place];
-            let place = place.into_iter().flatten().next();
-            let message = format!("`{}` has no effect without `catalog-template`", value.key);
-            faults.push(Diagnostic::at(place, message));
-        }
-    }
-    for (name, place) in keys.templates() {
-        let Some(template) = templates.get(name) else {
-            let fault = Diagnostic::at(place, format!("there is no [template.{name}]"));
-            faults.push(match did_you_mean(name, templates.keys().map(String::as_str)) {
-                Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
-                None => fault,
-            });
-            continue;
-        };
-        if template.file.is_none() && template.peers.primaries.is_none() && !primaries {
-            let message = format!(
-                "template `{name}` has no `file` and no `primaries`, and the catalog zone {} has no primaries either",
-                zone.name.value
-            );
-            faults.push(Diagnostic::at(place, message));
-        }
-    }
-    faults
 }

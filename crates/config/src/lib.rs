@@ -15,15 +15,16 @@
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
 //! `table` is what the files are written with, `files` reads the operator's files, `report` shows what is
-//! wrong with them, and `reference` prints the page of all keys. `machine` and `interfaces` read what
-//! defaults and access lists take from this machine. A feature's keys get into the configuration
-//! by one line: in `server` if they belong to `[server]`, else in [`Settings`], where the compiler then asks
-//! for the rest.
+//! wrong with them, and `reference` prints the page of all keys. `zone_name` and `addresses` read values that
+//! several features have. `machine` and `interfaces` read what defaults and access lists take from this
+//! machine. A feature's keys get into the configuration by one line: in `server` if they belong to
+//! `[server]`, else in [`Settings`], where the compiler then asks for the rest.
 
 #![forbid(unsafe_code)]
 // `println!` panics where the reader is gone or the disk is full.
 #![deny(clippy::print_stdout)]
 
+pub mod addresses;
 pub mod answers;
 pub mod catalogs;
 pub mod control;
@@ -48,6 +49,7 @@ pub mod tcp;
 pub mod threads;
 pub mod transfers;
 pub mod updates;
+pub mod zone_name;
 pub mod zones;
 
 pub use files::{Accepted, Rejected, read_files, read_service, read_text, read_zone};
@@ -60,7 +62,7 @@ use listen::Listen;
 use log::Log;
 use metrics::Metrics;
 use report::Diagnostic;
-use resolver::{AccessBlock, Forward, InnerRules, Resolver, Stub};
+use resolver::{AccessBlock, Forward, InnerRules, Recursive, Resolver, Stub};
 use server::Server;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
@@ -172,10 +174,11 @@ impl Configuration {
         if let Some(dnstap) = &self.settings.dnstap {
             dnstap::check(dnstap, faults);
         }
-        if let Some(resolver) = &self.settings.resolver {
-            resolver::check(resolver, &self.settings, &opened, faults);
+        if let Some(recursive) = self.settings.recursive() {
+            recursive.check(&opened, faults);
+            let served = self.zones.iter().chain(&self.added).map(|zone| &zone.name);
+            recursive.resolver.root_copy.check_served(served, faults);
         }
-        self.check_local_root(faults);
         let has_state = server.storage.folder().is_some();
         zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
     }
@@ -223,6 +226,21 @@ impl Settings {
     /// Whether the configuration has a `[[listen]]`, and so says where to listen.
     pub fn names_addresses(&self) -> bool {
         self.listens.iter().any(|listen| listen.place.is_some())
+    }
+
+    /// Recursive service, if it is on.
+    pub fn recursive(&self) -> Option<Recursive<'_>> {
+        let Settings { server, forwards, stubs, access, .. } = self;
+        let storage = &server.storage;
+        self.resolver.as_ref().map(|resolver| Recursive { resolver, forwards, stubs, access, storage })
+    }
+
+    /// Reads the files that `[resolver]` names.
+    ///
+    /// # Errors
+    /// All that is wrong with them, with file, line and column.
+    pub fn read_resolver_files(&mut self) -> Result<(), Vec<Diagnostic>> {
+        self.resolver.as_mut().map_or(Ok(()), |resolver| resolver.value.read_files())
     }
 
     /// What listeners are to do.

@@ -1,7 +1,7 @@
 //! Keys of `[[zone]]` and `[template.X]` about other servers of the zone: its primaries and NOTIFY targets.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -10,14 +10,14 @@ use wire::LowerNameBuf;
 use zone::Zone;
 use zone::zonemd::{self, ZonemdFault};
 
+use super::addresses::{Server, ServerFault, SourceAddress, check_sources};
 use super::report::Diagnostic;
-use super::resolver::asking::{Server, ServerFault};
 use super::table::Keys;
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{AddrPort, Int, Seconds, Value, Word, quote};
 use super::transfers::TransferGrant;
-use super::zones::{ZoneNameFault, zone_name};
+use super::zone_name::{ZoneNameFault, zone_name};
 
 /// A bound on a time of an SOA record: a second to 68 years (RFC 2181 §8).
 type Bound = Option<Seconds<1, 2_147_483_647>>;
@@ -181,59 +181,6 @@ impl Value for Peer {
     }
 }
 
-/// An address of this machine that packets come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SourceAddress(pub IpAddr);
-
-/// What is wrong with a [`SourceAddress`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourceFault {
-    /// This is no address.
-    NoAddress(String),
-    /// No packet comes from it.
-    NoHost(IpAddr),
-}
-
-impl fmt::Display for SourceFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoAddress(text) => write!(f, "`{text}` is no address such as 192.0.2.2 or 2001:db8::2"),
-            Self::NoHost(address) => write!(f, "{address} is the address of no host"),
-        }
-    }
-}
-
-impl std::str::FromStr for SourceAddress {
-    type Err = SourceFault;
-
-    fn from_str(text: &str) -> Result<Self, SourceFault> {
-        let address: IpAddr = text.parse().map_err(|_| SourceFault::NoAddress(text.to_owned()))?;
-        let is_host = !address.is_unspecified() && !address.is_multicast();
-        if is_host { Ok(Self(address)) } else { Err(SourceFault::NoHost(address)) }
-    }
-}
-
-impl Value for SourceAddress {
-    fn kind() -> String {
-        "address".into()
-    }
-    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.text(node, "an address such as \"192.0.2.2\"", str::parse)
-    }
-    fn render(&self) -> Option<String> {
-        Some(quote(&self.0.to_string()))
-    }
-}
-
-/// Two addresses where one of a family is meant.
-pub(super) fn check_sources(source: &At<Option<Vec<At<SourceAddress>>>>, faults: &mut Vec<Diagnostic>) {
-    let all = || source.value.iter().flatten();
-    if [true, false].iter().any(|v4| all().filter(|source| source.value.0.is_ipv4() == *v4).count() > 1) {
-        let message = "`source` has two addresses of one family";
-        faults.push(Diagnostic::at(source.place.as_ref(), message));
-    }
-}
-
 impl PeerKeys {
     /// Every key that is named, with its place.
     pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
@@ -333,16 +280,6 @@ mod tests {
             let peer: Peer = text.parse().expect(text);
             assert_eq!(peer.address, address.parse().expect("an address"), "{text}");
             assert_eq!(peer.key.map(|key| key.as_name().to_string()).as_deref(), key, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_source_is_the_address_of_a_host() {
-        let source = |text: &str| text.parse::<SourceAddress>().map(|source| source.0.to_string());
-        assert_eq!(source("2001:DB8::2"), Ok("2001:db8::2".to_owned()));
-        assert_eq!(source("192.0.2.2@53"), Err(SourceFault::NoAddress("192.0.2.2@53".to_owned())));
-        for text in ["0.0.0.0", "::", "224.0.0.1", "ff02::1"] {
-            assert!(matches!(source(text), Err(SourceFault::NoHost(_))), "{text}");
         }
     }
 

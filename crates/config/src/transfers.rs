@@ -15,7 +15,7 @@ use super::report::{ConfigPlace, Diagnostic};
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Int, Size, Time, Value, Word, quote};
-use super::zones::{ZoneNameFault, zone_name};
+use super::zone_name::{ZoneNameFault, zone_name};
 use crate::machine::{usual_memory, usual_size};
 use wording::reason;
 

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use wire::{LowerName, LowerNameBuf, Name, Serial};
+use wire::{LowerNameBuf, Name, Serial};
 use zone::Zone;
 
 use crate::disk::{Disk, DiskFile};
@@ -14,6 +14,7 @@ use crate::frame::read_all;
 use crate::header::{Confirmed, Front, HEADER, Header};
 use crate::marks::{Mark, Marks, Noted};
 use crate::names::{Paths, STORE, apex_of, shard};
+use crate::shared::{OpenZone, Shared};
 use crate::store::{Contents, ZoneStore};
 use crate::stored::Stored;
 
@@ -24,110 +25,6 @@ const LOCK: &str = "lock";
 /// stays locked until the last clone and the last of its stores are dropped.
 #[derive(Clone)]
 pub struct ZoneFolder(Arc<Shared>);
-
-/// What the stores of a folder share.
-pub(crate) struct Shared {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) root: PathBuf,
-    /// The zones whose stores are open, by name.
-    open: Mutex<HashSet<Box<[u8]>>>,
-    /// How far each zone was acknowledged, if that is noted beside the stores.
-    marks: Option<Marks>,
-    _lock: Box<dyn Send + Sync>,
-}
-
-impl Shared {
-    pub(crate) fn paths(&self, apex: LowerName<'_>) -> Paths {
-        Paths::new(&self.root, apex)
-    }
-
-    fn open_zones(&self) -> MutexGuard<'_, HashSet<Box<[u8]>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes how far a zone is acknowledged.
-    pub(crate) fn mark(&self, apex: LowerName<'_>, mark: Mark) {
-        self.marks.iter().for_each(|marks| marks.set(apex, mark));
-    }
-
-    /// Syncs the marks. What fails is reported by [`ZoneFolder::sync_marks`], which is called again.
-    pub(crate) fn sync_marks(&self) {
-        let _ = self.marks.as_ref().map(Marks::sync);
-    }
-
-    /// The marks, if there are any.
-    pub(crate) fn marks(&self) -> Option<&Marks> {
-        self.marks.as_ref()
-    }
-
-    /// What is noted of how far a zone was acknowledged.
-    pub(crate) fn noted(&self, apex: LowerName<'_>) -> Noted {
-        self.marks.as_ref().map_or(Noted::Nothing, |marks| marks.get(apex))
-    }
-
-    /// Whether a new file of a zone may say that the zone has a mark: then there is a slot for it, whatever
-    /// happens. `is_marked`: the file in use says so already.
-    pub(crate) fn reserve_mark(&self, apex: LowerName<'_>, is_marked: bool) -> bool {
-        let Some(marks) = &self.marks else { return false };
-        is_marked && marks.get(apex) != Noted::Nothing || marks.reserve(apex)
-    }
-
-    /// Gives the file of a zone a name that no other has, if it is there, and returns that.
-    fn put_aside(&self, paths: &Paths) -> Result<Option<PathBuf>, StoreFault> {
-        let there = match self.disk.list(&paths.shard) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            listed => listed.map_err(failed("list", &paths.shard))?,
-        };
-        let is_there = |path: &Path| there.iter().any(|name| Some(&**name) == path.file_name());
-        if !is_there(&paths.store) {
-            return Ok(None);
-        }
-        let later = |number: u32| {
-            let mut path = paths.aside.clone().into_os_string();
-            path.push(format!("-{number}"));
-            PathBuf::from(path)
-        };
-        let mut names = std::iter::once(paths.aside.clone()).chain((2..).map(later));
-        let aside = names.find(|path| !is_there(path)).unwrap_or_else(|| paths.aside.clone());
-        self.disk.rename(&paths.store, &aside).map_err(failed("rename", &paths.store))?;
-        self.disk.sync_folder(&paths.shard).map_err(failed("sync the folder", &paths.shard))?;
-        Ok(Some(aside))
-    }
-
-    /// Removes what a replacement has left unfinished. What stays does no harm.
-    pub(crate) fn remove_unfinished(&self, paths: &Paths) {
-        let _ = self.disk.remove(&paths.unfinished);
-    }
-}
-
-/// That the store of a zone is open.
-pub(crate) struct OpenZone {
-    pub(crate) shared: Arc<Shared>,
-    apex: Box<[u8]>,
-}
-
-impl OpenZone {
-    fn new(shared: &Arc<Shared>, apex: LowerName<'_>) -> Result<OpenZone, StoreFault> {
-        match shared.open_zones().insert(apex.as_wire().into()) {
-            true => Ok(OpenZone { shared: Arc::clone(shared), apex: apex.as_wire().into() }),
-            false => Err(StoreFault::AlreadyOpen(Box::new(apex.as_name().to_buf()))),
-        }
-    }
-
-    pub(crate) fn apex(&self) -> LowerName<'_> {
-        LowerName::of_checked(&self.apex)
-    }
-
-    pub(crate) fn paths(&self) -> Paths {
-        self.shared.paths(self.apex())
-    }
-}
-
-impl Drop for OpenZone {
-    fn drop(&mut self) {
-        self.shared.open_zones().remove(&self.apex);
-    }
-}
 
 fn read_front(file: &dyn DiskFile, path: &Path) -> Result<Front, StoreFault> {
     let len = file.len().map_err(failed("measure", path))?;

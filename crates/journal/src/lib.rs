@@ -22,6 +22,7 @@
 //! | `frame.rs` | pieces of a file, each with its length and checksums |
 //! | `records.rs` | records and changes in such pieces |
 //! | `marks.rs` | how far each zone was acknowledged, in a file beside the stores |
+//! | `shared.rs` | what the stores of a folder share |
 //! | `folder.rs` | the folder of all stores: [`ZoneFolder`] |
 //! | `stored.rs` | what was found of a zone: [`Stored`] |
 //! | `store.rs` | keeping what changes: [`ZoneStore`] |
@@ -42,6 +43,7 @@ mod marks;
 mod names;
 mod records;
 mod replace;
+mod shared;
 mod store;
 mod stored;
 

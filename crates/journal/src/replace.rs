@@ -15,11 +15,11 @@ use zone::Zone;
 
 use crate::disk::DiskFile;
 use crate::fault::{StoreFault, damaged, failed};
-use crate::folder::Shared;
 use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
 use crate::header::{Confirmed, HEADER, Header};
 use crate::names::Paths;
 use crate::records::put_record;
+use crate::shared::Shared;
 use crate::store::{Acknowledged, Contents, ZoneStore};
 
 /// Records of a base are put into frames of this many bytes, give or take a record.

@@ -9,12 +9,12 @@ use zone::store::ChangeSet;
 
 use crate::disk::{Disk, DiskFile};
 use crate::fault::{StoreFault, failed};
-use crate::folder::OpenZone;
 use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
 use crate::header::{CONFIRMED_AT, Confirmed, Header};
 use crate::history::History;
 use crate::marks::Mark;
 use crate::records::put_change;
+use crate::shared::OpenZone;
 use crate::stored::Stored;
 
 /// Bytes of history that a compaction keeps, by default.

@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use crate::bind::parse;
 use crate::files::{expand, is_pattern, join};
 use crate::ledger::Outcome;
 use crate::model::Section;
+use crate::named_conf;
 use crate::text::Texts;
 use crate::tree::{Statement, last};
 use crate::units;
-use crate::work::{Work, domain, is_base64};
+use crate::work::{Anchor, Anchors, Work, domain, is_base64};
 
 /// Algorithms whose signatures nomen verifies (IANA's numbers).
 const ALGORITHMS: [u8; 7] = [5, 7, 8, 10, 13, 14, 15];
@@ -37,27 +37,6 @@ const ANCHORS: [&str; 4] =
     ["trust-anchor", "trust-anchor-file", "auto-trust-anchor-file", "trusted-keys-file"];
 const OF_ROOT: &str = "nomen has the keys of the public root";
 const NO_ANCHOR: &str = "it is no trust anchor: a DS or DNSKEY record of a key that signs zones";
-
-/// The anchors that were found.
-#[derive(Debug, Default)]
-pub(crate) struct Anchors {
-    found: Vec<Anchor>,
-    /// Whether the peer has those of the public root beside them.
-    pub(crate) public_root: bool,
-    /// Whether those follow their zone (RFC 5011).
-    pub(crate) root_followed: bool,
-}
-
-/// One of them.
-#[derive(Debug)]
-struct Anchor {
-    /// As nomen's configuration has it.
-    line: String,
-    /// Whether it is one of the public root's.
-    root: bool,
-    /// Whether it follows its zone (RFC 5011).
-    followed: bool,
-}
 
 /// Adds an anchor. Returns whether it is one of the public root.
 fn add(
@@ -211,7 +190,7 @@ pub(crate) fn of_bind_files(work: &mut Work, texts: &mut Texts<'_>, statement: &
     let path = join(base, statement.value());
     let paths = if is_pattern(statement.value()) { expand(texts.files, &path) } else { vec![path] };
     for path in paths {
-        let Ok(parsed) = parse::parse(texts, &path, base) else {
+        let Ok(parsed) = named_conf::parse(texts, &path, base) else {
             unreadable(work, statement, &path);
             continue;
         };

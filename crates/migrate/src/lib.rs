@@ -8,7 +8,8 @@
 //! | module | does |
 //! |---|---|
 //! | `bind`, `nsd`, `knot`, `pdns`, `unbound` | what statements mean |
-//! | `bind::parse`, `clauses`, `knot::yaml`, `pdns::settings` | syntaxes |
+//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings` | syntaxes |
+//! | `nsd_unbound` | statements that two of them share |
 //! | `text`, `tree`, `files` | texts and places, statements, the file system |
 //! | `network`, `units` | lists of clients without refusals, numbers with units |
 //! | `anchors`, `dnstap`, `local_root` | trust anchors, copies of messages, a copy of the root zone: what several programs have |
@@ -28,9 +29,11 @@ mod ledger;
 mod local_root;
 mod mend;
 mod model;
+mod named_conf;
 mod narrow;
 mod network;
 mod nsd;
+mod nsd_unbound;
 mod pdns;
 mod text;
 mod tree;

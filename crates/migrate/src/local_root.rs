@@ -7,9 +7,8 @@ use crate::files::join;
 use crate::model::{Keys, Nomen, Section, Setting};
 use crate::network::Network;
 use crate::tree::Statement;
-use crate::unbound::zones::upstream;
 use crate::units;
-use crate::work::{Work, path_text};
+use crate::work::{Work, path_text, server_with_port};
 
 /// Why files of zones from servers are not read.
 const WHY_FILES_ARE_NOT_READ: &str =
@@ -35,7 +34,7 @@ pub(crate) fn of_unbound(work: &mut Work, section: &Statement, name: &str, direc
         return work.ledger.missing(section, why);
     }
     for statement in primaries.iter() {
-        match upstream(statement.value()) {
+        match server_with_port(statement.value()) {
             Some(server) => {
                 work.recurse().add("local-root-primaries", server);
                 work.in_key(statement, Section::Resolver, "local-root-primaries");

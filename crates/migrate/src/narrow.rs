@@ -9,21 +9,6 @@ use crate::model::{Keys, Setting};
 use crate::tree::Statement;
 use crate::work::Work;
 
-/// What is refused, because what the source does with it cannot be said.
-#[derive(Debug, Default)]
-pub(crate) struct Narrow {
-    /// Domains whose names may not be asked of other servers.
-    domains: Vec<String>,
-    /// Those of them below which rules are left out as well.
-    whole: Vec<String>,
-    /// Domains whose names are found from the root servers down, whatever rule stands above them.
-    iterated: Vec<String>,
-    /// Recursion is for no client.
-    closed: bool,
-    /// Zones whose queries are limited: as catalog zones alone, which answer no queries, they are served.
-    only_catalogs: Vec<String>,
-}
-
 /// Why a zone whose queries are limited is left out.
 pub(crate) const LIMITED: &str = "it limits who may query, and nomen answers every client from its zones: the zones that it is for are left out. To move them, limit the clients in a firewall and migrate a copy of the file without it";
 

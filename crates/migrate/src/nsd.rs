@@ -10,11 +10,11 @@ use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
 use crate::narrow::LIMITED;
 use crate::network::{Client, Member, Network, passes};
+use crate::nsd_unbound::{listen, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, last};
-use crate::unbound::{nsid, verbosity};
 use crate::units;
-use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, server, with_port};
+use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, server};
 
 /// Words that begin a section.
 pub(crate) const SECTIONS: &[&str] =
@@ -272,60 +272,6 @@ fn user(work: &mut Work, all: &[&Statement]) {
                 work.nomen.server.text("group", group);
             }
             work.in_key(found, Section::Server, "user");
-        }
-    }
-}
-
-/// The addresses that clients ask, here and in unbound.conf: those that are named, or else these. Ports that
-/// are not `plain` are for TLS.
-pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], plain: impl Fn(u16) -> bool) {
-    let port = last(all, "port");
-    let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
-    if let Some(port) = port {
-        work.ledger.translated(port, "the port in `addr` of [[listen]]");
-    }
-    let named = all.iter().filter(|s| s.key() == "ip-address" || s.key() == "interface");
-    let (mut block, mut any) = (Keys::default(), false);
-    for statement in named {
-        any = true;
-        let (ip, own) =
-            statement.value().split_once('@').map_or((statement.value(), None), |(ip, p)| (ip, Some(p)));
-        match (ip.parse(), own.map_or(Some(usual), |port| port.parse().ok())) {
-            (Ok(_), Some(port)) if !plain(port) => {
-                work.ledger.missing(statement, "nomen listens for plain UDP and TCP alone");
-            }
-            (Ok(ip), Some(port)) => {
-                block.add("addr", with_port(ip, port));
-                work.ledger.translated(statement, "`addr` of [[listen]]");
-                if statement.words().count() > 2 {
-                    work.ledger.missing(statement, "nomen's workers listen on all addresses together");
-                }
-            }
-            _ => {
-                work.ledger.missing(statement, "nomen listens on addresses, not on interfaces by their names")
-            }
-        }
-    }
-    if !any {
-        unnamed.into_iter().for_each(|ip| block.add("addr", with_port(ip, usual)));
-    }
-    drop_families(all, &mut block);
-    if block.0.is_empty() {
-        return work.ledger.unwritten(Outcome::Differs, NOWHERE);
-    }
-    work.nomen.listens.push(block);
-}
-
-/// Without addresses the usual ones count.
-const NOWHERE: &str = "it listens on no address that nomen could; without any [[listen]], nomen does on 127.0.0.1 and ::1 at port 5300";
-
-/// `do-ip4` and `do-ip6`: addresses of a family that is off are not listened on.
-fn drop_families(all: &[&Statement], block: &mut Keys) {
-    for (key, v6) in [("do-ip4", false), ("do-ip6", true)] {
-        if last(all, key).is_some_and(|found| units::switch(found.value()) == Some(false)) {
-            let kept = block.members("addr").iter().filter(|addr| addr.starts_with('[') != v6);
-            let kept = kept.cloned().collect();
-            block.texts("addr", kept);
         }
     }
 }

@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 
 use wire::name::{Name, NameBuf};
 
-use crate::anchors::Anchors;
 use crate::ledger::{Ledger, Outcome};
 use crate::model::{Keys, Nomen, Section, Setting, bounded};
-use crate::narrow::Narrow;
 use crate::text::SourceSpan;
 use crate::tree::Statement;
 use crate::units;
@@ -159,6 +157,42 @@ pub(crate) struct Work {
     pub(crate) encrypted_transfers: bool,
     /// Whether servers at port 853 are asked in the clear.
     pub(crate) plain_at_853: bool,
+}
+
+/// Trust anchors that were found.
+#[derive(Debug, Default)]
+pub(crate) struct Anchors {
+    pub(crate) found: Vec<Anchor>,
+    /// Whether the peer has those of the public root beside them.
+    pub(crate) public_root: bool,
+    /// Whether those follow their zone (RFC 5011).
+    pub(crate) root_followed: bool,
+}
+
+/// A trust anchor.
+#[derive(Debug)]
+pub(crate) struct Anchor {
+    /// As nomen's configuration has it.
+    pub(crate) line: String,
+    /// Whether it is one of the public root's.
+    pub(crate) root: bool,
+    /// Whether it follows its zone (RFC 5011).
+    pub(crate) followed: bool,
+}
+
+/// What is refused, because what the source does with it cannot be said.
+#[derive(Debug, Default)]
+pub(crate) struct Narrow {
+    /// Domains whose names may not be asked of other servers.
+    pub(crate) domains: Vec<String>,
+    /// Those of them below which rules are left out as well.
+    pub(crate) whole: Vec<String>,
+    /// Domains whose names are found from the root servers down, whatever rule stands above them.
+    pub(crate) iterated: Vec<String>,
+    /// Recursion is for no client.
+    pub(crate) closed: bool,
+    /// Zones whose queries are limited: as catalog zones alone, which answer no queries, they are served.
+    pub(crate) only_catalogs: Vec<String>,
 }
 
 impl Work {
@@ -439,6 +473,13 @@ pub(crate) fn server(address: &str, port: Option<&str>) -> Option<String> {
         Some(Ok(0) | Err(_)) => None,
         Some(Ok(port)) => Some(with_port(ip, port)),
     }
+}
+
+/// A server as Unbound writes it, `ADDRESS[@PORT][#NAME]`.
+pub(crate) fn server_with_port(text: &str) -> Option<String> {
+    let text = text.split('#').next().unwrap_or_default();
+    let (address, port) = text.split_once('@').map_or((text, None), |(address, port)| (address, Some(port)));
+    server(address, port)
 }
 
 /// `address@port`, as nomen writes it.

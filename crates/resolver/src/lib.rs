@@ -12,7 +12,8 @@
 //! | `rules` | the rules, ready to be looked up |
 //! | `copy` | copies of zones on this machine, asked in place of their servers |
 //! | `budget` | what one client's query may cost |
-//! | `query_key` | what is asked, who waits, the outcome |
+//! | `query_key` | what is asked |
+//! | `request`, `outcome` | what clients request, and the outcome |
 //! | `scrub` | what is kept of a reply |
 //! | `query` | the queries that are sent, and whether a message belongs to one |
 //! | `server` | what is known of an upstream server: health, cookies, what it cannot do; `rtt`: how fast it is; `servers`: all |
@@ -33,9 +34,11 @@ mod delegations;
 mod extended;
 mod hints;
 mod limits;
+mod outcome;
 mod query;
 mod query_key;
 mod random;
+mod request;
 mod resolver;
 mod rtt;
 mod rules;
@@ -53,12 +56,11 @@ pub use config::{
 };
 pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
 pub use extended::UpstreamError;
+pub use outcome::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 pub use query::ReplyMismatch;
-pub use query_key::{
-    AnsweredBy, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, LookupSink, NetworkFault,
-    QueryKey, ReportAgent, ResolverRequest, ShedReason,
-};
+pub use query_key::{AnsweredBy, QueryKey, ReportAgent};
 pub use random::{ChaCha, Random};
+pub use request::{ClientPrefix, LookupRequest, LookupSink, ResolverRequest};
 pub use resolver::Resolver;
 pub use scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
 pub use scrub::{priming, referral, referral_proof, scrub};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use wire::LowerName;
 
 use crate::config::ForwardLimits;
-use crate::query_key::{ClientPrefix, ShedReason};
+use crate::outcome::ShedReason;
+use crate::request::ClientPrefix;
 
 /// The time within which [`ForwardLimits::pulse`] clients of a prefix are settled.
 const SLOT: Duration = Duration::from_millis(10);

@@ -1,5 +1,6 @@
 //! Which server is asked next.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use crate::config::ForwardConfig;
@@ -87,6 +88,13 @@ pub(crate) fn probe(asked: &[Asked], servers: &Servers, now: Instant) -> Option<
             && !asked.spent
             && servers.get(asked.server).is_some_and(|server| server.wants_probe(now))
     })
+}
+
+/// Servers at these addresses are not asked by the lookup that has these.
+pub(crate) fn set_aside(asked: &mut [Asked], servers: &Servers, unwanted: &[SocketAddr]) {
+    for asked in asked.iter_mut().filter(|_| !unwanted.is_empty()) {
+        asked.spent |= servers.address(asked.server).is_some_and(|address| unwanted.contains(&address));
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use exchange::NumberMap;
 
 use crate::config::Upstream;
 use crate::random::Random;
-use crate::select::Asked;
 use crate::server::Server;
 use crate::stats::UpstreamStats;
 
@@ -91,13 +90,6 @@ impl Servers {
     /// The address of a server.
     pub(crate) fn address(&self, id: ServerId) -> Option<SocketAddr> {
         self.get(id).map(|server| server.upstream.address)
-    }
-
-    /// Servers at these addresses are not asked by the lookup that has these.
-    pub(crate) fn set_aside(&self, asked: &mut [Asked], unwanted: &[SocketAddr]) {
-        for asked in asked.iter_mut().filter(|_| !unwanted.is_empty()) {
-            asked.spent |= self.address(asked.server).is_some_and(|address| unwanted.contains(&address));
-        }
     }
 
     fn number(&mut self) -> u64 {

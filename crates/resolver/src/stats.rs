@@ -7,7 +7,7 @@ use std::time::Duration;
 use exchange::Counter;
 
 use crate::config::Upstream;
-use crate::query_key::ShedReason;
+use crate::outcome::ShedReason;
 
 /// Upper ends of the buckets of [`UpstreamStats::rtt`] in milliseconds; the last bucket has no end.
 pub const RTT_BUCKETS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, u64::MAX];

@@ -14,8 +14,8 @@ use wire::{NameBuf, Rcode, Type};
 use crate::budget::Overspent;
 use crate::config::Upstream;
 use crate::extended::UpstreamError;
+use crate::outcome::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 use crate::query::ReplyMismatch;
-use crate::query_key::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 use crate::scrub::ReplyFault;
 
 /// Steps kept of one request; a forger could make any number of them.

@@ -2,7 +2,7 @@
 
 use wire::{Ttl, Type};
 
-use crate::random::soa;
+use crate::data::soa;
 use crate::{Record, name};
 
 fn record(owner: &str, rtype: Type, rdata: &[u8]) -> Record {

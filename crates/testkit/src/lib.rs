@@ -5,6 +5,7 @@
 //! | [`answers`] | what a question is answered with, by the plainest reading of the RFCs |
 //! | [`disk`] | a disk that forgets, tears and fails |
 //! | [`choices`] | choices made from bytes, by chance or by a fuzzer |
+//! | `data` | data of records that random zones are made of |
 //! | [`decode`] | replies, read back by two decoders |
 //! | [`everything`] | a small zone that has something of everything |
 //! | [`keys`] | keys that sign for real |
@@ -49,6 +50,7 @@
 
 pub mod answers;
 pub mod choices;
+mod data;
 pub mod decode;
 pub mod disk;
 pub mod everything;

@@ -8,8 +8,8 @@ use wire::{Class, NameBuf, Rcode, Ttl, Type};
 
 use crate::answers::Served;
 use crate::choices::Choices;
+use crate::data::soa;
 use crate::model::ModelZone;
-use crate::random::soa;
 use crate::tree::Reply;
 use crate::{Chain, Record, name, sign};
 

@@ -3,7 +3,7 @@
 use wire::{NameBuf, Type};
 
 use crate::choices::Choices;
-use crate::random::{HOUR, soa};
+use crate::data::{HOUR, soa};
 use crate::zones::{APEXES, chain, record, settle};
 use crate::{Chain, Record, name};
 

@@ -2,8 +2,8 @@
 
 use wire::{NameBuf, Ttl, Type};
 
+use crate::data::soa;
 use crate::model::Record;
-use crate::random::soa;
 
 /// The TTL of every record.
 const DAY: Ttl = Ttl::from_secs(86_400);

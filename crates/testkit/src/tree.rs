@@ -26,9 +26,9 @@ use wire::rdata::view::Rrsig;
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::answers::{Line, Served};
+use crate::data::soa;
 use crate::keys::{SigningKey, Validity};
 use crate::model::ModelZone;
-use crate::random::soa;
 use crate::sign::sign_by;
 use crate::{Chain, Record, name};
 

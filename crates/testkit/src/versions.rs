@@ -8,7 +8,7 @@ use wire::{NameBuf, Serial, Ttl, Type};
 use zone::store::{ChangeError, ChangeSet, Node, NodeFlags, Zone, ZoneBuilder, diff};
 
 use crate::choices::Choices;
-use crate::random::{HASHES, HOUR, soa};
+use crate::data::{HASHES, HOUR, soa};
 use crate::zones::{APEXES, chain, record, settle};
 use crate::{Chain, Record, build, key, name};
 

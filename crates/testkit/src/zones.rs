@@ -3,7 +3,7 @@
 use wire::{NameBuf, Ttl, Type};
 
 use crate::choices::Choices;
-use crate::random::{HASHES, HOUR, nsec3, rrsig, soa};
+use crate::data::{HASHES, HOUR, nsec3, rrsig, soa};
 use crate::{Chain, Record, name, sign};
 
 /// The most records of all zones together, those that signing adds not counted.

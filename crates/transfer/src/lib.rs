@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`catalog_zone`] | zones that list other zones (RFC 9432) |
 //! | [`incoming`] | zones and differences out of messages that others send |
+//! | `opt` | OPT in responses of primaries: EXPIRE (RFC 7314) |
 //! | [`outgoing`] | zones and differences as streams of messages (RFC 5936, RFC 1995) |
 //! | [`secondary`] | when secondaries ask and primaries announce (RFC 1034 §4.3.5, RFC 1996) |
 //! | [`tsig`] | transaction signatures (RFC 8945): keys, verifying requests and responses, signing both |
@@ -15,6 +16,7 @@
 
 pub mod catalog_zone;
 pub mod incoming;
+mod opt;
 pub mod outgoing;
 pub mod secondary;
 pub mod tsig;

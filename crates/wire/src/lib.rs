@@ -15,6 +15,7 @@
 //! | [`message`] | layout, header, parser, builder with compression |
 //! | [`edns`] | OPT: sizes, flags, options, extended errors |
 //! | [`rdata`] | one file per record type: layout, validation, text; views of the types that others look into |
+//! | `escape` | escapes in text, resolved and written |
 //! | [`text`] | tokens, escapes, numbers, addresses, base64 and hex |
 //!
 //! This crate has no dependency, reads no clock and does no I/O.
@@ -22,6 +23,7 @@
 
 pub mod bytes;
 pub mod edns;
+mod escape;
 pub mod hash;
 mod malformed;
 pub mod message;

@@ -5,12 +5,14 @@
 
 mod case;
 mod lower;
+pub(crate) mod text;
 
 use std::cmp::Ordering;
 use std::fmt;
 
 pub(crate) use lower::copy_lower;
 pub use lower::{LowerName, LowerNameBuf};
+pub use text::NameTextError;
 
 /// The longest name in bytes, length bytes and root included (RFC 1035 §2.3.4).
 pub const MAX_NAME: usize = 255;
@@ -204,7 +206,7 @@ impl Ord for Name<'_> {
 impl fmt::Display for Name<'_> {
     /// Master-file form with the final dot, as [`crate::text::write_name`] has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::text::write_name(*self, f)
+        text::write_name(*self, f)
     }
 }
 impl fmt::Debug for Name<'_> {
@@ -231,37 +233,6 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// Why a text is not a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameTextError {
-    /// Nothing at all.
-    Empty,
-    /// Two dots in a row, or one in front.
-    EmptyLabel,
-    /// A label of more than 63 bytes.
-    LabelTooLong,
-    /// More than 255 bytes in all.
-    NameTooLong,
-    /// `\` at the end, or `\DDD` that is not a number up to 255.
-    BadEscape,
-    /// The name is relative and there is no origin to complete it.
-    NoOrigin,
-}
-
-impl fmt::Display for NameTextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "empty name",
-            Self::EmptyLabel => "empty label (two dots in a row, or a dot in front)",
-            Self::LabelTooLong => "label longer than 63 bytes",
-            Self::NameTooLong => "name longer than 255 bytes",
-            Self::BadEscape => "bad escape (\\ needs a character or three digits up to 255)",
-            Self::NoOrigin => "relative name without an origin to complete it",
-        })
-    }
-}
-impl std::error::Error for NameTextError {}
-
 /// A domain name, owned: 256 bytes on the spot, no allocation.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
@@ -277,7 +248,7 @@ impl NameBuf {
     /// completed by it.
     pub fn from_text(text: &[u8], origin: Option<Name<'_>>) -> Result<Self, NameTextError> {
         let mut wire = Vec::with_capacity(MAX_NAME);
-        crate::text::name(text, origin, &mut wire)?;
+        text::name(text, origin, &mut wire)?;
         Name::from_wire(&wire).map(Name::to_buf).map_err(|_| NameTextError::NameTooLong)
     }
 

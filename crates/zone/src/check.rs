@@ -10,7 +10,7 @@ use std::fmt;
 use wire::rdata::view::Soa;
 use wire::{Name, NameBuf, Type};
 
-use crate::scan::{RemarkAt, Severity};
+use crate::scan::{RemarkAt, Severity, ends_twice_in};
 use crate::store::{Node, NodeFlags, Rdata, RrSet, Zone};
 use crate::zonemd::{self, ZonemdFault};
 
@@ -408,18 +408,6 @@ fn has_wrong_digest(ds: &[u8]) -> bool {
 
 /// The longest chain of CNAMEs that is followed in search of a loop.
 const CHAIN: usize = 32;
-
-/// Whether a name has the zone's name twice at its end.
-pub(crate) fn ends_twice_in(name: Name<'_>, apex: Name<'_>) -> bool {
-    if apex.is_root() || !name.is_at_or_below(apex) {
-        return false;
-    }
-    // The front of the name, with the root in the place of the apex.
-    let front = name.len() - apex.len();
-    let mut wire = name.as_wire().get(..front).unwrap_or_default().to_vec();
-    wire.push(0);
-    Name::from_wire(&wire).is_ok_and(|front| front.is_at_or_below(apex))
-}
 
 /// Whether every label can be one of a host name (RFC 1123 §2.1): letters, digits and hyphens. `*` passes, as
 /// it may stand for a host; so does `_`, as names with it are no host names but widely have addresses all the

@@ -2,23 +2,22 @@
 //! `[[resolver.stub]]`.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use recursion::Domain;
 use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateRule, Reach, Upstream};
-use toml::Spanned;
-use toml::de::DeValue;
 use wire::{Name, NameBuf};
 
 use super::validating::Validating;
+use crate::addresses::{SourceAddress, check_sources};
 use crate::listen::Opened;
-use crate::peers::{SourceAddress, check_sources};
 use crate::report::{ConfigPlace, Diagnostic};
 use crate::table::keys;
-use crate::table::read::{At, Reader};
-use crate::table::value::{AddrPort, AddrPortFault, Int, Time, Value, quote};
+use crate::table::read::At;
+use crate::table::value::{Int, Time};
+
+pub use crate::addresses::{Server, ServerFault};
 
 keys! {
     /// How other servers are asked.
@@ -278,62 +277,5 @@ pub(super) fn check_servers(servers: &[At<Server>], opened: &[Opened], faults: &
             let message = format!("nomen listens on {} and would ask itself", server.0);
             faults.push(Diagnostic::at(place, message).also(own.place(), "listened on here"));
         }
-    }
-}
-
-/// A server that is asked: its address, and its port if that is not 53.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Server(pub AddrPort);
-
-/// What is wrong with the text of a [`Server`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerFault {
-    /// As in any address with a port.
-    AddrPort(AddrPortFault),
-    /// No server has this address.
-    NoServer(IpAddr),
-}
-
-impl fmt::Display for ServerFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AddrPort(fault) => fault.fmt(f),
-            Self::NoServer(ip) => write!(f, "{ip} is not the address of one server"),
-        }
-    }
-}
-
-impl Server {
-    /// The port where none is written.
-    const PORT: u16 = 53;
-
-    /// Reads `ip` or `ip@port`. IPv4 mapped into IPv6 is IPv4.
-    pub fn parse(text: &str) -> Result<Self, ServerFault> {
-        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        let addr = match bare.parse() {
-            Ok(ip) => SocketAddr::new(ip, Self::PORT),
-            // With another sign than `@`, its port is what the fault is about.
-            Err(_) if text.contains('@') || text.parse::<SocketAddr>().is_ok() => {
-                AddrPort::parse(text).map_err(ServerFault::AddrPort)?.0
-            }
-            Err(_) => return Err(ServerFault::AddrPort(AddrPortFault::NoAddress(text.to_owned()))),
-        };
-        let ip = addr.ip().to_canonical();
-        if ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
-            return Err(ServerFault::NoServer(ip));
-        }
-        Ok(Self(AddrPort(SocketAddr::new(ip, addr.port()))))
-    }
-}
-
-impl Value for Server {
-    fn kind() -> String {
-        "address `ip` or `ip@port`".into()
-    }
-    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.text(node, "an address such as \"192.0.2.53\"", Self::parse)
-    }
-    fn render(&self) -> Option<String> {
-        Some(quote(&self.0.to_string()))
     }
 }

@@ -12,8 +12,8 @@ use wire::{Name, NameBuf, Ttl, Type};
 use zone::scan::{self, Limits, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
 use zone::scan::{Fault, FaultKind};
 
+use super::Resolver;
 use super::validating::Anchor;
-use crate::Settings;
 use crate::report::{ConfigPlace, Diagnostic};
 use crate::table::read::{At, Reader};
 use crate::table::value::Value;
@@ -45,24 +45,23 @@ impl<T: Default> Value for RecordFile<T> {
     const MAY_BE_NONE: bool = true;
 }
 
-impl Settings {
-    /// Reads the files that `[resolver]` names.
+impl Resolver {
+    /// Reads the files that its keys name.
     ///
     /// # Errors
     /// All that is wrong with them, with file, line and column.
-    pub fn read_resolver_files(&mut self) -> Result<(), Vec<Diagnostic>> {
+    pub(crate) fn read_files(&mut self) -> Result<(), Vec<Diagnostic>> {
         let mut faults = Vec::new();
-        let Some(resolver) = &mut self.resolver else { return Ok(()) };
-        let hints = &mut resolver.value.iterating.hints;
+        let hints = &mut self.iterating.hints;
         if let Some(file) = &mut hints.value {
             file.fill(hints.place.as_ref(), Hints::default(), Hints::servers, &mut faults);
         }
-        for At { value: file, place } in resolver.value.validating.anchor_files.value.iter_mut().flatten() {
+        for At { value: file, place } in self.validating.anchor_files.value.iter_mut().flatten() {
             let sink = Anchors { path: file.path.display().to_string(), ..Anchors::default() };
             file.fill(place.as_ref(), sink, Anchors::all, &mut faults);
         }
         if faults.is_empty() {
-            faults.extend(resolver.value.validating.zones_without_anchor());
+            faults.extend(self.validating.zones_without_anchor());
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }

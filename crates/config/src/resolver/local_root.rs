@@ -4,8 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use wire::NameBuf;
+
 use super::iterating::Iterating;
-use crate::Configuration;
 use crate::peers::{Peer, PeerKeys, ZonemdPolicy};
 use crate::report::Diagnostic;
 use crate::table::keys;
@@ -109,6 +110,22 @@ impl RootCopy {
             );
         }
     }
+
+    /// The root zone cannot be served to clients and be a copy for the resolver alone.
+    pub(crate) fn check_served<'z>(
+        &self,
+        mut served: impl Iterator<Item = &'z At<NameBuf>>,
+        faults: &mut Vec<Diagnostic>,
+    ) {
+        if !*self.wanted {
+            return;
+        }
+        if let Some(root) = served.find(|name| name.as_name().is_root()) {
+            let message = "`local-root` has no effect: the root zone is served here";
+            let fault = Diagnostic::at(self.wanted.place.as_ref(), message);
+            faults.push(fault.also(root.place.as_ref(), "names are answered from this zone"));
+        }
+    }
 }
 
 /// The public servers, by these families of addresses.
@@ -117,18 +134,4 @@ fn public(ipv4: bool, ipv6: bool) -> Vec<At<Peer>> {
     let v6 = PUBLIC.iter().map(|(_, v6)| IpAddr::from(*v6)).filter(|_| ipv6);
     let peer = |ip| At::unwritten(Peer { address: SocketAddr::new(ip, 53), key: None });
     v4.chain(v6).map(peer).collect()
-}
-
-impl Configuration {
-    /// The root zone cannot be served to clients and be a copy for the resolver alone.
-    pub(crate) fn check_local_root(&self, faults: &mut Vec<Diagnostic>) {
-        let Some(resolver) = &self.settings.resolver else { return };
-        let wanted = &resolver.root_copy.wanted;
-        let root = self.zones.iter().chain(&self.added).find(|zone| zone.name.value.as_name().is_root());
-        if let Some(zone) = root.filter(|_| **wanted) {
-            let message = "`local-root` has no effect: the root zone is served here";
-            let fault = Diagnostic::at(wanted.place.as_ref(), message);
-            faults.push(fault.also(zone.name.place.as_ref(), "names are answered from this zone"));
-        }
-    }
 }

@@ -22,9 +22,9 @@ use wire::{LowerNameBuf, Name, NameBuf};
 use zone::Zone;
 use zone::store::NodeFlags;
 
-use super::Settings;
 use super::listen::Opened;
 use super::report::Diagnostic;
+use super::storage::Storage;
 use super::table::read::At;
 use super::table::section;
 use crate::interfaces::Interfaces;
@@ -74,18 +74,14 @@ section! {
     }
 }
 
-/// Recursive service as it is configured.
+/// Recursive service as it is configured: `[resolver]`, its blocks, and the state folder of `[server]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Recursive<'s> {
-    resolver: &'s Resolver,
-    settings: &'s Settings,
-}
-
-impl Settings {
-    /// Recursive service, if it is on.
-    pub fn recursive(&self) -> Option<Recursive<'_>> {
-        self.resolver.as_ref().map(|resolver| Recursive { resolver, settings: self })
-    }
+    pub(crate) resolver: &'s At<Resolver>,
+    pub(crate) forwards: &'s [At<Forward>],
+    pub(crate) stubs: &'s [At<Stub>],
+    pub(crate) access: &'s [At<AccessBlock>],
+    pub(crate) storage: &'s Storage,
 }
 
 impl<'s> Recursive<'s> {
@@ -101,7 +97,7 @@ impl<'s> Recursive<'s> {
 
     /// The file that the cache is kept in while nomen does not run; none if it is not kept.
     pub fn cache_file(&self) -> Option<PathBuf> {
-        self.resolver.caching.file(self.settings.server.storage.folder().as_deref())
+        self.resolver.caching.file(self.storage.folder().as_deref())
     }
 
     /// Time between two times that the cache is written to its file.
@@ -112,8 +108,8 @@ impl<'s> Recursive<'s> {
     /// What clients are answered, on a machine with these interfaces.
     pub fn policy_config(&self, interfaces: &Interfaces) -> PolicyConfig {
         let Resolver { caching, serving, local, private, synthesis, validating, reporting, limits, .. } =
-            self.resolver;
-        let Settings { forwards, stubs, access, .. } = self.settings;
+            &self.resolver.value;
+        let Recursive { forwards, stubs, access, .. } = *self;
         let forwards = forwards.iter().map(|rule| rule.domain(validating));
         let forwarded = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
         let iterated = self.iterates().then(|| self.resolver.iterating.domain(validating));
@@ -145,7 +141,7 @@ impl<'s> Recursive<'s> {
 
     /// The zones whose trust anchors follow them; none if no rule has answers validated.
     pub fn followed(&self) -> BTreeSet<NameBuf> {
-        let Settings { forwards, stubs, .. } = self.settings;
+        let Recursive { forwards, stubs, .. } = *self;
         let validating = &self.resolver.validating;
         let forwards = forwards.iter().map(|rule| rule.domain(validating));
         let mut all = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
@@ -162,7 +158,7 @@ impl<'s> Recursive<'s> {
     /// Whether there are names that no rule is for, and they are found step by step.
     fn iterates(&self) -> bool {
         let all = |rule: &At<Forward>| rule.domain.as_name().is_root();
-        *self.resolver.iterating.iterate && !self.settings.forwards.iter().any(all)
+        *self.resolver.iterating.iterate && !self.forwards.iter().any(all)
     }
 
     /// Where the copy of the root zone comes from, if there is to be one.
@@ -177,8 +173,8 @@ impl<'s> Recursive<'s> {
 
     /// Which servers are asked, and how.
     pub fn forward_config(&self) -> ForwardConfig {
-        let Resolver { caching, iterating, budget, asking, times, limits, .. } = self.resolver;
-        let Settings { forwards, stubs, .. } = self.settings;
+        let Resolver { caching, iterating, budget, asking, times, limits, .. } = &self.resolver.value;
+        let Recursive { forwards, stubs, .. } = *self;
         ForwardConfig {
             rules: forwards
                 .iter()
@@ -216,40 +212,34 @@ impl<'s> Recursive<'s> {
 
     /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks match no client.
     pub fn interfaces_without_address(&self, interfaces: &Interfaces) -> Vec<&'s str> {
-        let named = self.settings.access.iter().flat_map(|block| block.interface.iter().flatten());
+        let named = self.access.iter().flat_map(|block| block.interface.iter().flatten());
         let named = named.map(|name| name.value.as_str());
         named.filter(|name| interfaces.addresses_of(name).next().is_none()).collect()
     }
-}
 
-/// What cannot be true together in the section and its blocks.
-pub(super) fn check(
-    resolver: &At<Resolver>,
-    settings: &Settings,
-    opened: &[Opened],
-    faults: &mut Vec<Diagnostic>,
-) {
-    let Settings { forwards, stubs, access, .. } = settings;
-    resolver.caching.check(faults);
-    resolver.local.check(faults);
-    resolver.private.check(faults);
-    resolver.synthesis.check(faults);
-    resolver.iterating.check(opened, faults);
-    let domains = forwards.iter().map(|rule| &rule.domain).chain(stubs.iter().map(|rule| &rule.domain));
-    resolver.iterating.check_refused(domains, faults);
-    let iterates = Recursive { resolver, settings }.iterates();
-    resolver.root_copy.check(&resolver.iterating, iterates, faults);
-    resolver.validating.check(faults);
-    resolver.reporting.check(faults);
-    resolver.times.check(faults);
-    resolver.asking.check(faults);
-    asking::check(forwards, stubs, opened, faults);
-    access::check(access, faults);
-    // A block that could not be read is missing here, and its fault is reported already.
-    if !*resolver.iterating.iterate && forwards.is_empty() && stubs.is_empty() && faults.is_empty() {
-        let block = access.first().and_then(|block| block.place.as_ref());
-        let fault = Diagnostic::at(resolver.place.as_ref().or(block), "[resolver] has no server to ask");
-        faults.push(fault.hint("add a [[resolver.forward]] with `servers`, or drop `iterate = false`"));
+    /// What cannot be true together in the section and its blocks.
+    pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {
+        let Recursive { resolver, forwards, stubs, access, .. } = *self;
+        resolver.caching.check(faults);
+        resolver.local.check(faults);
+        resolver.private.check(faults);
+        resolver.synthesis.check(faults);
+        resolver.iterating.check(opened, faults);
+        let domains = forwards.iter().map(|rule| &rule.domain).chain(stubs.iter().map(|rule| &rule.domain));
+        resolver.iterating.check_refused(domains, faults);
+        resolver.root_copy.check(&resolver.iterating, self.iterates(), faults);
+        resolver.validating.check(faults);
+        resolver.reporting.check(faults);
+        resolver.times.check(faults);
+        resolver.asking.check(faults);
+        asking::check(forwards, stubs, opened, faults);
+        access::check(access, faults);
+        // A block that could not be read is missing here, and its fault is reported already.
+        if !*resolver.iterating.iterate && forwards.is_empty() && stubs.is_empty() && faults.is_empty() {
+            let block = access.first().and_then(|block| block.place.as_ref());
+            let fault = Diagnostic::at(resolver.place.as_ref().or(block), "[resolver] has no server to ask");
+            faults.push(fault.hint("add a [[resolver.forward]] with `servers`, or drop `iterate = false`"));
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use resolver::{
 };
 
 use super::*;
+use crate::Settings;
 use crate::interfaces::AttachedAddress;
 use crate::peers::ZonemdPolicy;
 use crate::{Rejected, read_text};

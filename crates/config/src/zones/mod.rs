@@ -1,27 +1,27 @@
 //! `[[zone]]` and `[template.X]`: which zones there are and where their files lie. Reads no zone file and no
 //! folder; `zones` of `server` does that.
 
+mod catalogs;
 pub mod pattern;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::path::PathBuf;
 
-use toml::Spanned;
-use toml::de::DeValue;
-use wire::name::{Name, NameBuf, NameTextError};
+use wire::NameBuf;
 
-use super::catalogs::{self, CatalogKeys, ListingKeys};
+use super::catalogs::{CatalogKeys, ListingKeys};
 use super::peers::PeerKeys;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::rare::Rare;
-use super::table::read::{At, Reader};
-use super::table::value::{Share, Value, quote};
+use super::table::read::At;
+use super::table::value::Share;
 use super::transfers::TransferGrant;
 use super::updates::UpdateKeys;
 use pattern::{FilePattern, PathPattern};
 use wording::did_you_mean;
+
+pub use super::zone_name::{ZoneNameFault, zone_name};
 
 keys! {
     /// A zone to serve, read from a master file (RFC 1035 §5) or taken from other servers.
@@ -84,58 +84,6 @@ keys! {
 
 /// Every `[template.X]` by its name.
 pub type Templates = BTreeMap<String, At<Template>>;
-
-/// What is wrong with the name of a zone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ZoneNameFault {
-    /// There is none.
-    Empty,
-    /// This text is not a domain name.
-    Malformed(String, NameTextError),
-    /// This text has letters beyond ASCII; names in DNS have them in the form that follows, if there is one.
-    NotAscii(String, Option<String>),
-}
-
-impl fmt::Display for ZoneNameFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the zone name is empty; the root zone is \".\""),
-            Self::Malformed(text, fault) => write!(f, "`{text}` is not a domain name: {fault}"),
-            Self::NotAscii(text, Some(ascii)) => {
-                write!(f, "`{text}` has letters that are not ASCII; in DNS the name is `{ascii}`")
-            }
-            Self::NotAscii(text, None) => write!(f, "`{text}` has letters that no domain name can have"),
-        }
-    }
-}
-
-/// Reads a zone name; letters are made small, so that names compare as text too. Letters beyond ASCII are
-/// refused: their bytes would make a name that no client asks for. The fault names the A-labels that are
-/// meant (RFC 5890 §2.3.2.1).
-pub fn zone_name(text: &str) -> Result<NameBuf, ZoneNameFault> {
-    if text.is_empty() {
-        return Err(ZoneNameFault::Empty);
-    }
-    if !text.is_ascii() {
-        let ascii = idna::domain_to_ascii(text).ok();
-        return Err(ZoneNameFault::NotAscii(text.to_owned(), ascii));
-    }
-    let name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
-        .map_err(|fault| ZoneNameFault::Malformed(text.to_owned(), fault))?;
-    Ok(name.as_name().to_lower().into())
-}
-
-impl Value for NameBuf {
-    fn kind() -> String {
-        "domain name".into()
-    }
-    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.text(node, "a domain name in quotes", zone_name)
-    }
-    fn render(&self) -> Option<String> {
-        Some(quote(&self.to_string()))
-    }
-}
 
 /// Templates that name no files, zones named twice or without a file, and updates of zones that cannot be
 /// kept.
@@ -264,19 +212,4 @@ fn check_source(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnost
         );
         Diagnostic::at(name.place.as_ref(), message)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_in_utf8_passed_unseen() {
-        let fault = |text: &str| zone_name(text).expect_err("not a name").to_string();
-        assert!(fault("bücher.example").ends_with("in DNS the name is `xn--bcher-kva.example`"));
-        assert!(fault("Straße.example.").ends_with("`xn--strae-oqa.example.`"));
-        assert!(matches!(zone_name("a\u{200e}.example"), Err(ZoneNameFault::NotAscii(_, None))));
-        // The bytes themselves are written with escapes.
-        assert!(zone_name("b\\195\\188cher.example").is_ok());
-    }
 }

@@ -4,13 +4,13 @@ mod access;
 mod acl;
 mod options;
 mod outgoing;
-pub(crate) mod parse;
 mod zones;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::ledger::Outcome;
+use crate::named_conf;
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::Statement;
 use crate::work::Work;
@@ -58,7 +58,7 @@ fn is_none(list: &Statement) -> bool {
 /// Moves a configuration.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
     let base = path.parent().unwrap_or(Path::new("")).to_owned();
-    let parsed = parse::parse(texts, path, &base)?;
+    let parsed = named_conf::parse(texts, path, &base)?;
     for include in &parsed.includes {
         work.ledger.translated(include, "its statements, as if they stood here");
     }

@@ -7,10 +7,10 @@ pub(crate) mod settings;
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::bind::parse;
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
+use crate::named_conf;
 use crate::network::{Network, of_longest_match};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Part, Statement};
@@ -257,7 +257,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     let mut zones = Vec::new();
     if let Some(found) = named {
         let file = join(path.parent().unwrap_or(Path::new("")), found.value());
-        let parsed = parse::parse(texts, &file, file.parent().unwrap_or(Path::new("")))?;
+        let parsed = named_conf::parse(texts, &file, file.parent().unwrap_or(Path::new("")))?;
         work.ledger.translated(found, "[[zone]], one for each of its zones");
         for include in &parsed.includes {
             work.ledger.translated(include, "its statements, as if they stood here");

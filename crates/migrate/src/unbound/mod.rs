@@ -1,7 +1,7 @@
 //! unbound.conf, of Unbound 1.17 to 1.22.
 
 mod rules;
-pub(crate) mod zones;
+mod zones;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Setting};
 use crate::narrow::is_below;
 use crate::network::{Network, of_longest_match};
-use crate::nsd;
+use crate::nsd_unbound::{self, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find, last};
 use crate::units;
@@ -223,18 +223,6 @@ const HANDLED: &[&str] = &[
     "outgoing-interface",
 ];
 
-/// The level of the log for a verbosity.
-pub(crate) fn verbosity(work: &mut Work, statement: &Statement) {
-    let level = match statement.value().parse::<u32>() {
-        Ok(0) => "warn",
-        Ok(1) => "info",
-        Ok(_) => "debug",
-        Err(_) => return work.not_understood(statement),
-    };
-    work.nomen.log.text("level", level);
-    work.in_key(statement, Section::Log, "level");
-}
-
 fn modules(work: &mut Work, statement: &Statement) {
     for module in statement.value().split_whitespace() {
         let why = match module {
@@ -255,7 +243,7 @@ fn listen(work: &mut Work, all: &[&Statement]) {
         named.unwrap_or(Some(usual))
     });
     let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
-    nsd::listen(work, all, here, |port: u16| !of_tls.contains(&Some(port)));
+    nsd_unbound::listen(work, all, here, |port: u16| !of_tls.contains(&Some(port)));
 }
 
 /// Whether clients are answered over UDP and TCP. What other servers are asked over, nomen decides by itself.
@@ -551,22 +539,6 @@ fn identity(work: &mut Work, all: &[&Statement]) {
     if let Some(found) = last(all, "nsid") {
         nsid(work, found);
     }
-}
-
-/// `nsid: "ascii_TEXT"`, or hexadecimal digits.
-pub(crate) fn nsid(work: &mut Work, found: &Statement) {
-    let text = match found.value().strip_prefix("ascii_") {
-        Some(text) => text.to_owned(),
-        None => format!("0x{}", found.value().trim_start_matches("0x")),
-    };
-    let hex = text
-        .strip_prefix("0x")
-        .is_none_or(|hex| hex.len().is_multiple_of(2) && hex.bytes().all(|b| b.is_ascii_hexdigit()));
-    if !hex || text.len() <= 2 && text.starts_with("0x") || text.is_empty() || text.len() > 128 {
-        return work.not_understood(found);
-    }
-    work.nomen.server.text("nsid", text);
-    work.in_key(found, Section::Server, "nsid");
 }
 
 fn local_names(work: &mut Work, all: &[&Statement]) {

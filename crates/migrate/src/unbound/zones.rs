@@ -9,14 +9,7 @@ use crate::model::{Keys, Setting, Zone};
 use crate::network::Network;
 use crate::tree::Statement;
 use crate::units;
-use crate::work::{Work, domain, path_text, server};
-
-/// `ADDRESS[@PORT][#NAME]`.
-pub(crate) fn upstream(text: &str) -> Option<String> {
-    let text = text.split('#').next().unwrap_or_default();
-    let (address, port) = text.split_once('@').map_or((text, None), |(address, port)| (address, Some(port)));
-    server(address, port)
-}
+use crate::work::{Work, domain, path_text, server_with_port};
 
 /// The servers of a rule, and whether they can be asked as they are to be.
 fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys> {
@@ -34,7 +27,7 @@ fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys>
         if found == "name" {
             work.ledger.translated(statement, "`domain` of the rule");
         } else if found == key("addr") {
-            match upstream(statement.value()) {
+            match server_with_port(statement.value()) {
                 Some(server) => {
                     rule.add("servers", server);
                     work.ledger.translated(statement, "`servers` of the rule");
@@ -125,7 +118,7 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
     for statement in section.block() {
         match statement.key() {
             "name" => work.ledger.translated(statement, "`name` of the zone"),
-            "primary" | "master" => match upstream(statement.value()) {
+            "primary" | "master" => match server_with_port(statement.value()) {
                 Some(server) => {
                     keys.add("primaries", server);
                     work.ledger.translated(statement, "`primaries` of the zone");

@@ -10,9 +10,9 @@ use super::Resolver;
 use super::state::LookupId;
 use crate::config::Upstream;
 use crate::delegations::{Cut, CutServer};
-use crate::query_key::LookupSink;
 use crate::random::Random;
-use crate::select::Asked;
+use crate::request::LookupSink;
+use crate::select::{self, Asked};
 
 /// How long a family of addresses to which there is no way is left alone.
 const NO_WAY: Duration = Duration::from_secs(10);
@@ -112,7 +112,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             }
         }
         if let Some(lookup) = self.lookups.get_mut(&id) {
-            self.servers.set_aside(&mut lookup.asked, &unwanted);
+            select::set_aside(&mut lookup.asked, &self.servers, &unwanted);
         }
         any
     }

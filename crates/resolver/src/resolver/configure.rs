@@ -10,10 +10,11 @@ use exchange::{Action, Link};
 use super::Resolver;
 use super::state::{LinkUse, LookupId, Timer, Try, TryId, Walk};
 use crate::config::ForwardConfig;
-use crate::query_key::{LookupFailure, LookupOutcome, LookupSink};
+use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::random::Random;
+use crate::request::LookupSink;
 use crate::rules::{Rules, Way};
-use crate::select::Asked;
+use crate::select::{self, Asked};
 use crate::trace::TraceEvent;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
@@ -94,7 +95,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             let asked = servers.iter().map(|&server| Asked { server, ..same(server).unwrap_or_default() });
             lookup.asked = asked.collect();
             let unwanted = lookup.unwanted_server();
-            self.servers.set_aside(&mut lookup.asked, unwanted.as_slice());
+            select::set_aside(&mut lookup.asked, &self.servers, unwanted.as_slice());
         }
         self.leave_zone(id, now, actions);
         let Some(lookup) = self.lookups.get(&id) else { return true };

@@ -6,8 +6,9 @@ use exchange::Action;
 
 use super::Resolver;
 use super::state::{LookupId, Timer};
-use crate::query_key::{LookupFailure, LookupSink};
+use crate::outcome::LookupFailure;
 use crate::random::Random;
+use crate::request::LookupSink;
 use crate::rules::Way;
 use crate::trace::TraceEvent;
 

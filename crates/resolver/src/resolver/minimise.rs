@@ -10,8 +10,9 @@ use super::Resolver;
 use super::state::{LookupId, Walk};
 use crate::config::{IterateConfig, Minimisation};
 use crate::delegations::Cut;
-use crate::query_key::{LookupSink, QueryKey};
+use crate::query_key::QueryKey;
 use crate::random::Random;
+use crate::request::LookupSink;
 use crate::scrub::Answer;
 
 /// Queries that show one label more each; later ones share out what is left of the name (RFC 9156 §2.3).

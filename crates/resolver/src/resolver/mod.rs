@@ -41,12 +41,12 @@ use exchange::{Action, Core, Event, Link, NumberMap, Transport};
 use crate::config::ForwardConfig;
 use crate::delegations::Delegations;
 use crate::limits::Load;
-use crate::query_key::{
-    LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey, ResolverRequest, ShedReason,
-};
+use crate::outcome::{LookupFailure, LookupOutcome, ShedReason};
+use crate::query_key::QueryKey;
 use crate::random::Random;
+use crate::request::{LookupRequest, LookupSink, ResolverRequest};
 use crate::rules::{Rules, Way};
-use crate::select::Asked;
+use crate::select::{self, Asked};
 use crate::servers::Servers;
 use crate::stats::ForwardStats;
 use crate::trace::{TraceEvent, Tracer};
@@ -267,7 +267,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             let asked = servers.iter().map(|&server| Asked { server, ..Asked::default() });
             lookup.asked = asked.collect();
             let unwanted = lookup.unwanted_server();
-            self.servers.set_aside(&mut lookup.asked, unwanted.as_slice());
+            select::set_aside(&mut lookup.asked, &self.servers, unwanted.as_slice());
         }
         let walks = matches!(way, Some(Way::Iterate { .. }));
         self.lookups.insert(id, lookup);

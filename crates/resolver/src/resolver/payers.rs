@@ -13,8 +13,9 @@ use super::Resolver;
 use super::state::{Client, Lookup, LookupId, Timer};
 use crate::budget::{Budget, Overspent};
 use crate::config::IterateConfig;
-use crate::query_key::{LookupFailure, LookupOutcome, LookupSink};
+use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::random::Random;
+use crate::request::LookupSink;
 use crate::rules::Way;
 use crate::select::Asked;
 

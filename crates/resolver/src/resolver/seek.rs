@@ -16,8 +16,10 @@ use wire::{Class, LowerName, LowerNameBuf, Name, Rcode, Type};
 use super::Resolver;
 use super::state::{Lookup, LookupId, Timer, Wait};
 use crate::budget::{Overspent, Seeking};
-use crate::query_key::{LookupFailure, LookupOutcome, LookupSink, QueryKey};
+use crate::outcome::{LookupFailure, LookupOutcome};
+use crate::query_key::QueryKey;
 use crate::random::Random;
+use crate::request::LookupSink;
 use crate::scrub::{Answer, address, may_be_asked};
 use crate::trace::TraceEvent;
 

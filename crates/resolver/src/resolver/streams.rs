@@ -8,8 +8,8 @@ use exchange::{Action, Link, Transport};
 
 use super::Resolver;
 use super::state::{Connection, LinkUse, Steps, Timer, TryId};
-use crate::query_key::LookupSink;
 use crate::random::Random;
+use crate::request::LookupSink;
 use crate::servers::ServerId;
 use crate::trace::TraceEvent;
 

@@ -6,7 +6,7 @@ use wire::{Class, NameBuf, Opcode, Rcode, Type, rdata};
 use super::fault::{TransferFault, TransferLimit, TransferLimits};
 use super::sequence::Sequence;
 use super::{AskedFor, SentRequest};
-use crate::secondary::ResponseOpt;
+use crate::opt::ResponseOpt;
 use crate::tsig::{ResponseError, ResponseVerifier};
 
 impl From<Malformed> for TransferFault {

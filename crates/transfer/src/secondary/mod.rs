@@ -16,7 +16,6 @@ mod tests;
 mod zone;
 
 pub use notify::{NotifyRules, NotifySender};
-pub(crate) use queries::ResponseOpt;
 pub use queries::{
     AskExpire, Notification, SoaReply, notify_query, notify_reply, read_notify, read_soa_reply, soa_query,
     transfer_query,

@@ -1,7 +1,7 @@
 //! The messages between primary and secondary: SOA queries (RFC 1034 §4.3.5), requests for transfers, NOTIFY
 //! (RFC 1996).
 
-use wire::edns::{Edns, OptWriter, OptionCode};
+use wire::edns::{OptWriter, OptionCode};
 use wire::message::{
     Builder, Compressor, Full, HEADER_LEN, Header, Malformed, Offset, Opcode, Owner, Parser, RawRecord,
     Rcode, Section,
@@ -10,6 +10,7 @@ use wire::rdata::view::Soa;
 use wire::{Class, Name, NameBuf, Serial, Ttl, Type};
 
 use crate::incoming::{AskedFor, TransferFault};
+use crate::opt::ResponseOpt;
 
 /// The UDP payload that we take: replies to SOA queries are small, and nothing larger is asked for in a
 /// datagram.
@@ -154,29 +155,6 @@ pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<SoaRepl
         opt.read(message, &record)?;
     }
     Ok(SoaReply { serial, expire: opt.expire })
-}
-
-/// The OPT record of a response: one at the most (RFC 6891 §6.1.1).
-#[derive(Default)]
-pub(crate) struct ResponseOpt {
-    found: bool,
-    /// Seconds of EXPIRE, if it has that (RFC 7314 §3).
-    pub(crate) expire: Option<u32>,
-}
-
-impl ResponseOpt {
-    /// Reads a record, if it is OPT; a second one is [`Malformed`].
-    pub(crate) fn read(&mut self, message: &[u8], record: &RawRecord) -> Result<(), Malformed> {
-        if record.rtype != Type::OPT {
-            return Ok(());
-        }
-        if std::mem::replace(&mut self.found, true) {
-            return Err(Malformed);
-        }
-        let data = Edns::parse(message, record)?.option(OptionCode::EXPIRE);
-        self.expire = data.and_then(|data| data.try_into().ok()).map(u32::from_be_bytes);
-        Ok(())
-    }
 }
 
 /// The serial of a record, if it is the SOA of `apex`.

@@ -11,7 +11,8 @@ use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
 
 use crate::zones::Apex;
-use config::peers::{Peer, PeerKeys, SourceAddress, ZonemdPolicy};
+use config::addresses::SourceAddress;
+use config::peers::{Peer, PeerKeys, ZonemdPolicy};
 use config::table::read::At;
 use config::table::value::AddrPort;
 use config::transfers::TransferGrant;

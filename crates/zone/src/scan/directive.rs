@@ -2,7 +2,7 @@
 
 use super::entry::{EntryPlace, OpenFile, Scanner, Stop, Trouble, bad_ttl, quoted_field, show};
 use super::fault::FaultKind;
-use super::{Sink, TextSource, words};
+use super::{Sink, TextSource, ends_twice_in, words};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -56,7 +56,7 @@ impl<S: Sink> Scanner<'_, S> {
         let (origin, rest) = argument(tokens, arguments, "$ORIGIN needs a domain name")?;
         nothing_more(rest)?;
         file.origin = name(file, origin)?;
-        if crate::check::ends_twice_in(file.origin.as_name(), self.config.origin.as_name()) {
+        if ends_twice_in(file.origin.as_name(), self.config.origin.as_name()) {
             let message = format!("the origin is {}: the name lacks its final dot", file.origin);
             self.warn(file, here, Trouble::at(origin, FaultKind::OriginTwice, message));
         }

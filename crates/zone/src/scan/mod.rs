@@ -13,6 +13,7 @@
 //! | `entry` | third stage: entries to records; faults; files |
 //! | `directive`, `generate` | `$ORIGIN`, `$TTL`, `$INCLUDE`; `$GENERATE` |
 //! | `batch` | records in batches, for another thread |
+//! | `final_dot` | names that lack their final dot |
 //! | `fault` | what can be wrong, and how it is shown |
 //!
 //! A snapshot keeps no places. Where the place of a record is wanted later, the text is scanned again and the
@@ -22,6 +23,7 @@ mod batch;
 mod directive;
 mod entry;
 mod fault;
+mod final_dot;
 mod generate;
 mod index;
 mod input;
@@ -31,6 +33,7 @@ mod words;
 
 pub use batch::{RecordBatch, Records, read_pipelined};
 pub use fault::{Excerpt, Fault, FaultKind, Severity};
+pub(crate) use final_dot::ends_twice_in;
 
 use entry::Scanner;
 use std::borrow::Cow;
