@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`logging`] | the log and its files |
 //! | [`repeated`] | log lines that repeat: one, and then their number |
-//! | [`audit`] | lines of requests that are refused on worker threads |
+//! | [`mod@audit`] | lines of requests that are refused on worker threads |
 //! | [`trail`] | which refused requests have a line of their own in the audit file |
 //! | [`querylog`], [`dnstap`] | lines of queries; copies of messages for collectors |
 //! | [`worker_queue`] | what workers leave for a thread that writes: lines of the query log, messages for dnstap |
