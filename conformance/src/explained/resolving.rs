@@ -64,7 +64,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-without-end",
         facets: &[Facet::Reply],
         subject: Some(Kind::Nomen),
-        why: "Silence for 20 seconds, where a zone on the way has no servers, or such as refuse: one that the name is in or below, the target of an alias, or the name of a server of these. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve without other queries, and Unbound goes on for more than forty-five.",
+        why: "Silence for 20 seconds, where a zone on the way has no servers, or such as refuse: one that the name is in or below, the target of an alias, or the name of a server of these; or where such a zone is bogus, for which others ask each of its servers again, silent ones included. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve without other queries, and Unbound goes on for more than forty-five.",
         applies: without_end,
     },
     Rule {
@@ -245,24 +245,25 @@ fn has_nobody(condition: &Condition) -> bool {
     matches!(condition, Condition::Dead | Condition::Lame)
 }
 
-/// Whether no server serves a zone on the way: one of the name, of the targets of aliases, or of the names of
+/// Whether there is such a zone on the way: one of the name, of the targets of aliases, or of the names of
 /// servers.
-fn leads_nowhere(view: &View<'_>) -> bool {
+fn on_the_way(view: &View<'_>, is_such: fn(&Condition) -> bool) -> bool {
     let Some(resolving) = &view.case.resolving else { return false };
     let mut all = names(view).into_iter().flat_map(|name| resolving.links.on_the_way(&name));
-    all.any(|name| zones_of(view, &name).iter().any(has_nobody))
+    all.any(|name| zones_of(view, &name).iter().any(is_such))
 }
 
-/// The subject fails where no server serves a zone on the way.
+/// The subject fails where no server serves a zone on the way, or where one is bogus.
 fn without_end(view: &View<'_>) -> bool {
-    view.mine.rcode == 2 && leads_nowhere(view)
+    let is_bogus = || !view.case.query.cd && on_the_way(view, |condition| BROKEN.contains(condition));
+    view.mine.rcode == 2 && (on_the_way(view, has_nobody) || is_bogus())
 }
 
 /// The subject has failed where no server serves a zone on the way, and has found a way since, or the other
 /// way round.
 fn found_since(view: &View<'_>) -> bool {
     let failed = [view.mine.rcode, view.theirs.rcode].map(|rcode| rcode == 2);
-    failed[0] != failed[1] && leads_nowhere(view)
+    failed[0] != failed[1] && on_the_way(view, has_nobody)
 }
 
 /// The subject fails where no server serves a zone above, and the other has found the zone all the same.

@@ -63,6 +63,10 @@ fn the_way_to_a_zone_without_servers_may_take_others_longer_and_may_be_found_lat
     let (fails, silent) = (Says::fails(2), Says::silence());
     assert_eq!(judged(&leads, &fails, &silent), excused(&[Facet::Reply], "resolve-without-end"));
     assert!(judged(&other, &fails, &silent).values().any(Option::is_none));
+    let mut bogus = Query::plain(name("x.broken."), rtype::A);
+    assert_eq!(judged(&bogus, &fails, &silent), excused(&[Facet::Reply], "resolve-without-end"));
+    bogus.cd = true;
+    assert!(judged(&bogus, &fails, &silent).values().any(Option::is_none));
     let found = Says::answer(&[pointing("leads.sound.", rtype::CNAME, "x.dead.")]);
     let again = judged_again(&leads, &found, &found, Some(&fails));
     assert_eq!(again, excused(&[Facet::Rcode, Facet::Answer], "resolve-found-since"));
