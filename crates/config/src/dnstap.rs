@@ -1,4 +1,4 @@
-//! `[dnstap]`: copies of DNS messages for a collector, which `dnstap` of `server` makes.
+//! `[dnstap]`: copies of DNS messages for a collector, which `dnstap` of `telemetry` makes.
 
 use std::path::PathBuf;
 

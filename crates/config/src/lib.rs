@@ -6,11 +6,11 @@
 //! | `privileges`, `storage` | `[server]` | the process |
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `engine` |
-//! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `server` |
-//! | `peers` | `[[zone]]`, `[template.X]` | `secondaries` of `server` |
-//! | `catalogs` | `[[zone]]` | `zones::membership` of `server` |
-//! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `server` |
-//! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` of `server`, `secondaries` of `server` |
+//! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
+//! | `peers` | `[[zone]]`, `[template.X]` | `secondaries` of `zone-manager` |
+//! | `catalogs` | `[[zone]]` | `zones::membership` of `zone-manager` |
+//! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `zone-manager` |
+//! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` of `zone-manager`, `secondaries` of `zone-manager` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!

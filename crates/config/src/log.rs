@@ -1,4 +1,4 @@
-//! `[log]`: what is logged and where, which `logging` and `querylog` of `server` do.
+//! `[log]`: what is logged and where, which `logging` and `querylog` of `telemetry` do.
 
 use std::path::PathBuf;
 use std::time::Duration;

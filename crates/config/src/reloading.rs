@@ -1,5 +1,5 @@
-//! Keys of `[server]` about loading zones and reloading the configuration, which `zones` of `server`
-//! does.
+//! Keys of `[server]` about loading zones and reloading the configuration, which `zones` of
+//! `zone-manager` does.
 
 use super::table::keys;
 use super::table::value::{Share, Time};

@@ -1,5 +1,5 @@
-//! Keys of `[server]` about the state folder and the images of zones in it; `zones::images` of `server` uses
-//! both.
+//! Keys of `[server]` about the state folder and the images of zones in it; `zones::images` of
+//! `zone-manager` uses both.
 
 use std::path::PathBuf;
 

@@ -2,7 +2,9 @@
 //! messages that describe them (`message`), and Frame Streams, which carries those (`frame`).
 //!
 //! What lives here: the bytes. What does not: sockets and files, which message is worth a copy, queues (all
-//! `server`). The formats are those of <https://dnstap.info> and of the library fstrm, which its collectors
+//! `telemetry`).
+//!
+//! The formats are those of <https://dnstap.info> and of the library fstrm, which its collectors
 //! read with.
 #![forbid(unsafe_code)]
 

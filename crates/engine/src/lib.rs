@@ -9,7 +9,7 @@
 //! ```
 //!
 //! What lives here: what happens to a query between the socket and the data. What does not: sockets and
-//! threads (`net`), what a zone answers (`authority`), configuration files (`server`). A [`Worker`] is an
+//! threads (`net`), what a zone answers (`authority`), configuration files (`config`). A [`Worker`] is an
 //! [`exchange::Handler`]: a batch goes in, and each query gets its outcome.
 //!
 //! Read [`pipeline`] first.
@@ -34,9 +34,9 @@
 //! | `settings`, [`stats`] | what all workers share, and how it is replaced; the counters of one worker |
 //!
 //! A worker knows the type of its memory, so calls of it are static: in the program zones, and then the
-//! cache, which `recursion` has. There is a place each for a source of other names, which `recursion` fills,
-//! and of transfers, NOTIFY and UPDATE, which `server` fills. A name that a zone delegates is left to the
-//! source, for clients that may recurse, where a rule of the resolver covers it.
+//! cache, which `recursion` has. `recursion` is the source of answers for other names, `zone-manager` for
+//! transfers, NOTIFY and UPDATE. For a client that may recurse, a name that a zone delegates goes to
+//! `recursion` where a rule of the resolver covers it.
 //!
 //! # Rules of the hot path
 //!

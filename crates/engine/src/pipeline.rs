@@ -1,4 +1,4 @@
-//! The line a query goes down, for one worker and one batch at a time.
+//! The query path: one worker answers one batch at a time.
 //!
 //! A [`Worker`] pins one version of memory, sources and settings for the batch, and takes its queries through
 //! three stages, up to [`BATCH`] together.
@@ -6,9 +6,9 @@
 //! - Read: `Request::read` notes lengths and flags, and copies nothing. The route, and before it the gate,
 //!   follow at once, so a query that may not be asked goes no further. QNAME is lower-cased and all its
 //!   suffixes are hashed; what finding it will read is prefetched.
-//! - Find: memory finds an aim for each question: the zone and where in it the answer will be looked for, or,
-//!   for a client that may recurse, the entry of the cache. Passes go over all aims; each reads what the pass
-//!   before has prefetched and prefetches what the next one reads.
+//! - Find: memory locates the data for each question (an aim): the zone and a place in it, or, for a client
+//!   that may recurse, the entry of the cache. Passes go over all aims; each reads what the pass before has
+//!   prefetched and prefetches what the next one reads.
 //! - Answer, query by query: the tail writes header and question and leaves room for OPT, memory or a source
 //!   writes the sections, and the tail adds what every reply has, counts and logs.
 //!
@@ -292,7 +292,7 @@ impl<M: Memory> Worker<M> {
     }
 }
 
-/// Does one pass over all aims. Returns whether the next one has anything to do.
+/// Runs one prefetch pass over all aims. Returns whether the next pass has work.
 #[inline(never)]
 fn prefetch<M: Memory>(memory: &M, pass: usize, cases: &[Case], aims: &mut [Aimed<M::Aim>]) -> bool {
     let mut more = false;
@@ -302,7 +302,7 @@ fn prefetch<M: Memory>(memory: &M, pass: usize, cases: &[Case], aims: &mut [Aime
     more
 }
 
-/// What all queries of a batch are answered with.
+/// State that the queries of a batch share.
 struct Round<'a, M: Memory> {
     shared: &'a Shared<M>,
     account: &'a Arc<WorkerState>,
@@ -334,29 +334,29 @@ impl<'a, M: Memory> Round<'a, M> {
     }
 }
 
-/// A query on its way, with all that deciding about it may need.
+/// One query, with the state that its answer depends on.
 struct Line<'a, M: Memory> {
     frame: ReplyFrame<'a>,
     round: &'a Round<'a, M>,
     case: &'a Case,
     /// What became of the query's signature, if it has one.
     signed: Option<&'a Signature>,
-    /// Whether memory has left the query to other servers.
+    /// Whether neither a zone nor the cache answers, so that a source was asked.
     elsewhere: Cell<bool>,
 }
 
-/// What becomes of a query.
+/// The decision about a query.
 enum Disposition {
-    /// There is a reply.
+    /// Send a reply.
     Reply(Answered),
-    /// Something else, which is counted.
+    /// Drop the query, wait for a late answer, or send a stream of messages.
     Other(Outcome),
-    /// It is kept as it came, and decided later.
+    /// The packet is stored; [`Handler::resume`] decides it.
     PutOff,
 }
 
 impl<M: Memory> Line<'_, M> {
-    /// Decides what becomes of the query; a reply then gets what every reply has.
+    /// Decides the query, and finishes the reply: OPT, TSIG, counters, query log.
     #[inline]
     fn answer(&self, names: &mut Compressor, scratch: &mut M::Scratch, out: &mut [u8]) -> Outcome {
         let Round { shared, account, .. } = self.round;
@@ -380,7 +380,7 @@ impl<M: Memory> Line<'_, M> {
         Outcome::Reply(reply.len)
     }
 
-    /// Has the query answered into `b`, where nothing but the question stands.
+    /// Writes the answer into `b`, which holds the question only.
     #[inline]
     fn decide(&self, b: &mut Builder<'_>, question_only: Mark, scratch: &mut M::Scratch) -> Disposition {
         let (Route::Memory(aim), Some(question)) = (self.case.route, self.frame.request.question) else {
@@ -401,7 +401,7 @@ impl<M: Memory> Line<'_, M> {
         }
     }
 
-    /// The same for a query that memory says nothing about. Most are for names in no zone here.
+    /// Decides a query for which there is no zone and no cache entry. Without a resolver it is refused.
     #[inline]
     fn decide_beyond(&self, b: &mut Builder<'_>) -> Disposition {
         match self.case.route {
@@ -413,6 +413,7 @@ impl<M: Memory> Line<'_, M> {
         }
     }
 
+    /// Decides a query that the gate stops, of class CH, or for a source.
     #[cold]
     #[inline(never)]
     fn decide_rare(&self, b: &mut Builder<'_>) -> Disposition {
@@ -443,8 +444,8 @@ impl<M: Memory> Line<'_, M> {
         Asked { packet, client, received, request, question, qname, may_recurse, resolves, verified, stats }
     }
 
-    /// Puts a query off that others have to be asked about, so that what memory answers does not wait for
-    /// that. Returns whether it is put off.
+    /// Defers a query that needs other servers, so that answers from zones and cache are sent first. Returns
+    /// whether it is deferred.
     #[inline]
     fn waits(&self) -> bool {
         self.round.may_put_off && self.put_off()
@@ -469,7 +470,7 @@ impl<M: Memory> Line<'_, M> {
         *may_recurse && request.header.recursion_desired() && self.round.shared.memory.resolves(&lookup_key)
     }
 
-    /// Asks the source beyond memory that does this.
+    /// Passes the query to the source for this operation.
     #[cold]
     fn beyond(&self, operation: Operation, asked: &Asked<'_>, b: &mut Builder<'_>) -> Disposition {
         let Some(source) = self.round.shared.sources.of(operation) else {
@@ -478,7 +479,7 @@ impl<M: Memory> Line<'_, M> {
         source.answer(asked, b, Responders { issue: &mut || self.responder() }).into()
     }
 
-    /// Asks the source of updates about one whose signature is not good here.
+    /// Passes an update whose TSIG is not valid here to the source of updates.
     #[cold]
     fn unverified(&self, refusal: Refusal, asked: &Asked<'_>) -> Disposition {
         let Some(source) = self.round.shared.sources.of(Operation::Update) else {
@@ -487,7 +488,7 @@ impl<M: Memory> Line<'_, M> {
         source.unverified(refusal, asked, Responders { issue: &mut || self.responder() }).into()
     }
 
-    /// Asks for the rest of a chain that leads out of memory, for a client that wants it and may.
+    /// Passes the target of an alias to the resolver, for a client that may recurse and sets RD.
     #[cold]
     fn follow(
         &self,
@@ -507,8 +508,8 @@ impl<M: Memory> Line<'_, M> {
         source.follow(target, links, asked, b, Responders { issue: &mut || self.responder() }).into()
     }
 
-    /// The answer to a query that the gate has stopped. A transfer, NOTIFY or update is noted, unless its
-    /// signature is the reason, which is noted elsewhere.
+    /// Returns the refusal of a query that the gate has stopped. Logs a refused transfer, NOTIFY or update,
+    /// unless its TSIG is the reason: [`note`](Self::note) logs that.
     #[cold]
     fn stop(&self, stopped: Stopped) -> Refusal {
         let refusal = stopped.refusal();
@@ -529,12 +530,12 @@ impl<M: Memory> Line<'_, M> {
         refusal
     }
 
-    /// The way back, for an answer that comes later.
+    /// The client and the connection that a late answer is sent to.
     fn way_back(&self) -> ReturnAddress {
         ReturnAddress { client: *self.frame.client, connection: self.round.connection }
     }
 
-    /// What a source needs to answer later.
+    /// Returns a responder, with which a source answers later.
     #[cold]
     fn responder(&self) -> Responder {
         let ReplyFrame { packet, may_recurse, .. } = self.frame;
@@ -560,8 +561,8 @@ impl<M: Memory> Line<'_, M> {
         Responder::new(waiting, self.round.account)
     }
 
-    /// What the zone that the question went to says of itself, if the client asks for that: for an answer, or
-    /// as the one that may be transferred.
+    /// Returns EXPIRE and ZONEVERSION of the zone that answers or is transferred, if the client requests one
+    /// of them.
     #[cold]
     fn facts(&self) -> Option<ZoneFacts> {
         let Case { request, qname, route, .. } = self.case;
@@ -580,7 +581,7 @@ impl<M: Memory> Line<'_, M> {
         }
     }
 
-    /// As what the query is answered, and out of which zone.
+    /// Returns whether zones or the resolver answer the query, and the zone.
     #[cold]
     fn served(&self) -> Served<'_> {
         let zone = match self.case.route {
@@ -596,13 +597,13 @@ impl<M: Memory> Line<'_, M> {
         Served { role: if elsewhere { Role::Recursion } else { Role::Authority }, zone }
     }
 
-    /// The query for a log.
+    /// Returns the query as logs take it.
     #[cold]
     fn logged(&self) -> LoggedQuery<'_> {
         logged(&self.frame, self.round.received, self.served())
     }
 
-    /// Counts and notes a query that is refused with SERVFAIL or for its signature.
+    /// Counts and logs a query that is refused with SERVFAIL or for its TSIG.
     #[inline]
     fn note(&self, answered: Answered) {
         if let Some(refusal) = to_note(answered, self.signed) {
@@ -651,7 +652,7 @@ fn count(outcome: Outcome, stats: &Stats) -> Outcome {
     outcome
 }
 
-/// As what a query is answered, and out of which zone.
+/// Whether zones or the resolver answer a query, and the zone.
 struct Served<'a> {
     role: Role,
     zone: Option<Name<'a>>,
@@ -670,13 +671,13 @@ fn logged_reply(reply: FinishedReply, out: &[u8], upstream: Option<SocketAddr>) 
     LoggedReply { message: &out[..len], rcode, truncated, info, upstream }
 }
 
-/// The refusal of a query that is noted as a failure, if it is one.
+/// Returns the refusal if it is one that is logged as a failure.
 #[inline]
 fn to_note(answered: Answered, signed: Option<&Signature>) -> Option<Refusal> {
     answered.err().filter(|refusal| refusal.rcode == Rcode::SERVFAIL || signed.is_some())
 }
 
-/// Counts and notes a query that is refused with SERVFAIL or for its signature.
+/// Counts and logs a query that is refused with SERVFAIL or for its TSIG.
 #[cold]
 fn note_failure<'q, M>(
     Refusal { rcode, info }: Refusal,

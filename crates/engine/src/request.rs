@@ -55,7 +55,7 @@ pub struct ClientEdns {
     pub version: u8,
     /// DO: DNSSEC records are wanted.
     pub dnssec_ok: bool,
-    /// The options that are asked for, one bit for each.
+    /// The requested options, one bit for each.
     options: u8,
 }
 
@@ -68,40 +68,40 @@ mod option_bit {
 }
 
 impl ClientEdns {
-    /// What OPT says without its options.
+    /// The fields of OPT without its options.
     #[inline]
     fn of(edns: &Edns<'_>) -> Self {
         let Edns { udp_size, version, dnssec_ok, .. } = *edns;
         ClientEdns { udp_size: udp_size.max(512), version, dnssec_ok, ..ClientEdns::default() }
     }
 
-    /// Whether NSID is asked for (RFC 5001).
+    /// Whether NSID is requested (RFC 5001).
     pub fn nsid(&self) -> bool {
         self.options & option_bit::NSID != 0
     }
 
-    /// Whether TCP keepalive is asked for (RFC 7828).
+    /// Whether TCP keepalive is requested (RFC 7828).
     pub fn keepalive(&self) -> bool {
         self.options & option_bit::KEEPALIVE != 0
     }
 
-    /// Whether it is asked how long the zone may still be served (RFC 7314).
+    /// Whether EXPIRE is requested (RFC 7314).
     pub fn expire(&self) -> bool {
         self.options & option_bit::EXPIRE != 0
     }
 
-    /// Whether the version of the zone is asked for (RFC 9660).
+    /// Whether ZONEVERSION is requested (RFC 9660).
     pub fn zone_version(&self) -> bool {
         self.options & option_bit::ZONE_VERSION != 0
     }
 
-    /// Whether the zone is to say something of itself.
+    /// Whether EXPIRE or ZONEVERSION is requested.
     #[inline]
     pub fn asks_of_zone(&self) -> bool {
         self.options & (option_bit::EXPIRE | option_bit::ZONE_VERSION) != 0
     }
 
-    /// Whether any of these options is asked for.
+    /// Whether any of these options is requested.
     #[inline]
     pub(crate) fn asks_for_options(&self) -> bool {
         self.options != 0
@@ -128,7 +128,7 @@ impl Request {
         request
     }
 
-    /// Becomes what [`read`](Self::read) returns.
+    /// Reads `packet` in place, as [`read`](Self::read) does.
     #[inline]
     pub(crate) fn set(&mut self, packet: &[u8]) {
         let Ok((header, mut parser)) = Parser::new(packet) else {

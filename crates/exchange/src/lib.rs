@@ -32,7 +32,7 @@
 //! | `client.rs`, `packets.rs` | the client and the way back to it; batches without a transport |
 //! | `transport.rs`, `clock.rs`, `counter.rs` | the transports, a line each; the clock of a batch; counters |
 //!
-//! `resolver` has a core, and `server` one for secondaries. Files use each other one way only.
+//! `resolver` has a core, and `zone-manager` one for secondaries. Files use each other one way only.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -10,7 +10,8 @@
 //! header │ history: changes up to the base │ base: all records │ changes since ──▶
 //! ```
 //!
-//! What is not here: when a zone is stored and by which thread, and what is done about a fault (`server`).
+//! What is not here: when a zone is stored and by which thread, and what is done about a fault
+//! (`zone-manager`).
 //! Nothing is kept open for a zone that does not change.
 //!
 //! | file | holds |

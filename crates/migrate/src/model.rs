@@ -1,6 +1,6 @@
 //! A configuration of nomen while it is made: sections of keys, with the bounds that nomen has for them.
 //!
-//! A test of `server` compares the bounds with those of the keys.
+//! A test of `tools` compares the bounds with those of the keys.
 
 use crate::text::SourceSpan;
 use crate::units;

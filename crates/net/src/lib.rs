@@ -77,8 +77,8 @@
 //!
 //! # Other crates
 //!
-//! Only this crate and `server` use tokio, and `async` ends where a connection calls its handler. The clock
-//! is read for timeouts.
+//! This crate, `server`, `serving` and `zone-manager` use tokio; `async` ends where a connection calls its
+//! handler. The clock is read for timeouts.
 
 mod alarm;
 mod config;

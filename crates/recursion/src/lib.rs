@@ -3,7 +3,7 @@
 //! What lives here: who may ask, which names are answered on the spot, what is taken from the cache and what
 //! is kept in it, when an answer that is too old is better than none, and the client that waits meanwhile.
 //! What does not: the cache itself (`cache`), asking other servers (`resolver`), sockets (`net`), the query
-//! path (`engine`), configuration files (`server`).
+//! path (`engine`), configuration files (`config`).
 //!
 //! | module | does |
 //! |---|---|

@@ -31,7 +31,7 @@
 //! at everything: `authority` must agree with them on random zones, and `engine` on random batches, packet by
 //! packet. `prefetch` of `authority` fails where a prefetch is lost.
 //!
-//! In `server`, `storm` has all zones of a secondary come, change and be due at once, which `bench/compare`
+//! In `nomen`, `storm` has all zones of a secondary come, change and be due at once, which `bench/compare`
 //! times; `hostile` has primaries that do harm to a whole secondary; `peers` has thousands of versions of
 //! zones go to BIND, Knot and PowerDNS and come from them, compared record by record; `manual` follows the
 //! pages of the manual, commands and all. The peers of `dnssec`, `resolver` and `recursion` judge the same

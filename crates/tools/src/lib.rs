@@ -45,7 +45,7 @@ use wire::hash::HashKey;
 use zone::Zone;
 
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
-use config::zones::{ZoneNameFault, zone_name};
+use config::zone_name::{ZoneNameFault, zone_name};
 use wording::reason;
 use zone_manager::zones::differences::DifferenceRule;
 use zone_manager::zones::text::{Meter, examine};

@@ -8,7 +8,7 @@ use config;
 use config::Storage;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
-use config::zones::zone_name;
+use config::zone_name::zone_name;
 use wording::did_you_mean;
 use zone_manager::zones::images::{self, StateFolder};
 use zone_manager::zones::resolve::resolve;

@@ -21,7 +21,7 @@ use super::printed;
 use crate::args::ZoneDiffArgs;
 use config;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
-use config::zones::zone_name;
+use config::zone_name::zone_name;
 use server::control::{AnswerLine, Command};
 use wording::reason;
 use zone_manager::changes;

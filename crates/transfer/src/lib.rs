@@ -2,7 +2,7 @@
 //!
 //! What lives here: signed messages, whole zones and their differences as messages, and when a secondary asks
 //! for them. What does not: sockets (`net`), who is allowed to ask (`engine`), where zones are kept
-//! (`server`). Time is passed in, in seconds since 1970.
+//! (`zone-manager`). Time is passed in, in seconds since 1970.
 //!
 //! | module | holds |
 //! |---|---|

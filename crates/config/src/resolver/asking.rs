@@ -17,7 +17,7 @@ use crate::table::keys;
 use crate::table::read::At;
 use crate::table::value::{Int, Time};
 
-pub use crate::addresses::{Server, ServerFault};
+use crate::addresses::Server;
 
 keys! {
     /// How other servers are asked.

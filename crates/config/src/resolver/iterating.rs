@@ -7,9 +7,10 @@ use recursion::Domain;
 use resolver::{BudgetLimits, IterateConfig, IterateRule, Minimisation, StartServer};
 use wire::{Name, NameBuf};
 
-use super::asking::{Server, check_servers};
+use super::asking::check_servers;
 use super::files::HintsFile;
 use super::validating::Validating;
+use crate::addresses::Server;
 use crate::listen::Opened;
 use crate::report::Diagnostic;
 use crate::table::keys;

@@ -1,5 +1,5 @@
 //! `[[zone]]` and `[template.X]`: which zones there are and where their files lie. Reads no zone file and no
-//! folder; `zones` of `server` does that.
+//! folder; `zones` of `zone-manager` does that.
 
 mod catalogs;
 pub mod pattern;
@@ -21,7 +21,7 @@ use super::updates::UpdateKeys;
 use pattern::{FilePattern, PathPattern};
 use wording::did_you_mean;
 
-pub use super::zone_name::{ZoneNameFault, zone_name};
+use super::zone_name::{ZoneNameFault, zone_name};
 
 keys! {
     /// A zone to serve, read from a master file (RFC 1035 §5) or taken from other servers.

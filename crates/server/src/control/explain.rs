@@ -20,7 +20,7 @@ use wire::name::NameBuf;
 use wire::{Class, Type};
 
 use crate::message::{QuerySpec, print};
-use config::zones::zone_name;
+use config::zone_name::zone_name;
 use serving::frontend::Served;
 use serving::recursive::Recursive;
 

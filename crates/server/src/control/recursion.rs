@@ -16,7 +16,7 @@ use super::AnswerLine;
 use super::verbs::last;
 use crate::message::print;
 use config::table::value::parse_duration;
-use config::zones::zone_name;
+use config::zone_name::zone_name;
 use serving::frontend::Frontend;
 use serving::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
 use wording::reason;

@@ -13,7 +13,7 @@ use super::verbs::{last, send};
 use super::{AcceptedVersion, AnswerLine};
 use crate::parts::Parts;
 use config::table::value::quote;
-use config::zones::zone_name;
+use config::zone_name::zone_name;
 use wording::did_you_mean;
 use zone_manager::changes::{
     AcceptFault, Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile,

@@ -19,7 +19,7 @@ use wire::Opcode;
 use crate::worker_queue::{WorkerQueue, WriterThread};
 use config::Adopt;
 use config::Settings;
-pub use config::dnstap::{Destination, DnstapConfig, Selection};
+use config::dnstap::{Destination, DnstapConfig, Selection};
 use frames::{Frames, Seen};
 pub use sink::SinkFault;
 pub use upstream::Tapped;

@@ -29,7 +29,8 @@ use config::reloading::Reloading;
 use config::report::Diagnostic;
 use config::table::read::At;
 use config::updates::UpdateKeys;
-use config::zones::{ConfiguredZone, Template, Templates, ZoneNameFault};
+use config::zone_name::ZoneNameFault;
+use config::zones::{ConfiguredZone, Template, Templates};
 use wording::reason;
 
 /// What a configuration asks for.
