@@ -1,5 +1,5 @@
-//! What `nomen serve` does without a configuration file: serve an example zone, forward, or resolve. And the
-//! words about what to try.
+//! What `nomen serve` does without a configuration file: it serves an example zone, forwards, or resolves.
+//! Also the texts that suggest commands to try.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub fn zones() -> Vec<ZoneSpec> {
 pub fn forwarder(servers: &[SocketAddr]) -> String {
     let servers: Vec<String> = servers.iter().map(|s| format!("\"{}@{}\"", s.ip(), s.port())).collect();
     let servers = servers.join(", ");
-    // Many a server that is at hand, in a home router for one, passes no DNSSEC records on.
+    // Many upstreams of this kind, such as home routers, do not pass DNSSEC records on, so validation is off.
     format!(
         "[resolver]\ncache-file = \"none\"\nvalidate = false\n\n[[resolver.forward]]\nservers = [{servers}]\n"
     )
@@ -36,21 +36,22 @@ pub fn resolver() -> String {
     "[resolver]\ncache-file = \"none\"\n".into()
 }
 
-/// What a forwarder's operator may try next, for a terminal.
+/// Returns the terminal text that suggests commands for a forwarder.
 pub fn forwarder_greeting(addresses: &[SocketAddr], servers: &[SocketAddr]) -> String {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     let does = format!("forwards questions of this machine to {} and keeps the answers", servers.join(", "));
     recursive_greeting(&does, addresses)
 }
 
-/// The same for a resolver's.
+/// Returns the terminal text that suggests commands for a resolver.
 pub fn resolver_greeting(addresses: &[SocketAddr]) -> String {
-    let does = "resolves questions of this machine from the root servers down, validates the answers and keeps them.\n\
+    let does = "resolves questions of this machine from the root servers down, validates the answers and \
+        keeps them.\n\
                 It needs a way to port 53 of servers everywhere";
     recursive_greeting(does, addresses)
 }
 
-/// What nomen does, and what to try next.
+/// Returns what nomen does and which commands to try.
 fn recursive_greeting(does: &str, addresses: &[SocketAddr]) -> String {
     let mut out = format!("nomen {does}.\n");
     let Some(first) = addresses.first() else { return out };
@@ -67,12 +68,12 @@ fn recursive_greeting(does: &str, addresses: &[SocketAddr]) -> String {
     out
 }
 
-/// How the program was called, so that what is printed works when it is not installed.
+/// Returns the name the program was called by, so that the printed commands work when it is not installed.
 fn program() -> String {
     std::env::args().next().unwrap_or_else(|| "nomen".into())
 }
 
-/// What to try next, for a terminal.
+/// Returns the terminal text that suggests commands for the example zone.
 pub fn greeting(addresses: &[SocketAddr]) -> String {
     let mut out = String::from(
         "nomen serves the example zone example.com; nothing outside this machine is answered.\n",

@@ -1,8 +1,8 @@
-//! Connections of administration: those of the control socket and those of the HTTP listener.
+//! Connections of operators: those of the control socket and those of the HTTP listener.
 //!
-//! Each set has a limit. Where it is full, a new connection takes the place of the one that has been idle for
-//! longest, so that connections that are only held keep no operator out. Connections that a command or a
-//! request is worked on for are not idle.
+//! Each set has a limit. When a set is full, a new connection replaces the one that has been idle for
+//! longest, so that connections that are only held open lock no operator out. A connection with a command or
+//! a request in progress is not idle.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,27 +12,27 @@ use tokio::sync::Notify;
 
 use threads::sync::lock;
 
-/// The connections of both listeners.
+/// The connections of the control socket and of the HTTP listener.
 #[derive(Debug, Default)]
 pub struct AdminConnections {
-    /// Those of the control socket.
+    /// Connections of the control socket.
     pub control: Arc<ConnectionSet>,
-    /// Those of the HTTP listener.
+    /// Connections of the HTTP listener.
     pub metrics: Arc<ConnectionSet>,
 }
 
 impl AdminConnections {
-    /// Both sets, each with a word for labels.
+    /// Returns both sets, each with its label.
     pub fn sets(&self) -> [(&'static str, &ConnectionSet); 2] {
         [("control", &self.control), ("metrics", &self.metrics)]
     }
 }
 
-/// Connections that are open.
+/// A set of open connections.
 #[derive(Debug, Default)]
 pub struct ConnectionSet {
     open: Mutex<OpenConnections>,
-    /// A connection ended, or became idle.
+    /// Notified when a connection ends or becomes idle.
     changed: Notify,
     evicted: AtomicU64,
 }
@@ -40,13 +40,13 @@ pub struct ConnectionSet {
 #[derive(Debug, Default)]
 struct OpenConnections {
     all: HashMap<u64, OpenConnection>,
-    /// Grows by one with each connection, and each time that one becomes idle.
+    /// Incremented with each new connection, and each time a connection becomes idle.
     clock: u64,
 }
 
 #[derive(Debug)]
 struct OpenConnection {
-    /// The clock when it became idle; `None` while it is not.
+    /// The clock when the connection became idle; `None` while it is busy.
     idle_since: Option<u64>,
     evict: Arc<Notify>,
 }
@@ -57,7 +57,7 @@ impl OpenConnections {
         self.clock
     }
 
-    /// Takes out the connection that has been idle for longest.
+    /// Removes the connection that has been idle for longest.
     fn take_idle(&mut self) -> Option<OpenConnection> {
         let idle = self.all.iter().filter_map(|(id, one)| Some((one.idle_since?, *id)));
         let (_, oldest) = idle.min()?;
@@ -66,8 +66,8 @@ impl OpenConnections {
 }
 
 impl ConnectionSet {
-    /// A place for a connection among at most `most`. One that is idle makes room at need; if none is, this
-    /// waits.
+    /// Returns a place among at most `most` connections. Evicts an idle connection if all places are taken,
+    /// and waits if none is idle.
     pub async fn place(self: &Arc<Self>, most: usize) -> ConnectionPlace {
         loop {
             if let Some(place) = self.try_place(most) {
@@ -88,18 +88,18 @@ impl ConnectionSet {
         Some(ConnectionPlace { set: Arc::clone(self), id, evict })
     }
 
-    /// Number of connections that are open.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         lock(&self.open).all.len()
     }
 
-    /// Number of connections that were closed to make room.
+    /// Returns the number of connections that were closed to make room.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Relaxed)
     }
 }
 
-/// The place of one connection, which is idle at first. Dropping it gives the place back.
+/// The place of one connection, idle at first. Dropping it frees the place.
 #[derive(Debug)]
 pub struct ConnectionPlace {
     set: Arc<ConnectionSet>,
@@ -108,14 +108,14 @@ pub struct ConnectionPlace {
 }
 
 impl ConnectionPlace {
-    /// The connection is worked for from now on, and makes room for no other.
+    /// Marks the connection as busy: it is not evicted.
     pub fn busy(&self) {
         if let Some(one) = lock(&self.set.open).all.get_mut(&self.id) {
             one.idle_since = None;
         }
     }
 
-    /// The connection is idle from now on.
+    /// Marks the connection as idle: it may be evicted.
     pub fn idle(&self) {
         {
             let mut open = lock(&self.set.open);
@@ -127,7 +127,7 @@ impl ConnectionPlace {
         self.set.changed.notify_one();
     }
 
-    /// Ends when the connection is to be closed to make room for another.
+    /// Waits until the connection is to be closed to make room for another.
     pub async fn evicted(&self) {
         self.evict.notified().await;
     }
@@ -162,7 +162,7 @@ mod tests {
         assert!(place().is_none(), "both are worked for");
         drop(first);
         let fourth = place().expect("room");
-        // What became of one that was closed changes nothing.
+        // A change to an evicted connection has no effect.
         second.idle();
         drop(second);
         assert_eq!((set.open(), evicted(&third), evicted(&fourth)), (2, false, false));

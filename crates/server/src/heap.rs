@@ -1,14 +1,14 @@
-//! The pages of the allocator's memory.
+//! Page size of the allocator's memory.
 //!
-//! mimalloc reserves a gibibyte at the start and requests huge pages for it, and each thread begins at a
-//! place of its own there. So a server with few zones would fill some forty huge pages in part. In small
-//! pages it takes what is in them. What is read at random and large (zones, the cache) requests huge pages
-//! for itself; and what the allocator reserves later, when that gibibyte is full, has them as before.
+//! mimalloc reserves 1 GiB at the start and requests huge pages for it, and each thread allocates in a part
+//! of its own. A server with few zones would thus occupy about forty huge pages, each partly used. With small
+//! pages it occupies only what it uses. Large data that is read at random (zones, the cache) requests huge
+//! pages for itself; memory that the allocator reserves later, when that GiB is full, still has huge pages.
 
 use std::ops::Range;
 
-/// Requests small pages for what the allocator has reserved so far. Without `/proc` everything stays as it
-/// is.
+/// Requests small pages for the memory that the allocator has reserved so far. Without `/proc` it does
+/// nothing.
 pub(crate) fn use_small_pages() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
     let probe = Box::new(0u8);
@@ -17,7 +17,7 @@ pub(crate) fn use_small_pages() {
     }
 }
 
-/// The addresses of the mapping that `address` lies in, from the text of `/proc/self/maps`.
+/// Returns the address range of the mapping that contains `address`, from the text of `/proc/self/maps`.
 fn mapping_of(maps: &str, address: usize) -> Option<Range<usize>> {
     let ranges = maps.lines().filter_map(|line| {
         let (start, end) = line.split_whitespace().next()?.split_once('-')?;

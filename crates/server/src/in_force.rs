@@ -1,7 +1,6 @@
-//! The configuration in force: where it comes from, its values now, and which parts take over what a reload
-//! changes.
+//! The configuration in force: its source, its current values, and the parts that a reload updates.
 //!
-//! It is not always the one read last: some keys wait for a start.
+//! It may differ from the configuration read last: some keys take effect only at a start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,40 +23,39 @@ use zone_manager::zones::resolve::{WantedZones, resolve};
 pub enum ConfigSource {
     /// A file.
     File(PathBuf),
-    /// The example that is part of the program.
+    /// The built-in example.
     BuiltIn,
-    /// None but the servers that all questions are forwarded to, as the command line names them.
+    /// No file: all queries are forwarded to these servers, given on the command line.
     Forward(Vec<SocketAddr>),
-    /// None: all questions are resolved from the root servers down, as the command line says.
+    /// No file: all queries are resolved from the root servers down, as the command line says.
     Resolve,
 }
 
 impl ConfigSource {
-    /// Whether there is no file, but what is built in: nothing is kept on disk then.
+    /// Returns whether there is no configuration file. Nothing is stored on disk then.
     pub fn is_built_in(&self) -> bool {
         !matches!(self, Self::File(_))
     }
 }
 
-/// A configuration made ready for use.
+/// A checked configuration with its zones.
 pub struct Prepared {
-    /// Everything but the zones.
+    /// Everything except the zones.
     pub settings: Settings,
     /// The zones to serve.
     pub zones: WantedZones,
 }
 
 impl ConfigSource {
-    /// Reads and checks the configuration, and finds its zones. While the server runs, its settings say where
-    /// the zones lie that were added: the state folder changes at the next start.
+    /// Reads and checks the configuration, and finds its zones. While the server runs, the list of added
+    /// zones is read from the state folder of `running`, because the state folder changes only at a start.
     ///
-    /// # Errors
-    /// Everything that is wrong with it.
+    /// # Errors All faults found in it.
     pub fn prepare(&self, running: Option<&Settings>) -> Result<Prepared, Rejected> {
         match self {
             Self::File(path) => {
                 if running.is_some() {
-                    // A pipe would keep a reload waiting for ever.
+                    // A reload would block forever on a pipe.
                     zone::regular::open(path).map_err(|e| unreadable(path, &e))?;
                 }
                 let Accepted { mut config, sources } = config::read_service(path, |read| {
@@ -79,13 +77,13 @@ impl ConfigSource {
     }
 }
 
-/// The configuration's file cannot be read again.
+/// The error for a configuration file that cannot be read again.
 fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
     let fault = Diagnostic::at(None, format!("cannot read {}: {}", path.display(), reason(error)));
     Rejected { sources: ConfigTexts::default(), faults: vec![fault.outside()] }
 }
 
-/// A configuration that is an option's text.
+/// Parses a configuration given as the text of a command-line option.
 fn without_zones(option: &str, text: String) -> Result<Prepared, Rejected> {
     let Accepted { config, .. } = config::read_text(option, text, Path::new("."))?;
     Ok(Prepared { settings: config.settings, zones: WantedZones::default() })
@@ -93,36 +91,35 @@ fn without_zones(option: &str, text: String) -> Result<Prepared, Rejected> {
 
 /// The configuration in force.
 pub struct InForce {
-    /// Where it comes from.
+    /// Its source.
     pub source: ConfigSource,
-    /// Its values; of keys that wait for the next start, the values since the last one.
+    /// Its values; keys that wait for the next start have their values since the last start.
     settings: ArcSwap<Settings>,
-    /// The keys that wait, as of the last configuration that was read.
+    /// The keys that wait for the next start, from the last configuration that was read.
     pending: Mutex<Vec<PendingKey>>,
     parts: Vec<Arc<dyn Adopt>>,
 }
 
 impl InForce {
-    /// These settings, which `parts` were made with.
+    /// Returns the configuration in force, with the parts that were made with `settings`.
     pub fn new(source: ConfigSource, settings: Settings, parts: Vec<Arc<dyn Adopt>>) -> Self {
         InForce { source, settings: ArcSwap::from_pointee(settings), pending: Mutex::default(), parts }
     }
 
-    /// What is in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
-    /// The keys that wait for the next start.
+    /// Returns the keys that wait for the next start.
     pub fn pending(&self) -> Vec<PendingKey> {
         lock(&self.pending).clone()
     }
 
-    /// Reads the configuration anew, has every part take over what can change while the server runs, and
-    /// reports what cannot. Returns the zones it asks for.
+    /// Reads the configuration again, updates every part with the keys that may change while the server runs,
+    /// and reports the keys that may not. Returns the zones it configures.
     ///
-    /// # Errors
-    /// Everything that is wrong with it, or why `accept` does not accept its zones. Nothing has changed.
+    /// # Errors All faults found in it, or why `accept` rejects its zones. Nothing has changed then.
     pub fn renew(&self, accept: &AcceptZones<'_>) -> Result<WantedZones, ReloadFault> {
         let prepared = self.source.prepare(Some(&self.settings.load()));
         let rejected = |rejected: Rejected| ReloadFault::Configuration(rejected.to_string().into());

@@ -5,14 +5,14 @@
 //! | [`builtin`] | the example that is served without a configuration |
 //! | [`serve`] | `nomen serve` from start to end: makes all parts and ends them in order |
 //! | [`in_force`] | the configuration in force, and which parts take over what a reload changes |
-//! | [`parts`] | its parts, for those below |
-//! | [`control`], [`signals`] | what operators can have a running server do: commands on a socket, signals |
-//! | [`connections`] | connections of administration, and which of them makes room for another |
-//! | [`metrics`], [`page`] | figures, and the status page |
+//! | [`parts`] | the parts of a running server, for the modules below |
+//! | [`control`], [`signals`] | operators' commands to a running server: on a socket, by signals |
+//! | [`connections`] | operators' connections, and which of them is evicted for a new one |
+//! | [`metrics`], [`page`] | metrics, and the status page |
 //! | [`privileges`] | giving up root |
 //! | [`message`] | makes queries and prints messages |
 #![forbid(unsafe_code)]
-// `println!` panics where the reader is gone or the disk is full.
+// `println!` panics when the reader has closed the pipe or the disk is full.
 #![deny(clippy::print_stdout)]
 
 pub mod builtin;

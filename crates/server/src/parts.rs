@@ -19,23 +19,23 @@ use zone_manager::zones::manager::{ZoneManagerHandle, ZoneTable};
 /// The parts of a running server that commands, figures and the status page reach.
 #[derive(Clone)]
 pub struct Parts {
-    /// What answers queries.
+    /// Answers queries.
     pub frontend: Arc<Frontend>,
     /// All zones and their states.
     pub table: Arc<ZoneTable>,
-    /// Loads them again, adds and removes them.
+    /// Loads zones again, adds and removes them.
     pub manager: ZoneManagerHandle,
-    /// Their images, if there are any.
+    /// The zones' images, if there are any.
     pub images: Option<Arc<Images>>,
     /// Recursive service, if it is on.
     pub recursive: Option<Arc<Recursive>>,
     /// Transfers to other servers.
     pub transfers: Arc<Transfers>,
-    /// Zones from other servers, and NOTIFY.
+    /// Secondary zones, and NOTIFY.
     pub secondaries: Arc<Secondaries>,
-    /// Dynamic updates, if there is a state folder to keep them in.
+    /// Dynamic updates, if there is a state folder to store them in.
     pub changes: Option<Arc<Changes>>,
-    /// What is kept of changes of zone files, if there is a state folder to keep it in.
+    /// Stored differences of zone files, if there is a state folder.
     pub differences: Option<Arc<Differences>>,
     /// The configuration.
     pub in_force: Arc<InForce>,
@@ -43,8 +43,8 @@ pub struct Parts {
     pub logging: Arc<Logging>,
     /// The process.
     pub process: Process,
-    /// Work beside serving.
+    /// Background work.
     pub background: Arc<Background>,
-    /// Connections of administration.
+    /// Operators' connections.
     pub connections: Arc<AdminConnections>,
 }

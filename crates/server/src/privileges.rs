@@ -1,5 +1,5 @@
 //! Giving up root once the sockets are open. Users and groups are looked up in `/etc/passwd` and `/etc/group`
-//! by hand: a static binary must not load name service modules. Any step that fails stops the start.
+//! directly: a static binary must not load name service modules. Any step that fails stops the start.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::fs;
 use caps::CapSet;
 use nix::unistd::{Gid, Uid};
 
-/// Who to become.
+/// The user and group that the process changes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserIds {
     /// User number.
@@ -16,7 +16,7 @@ pub struct UserIds {
     pub gid: u32,
 }
 
-/// Why a configured user and group have no numbers.
+/// Why a configured user or group has no number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserFault {
     /// There is no user of this name.
@@ -44,7 +44,7 @@ impl fmt::Display for UserFault {
 
 impl std::error::Error for UserFault {}
 
-/// Finds the numbers of a configured user and group: names or numbers.
+/// Returns the numbers of a configured user and group, given as names or numbers.
 ///
 /// # Errors
 /// [`UserFault`] if one of them has none.
@@ -78,8 +78,8 @@ fn find_in(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Resul
     Ok(UserIds { uid, gid })
 }
 
-/// Becomes another user for good: groups, user, capabilities, and no way back through set-user-ID programs.
-/// Must be called before the threads that serve are started.
+/// Changes to another user permanently: groups, user, capabilities, and no new privileges through set-user-ID
+/// programs. Must be called before the serving threads start.
 pub fn become_user(ids: UserIds) -> Result<(), String> {
     let (uid, gid) = (Uid::from_raw(ids.uid), Gid::from_raw(ids.gid));
     nix::unistd::setgroups(&[gid]).map_err(|e| format!("cannot give up the groups of root: {}", e.desc()))?;
@@ -91,8 +91,8 @@ pub fn become_user(ids: UserIds) -> Result<(), String> {
     lock_down()
 }
 
-/// Clears every capability (those systemd hands to a service for low ports, too) and forbids gaining new
-/// ones.
+/// Clears every capability, including those that systemd passes to a service for low ports, and forbids
+/// gaining new ones.
 pub fn lock_down() -> Result<(), String> {
     for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
         caps::clear(None, set).map_err(|e| format!("cannot give up capabilities: {e}"))?;

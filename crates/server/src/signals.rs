@@ -1,5 +1,5 @@
-//! Signals and the service manager: SIGHUP reloads and opens log files anew, SIGTERM and SIGINT stop, a
-//! second one stops at once. Here is also the watchdog of the service manager.
+//! Signals and the service manager: SIGHUP reloads and reopens log files, SIGTERM and SIGINT stop the server,
+//! a second one stops it at once. Also feeds the service manager's watchdog.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use zone_manager::zones::manager::ZoneManagerHandle;
 /// Signals that are caught instead of ending the process.
 pub struct Signals {
     hangup: Signal,
-    /// SIGTERM and SIGINT; caught only once the server answers, so that a long start can be broken off.
+    /// SIGTERM and SIGINT; caught only once the server answers, so that they end a long start.
     stop: Option<(Signal, Signal)>,
 }
 
 impl Signals {
-    /// Catches SIGHUP: one that comes during the start leads to a reload after it. Likewise SIGXFSZ: a file
-    /// that may not grow any more is a fault of writing it, and no reason to end. Needs a runtime.
+    /// Catches SIGHUP: one that arrives during the start causes a reload after it. Also catches SIGXFSZ, so
+    /// that a file at its size limit is a write error and does not end the process. Needs a runtime.
     pub fn catch_hangup() -> std::io::Result<Self> {
-        // Once caught, it never ends the process again, whether anybody listens or not.
+        // Once caught, it never ends the process again, even if no task receives it.
         drop(signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?);
         Ok(Self { hangup: signal(SignalKind::hangup())?, stop: None })
     }
 
-    /// Catches the signals that stop the server. Must come before anybody is notified that the server is
-    /// ready.
+    /// Catches the signals that stop the server. Must be called before the service manager is notified that
+    /// the server is ready.
     pub fn catch_stop(&mut self) -> std::io::Result<()> {
         self.stop = Some((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
         Ok(())
@@ -71,8 +71,7 @@ async fn stopped(stop: &mut Option<(Signal, Signal)>) -> &'static str {
     }
 }
 
-/// Ends the process at the next signal that asks for it: for operators who do not wait for the end of
-/// service.
+/// Ends the process at the next SIGTERM or SIGINT, for operators who do not wait for the shutdown.
 pub async fn exit_at_next() -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -84,8 +83,8 @@ pub async fn exit_at_next() -> std::io::Result<()> {
     std::process::exit(1);
 }
 
-/// Notifies the service manager again and again that the server is alive, if its watchdog is on: unless a
-/// listener has ended that was not stopped.
+/// Notifies the service manager periodically that the server is alive, if its watchdog is on, unless a
+/// listener has ended without being stopped.
 pub async fn feed_watchdog(frontend: Arc<Frontend>) {
     let Some(patience) = sd_notify::watchdog_enabled() else { return };
     let mut ticks = tokio::time::interval((patience / 3).max(Duration::from_millis(1)));

@@ -1,5 +1,4 @@
-//! `nomen ctl explain`: the steps to an answer, which `authority` finds, and the answer itself as the query
-//! path makes it.
+//! `nomen ctl explain`: the steps to an answer, from `authority`, and the answer itself from the query path.
 
 use std::sync::{Arc, mpsc};
 use std::task::{Wake, Waker};
@@ -24,10 +23,10 @@ use config::zone_name::zone_name;
 use serving::frontend::Served;
 use serving::recursive::Recursive;
 
-/// Longest wait for the answer of other servers; they are given up earlier.
+/// Longest wait for the answer of other servers; the resolver gives up earlier.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Explains a question of class IN.
+/// Explains a query of class IN.
 pub(super) fn explain(
     engine: &Arc<Engine<Served>>,
     recursive: Option<&Recursive>,
@@ -51,7 +50,7 @@ pub(super) fn explain(
     if let (Some(recursive), Some(target)) = (recursive, delegated(&found, name))
         && let Some(resolved) = resolved(recursive, target, rtype, dnssec, &mut steps)?
     {
-        // Where aliases of a zone here lead there, they are part of the answer.
+        // If a CNAME chain in a zone here leads to the target, the answer includes that chain.
         let answer = match target == name {
             true => resolved,
             false => answer(engine, name, rtype, dnssec)?.text()?,
@@ -70,7 +69,7 @@ pub(super) fn explain(
     Ok(json!({"steps": steps, "answer": answer}))
 }
 
-/// The name that a zone here delegates, if these steps from `name` on end in a referral.
+/// Returns the name that a zone here delegates, if these steps from `name` on end in a referral.
 fn delegated(steps: &[Step], name: NameBuf) -> Option<NameBuf> {
     let is_referral = |step: &&Step| matches!(step.kind, StepKind::Referral);
     steps.iter().find(is_referral)?;
@@ -81,8 +80,8 @@ fn delegated(steps: &[Step], name: NameBuf) -> Option<NameBuf> {
     Some(target.unwrap_or(name))
 }
 
-/// Explains what clients who may recurse get for a name that a zone here delegates. Returns the answer;
-/// `None` if no rule covers the name, and all clients get the referral.
+/// Explains what clients that may recurse receive for a name that a zone here delegates. Returns the answer;
+/// `None` if no rule covers the name, so that all clients receive the referral.
 fn resolved(
     recursive: &Recursive,
     name: NameBuf,
@@ -103,7 +102,7 @@ fn resolved(
     by_rule(service, inquiry, inspection, steps).map(Some)
 }
 
-/// Explains a question that no zone here answers: what is known, or else what other servers say now.
+/// Explains a query that no zone here answers: from the cache, or else from a lookup now.
 fn beyond(
     engine: &Arc<Engine<Served>>,
     recursive: &Recursive,
@@ -128,8 +127,8 @@ fn beyond(
     Ok(json!({"steps": steps, "answer": answer}))
 }
 
-/// Explains what recursive service answers by a rule: what is known, or else what other servers say now.
-/// Returns the answer.
+/// Explains what recursive service answers by a rule: from the cache, or else from a lookup now. Returns the
+/// answer.
 fn by_rule(
     service: &Service,
     inquiry: QueryKey,
@@ -180,7 +179,7 @@ fn by_rule(
     }
 }
 
-/// Adds what clients get in place of AAAA records that are not there (DNS64), if records are made for them.
+/// Adds the AAAA records that clients receive if none exist (DNS64), if the service synthesizes any.
 fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<Value>) {
     if inquiry.qtype != Type::AAAA || !service.wants_dns64(message) {
         return;
@@ -202,8 +201,8 @@ fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<
             Dns64Made::NotGlobal => (
                 "dns64-left-out",
                 format!(
-                    "nothing is made of {address}: it is not global, and `dns64-prefix` is for global addresses alone \
-                     (RFC 6052, section 3.1); `dns64-non-global` changes that"
+                    "nothing is made of {address}: it is not global, and `dns64-prefix` is for global \
+                    addresses alone (RFC 6052, section 3.1); `dns64-non-global` changes that"
                 ),
             ),
         };
@@ -211,8 +210,8 @@ fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<
     }
 }
 
-/// What other servers say now: a message, or in words why there is none. What is done to learn it goes to the
-/// steps.
+/// Runs a lookup now. Returns the response, or a text that says why there is none; adds the lookup's steps to
+/// `steps`.
 fn live(
     service: &Service,
     inquiry: QueryKey,
@@ -253,7 +252,7 @@ fn live(
     })
 }
 
-/// What validating has asked for, and found.
+/// Returns the queries and the result of a validation as steps.
 fn found(verdict: &Verdict) -> Vec<Value> {
     let asked = |need: &Need| {
         let (rtype, name) = (need.rtype(), need.name());
@@ -280,7 +279,7 @@ fn found(verdict: &Verdict) -> Vec<Value> {
     verdict.asked.iter().map(asked).chain([verdict_step]).collect()
 }
 
-/// A step in words only.
+/// Returns a step that has text only.
 fn said(kind: &str, text: impl Into<String>) -> Value {
     json!({"kind": kind, "text": text.into()})
 }
@@ -290,7 +289,7 @@ fn with(mut step: Value, key: &str, value: impl Into<Value>) -> Value {
     step
 }
 
-/// A step in its parts, and in words.
+/// Returns a step as fields and as text.
 fn json_of(step: &Step) -> Value {
     let mut out = said(step.kind.word(), step.to_string());
     let mut put = |key: &str, value: Value| out[key] = value;
@@ -352,7 +351,7 @@ fn text(message: &[u8]) -> Result<String, String> {
     print::full(message).map_err(|e| format!("the answer is broken: {e}"))
 }
 
-/// Wakes a thread that waits for an answer.
+/// Wakes the thread that waits for an answer.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -361,15 +360,15 @@ impl Wake for Unpark {
     }
 }
 
-/// What the query path made of a question.
+/// The outcome of a query in the query path.
 enum Answered {
-    /// A message.
+    /// A response.
     Message(Vec<u8>),
     /// A stream of messages: a zone.
     Stream,
-    /// Nothing: no reachable name server.
+    /// No response: no reachable name server.
     NoServer,
-    /// Nothing, on purpose.
+    /// No response, on purpose.
     Silence,
 }
 
@@ -388,7 +387,7 @@ fn rcode(message: &[u8]) -> Result<String, String> {
     print::refusal(message).map_err(|e| format!("the answer is broken: {e}"))
 }
 
-/// The answer that other servers were asked for.
+/// Waits for the deferred answer of a lookup.
 fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
     let until = Instant::now() + LOOKUP_TIMEOUT;
     while Instant::now() < until {
@@ -400,7 +399,7 @@ fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
     Answered::NoServer
 }
 
-/// The answer that the query path makes; counted nowhere.
+/// Returns the answer of the query path, without counting the query.
 fn answer(
     engine: &Arc<Engine<Served>>,
     name: NameBuf,

@@ -1,8 +1,8 @@
-//! Listening sockets on the control connection: `give` sends them to the server that takes over, `receive` is
-//! that server's end.
+//! Listening sockets on the control connection: `give` sends them to the server that takes over, `receive`
+//! runs in that server.
 //!
-//! The command is answered as others are, with the number of sockets; then as many descriptors follow, 64 at
-//! most with each byte.
+//! The answer to the command has the usual form and states the number of sockets; the descriptors follow, at
+//! most 64 with each byte.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -21,20 +21,19 @@ use tokio::net::unix::OwnedWriteHalf;
 use super::{AnswerLine, True};
 use serving::frontend::Frontend;
 
-/// Descriptors in one message; the kernel allows 253.
+/// Descriptors per message; the kernel allows 253.
 const AT_ONCE: usize = 64;
-/// Room for the descriptors of one message, in bytes.
+/// Space for the descriptors of one message, in bytes.
 const SPACE: usize = rustix::cmsg_space!(ScmRights(AT_ONCE));
 /// Longest wait for the other end to read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer line that is read, in bytes.
 const MAX_LINE: usize = 4096;
 
-/// Sends the listening sockets. Returns whether they were sent: then the listeners leave in them what they
-/// have not read.
+/// Sends the listening sockets. Returns whether they were sent: if so, the listeners leave unread data in
+/// them.
 ///
-/// # Errors
-/// The system's, if the other end is gone.
+/// # Errors The system's error if the client has disconnected.
 pub(super) async fn give(frontend: &Frontend, writer: &mut OwnedWriteHalf) -> io::Result<bool> {
     let sockets = match frontend.sockets() {
         Ok(sockets) => sockets,
@@ -71,11 +70,10 @@ fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
     if sent == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Reads the answer to [`super::Command::HandOver`] and the sockets behind it. The stream should have a read
+/// Reads the answer to [`super::Command::HandOver`] and the sockets after it. The stream should have a read
 /// timeout.
 ///
-/// # Errors
-/// In words: the server's refusal, or what is wrong with its answer.
+/// # Errors A text: the server's refusal, or the fault in its answer.
 pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, String> {
     let broken = |e: io::Error| format!("it does not hand its sockets over: {}", wording::reason(&e));
     let wanted = match serde_json::from_slice(&read_line(stream).map_err(broken)?) {
@@ -104,7 +102,7 @@ pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, String> {
     Ok(sockets)
 }
 
-/// One line, byte by byte: a descriptor is lost if the byte that it comes with is read in another way.
+/// Reads one line, byte by byte: a descriptor is lost if the byte it is attached to is read by another call.
 fn read_line(stream: &mut StdStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut byte = [0];

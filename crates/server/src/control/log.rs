@@ -1,4 +1,4 @@
-//! `nomen ctl log`: what is logged, until the configuration is read again, and the files it goes to.
+//! `nomen ctl log`: reopens log files, and changes what is logged until the configuration is read again.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use serving::frontend::Frontend;
 use telemetry::dnstap::Dnstap;
 use telemetry::logging::Logging;
 
-/// Opens the files of logs and of dnstap anew.
+/// Reopens the files of the logs and of dnstap.
 pub(super) fn reopen(logging: &Logging, dnstap: Option<&Dnstap>) -> Result<Value, String> {
     let log = logging.reopen().map_err(|fault| fault.to_string());
     let dnstap = dnstap.map_or(Ok(None), Dnstap::reopen).map_err(|fault| fault.to_string());
@@ -26,7 +26,7 @@ pub(super) fn reopen(logging: &Logging, dnstap: Option<&Dnstap>) -> Result<Value
     Ok(reopened)
 }
 
-/// Changes the level.
+/// Changes the log level.
 pub(super) fn set_level(logging: &Logging, level: &str) -> Result<Value, String> {
     let words = LogLevel::WORDS;
     let Some((word, level)) = words.iter().find(|(word, _)| *word == level) else {
@@ -37,7 +37,7 @@ pub(super) fn set_level(logging: &Logging, level: &str) -> Result<Value, String>
     Ok(json!({"level": word}))
 }
 
-/// Turns the log of queries on, for all or a share of them, or off.
+/// Turns the query log on, for all queries or a share of them, or off.
 pub(super) fn set_queries(frontend: &Frontend, on: bool, share: Option<f64>) -> Result<Value, String> {
     let (queries, shown) = match (on, share) {
         (false, _) => (LoggedQueries::None, json!(false)),

@@ -1,10 +1,9 @@
-//! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each
-//! way. `verbs` chooses the file that does what a command asks for. The other end is `ctl` of the crate
-//! `tools`.
+//! The control socket: its path, its permissions, and its protocol: one JSON object per line in each
+//! direction. `verbs` selects the file that handles a command. The client is `ctl` of the crate `tools`.
 //!
 //! A command is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
-//! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which
-//! are pieces of a long output. A connection carries any number of commands, one at a time.
+//! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; lines `{"text":"…"}`, which are pieces of a long
+//! output, may come before it. A connection carries any number of commands, one at a time.
 
 mod explain;
 pub mod hand_over;
@@ -41,13 +40,13 @@ use wording::reason;
 /// Longest command, in bytes.
 const MAX_COMMAND: u64 = 64 * 1024;
 
-/// What is accepted in place of a damaged journal.
+/// The version to accept in place of a damaged journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AcceptedVersion {
-    /// What the zone's file holds.
+    /// The contents of the zone file.
     File,
-    /// What can be read of the journal.
+    /// The readable part of the journal.
     Journal,
 }
 
@@ -55,23 +54,23 @@ pub enum AcceptedVersion {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Command {
-    /// The server as a whole.
+    /// Report the state of the server.
     Status,
-    /// Every counter.
+    /// Report every counter.
     Stats,
     /// Read the configuration and changed zones again.
     Reload {
-        /// Remove zones that are gone however many they are.
+        /// Remove zones that are no longer configured, however many they are.
         #[serde(default)]
         force: bool,
     },
-    /// Every zone.
+    /// List every zone.
     ZoneList {
-        /// Only those that are not at the newest version of their file.
+        /// Only zones that are not at the newest version of their file.
         #[serde(default)]
         failed: bool,
     },
-    /// One zone.
+    /// Report the state of one zone.
     ZoneStatus {
         /// Its name.
         name: String,
@@ -80,7 +79,7 @@ pub enum Command {
     ZoneReload {
         /// Its name.
         name: String,
-        /// Take what its file says, though updates have changed the zone.
+        /// Take the contents of its file, even if updates have changed the zone.
         #[serde(default)]
         force: bool,
     },
@@ -88,15 +87,15 @@ pub enum Command {
     ZoneAccept {
         /// Its name.
         name: String,
-        /// Which one.
+        /// The version to accept.
         from: AcceptedVersion,
     },
-    /// Take no updates for a zone, and write its file.
+    /// Stop accepting updates for a zone, and write its file.
     ZoneFreeze {
         /// Its name.
         name: String,
     },
-    /// Take a zone's file, and updates again.
+    /// Load a zone from its file, and accept updates again.
     ZoneThaw {
         /// Its name.
         name: String,
@@ -105,10 +104,10 @@ pub enum Command {
     ZoneWrite {
         /// Its name.
         name: String,
-        /// The file; the zone's own if there is none.
+        /// The file; the zone's own if absent.
         #[serde(default)]
         to: Option<String>,
-        /// Replace a file that is there, or that was edited.
+        /// Overwrite a file that exists, or that was edited.
         #[serde(default)]
         force: bool,
     },
@@ -121,7 +120,7 @@ pub enum Command {
     ZoneSet {
         /// The zone's name.
         name: String,
-        /// The record, as a zone file has it.
+        /// The record in zone file syntax.
         record: String,
     },
     /// Unset records in a transaction.
@@ -131,37 +130,37 @@ pub enum Command {
         /// An owner, an owner and a type, or a record.
         record: String,
     },
-    /// What a transaction changes.
+    /// Show what a transaction changes.
     ZoneDiff {
         /// The zone's name.
         name: String,
     },
-    /// Make a transaction a change of its zone.
+    /// Commit a transaction to its zone.
     ZoneCommit {
         /// The zone's name.
         name: String,
     },
-    /// Drop a transaction.
+    /// Abort a transaction.
     ZoneAbort {
         /// The zone's name.
         name: String,
     },
-    /// Ask a zone's primaries for a newer version.
+    /// Refresh a zone from its primaries.
     ZoneRefresh {
         /// Its name.
         name: String,
     },
-    /// Take all of a zone from its primaries.
+    /// Transfer a zone from its primaries in full.
     ZoneRetransfer {
         /// Its name.
         name: String,
     },
-    /// Tell a zone's secondaries of its version.
+    /// Send NOTIFY to a zone's secondaries.
     ZoneNotify {
         /// Its name.
         name: String,
     },
-    /// Serve a zone from now on.
+    /// Add a zone and serve it.
     ZoneAdd {
         /// Its name.
         name: String,
@@ -177,106 +176,106 @@ pub enum Command {
         /// The catalog zone that lists it.
         #[serde(default)]
         catalog: Option<String>,
-        /// Its group there.
+        /// Its group in the catalog zone.
         #[serde(default)]
         group: Option<String>,
     },
-    /// Serve a zone no longer that was added.
+    /// Remove a zone that was added.
     ZoneRemove {
         /// Its name.
         name: String,
     },
-    /// The records of one zone.
+    /// Return the records of one zone.
     ZoneDump {
         /// Its name.
         name: String,
     },
-    /// How a question would be answered.
+    /// Explain how a query would be answered.
     Explain {
-        /// The name asked for.
+        /// The query name.
         name: String,
-        /// The type asked for.
+        /// The query type.
         rtype: String,
         /// Whether the DNSSEC OK bit is set.
         #[serde(default)]
         dnssec: bool,
     },
-    /// What the cache holds and has done.
+    /// Report the counters of the cache.
     CacheStats,
-    /// Drop what is cached of a name.
+    /// Flush a name from the cache.
     CacheFlush {
         /// The name.
         name: String,
-        /// And of all names below.
+        /// Also all names below it.
         #[serde(default)]
         tree: bool,
-        /// Of this type only.
+        /// Only records of this type.
         #[serde(default)]
         rtype: Option<String>,
     },
-    /// Every entry of the cache.
+    /// Return every entry of the cache.
     CacheDump,
     /// Write the cache to a file.
     CacheSave {
-        /// The file; the configured one if there is none.
+        /// The file; the configured one if absent.
         #[serde(default)]
         file: Option<String>,
     },
     /// Read a file into the cache.
     CacheLoad {
-        /// The file; the configured one if there is none.
+        /// The file; the configured one if absent.
         #[serde(default)]
         file: Option<String>,
     },
-    /// Every rule that says whom to ask.
+    /// List every forwarding rule.
     ForwardList,
-    /// Ask these servers for a domain.
+    /// Forward queries for a domain to these servers.
     ForwardAdd {
         /// The domain.
         domain: String,
         /// The servers.
         servers: Vec<SocketAddr>,
-        /// They are authoritative.
+        /// The servers are authoritative.
         #[serde(default)]
         stub: bool,
     },
-    /// Drop the rule for a domain.
+    /// Remove the rule for a domain.
     ForwardRemove {
         /// The domain.
         domain: String,
     },
-    /// Every trust anchor.
+    /// List every trust anchor.
     TrustAnchorList,
-    /// Every domain in which nothing is validated.
+    /// List every negative trust anchor.
     NtaList,
-    /// Validate nothing in a domain for a while.
+    /// Add a negative trust anchor: the domain is not validated for a while.
     NtaAdd {
         /// The domain.
         domain: String,
-        /// How long, such as `1h`.
+        /// The duration, such as `1h`.
         time: String,
     },
-    /// Validate in a domain again.
+    /// Remove a negative trust anchor.
     NtaRemove {
         /// The domain.
         domain: String,
     },
-    /// Open the files of logs and of dnstap anew.
+    /// Reopen the files of the logs and of dnstap.
     LogReopen,
-    /// Change the least severe level that is logged.
+    /// Change the log level.
     LogLevel {
-        /// The level, as the configuration has it.
+        /// The level, as in the configuration.
         level: String,
     },
-    /// Turn the log of queries on or off.
+    /// Turn the query log on or off.
     LogQueries {
         /// Whether queries are logged.
         on: bool,
-        /// The share of them that is logged, where that is not all.
+        /// The share of queries that is logged, if not all are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         share: Option<f64>,
     },
-    /// Hand the listening sockets over to the client of this connection, and stop.
+    /// Send the listening sockets to the client of this connection, and stop.
     HandOver,
     /// Stop the server.
     Stop,
@@ -291,20 +290,20 @@ pub enum AnswerLine {
         /// Whole lines.
         text: String,
     },
-    /// The end of an answer that went well.
+    /// The end of a successful answer.
     Done {
         /// Always true.
         ok: True,
-        /// What was asked for.
+        /// The result of the command.
         data: serde_json::Value,
     },
-    /// The end of an answer that did not.
+    /// The end of an answer to a failed command.
     Fault {
         /// Always false.
         ok: bool,
-        /// Why.
+        /// The reason.
         error: String,
-        /// What was done all the same, and what is wrong in detail.
+        /// What was done nevertheless, and the faults in detail.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         data: Option<serde_json::Value>,
     },
@@ -332,17 +331,17 @@ impl<'de> Deserialize<'de> for True {
 /// Why there is no control socket.
 #[derive(Debug)]
 pub enum SocketFault {
-    /// Another server answers on it.
+    /// Another server accepts connections on it.
     Live(PathBuf),
-    /// There is something at its place that is no socket.
+    /// The path exists and is not a socket.
     NoSocket(PathBuf),
-    /// Its folder lies where all may write, and others may use it.
+    /// Its folder is in a world-writable place, and other users may use it.
     SharedFolder(PathBuf),
-    /// There is no place to try.
+    /// There is no default path to try.
     NoFolder,
     /// The system refused.
     Io {
-        /// What, in words that the path follows.
+        /// The failed action; the path follows the text.
         what: &'static str,
         /// The socket or its folder.
         path: PathBuf,
@@ -369,19 +368,18 @@ impl fmt::Display for SocketFault {
 
 impl std::error::Error for SocketFault {}
 
-/// A control socket that was opened and is not served yet.
+/// A control socket that is open and not served yet.
 pub struct Socket {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     listener: StdListener,
 }
 
 impl Socket {
-    /// Opens the socket at `wanted`, or at the first of [`default_paths`] that can be used. It will belong to
-    /// `owner`, if given. A socket left over by a server that is gone is replaced; a live one is an error.
+    /// Opens the socket at `wanted`, or at the first of [`default_paths`] that can be used. `owner`, if
+    /// given, becomes its owner. The stale socket of an ended server is replaced; a live one is an error.
     ///
-    /// # Errors
-    /// [`SocketFault`]; of the default places, that of the last.
+    /// # Errors [`SocketFault`]; for the default paths, the fault of the last one.
     pub fn bind(wanted: Option<&Path>, owner: Option<privileges::UserIds>) -> Result<Self, SocketFault> {
         match wanted {
             Some(path) => Self::bind_at(path, owner),
@@ -390,7 +388,8 @@ impl Socket {
                 for path in default_paths() {
                     match Self::bind_at(&path, owner) {
                         Ok(socket) => return Ok(socket),
-                        // Another server is not a reason to go elsewhere: `nomen ctl` would find that one.
+                        // If another server has the socket, the next path is not tried: `nomen ctl` would
+                        // find that server.
                         Err(e @ SocketFault::Live(_)) => return Err(e),
                         Err(e) => fault = e,
                     }
@@ -418,7 +417,7 @@ impl Socket {
             }
             fs::remove_file(path).map_err(fault("cannot replace the old control socket"))?;
         }
-        // No other user may connect before the socket has its permissions.
+        // No other user may connect before the permissions of the socket are set.
         let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
         let bound = StdListener::bind(path);
         nix::sys::stat::umask(before);
@@ -430,13 +429,14 @@ impl Socket {
         Ok(Self { path: path.to_owned(), listener })
     }
 
-    /// The socket for the runtime that serves it.
+    /// Converts the socket for the runtime that serves it.
     pub fn into_tokio(self) -> std::io::Result<UnixListener> {
         UnixListener::from_std(self.listener)
     }
 }
 
-/// Makes the socket's folder if it is missing; one in a place that all may write to must be ours alone.
+/// Makes the socket's folder if it is missing; a folder in the temporary folder must belong to this user
+/// alone.
 fn prepare_folder(folder: &Path, owner: Option<privileges::UserIds>) -> Result<(), SocketFault> {
     let fault = |error| SocketFault::Io { what: "cannot make the folder", path: folder.to_owned(), error };
     if folder.as_os_str().is_empty() {
@@ -470,7 +470,7 @@ fn temp_folder() -> Option<PathBuf> {
     Some(std::env::temp_dir().join(format!("nomen-{}", Uid::effective().as_raw())))
 }
 
-/// Where the socket is looked for, and made, when the configuration has no place for it: the best first.
+/// Returns the paths at which the socket is searched and made if none is configured, the best first.
 pub fn default_paths() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|d| PathBuf::from(d).join("nomen"));
     [Some(PathBuf::from("/run/nomen")), runtime, temp_folder()]
@@ -480,7 +480,7 @@ pub fn default_paths() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Answers commands for as long as the runtime runs; a message on `stop` asks for the end.
+/// Answers commands for as long as the runtime runs; a message on `stop` requests the shutdown.
 pub async fn serve(parts: Arc<Parts>, listener: UnixListener, stop: mpsc::Sender<&'static str>) {
     loop {
         match listener.accept().await {
@@ -490,16 +490,16 @@ pub async fn serve(parts: Arc<Parts>, listener: UnixListener, stop: mpsc::Sender
                 let (parts, stop) = (Arc::clone(&parts), stop.clone());
                 tokio::spawn(async move {
                     tokio::select! {
-                        // A client that breaks the protocol or goes away ends its own connection only.
+                        // A client that breaks the protocol or disconnects ends only its own connection.
                         _ = converse(parts, stream, stop, &place) => {}
                         () = place.evicted() => {}
                     }
                 });
-                // Its command, which is most likely there, is read before another connection may take its
-                // place.
+                // Lets the command, which has most likely arrived, be read before the connection can be
+                // evicted.
                 tokio::task::yield_now().await;
             }
-            // Out of descriptors: there may be some soon.
+            // Out of file descriptors: some may be free soon.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -542,14 +542,14 @@ async fn converse(
             Ok(command) => verbs::answer(&parts, command, lines),
             Err(error) => {
                 let _ = lines.try_send(AnswerLine::Fault { ok: false, error, data: None });
-                // The answer ends where the last sender does.
+                // The answer ends when the last sender is dropped.
                 drop(lines);
             }
         }
         while let Some(line) = waiting.recv().await {
             let mut text = serde_json::to_vec(&line)?;
             text.push(b'\n');
-            // A client that does not read holds its connection only.
+            // A client that does not read blocks only its own connection.
             place.idle();
             let Ok(written) = tokio::time::timeout(longest, writer.write_all(&text)).await else {
                 return Ok(());

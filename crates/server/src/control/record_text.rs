@@ -1,4 +1,4 @@
-//! The text of `nomen ctl zone set` and `unset`: a record as a zone file has it. What is wrong is shown as in
+//! Parses the text of `nomen ctl zone set` and `unset`: a record in zone file syntax. Faults are shown as for
 //! a zone file, with the column and a caret.
 
 use wire::text::{Token, tokens};
@@ -9,10 +9,10 @@ use zone::scan::{
 
 use zone_manager::changes::{SetRecord, UnsetRecords};
 
-/// What the text is called in faults.
+/// The source's name in faults.
 const SOURCE: &str = "record";
 
-/// The one record of a text.
+/// The single record of a text.
 #[derive(Default)]
 struct OneRecord(Option<SetRecord>);
 
@@ -27,15 +27,14 @@ impl Sink for OneRecord {
     }
 }
 
-/// Reads `OWNER [TTL] [CLASS] TYPE DATA`, a relative owner being below `apex`. Returns warnings beside the
-/// record.
+/// Parses `OWNER [TTL] [CLASS] TYPE DATA`; a relative owner name is below `apex`. Returns the record and
+/// warnings.
 ///
-/// # Errors
-/// What is wrong, for people.
+/// # Errors The faults as text.
 pub(super) fn set_record(text: &str, apex: Name<'_>) -> Result<(SetRecord, Vec<String>), String> {
     match scan_one(text, apex, None) {
         Ok((mut record, faults)) => {
-            // An SOA without a TTL has its MINIMUM in a file; here it keeps its TTL.
+            // In a zone file, an SOA without a TTL gets its MINIMUM; here it keeps its current TTL.
             record.ttl.take_if(|_| faults.iter().any(|fault| fault.kind == FaultKind::TtlFromSoa));
             let warnings = faults.iter().filter(|fault| fault.kind != FaultKind::TtlFromSoa);
             Ok((record, warnings.map(|fault| fault.pretty().to_string()).collect()))
@@ -49,10 +48,9 @@ pub(super) fn set_record(text: &str, apex: Name<'_>) -> Result<(SetRecord, Vec<S
     }
 }
 
-/// Reads `OWNER`, `OWNER TYPE`, or a whole record, of which the TTL counts for nothing.
+/// Parses `OWNER`, `OWNER TYPE`, or a whole record, whose TTL is ignored.
 ///
-/// # Errors
-/// As above.
+/// # Errors As for [`set_record`].
 pub(super) fn unset_records(text: &str, apex: Name<'_>) -> Result<UnsetRecords, String> {
     let words: Vec<Token<'_>> = tokens(text).collect();
     let (owner, rtype) = match words[..] {
@@ -79,7 +77,7 @@ pub(super) fn unset_records(text: &str, apex: Name<'_>) -> Result<UnsetRecords, 
     Ok(UnsetRecords { owner: name, rtype: Some(rtype), rdata: None })
 }
 
-/// The record of a text, and warnings; or the first error.
+/// Returns the record of a text with warnings, or the first error.
 fn scan_one(text: &str, apex: Name<'_>, ttl: Option<Ttl>) -> Result<(SetRecord, Vec<Fault>), Box<Fault>> {
     let limits = Limits { errors: 1, include_depth: 0, generated: 0, ..Limits::default() };
     let config = ScanConfig { default_ttl: ttl, limits, ..ScanConfig::new(apex) };
@@ -97,9 +95,9 @@ fn scan_one(text: &str, apex: Name<'_>, ttl: Option<Ttl>) -> Result<(SetRecord, 
     one.0.map(|record| (record, faults)).ok_or_else(none)
 }
 
-/// A fault at a word of a text of one line.
+/// Returns a fault at a word of a one-line text.
 fn fault_at(text: &str, word: Token<'_>, kind: FaultKind, message: String) -> Fault {
-    // The word is part of the text.
+    // `word.bytes` points into `text`.
     let at = (word.bytes.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize).min(text.len());
     let from = String::from_utf8_lossy(&text.as_bytes()[..at]).chars().count();
     let width = String::from_utf8_lossy(word.bytes).chars().count().max(1);
@@ -117,7 +115,7 @@ fn fault_at(text: &str, word: Token<'_>, kind: FaultKind, message: String) -> Fa
     }
 }
 
-/// A fault in several lines.
+/// Returns a fault as text of several lines.
 fn shown(fault: &Fault) -> String {
     fault.pretty().to_string()
 }

@@ -1,5 +1,5 @@
-//! `nomen ctl cache`, `nomen ctl forward`, `nomen ctl nta` and `nomen ctl trust-anchors`: what is cached, who
-//! is asked, where nothing is validated, and where trust begins.
+//! `nomen ctl cache`, `nomen ctl forward`, `nomen ctl nta` and `nomen ctl trust-anchors`: the cache,
+//! forwarding rules, negative trust anchors and trust anchors.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,14 +21,14 @@ use serving::frontend::Frontend;
 use serving::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
 use wording::reason;
 
-/// Size of the pieces a long output is sent in, in bytes.
+/// Size of the pieces of a long output, in bytes.
 const PIECE: usize = 64 * 1024;
 
 fn name(text: &str) -> Result<NameBuf, String> {
     zone_name(text).map_err(|fault| fault.to_string())
 }
 
-/// What the cache holds and has done.
+/// Returns the counters of the cache.
 pub(super) fn cache_stats(recursive: &Recursive, frontend: &Frontend) -> Value {
     let cache = recursive.service.cache();
     let stats = cache.stats();
@@ -53,7 +53,7 @@ pub(super) fn cache_stats(recursive: &Recursive, frontend: &Frontend) -> Value {
     })
 }
 
-/// Drops what is cached of a name.
+/// Flushes a name from the cache.
 pub(super) fn flush(
     recursive: &Recursive,
     text: &str,
@@ -66,7 +66,7 @@ pub(super) fn flush(
     Ok(json!({"dropped": recursive.service.flush(name.as_lower(), tree, qtype)}))
 }
 
-/// Sends every entry as text; waits for a client that reads slowly, and stops when it has gone.
+/// Sends every entry as text; waits while the client reads slowly, and stops if it has disconnected.
 pub(super) fn dump(recursive: &Recursive, lines: &mpsc::Sender<AnswerLine>) {
     let service = &recursive.service;
     let (mut piece, mut entries, mut whole) = (String::with_capacity(PIECE + 4096), 0u64, true);
@@ -86,7 +86,7 @@ pub(super) fn dump(recursive: &Recursive, lines: &mpsc::Sender<AnswerLine>) {
     let _ = lines.blocking_send(last(Ok(json!({"entries": entries}))));
 }
 
-/// One entry: a line that says what it is, and its records.
+/// Returns one entry: a line that describes it, and its records.
 fn entry(held: &Held) -> String {
     let freshness = match held.freshness {
         Freshness::Fresh(left) => format!("{left} s left"),
@@ -104,7 +104,7 @@ fn entry(held: &Held) -> String {
     text
 }
 
-/// Writes the cache to a file.
+/// Saves the cache to a file.
 pub(super) fn save(recursive: &Recursive, path: Option<&str>) -> Result<Value, String> {
     let path = file(recursive, path)?;
     let saved = store::save(&path, &recursive.service);
@@ -112,7 +112,7 @@ pub(super) fn save(recursive: &Recursive, path: Option<&str>) -> Result<Value, S
     Ok(json!({"entries": entries, "file": path.display().to_string()}))
 }
 
-/// Reads a file into the cache.
+/// Loads a file into the cache.
 pub(super) fn load(recursive: &Recursive, path: Option<&str>) -> Result<Value, String> {
     let path = file(recursive, path)?;
     let restored = store::load(&path, &recursive.service);
@@ -130,7 +130,7 @@ fn file(recursive: &Recursive, path: Option<&str>) -> Result<PathBuf, String> {
     path.map(PathBuf::from).or(configured).ok_or_else(|| "name a file: the configuration has none".into())
 }
 
-/// Every rule, and what is known of its servers; of the names found step by step, where that begins.
+/// Returns every rule with the state of its servers; for iterated domains, the servers a lookup starts at.
 pub(super) fn forward_list(recursive: &Recursive) -> Value {
     let known = recursive.forward.upstreams();
     let server = |upstream: &Upstream| {
@@ -166,7 +166,7 @@ fn server(stats: &UpstreamStats) -> Value {
     })
 }
 
-/// Has servers asked for a domain, in place of those of the same domain before; until the configuration is
+/// Adds a forwarding rule, which replaces an earlier rule for the same domain, until the configuration is
 /// read again.
 pub(super) fn forward_add(
     recursive: &Recursive,
@@ -192,7 +192,7 @@ pub(super) fn forward_add(
     Ok(json!("done; it holds until the configuration is read again"))
 }
 
-/// Has a domain treated as the names above it.
+/// Removes the rule for a domain, which is then resolved like the names above it.
 pub(super) fn forward_remove(recursive: &Recursive, domain: &str) -> Result<Value, String> {
     let name = name(domain)?;
     match recursive.drop_rule(name.as_name()).map_err(|fault| fault.to_string())? {
@@ -201,13 +201,13 @@ pub(super) fn forward_remove(recursive: &Recursive, domain: &str) -> Result<Valu
     }
 }
 
-/// The domains in which nothing is validated.
+/// Returns the negative trust anchors.
 pub(super) fn anchor_list(recursive: &Recursive) -> Value {
     let one = |(domain, left): (NameBuf, Option<Duration>)| json!({"domain": domain.to_string(), "seconds_left": left.map(|left| left.as_secs())});
     Value::Array(recursive.negative_anchors().into_iter().map(one).collect())
 }
 
-/// Where trust begins: every key that is an anchor, was one, or may become one.
+/// Returns every key that is a trust anchor, was one, or may become one.
 pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
     let (zones, now) = (recursive.followed_zones(), store::wall());
     let one = |ShownAnchor { zone, tag, algorithm, state, since }: ShownAnchor| {
@@ -232,7 +232,7 @@ pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
     Value::Array(recursive.trust_anchors().into_iter().map(one).collect())
 }
 
-/// Validates nothing in a domain for a while; then the anchor goes by itself.
+/// Adds a negative trust anchor for a domain; it expires after `time`.
 pub(super) fn anchor_add(recursive: &Recursive, domain: &str, time: &str) -> Result<Value, String> {
     let domain = name(domain)?;
     let time = parse_duration(time).map_err(|fault| fault.to_string())?;
@@ -243,7 +243,7 @@ pub(super) fn anchor_add(recursive: &Recursive, domain: &str, time: &str) -> Res
     Ok(json!("done; nothing in the domain is validated until then"))
 }
 
-/// Validates in a domain again.
+/// Removes the negative trust anchor of a domain.
 pub(super) fn anchor_remove(recursive: &Recursive, domain: &str) -> Result<Value, String> {
     let domain = name(domain)?;
     match recursive.drop_negative_anchor(&domain).map_err(|fault| fault.to_string())? {

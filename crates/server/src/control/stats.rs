@@ -1,4 +1,4 @@
-//! `nomen ctl stats`: every counter, and every figure that `/metrics` has.
+//! `nomen ctl stats`: every counter, and every metric of `/metrics`.
 
 use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
 use exchange::Transport;
@@ -11,7 +11,7 @@ use serving::recursive::{Recursive, counts};
 use telemetry::logging::Logging;
 use zone_manager::zones::images::Images;
 
-/// Counters as one flat object: names are paths, so that text output can be searched.
+/// Returns the counters as one flat object: names are paths, so that text output can be searched.
 pub(super) fn stats(
     frontend: &Frontend,
     images: Option<&Images>,
@@ -78,7 +78,7 @@ pub(super) fn stats(
     Value::Object(all)
 }
 
-/// The same with every series of `/metrics` under its own name, but for the buckets of histograms.
+/// Adds every series of `/metrics` under its own name, except the buckets of histograms.
 pub(super) fn with_figures(mut counters: Value, figures: &AllFigures) -> Value {
     let text = render(figures, Format::Prometheus).unwrap_or_default();
     if let Some(all) = counters.as_object_mut() {
@@ -87,7 +87,7 @@ pub(super) fn with_figures(mut counters: Value, figures: &AllFigures) -> Value {
     counters
 }
 
-/// The series of a text in the format of Prometheus.
+/// Parses the series of a text in the format of Prometheus.
 fn series(text: &str) -> impl Iterator<Item = (String, Value)> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.rsplit_once(' ')).filter_map(|(name, value)| {

@@ -1,4 +1,4 @@
-//! `nomen ctl status`: the server as a whole.
+//! `nomen ctl status`: the state of the server.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,15 +12,15 @@ use zone_manager::zones::ZoneStatus;
 use zone_manager::zones::examiner::SignatureAge;
 use zone_manager::zones::manager::unix_now;
 
-/// Files with names that are no zone names, as far as shown.
+/// Largest number of files shown whose names are not zone names.
 const REFUSED: usize = 20;
 
-/// Seconds since 1970.
+/// Returns `time` in seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// The server as a whole.
+/// Returns the state of the server.
 pub(super) fn status(parts: &Parts) -> Value {
     let Parts { frontend, table, secondaries, recursive, in_force, logging, process, .. } = parts;
     let (zones, folders, now) = (table.all(), table.folders(), unix_now());

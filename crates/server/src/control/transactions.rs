@@ -12,27 +12,27 @@ use zone_manager::changes::{Changes, TransactionFault};
 use zone_manager::zones::ZoneStatus;
 use zone_manager::zones::shown_change::ShownChange;
 
-/// Why a command came to nothing, and details.
+/// Why a command failed, and details.
 pub(super) type CommandFault = (String, Option<Value>);
 
-/// What is asked for.
+/// A command on a transaction.
 #[derive(Debug)]
 pub(super) enum TransactionVerb {
-    /// Open one.
+    /// Begin a transaction.
     Begin,
     /// Set the record of this text.
     Set(String),
     /// Unset the records of this text.
     Unset(String),
-    /// Show what it changes.
+    /// Show what the transaction changes.
     Diff,
-    /// Make it a change of the zone.
+    /// Commit it to the zone.
     Commit,
-    /// Drop it.
+    /// Abort it.
     Abort,
 }
 
-/// Does what is asked for with the transaction of a zone.
+/// Executes a command on the transaction of a zone.
 pub(super) fn transact(parts: &Parts, name: &str, verb: &TransactionVerb) -> Result<Value, CommandFault> {
     let plain = |fault: String| (fault, None);
     let state = find(&parts.table, name).map_err(plain)?;
@@ -51,9 +51,9 @@ pub(super) fn transact(parts: &Parts, name: &str, verb: &TransactionVerb) -> Res
     })
 }
 
-/// Why something was not done.
+/// Why a command was not executed.
 enum ActFault {
-    /// The text of a record has a fault.
+    /// The text of the record has a fault.
     Text(String),
     Transaction(TransactionFault),
 }

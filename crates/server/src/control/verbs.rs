@@ -1,5 +1,4 @@
-//! Which command is whose: each goes to the file that knows its part of the server, and is answered with
-//! JSON.
+//! Dispatches commands: each goes to the file for its part of the server, and is answered with JSON.
 
 use std::sync::Arc;
 
@@ -16,10 +15,10 @@ use zone_manager::secondaries::ZoneOrder;
 use zone_manager::zones::Apex;
 use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 
-/// What commands on recursive service are answered where there is none.
+/// The answer to commands on recursive service if it is off.
 const OFF: &str = "recursive service is off: the configuration has no [resolver]";
 
-/// Begins to answer; the last line is followed by the end of the channel.
+/// Starts answering a command; the channel closes after the last line.
 pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<AnswerLine>) {
     let parts = Arc::clone(parts);
     match command {
@@ -77,7 +76,7 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
         Command::ZoneDiff { name } => transact(parts, name, lines, TransactionVerb::Diff),
         Command::ZoneCommit { name } => transact(parts, name, lines, TransactionVerb::Commit),
         Command::ZoneAbort { name } => transact(parts, name, lines, TransactionVerb::Abort),
-        // Listing a million zones takes a while: not on the thread that handles signals.
+        // Listing a million zones takes long, so it runs on a blocking thread: this one handles signals.
         other => {
             tokio::task::spawn_blocking(move || {
                 let result = now(&parts, &other);
@@ -87,7 +86,7 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
     }
 }
 
-/// Sends what a command comes to when it has ended.
+/// Sends the result of a command when it has ended.
 fn finish(
     command: impl Future<Output = Result<Value, String>> + Send + 'static,
     lines: mpsc::Sender<AnswerLine>,
@@ -98,7 +97,7 @@ fn finish(
     }));
 }
 
-/// Commands that are answered from what is known.
+/// Executes the commands that are answered at once.
 fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
     let Parts { frontend, table, images, recursive, logging, .. } = parts;
     match command {
@@ -138,7 +137,7 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
     }
 }
 
-/// Commands on recursive service.
+/// Executes a command on recursive service.
 fn about_recursion(
     recursive: &Arc<Recursive>,
     frontend: &Frontend,
@@ -164,25 +163,25 @@ fn about_recursion(
     }
 }
 
-/// Does something with a transaction.
+/// Executes a command on a transaction.
 fn transact(parts: Arc<Parts>, name: String, lines: mpsc::Sender<AnswerLine>, verb: TransactionVerb) {
     tokio::task::spawn_blocking(move || {
         let line = match transactions::transact(&parts, &name, &verb) {
             Ok(data) => last(Ok(data)),
             Err((error, data)) => AnswerLine::Fault { ok: false, error, data },
         };
-        // The channel is empty, so there is room; the client may have gone.
+        // The channel is empty, so there is room; the client may have disconnected.
         let _ = lines.try_send(line);
     });
 }
 
-/// Sends an answer of one line.
+/// Sends a one-line answer.
 pub(super) fn send(lines: &mpsc::Sender<AnswerLine>, result: Result<Value, String>) {
-    // The channel is empty, so there is room; the client may have gone.
+    // The channel is empty, so there is room; the client may have disconnected.
     let _ = lines.try_send(last(result));
 }
 
-/// The last line of an answer.
+/// Returns the last line of an answer.
 pub(super) fn last(result: Result<Value, String>) -> AnswerLine {
     match result {
         Ok(data) => AnswerLine::Done { ok: True, data },
@@ -194,13 +193,13 @@ async fn finish_reload(result: oneshot::Receiver<Reloaded>, lines: mpsc::Sender<
     report_reload(ended(result).await, lines).await;
 }
 
-/// What became of a request.
+/// Waits for the result of a reload.
 async fn ended(result: oneshot::Receiver<Reloaded>) -> Reloaded {
-    // A request that is dropped without a reply means that the server is stopping.
+    // The zone manager drops a request without a reply only while the server stops.
     result.await.unwrap_or(Err(ReloadFault::Stopping))
 }
 
-/// The same for a request about one zone, which may be none.
+/// Reports the result of a request about one zone, which may not exist.
 async fn finish_zone(
     parts: Arc<Parts>,
     apex: Apex,
@@ -220,7 +219,7 @@ async fn report_zone(parts: Arc<Parts>, apex: Apex, result: Reloaded, lines: mps
     }
 }
 
-/// Reloads a zone whose file is taken though updates have changed the zone.
+/// Reloads a zone from its file although updates have changed the zone.
 async fn take_file(parts: Arc<Parts>, apex: Apex, lines: mpsc::Sender<AnswerLine>) {
     let result = ended(parts.manager.reload_zone(apex.clone(), true)).await;
     match (result, zones::taken(&parts, &apex).await) {

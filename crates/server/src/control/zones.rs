@@ -1,4 +1,4 @@
-//! `nomen ctl zone`: what is known of zones, and their records.
+//! `nomen ctl zone`: the state of zones, and their records.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,21 +25,22 @@ use zone_manager::zones::manager::{ReloadFault, ZoneTable, unix_now};
 use zone_manager::zones::text::{self, Meter, ZoneFinding};
 use zone_manager::zones::{Apex, FileStamp, Origin, ZoneStatus, ZoneText, places, written};
 
-/// Size of the pieces a long output is sent in, in bytes.
+/// Size of the pieces of a long output, in bytes.
 const PIECE: usize = 64 * 1024;
 
-/// The zone that a command names.
+/// Returns the apex of the zone that a command names.
 pub(super) fn apex(name: &str) -> Result<Apex, String> {
     zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
 }
 
-/// What is known of the zone that a command names. Where there is none, the names of all are looked through.
+/// Returns the state of the zone that a command names. If it does not exist, searches all names for a similar
+/// one.
 pub(super) fn find(table: &ZoneTable, name: &str) -> Result<Arc<ZoneStatus>, String> {
     let apex = apex(name)?;
     table.get(&apex).ok_or_else(|| no_such_zone(table, &apex))
 }
 
-/// Says that there is no such zone, and which one may have been meant.
+/// Returns the error for a zone that does not exist, with the most similar name.
 pub(super) fn no_such_zone(table: &ZoneTable, apex: &Apex) -> String {
     let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
     let names: Vec<String> = table.all().iter().map(|state| state.spec.name().to_string()).collect();
@@ -49,7 +50,7 @@ pub(super) fn no_such_zone(table: &ZoneTable, apex: &Apex) -> String {
     }
 }
 
-/// Every zone, or those that are not served in the newest version of their files.
+/// Returns every zone, or those whose newest file version is not in service.
 pub(super) fn list(table: &ZoneTable, only_failed: bool) -> Value {
     let mut states = table.all();
     states.retain(|state| !only_failed || state.word() != "ok");
@@ -66,9 +67,8 @@ pub(super) fn list(table: &ZoneTable, only_failed: bool) -> Value {
     Value::Array(rows.collect())
 }
 
-/// The state of a zone in a word, its serial number, and what is wrong with the newest version. Of a copy of
-/// the root zone it is the version that the resolver asks, which may be another than the one in the zone's
-/// place.
+/// Returns the state of a zone as a word, its serial, and the fault of its newest version. For a copy of the
+/// root zone this is the version that the resolver uses, which may differ from the version in the zone table.
 fn standing(parts: &Parts, state: &ZoneStatus) -> (&'static str, Option<Serial>, Option<String>) {
     let copy = parts.recursive.as_ref().filter(|_| state.spec.origin == Origin::LocalRoot);
     let copy = copy.and_then(|recursive| recursive.local_root.status());
@@ -81,7 +81,7 @@ fn standing(parts: &Parts, state: &ZoneStatus) -> (&'static str, Option<Serial>,
     (word, serial, fault.or_else(|| copy.filter(|copy| copy.word != "missing")?.fault))
 }
 
-/// One zone.
+/// Returns the state of one zone.
 pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
     let Parts { frontend, table, secondaries, changes, in_force, .. } = parts;
     let changes = changes.as_deref();
@@ -130,11 +130,12 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
     }))
 }
 
-/// Most records of a zone whose text is read again for the places of findings. It takes about half a second
-/// for as many.
+/// Largest number of records of a zone whose text is read again to locate findings. Reading that many takes
+/// about half a second.
 const READ_AGAIN: u64 = 1_000_000;
 
-/// What is wrong with the version in service, with its place in the zone's text if that is found quickly.
+/// Returns the findings of the version in service, with their places in the zone file if these are found
+/// quickly.
 fn findings(state: &ZoneStatus, known: &[FlawText]) -> Value {
     let placed: Vec<ZoneFinding> = match &state.zone {
         Some(zone) if !known.is_empty() && zone.record_count() <= READ_AGAIN => {
@@ -153,8 +154,7 @@ fn findings(state: &ZoneStatus, known: &[FlawText]) -> Value {
     Value::Array(rows.collect())
 }
 
-/// The `[[zone]]` of a zone that is to be added: its name, those of these keys that are set, and its
-/// primaries.
+/// Returns the `[[zone]]` block of a zone to add: its name, the keys that are set, and its primaries.
 pub(super) fn block<const N: usize>(
     name: &str,
     keys: [(&str, Option<String>); N],
@@ -171,7 +171,7 @@ pub(super) fn block<const N: usize>(
     text
 }
 
-/// Has something done about a zone that other servers have, too.
+/// Orders a refresh, a retransfer or a NOTIFY of a zone.
 pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value, String> {
     let state = find(&parts.table, name)?;
     parts.secondaries.order(&state.spec.apex, order).map_err(|fault| fault.to_string())?;
@@ -183,14 +183,14 @@ pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value
     Ok(json!({"zone": state.spec.name().to_string(), "ordered": ordered}))
 }
 
-/// The part that changes zones, for a zone that may be changed.
+/// Returns the update service, if the zone accepts updates.
 fn changes_of<'p>(parts: &'p Parts, state: &ZoneStatus) -> Result<&'p Changes, String> {
     let changes = parts.changes.as_deref().filter(|changes| changes.takes_any(&state.spec.apex));
     let why = "the zone takes no updates: it has neither `allow-update` nor `update-policy`";
     changes.ok_or_else(|| why.into())
 }
 
-/// Has a zone take no updates, and its file hold what they have made of it.
+/// Stops accepting updates for a zone, and writes its current version to its file.
 pub(super) fn freeze(parts: &Parts, name: &str) -> Result<Value, String> {
     let state = find(&parts.table, name)?;
     let frozen = changes_of(parts, &state)?.freeze(&state.spec.apex);
@@ -209,7 +209,7 @@ fn put_file(answer: &mut Value, file: &CurrentFile) {
     answer["written"] = file.written.into();
 }
 
-/// Has a zone taken from its file, and take updates again.
+/// Loads a zone from its file, and accepts updates again.
 pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, String> {
     let table = Arc::clone(&parts.table);
     let found = tokio::task::spawn_blocking(move || find(&table, &name)).await;
@@ -240,7 +240,7 @@ pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, Strin
     Ok(answer)
 }
 
-/// Accepts an older version of a zone whose journal is damaged, and serves it.
+/// Accepts an older version of a zone whose journal is damaged, and puts it into service.
 pub(super) async fn accept(parts: Arc<Parts>, name: String, from: AcceptedVersion) -> Result<Value, String> {
     let theirs = Arc::clone(&parts);
     let accepted = tokio::task::spawn_blocking(move || {
@@ -250,7 +250,7 @@ pub(super) async fn accept(parts: Arc<Parts>, name: String, from: AcceptedVersio
     let (state, accepted) = accepted.await.map_err(|_| ReloadFault::Stopping.to_string())??;
     let reloaded = parts.manager.reload_zone(state.spec.apex.clone(), false).await;
     reloaded.unwrap_or(Err(ReloadFault::Stopping)).map_err(|fault| fault.to_string())?;
-    // Who asks may have another working folder.
+    // The client's working folder may differ from this process's.
     let aside =
         accepted.aside.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     Ok(json!({
@@ -285,12 +285,12 @@ fn accept_now(parts: &Parts, state: &ZoneStatus, from: AcceptedVersion) -> Resul
     accepted.map_err(|fault| format!("nothing is accepted: {fault}"))
 }
 
-/// What came of taking a zone from its file; `None` if it was not.
+/// Returns the result of loading a zone from its file; `None` if it was not loaded.
 pub(super) async fn taken(parts: &Arc<Parts>, apex: &Apex) -> Option<TakeEnd> {
     on_changes(parts, apex, |changes, apex| changes.taken(apex)).await.flatten()
 }
 
-/// Asks the part that changes zones, which waits for its thread; `None` if there is none.
+/// Calls the update service on a blocking thread, since it waits for its thread; `None` if there is none.
 async fn on_changes<T: Send + 'static>(
     parts: &Arc<Parts>,
     apex: &Apex,
@@ -300,7 +300,7 @@ async fn on_changes<T: Send + 'static>(
     tokio::task::spawn_blocking(move || ask(&changes, &apex)).await.ok()
 }
 
-/// Writes a zone to its own file, or to another one.
+/// Writes a zone to its own file or to another file.
 pub(super) fn write(parts: &Parts, name: &str, to: Option<&str>, force: bool) -> Result<Value, String> {
     let state = find(&parts.table, name)?;
     let own = state.spec.text.file().filter(|_| matches!(state.spec.text, ZoneText::File(_)));
@@ -328,7 +328,7 @@ pub(super) fn write(parts: &Parts, name: &str, to: Option<&str>, force: bool) ->
     Ok(answer)
 }
 
-/// Sends a zone's records in pieces; waits for a client that reads slowly, and stops when it has gone.
+/// Sends a zone's records in pieces; waits while the client reads slowly, and stops if it has disconnected.
 pub(super) fn dump(table: &ZoneTable, name: &str, lines: &mpsc::Sender<AnswerLine>) {
     let state = match find(table, name) {
         Ok(state) => state,

@@ -1,4 +1,4 @@
-//! A query as a message.
+//! Builds query messages.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -9,10 +9,10 @@ use wire::message::{Builder, Compressor, Full, Header, Owner, Section};
 use wire::name::{Name, NameBuf};
 use wire::{Class, Opcode, Serial, Ttl, Type};
 
-/// Room for any query, in bytes.
+/// Size of the buffer for any query, in bytes.
 const QUERY_ROOM: usize = 2048;
 
-/// What a query holds.
+/// The contents of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QuerySpec {
     /// The name.
@@ -21,15 +21,15 @@ pub struct QuerySpec {
     pub qtype: Type,
     /// The class.
     pub qclass: Class,
-    /// The message ID; a random one without it.
+    /// The message ID; random if absent.
     pub id: Option<u16>,
     /// The opcode.
     pub opcode: Opcode,
-    /// Leave the question out.
+    /// Omit the question.
     pub header_only: bool,
-    /// Header flags that a query does not have by itself.
+    /// Header flags that queries normally do not have.
     pub flags: ExtraFlags,
-    /// The version that the client has, for IXFR (RFC 1995 §3).
+    /// The client's current serial, for IXFR (RFC 1995 §3).
     pub has_version: Option<Serial>,
     /// RD.
     pub recursion_desired: bool,
@@ -37,27 +37,27 @@ pub struct QuerySpec {
     pub authentic_data: bool,
     /// CD.
     pub checking_disabled: bool,
-    /// EDNS version; none leaves OPT out, with everything below.
+    /// EDNS version; `None` omits OPT, and with it everything below.
     pub edns: Option<u8>,
     /// DO.
     pub dnssec_ok: bool,
-    /// UDP size announced, in bytes.
+    /// Advertised UDP size, in bytes.
     pub udp_size: u16,
-    /// Ask for the server's identifier (RFC 5001).
+    /// Request the server's identifier (RFC 5001).
     pub nsid: bool,
-    /// Ask for the idle timeout (RFC 7828), which is for TCP only.
+    /// Request the idle timeout (RFC 7828); for TCP only.
     pub keepalive: bool,
     /// Send a client cookie (RFC 7873).
     pub cookie: bool,
-    /// The cookie to send; a random client cookie without it.
+    /// The cookie to send; a random client cookie if absent.
     pub cookie_bytes: Option<Vec<u8>>,
-    /// EDNS flags beside DO.
+    /// EDNS flags besides DO.
     pub edns_flags: u16,
     /// Further EDNS options: code and data.
     pub options: Vec<(OptionCode, Vec<u8>)>,
-    /// Ask how long the zone may still be served (RFC 7314).
+    /// Request the zone's remaining expire time (RFC 7314).
     pub expire: bool,
-    /// Ask for the version of the zone (RFC 9660).
+    /// Request the version of the zone (RFC 9660).
     pub zone_version: bool,
     /// Pad the query to a multiple of this many bytes (RFC 7830).
     pub padding: Option<u16>,
@@ -65,7 +65,7 @@ pub struct QuerySpec {
     pub subnet: Option<(IpAddr, u8)>,
 }
 
-/// Header flags that servers set, or that are reserved; a query with them is for tests of servers.
+/// Header flags that only servers set, or that are reserved; queries with them are for testing servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtraFlags {
     /// AA.
@@ -78,7 +78,7 @@ pub struct ExtraFlags {
     pub reserved: bool,
 }
 
-/// The root's A records, asked for as dig does.
+/// A query for the root's A records, with dig's defaults.
 impl Default for QuerySpec {
     fn default() -> Self {
         Self {
@@ -121,7 +121,7 @@ impl fmt::Display for QueryTooLong {
 }
 
 impl QuerySpec {
-    /// The message, with an ID of its own.
+    /// Returns the message, with a random ID unless one is set.
     pub fn message(&self) -> Result<Vec<u8>, QueryTooLong> {
         let mut buf = vec![0; QUERY_ROOM];
         let mut names = Compressor::small();
@@ -151,7 +151,7 @@ impl QuerySpec {
     }
 }
 
-/// The SOA that IXFR has in the authority section; only its serial counts (RFC 1995 §3).
+/// Writes the SOA record in the authority section of IXFR; only its serial counts (RFC 1995 §3).
 fn write_version(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
     let Some(Serial(serial)) = spec.has_version else { return Ok(()) };
     let mut rdata = [0; 22]; // two root names and five numbers
@@ -164,7 +164,7 @@ fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
     let Some(version) = spec.edns else { return Ok(()) };
     let start = b.len();
     let mut opt = OptWriter::begin(b, spec.udp_size, 0, spec.dnssec_ok)?;
-    // The version is the second byte of what is the TTL in other records.
+    // The EDNS version is the second byte of the field that is the TTL in other records.
     b.written_mut()[start + 6] = version;
     for (byte, bits) in b.written_mut()[start + 7..].iter_mut().zip(spec.edns_flags.to_be_bytes()) {
         *byte |= bits;
@@ -200,7 +200,7 @@ fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
     Ok(())
 }
 
-/// Client subnet: only the bytes that the length covers, spare bits zero (RFC 7871 §6).
+/// Writes the client subnet: only the bytes that the length covers, with spare bits zero (RFC 7871 §6).
 fn write_subnet(b: &mut Builder<'_>, opt: &mut OptWriter, ip: IpAddr, length: u8) -> Result<(), Full> {
     let (family, mut address) = match ip {
         IpAddr::V4(ip) => (1u8, ip.octets().to_vec()),

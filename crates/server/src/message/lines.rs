@@ -1,18 +1,17 @@
-//! Long record data over several lines, in parentheses and with comments, so that a person can read it and a
-//! zone file take it.
+//! Long record data on several lines, in parentheses and with comments: readable, and valid in a zone file.
 
 use std::fmt::Write as _;
 
 use wire::Type;
 
-/// Columns that data takes: what follows the tabs in front of it fits into 80.
+/// Columns for the data: with the tabs in front of it, a line fits into 80 columns.
 const WIDTH: usize = 48;
-/// What stands in front of each further line.
+/// The indentation of each further line.
 const INDENT: &str = "\n\t\t\t\t";
-/// What the numbers of SOA are, in their order (RFC 1035 §3.3.13).
+/// The names of the SOA's numbers, in their order (RFC 1035 §3.3.13).
 const NUMBERS: [&str; 5] = ["serial", "refresh", "retry", "expire", "minimum"];
 
-/// The data of a record over several lines; `None` if one is enough.
+/// Returns the data of a record on several lines; `None` if one line is enough.
 pub(super) fn of(rtype: Type, rdata: &str) -> Option<String> {
     match rtype {
         Type::SOA => soa(rdata),
@@ -37,7 +36,7 @@ fn soa(rdata: &str) -> Option<String> {
     Some(out)
 }
 
-/// Fields as many to a line as go there. The last field of some types may be cut anywhere.
+/// Puts as many fields on a line as fit. The last field of some types may be cut anywhere.
 fn long(rtype: Type, rdata: &str) -> String {
     let fields = fields(rdata);
     let (mut out, mut column) = (String::from("("), 1);
@@ -64,7 +63,7 @@ fn long(rtype: Type, rdata: &str) -> String {
     out
 }
 
-/// Types whose data ends in one value of base 16 or 64, in which white space does not count.
+/// Returns whether the data of a type ends in one value of base 16 or 64, in which white space is ignored.
 pub(super) fn ends_in_one_value(rtype: Type) -> bool {
     let types = [
         "DNSKEY",
@@ -82,7 +81,7 @@ pub(super) fn ends_in_one_value(rtype: Type) -> bool {
     types.iter().filter_map(|text| text.parse::<Type>().ok()).any(|t| t == rtype)
 }
 
-/// Pieces of a value of ASCII characters.
+/// Cuts an ASCII value into pieces of at most [`WIDTH`] characters.
 fn cut(value: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = value;
@@ -96,7 +95,7 @@ fn cut(value: &str) -> Vec<&str> {
     pieces
 }
 
-/// The fields of data, at the spaces outside of quotes.
+/// Returns the fields of the data, split at spaces outside of quotes.
 pub(super) fn fields(rdata: &str) -> Vec<&str> {
     let (mut fields, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, c) in rdata.char_indices() {
@@ -116,7 +115,7 @@ pub(super) fn fields(rdata: &str) -> Vec<&str> {
     fields
 }
 
-/// Seconds as people say them: `1 week 2 days`.
+/// Returns a time in seconds as words: `1 week 2 days`.
 pub(super) fn time(seconds: u64) -> String {
     let units = [(604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];
     let mut rest = seconds;

@@ -1,5 +1,5 @@
-//! DNS messages for people: builds queries from what a user asks for, and prints messages. `nomen query`
-//! shows what came over the network with it, `nomen ctl explain` what the query path made.
+//! DNS messages as text: builds queries and prints messages. `nomen query` prints received messages with it,
+//! `nomen ctl explain` the messages of the query path.
 
 pub mod compose;
 mod lines;

@@ -1,4 +1,4 @@
-//! Messages as text: in the form dig made familiar, short, or as JSON after RFC 8427.
+//! Messages as text: in the form of dig, short, or as JSON after RFC 8427.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, rdata};
 use super::lines;
 use super::style::{self, Style};
 
-/// A record ready to be shown.
+/// A record as text.
 pub(super) struct Shown {
     pub(super) owner: String,
     pub(super) ttl: Ttl,
@@ -22,7 +22,7 @@ pub(super) struct Shown {
     pub(super) data: Vec<u8>,
 }
 
-/// A message taken apart.
+/// A decoded message.
 pub(super) struct Decoded<'m> {
     pub(super) header: Header,
     pub(super) questions: Vec<(String, String, Type)>,
@@ -56,10 +56,11 @@ impl<'m> Decoded<'m> {
         Ok(parts)
     }
 
-    /// An option for people.
+    /// Returns an EDNS option as text.
     pub(super) fn option_text(&self, code: OptionCode, data: &[u8]) -> String {
         match (code, data) {
-            // SOA-SERIAL (RFC 9660 §2.1). The zone is the end of the name asked for that has so many labels.
+            // SOA-SERIAL (RFC 9660 §2.1). The zone is the ancestor of the query name that has this many
+            // labels.
             (OptionCode::ZONEVERSION, [labels, 0, a, b, c, d]) => {
                 let serial = u32::from_be_bytes([*a, *b, *c, *d]);
                 let mut ends = self.qname.iter().flat_map(|name| name.as_name().ancestors());
@@ -92,7 +93,7 @@ fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Shown, Malformed>
     })
 }
 
-/// The response code, with the bits that EDNS adds.
+/// Returns the response code, with the bits that EDNS adds.
 pub fn rcode(message: &[u8]) -> Result<Rcode, Malformed> {
     Decoded::of(message).map(|parts| parts.rcode())
 }
@@ -110,7 +111,7 @@ pub(super) fn flag_words(header: &Header) -> String {
     flags.iter().filter(|(_, on)| *on).map(|(word, _)| format!(" {word}")).collect()
 }
 
-/// Which parts of a message are shown.
+/// The parts of a message that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     /// Header, OPT and the titles of sections.
@@ -119,7 +120,7 @@ pub struct Parts {
     pub question: bool,
     /// Answer, authority, additional.
     pub sections: [bool; 3],
-    /// How the answer came.
+    /// Server, time and size of the response.
     pub stats: bool,
     /// The form of records.
     pub style: Style,
@@ -134,12 +135,12 @@ impl Parts {
         Self { comments: false, question: false, sections: [false; 3], stats: false, style: Style::PLAIN };
 }
 
-/// Every section of a message, in the form of dig.
+/// Returns every section of a message, in the form of dig.
 pub fn full(message: &[u8]) -> Result<String, Malformed> {
     chosen(message, Parts::ALL)
 }
 
-/// Some parts of a message, in the form of dig.
+/// Returns some parts of a message, in the form of dig.
 pub fn chosen(message: &[u8], shown: Parts) -> Result<String, Malformed> {
     let parts = Decoded::of(message)?;
     let mut out = if shown.comments { comments(&parts) } else { String::new() };
@@ -159,7 +160,7 @@ pub fn chosen(message: &[u8], shown: Parts) -> Result<String, Malformed> {
     Ok(out)
 }
 
-/// The header and OPT.
+/// Returns the header and OPT.
 fn comments(parts: &Decoded<'_>) -> String {
     let header = &parts.header;
     let [qd, an, ns, ar] = header.counts();
@@ -185,12 +186,12 @@ fn comments(parts: &Decoded<'_>) -> String {
     out
 }
 
-/// The records of the answer section, one after the other.
+/// Returns the records of the answer section as text.
 pub fn answers(message: &[u8], shown: Parts) -> Result<String, Malformed> {
     Ok(Decoded::of(message)?.sections[0].iter().map(|record| style::line(record, &shown.style)).collect())
 }
 
-/// The response code with the server's own words for it, if it sent extended errors (RFC 8914).
+/// Returns the response code with the extended errors of the server, if it sent any (RFC 8914).
 pub fn refusal(message: &[u8]) -> Result<String, Malformed> {
     let parts = Decoded::of(message)?;
     let mut out = parts.rcode().to_string();
@@ -202,7 +203,7 @@ pub fn refusal(message: &[u8]) -> Result<String, Malformed> {
     Ok(out)
 }
 
-/// The records of all sections, one a line, as they are this many seconds later.
+/// Returns the records of all sections, one per line, with TTLs reduced by `age` seconds.
 pub fn records(message: &[u8], age: u32) -> Result<String, Malformed> {
     let mut out = String::new();
     for record in Decoded::of(message)?.sections.iter().flatten() {
@@ -213,13 +214,13 @@ pub fn records(message: &[u8], age: u32) -> Result<String, Malformed> {
     Ok(out)
 }
 
-/// The data of the answer section, record by record.
+/// Returns the data of the records in the answer section.
 pub fn short(message: &[u8], style: &Style) -> Result<Vec<String>, Malformed> {
     let parts = Decoded::of(message)?;
     Ok(parts.sections[0].iter().map(|record| style::data(record, style)).collect())
 }
 
-/// The same without signatures, unless they are what was asked for.
+/// Returns the data of the answer section without RRSIG records, unless the query is for them.
 pub fn short_unsigned(message: &[u8]) -> Result<String, Malformed> {
     let parts = Decoded::of(message)?;
     let asked = parts.questions.iter().any(|(_, _, qtype)| *qtype == Type::RRSIG);
@@ -265,7 +266,7 @@ fn option_text(code: OptionCode, data: &[u8]) -> String {
     }
 }
 
-/// A message as JSON, after RFC 8427.
+/// Returns a message as JSON, after RFC 8427.
 pub fn json(message: &[u8]) -> Result<Value, Malformed> {
     let parts = Decoded::of(message)?;
     let header = &parts.header;

@@ -1,4 +1,4 @@
-//! The form of a record: which fields a line has, and how TTL and data are written.
+//! The format of a record: which fields a line has, and how TTL and data are written.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use wire::{Ttl, Type};
 use super::lines;
 use super::print::Shown;
 
-/// The form of records, as dig's options of the same names choose it.
+/// The format of records, as dig's options of the same names select it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Long records go over several lines, with comments.
+    /// Long records span several lines, with comments.
     pub multiline: bool,
     /// The TTL is shown.
     pub ttl: bool,
@@ -23,16 +23,16 @@ pub struct Style {
     pub crypto: bool,
     /// Length of the pieces that keys, digests and signatures are cut into, in characters.
     pub split: Option<usize>,
-    /// A comment behind each key has its role, algorithm and tag; by itself with `multiline`.
+    /// A comment after each key states its role, algorithm and tag; on by default with `multiline`.
     pub comments: Option<bool>,
-    /// Class, type and data have the form of unknown types (RFC 3597 §5).
+    /// Class, type and data are in the form of unknown types (RFC 3597 §5).
     pub generic: bool,
-    /// IPv6 addresses have all their digits.
+    /// IPv6 addresses are written with all digits.
     pub full_addresses: bool,
 }
 
 impl Style {
-    /// One line a record, with all its fields.
+    /// One line per record, with all fields.
     pub const PLAIN: Self = Self {
         multiline: false,
         ttl: true,
@@ -52,7 +52,7 @@ impl Default for Style {
     }
 }
 
-/// A record as a line, or as several.
+/// Returns a record as one line, or as several.
 pub(super) fn line(record: &Shown, style: &Style) -> String {
     let mut out = record.owner.clone();
     // Writing to a String cannot fail, here and below.
@@ -79,7 +79,7 @@ pub(super) fn line(record: &Shown, style: &Style) -> String {
     out
 }
 
-/// The data of a record.
+/// Returns the data of a record.
 pub(super) fn data(record: &Shown, style: &Style) -> String {
     if style.generic {
         return generic(&record.data);
@@ -100,7 +100,7 @@ pub(super) fn data(record: &Shown, style: &Style) -> String {
     }
 }
 
-/// Data of any type (RFC 3597 §5).
+/// Returns data in the form of unknown types (RFC 3597 §5).
 fn generic(data: &[u8]) -> String {
     let mut out = format!("\\# {}", data.len());
     for (at, byte) in data.iter().enumerate() {
@@ -109,7 +109,7 @@ fn generic(data: &[u8]) -> String {
     out
 }
 
-/// Types whose data ends in a key, a digest or a signature.
+/// Returns whether the data of a type ends in a key, a digest or a signature.
 fn has_crypto(rtype: Type) -> bool {
     let types = ["DNSKEY", "CDNSKEY", "KEY", "RRSIG", "SIG", "DS", "CDS", "DLV", "TLSA", "SMIMEA", "ZONEMD"];
     types.iter().filter_map(|text| text.parse::<Type>().ok()).any(|t| t == rtype)
@@ -119,7 +119,7 @@ fn is_key(rtype: Type) -> bool {
     rtype == Type::DNSKEY || rtype == Type::CDNSKEY
 }
 
-/// The data with a key's tag in the place of the key, and `[omitted]` in that of a digest or signature.
+/// Returns the data with the key replaced by its tag, and a digest or signature by `[omitted]`.
 fn without_crypto(record: &Shown) -> String {
     let mut fields = lines::fields(&record.rdata);
     fields.pop();
@@ -130,7 +130,7 @@ fn without_crypto(record: &Shown) -> String {
     fields.join(" ")
 }
 
-/// The data with its last field in pieces of `width` characters.
+/// Returns the data with its last field split into pieces of `width` characters.
 fn split(rdata: &str, width: usize) -> String {
     let (front, last) = rdata.rsplit_once(' ').unwrap_or(("", rdata));
     let mut out = front.to_owned();
@@ -143,7 +143,7 @@ fn split(rdata: &str, width: usize) -> String {
     out
 }
 
-/// The comment behind a key, in the form of dig.
+/// Returns the comment after a key, in the form of dig.
 fn comment(record: &Shown) -> String {
     let Some(key) = Dnskey::read(&record.data).ok().filter(|_| is_key(record.rtype)) else {
         return String::new();
@@ -157,7 +157,7 @@ fn comment(record: &Shown) -> String {
     format!("  ; {role}; alg = {} ; key id = {}", key.algorithm, dnssec::key::tag(&key))
 }
 
-/// A TTL with units, as zone files take it: `1w2d3h4m5s`.
+/// Returns a TTL with units, as zone files accept it: `1w2d3h4m5s`.
 fn units(ttl: Ttl) -> String {
     let mut rest = ttl.as_secs();
     let mut out = String::new();

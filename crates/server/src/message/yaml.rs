@@ -10,25 +10,24 @@ use super::print::{Decoded, Shown, flag_words};
 use super::style::{self, Style};
 use wording::rfc3339;
 
-/// How a message came.
+/// The addresses and times of an exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct Passage {
     /// The server.
     pub server: SocketAddr,
-    /// The address that the query was bound to.
+    /// The local address of the query's socket.
     pub client: SocketAddr,
-    /// Over TCP.
+    /// Whether the transport is TCP.
     pub tcp: bool,
     /// When the query was sent.
     pub sent: SystemTime,
-    /// When the response came.
+    /// When the response was received.
     pub received: SystemTime,
 }
 
-/// A response as one document of a YAML list.
+/// Returns a response as one document of a YAML list.
 ///
-/// # Errors
-/// If the message cannot be read.
+/// # Errors If the message cannot be parsed.
 pub fn response(message: &[u8], passage: &Passage, style: &Style) -> Result<String, Malformed> {
     let parts = Decoded::of(message)?;
     let Passage { server, client, tcp, sent, received } = passage;
@@ -76,7 +75,7 @@ pub fn response(message: &[u8], passage: &Passage, style: &Style) -> Result<Stri
     Ok(out)
 }
 
-/// The document for a query that no server answered.
+/// Returns the document for a query that no server answered.
 pub fn failure(message: &str) -> String {
     format!("- type: DIG_ERROR\n  message: |\n    {}\n", message.replace('\n', "\n    "))
 }
@@ -92,7 +91,8 @@ fn write_edns(out: &mut String, parts: &Decoded<'_>) {
     let flags = if opt.dnssec_ok { " do" } else { "" };
     let _ = write!(
         out,
-        "      OPT_PSEUDOSECTION:\n        EDNS:\n          version: {}\n          flags:{flags}\n          udp: {}\n",
+        "      OPT_PSEUDOSECTION:\n        EDNS:\n          version: \
+        {}\n          flags:{flags}\n          udp: {}\n",
         opt.version, opt.udp_size
     );
     let mut seen: Vec<(String, Vec<String>)> = Vec::new();
@@ -116,7 +116,7 @@ fn item(out: &mut String, text: &str) {
     let _ = writeln!(out, "        - {}", quoted(text));
 }
 
-/// A scalar in single quotes, in which only these quotes are special.
+/// Returns a scalar in single quotes, in which only single quotes are special.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

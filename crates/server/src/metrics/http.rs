@@ -1,5 +1,5 @@
-//! The HTTP listener: `/metrics` in the format that the client wants, the status page at `/`, and `/healthz`
-//! and `/readyz` for load balancers and orchestrators.
+//! The HTTP listener: `/metrics` in the format that the client prefers, the status page at `/`, and
+//! `/healthz` and `/readyz` for load balancers and orchestrators.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -24,22 +24,22 @@ use crate::page::StatusPage;
 use config::metrics::Metrics;
 use config::table::read::At;
 
-/// Longest life of a connection, whatever it does.
+/// Longest lifetime of a connection, busy or not.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 
 /// The media type of plain text.
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What can be had here.
+/// What the HTTP listener serves.
 #[derive(Clone)]
 pub struct Shown {
-    /// At `/metrics`.
+    /// Served at `/metrics`.
     pub figures: AllFigures,
-    /// At `/`.
+    /// Served at `/`.
     pub page: Arc<StatusPage>,
-    /// The bounds, and by which names the page may be asked for.
+    /// Holds the limits, and the host names that the page is served for.
     pub in_force: Arc<InForce>,
-    /// The connections that are open.
+    /// The open connections.
     pub connections: Arc<ConnectionSet>,
 }
 
@@ -49,7 +49,7 @@ pub async fn serve(shown: Shown, listener: TcpListener) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(_) => {
-                // Out of descriptors: there may be some soon.
+                // Out of file descriptors: some may be free soon.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -73,13 +73,14 @@ pub async fn serve(shown: Shown, listener: TcpListener) {
                 .header_read_timeout(bounds.head.0)
                 .max_buf_size(16 * 1024)
                 .serve_connection(TokioIo::new(stream), service);
-            // A client that breaks the protocol or stays too long is cut off; other clients are not affected.
+            // A client that breaks the protocol or stays too long is disconnected; other clients are not
+            // affected.
             tokio::select! {
                 _ = tokio::time::timeout(CONNECTION_LIFE, connection) => {}
                 () = place.evicted() => {}
             }
         });
-        // Its request, which is most likely there, is read before another connection may take its place.
+        // Lets the request, which has most likely arrived, be read before the connection can be evicted.
         tokio::task::yield_now().await;
     }
 }
@@ -96,7 +97,8 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
-    // Summing and printing a million zones takes a while: not on the thread that handles signals.
+    // Summing and printing a million zones takes long, so it runs on a blocking thread: this one handles
+    // signals.
     let made = match request.uri().path() {
         "/metrics" => {
             let format = wanted(request.headers());
@@ -120,15 +122,16 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
         "/" if !may_ask(&request, &shown.bounds()) => {
             return Ok(plain(
                 StatusCode::MISDIRECTED_REQUEST,
-                "The name in the address is none that this page is asked for by: use an IP address, or add the name to \
-                 `hosts` of [metrics].\n",
+                "The name in the address is none that this page is asked for by: use an IP address, or add \
+                the name to `hosts` of [metrics].\n",
             ));
         }
         "/" => tokio::task::spawn_blocking(move || shown.page.render()).await.ok().map(page),
         _ => {
             return Ok(plain(
                 StatusCode::NOT_FOUND,
-                "The status page is at /, the figures are at /metrics, the state is at /healthz and /readyz.\n",
+                "The status page is at /, the figures are at /metrics, the state is at /healthz and \
+                /readyz.\n",
             ));
         }
     };
@@ -136,16 +139,16 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
     Ok(made.unwrap_or_else(failed))
 }
 
-/// Whether the page may be asked for by the name in a request (RFC 9110 §7.2). A request without one is of no
-/// browser.
+/// Returns whether the page is served for the host named in the request (RFC 9110 §7.2). A request without a
+/// host does not come from a browser.
 fn may_ask<B>(request: &Request<B>, bounds: &Metrics) -> bool {
     let named = request.headers().get_all(HOST).iter().map(|host| host.to_str().ok());
     let mut hosts = named.chain(request.uri().authority().map(|authority| Some(authority.as_str())));
     hosts.all(|host| host.is_some_and(|host| is_own(host, bounds.hosts.value.as_deref().unwrap_or_default())))
 }
 
-/// Whether a host, with its port if it has one, is an address, `localhost`, this machine's name or one of
-/// `names`: no name that the owner of another domain can point here.
+/// Returns whether a host, with or without port, is an address, `localhost`, this machine's name or one of
+/// `names`: none of these can be pointed here by the owner of another domain.
 fn is_own(host: &str, names: &[At<NameBuf>]) -> bool {
     if host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() {
         return true;
@@ -167,7 +170,7 @@ fn is_own(host: &str, names: &[At<NameBuf>]) -> bool {
         || names.iter().any(|name| same(without_port, &name.value.to_string()))
 }
 
-/// The status page, with all that keeps a browser from doing more than showing it.
+/// Returns the status page with the headers that restrict a browser to showing it.
 fn page(text: String) -> Response<Full<Bytes>> {
     let mut response = with_type(text, "text/html; charset=utf-8");
     let headers = response.headers_mut();
@@ -199,8 +202,8 @@ fn wanted(headers: &HeaderMap) -> Format {
     negotiated(ranges)
 }
 
-/// The format that a client prefers by its Accept headers (RFC 9110 §12.5.1). Prometheus' own where both are
-/// as good, or neither is named: a browser shows it as text.
+/// Returns the format that the client prefers by its Accept headers (RFC 9110 §12.5.1): Prometheus' own if
+/// both are equally preferred or neither is named, since a browser shows it as text.
 fn negotiated<'a>(headers: impl Iterator<Item = &'a str>) -> Format {
     let (mut text, mut open) = (0.0_f32, 0.0_f32);
     for range in headers.flat_map(|header| header.split(',')) {
@@ -270,7 +273,7 @@ mod tests {
             ("application/openmetrics-text", OpenMetrics),
             ("application/openmetrics-text; version=1.0.0; charset=utf-8", OpenMetrics),
             ("Application/OpenMetrics-Text;Version=\"1.0.0\"", OpenMetrics),
-            // An older draft only.
+            // Only an older draft is accepted.
             ("application/openmetrics-text;version=0.0.1", Prometheus),
             ("application/openmetrics-text;q=0.3,text/plain;version=0.0.4;q=0.5", Prometheus),
             ("application/openmetrics-text;q=0", Prometheus),

@@ -1,4 +1,4 @@
-//! Listeners, as `net` counts.
+//! Listeners, as the crate `net` counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use super::{Figures, MetricType, Printer};
 use crate::in_force::InForce;
 use serving::frontend::{Frontend, ListenerTotals};
 
-/// What listeners count, and the limits they share.
+/// Metrics of the listeners, and the limits they share.
 pub struct ListenerFigures {
-    /// Whose listeners.
+    /// Owns the listeners.
     pub frontend: Arc<Frontend>,
-    /// For the limits.
+    /// Holds the limits.
     pub in_force: Arc<InForce>,
 }
 
@@ -25,7 +25,7 @@ impl Figures for ListenerFigures {
     }
 }
 
-/// What listeners have counted; names and words of counters are `net`'s.
+/// Counters of the listeners; `net` defines their names and descriptions.
 pub struct ListenerReport(pub Vec<ListenerTotals>);
 
 impl Figures for ListenerReport {
@@ -44,13 +44,13 @@ impl Figures for ListenerReport {
     }
 }
 
-/// Whether listeners of a kind count this at all.
+/// Returns whether listeners of this kind count `counter` at all.
 fn is_counted(counter: &str, carrier: &str) -> bool {
     let own = ["tcp", "xdp"].into_iter().find(|kind| counter.starts_with(kind));
     own.is_none_or(|kind| kind == carrier)
 }
 
-/// The name of a counter: its unit comes last.
+/// Returns the metric name of a counter: the unit comes last.
 fn name(counter: &str) -> &str {
     match counter {
         "bytes_in" => "received_bytes",

@@ -1,7 +1,7 @@
-//! Figures for Prometheus, made at each scrape by the parts that have figures: each file here prints what one
-//! of them counts. `text` has the formats, `http` the listener.
+//! Metrics for Prometheus, collected at each scrape: each file here prints the counters of one part. `text`
+//! has the formats, `http` the listener.
 //!
-//! The test `conventions` holds the conventions for every series, and makes docs/METRICS.md.
+//! The test `conventions` checks the naming conventions of every series and generates docs/METRICS.md.
 
 mod http;
 mod listeners;
@@ -31,19 +31,18 @@ pub use transfers::TransferFigures;
 pub use updates::UpdateFigures;
 pub use zones::ZoneFigures;
 
-/// Something that has figures to print.
+/// A source of metrics.
 pub trait Figures: Send + Sync {
-    /// Prints them.
+    /// Prints the metrics.
     ///
-    /// # Errors
-    /// If `out` does not take them.
+    /// # Errors If writing to `out` fails.
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result;
 }
 
-/// The figures of all parts, in the order in which they are printed.
+/// The metrics of all parts, in printing order.
 pub type AllFigures = Arc<[Box<dyn Figures>]>;
 
-/// The figures of all parts.
+/// Returns the metrics of all parts.
 pub fn figures(parts: &Parts) -> AllFigures {
     let Parts {
         frontend,
@@ -77,7 +76,7 @@ pub fn figures(parts: &Parts) -> AllFigures {
     all.into_iter().chain(changes).chain(recursion).collect()
 }
 
-/// All figures as text.
+/// Returns all metrics as text.
 ///
 /// # Errors
 /// If they cannot be formatted.

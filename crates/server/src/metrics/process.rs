@@ -12,15 +12,15 @@ use telemetry::process::{
 };
 use threads::background::{Background, JobKind};
 
-/// What is known of the process.
+/// Metrics of the process.
 pub struct ProcessFigures {
-    /// When it started.
+    /// Its start time.
     pub process: Process,
     /// Its log.
     pub logging: Arc<Logging>,
-    /// Connections of administration.
+    /// Operators' connections.
     pub connections: Arc<AdminConnections>,
-    /// Work beside serving.
+    /// Background work.
     pub background: Arc<Background>,
 }
 
@@ -30,7 +30,8 @@ impl Figures for ProcessFigures {
         out.counter("log_dropped", "Log lines lost because the log could not take them in time", dropped)?;
         out.counter(
             "log_repeated",
-            "Log lines that were not logged since they repeat (repeat-interval); the next line of their kind has their number",
+            "Log lines that were not logged since they repeat (repeat-interval); the next line of their \
+            kind has their number",
             telemetry::repeated::held(),
         )?;
         out.counter(
@@ -67,7 +68,8 @@ impl Figures for ProcessFigures {
         let help = "Connections to the control socket and to the HTTP listener that are open";
         out.family("admin_connections", help, MetricType::Gauge, open.into_iter())?;
         let evicted = sets.map(|(listener, set)| ([("listener", listener.into())], set.evicted()));
-        let help = "Idle connections to the control socket and to the HTTP listener that were closed to make room for others";
+        let help = "Idle connections to the control socket and to the HTTP listener that were closed to \
+            make room for others";
         out.family("admin_connections_evicted", help, MetricType::Counter, evicted.into_iter())?;
         background(&self.background, out)
     }

@@ -11,7 +11,7 @@ use wire::edns::ErrorInfo;
 use super::{Buckets, Figures, MetricType, Printer};
 use serving::frontend::{Accounts, Frontend};
 
-/// What workers, the query log and dnstap count.
+/// Counters of the workers, the query log and dnstap.
 pub struct QueryFigures(pub Arc<Frontend>);
 
 impl Figures for QueryFigures {
@@ -59,7 +59,7 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
                 Ok(n) if rcode + 1 < RCODES => Rcode(n).to_string(),
                 _ => "other".into(),
             };
-            // The usual codes are there from the start, so that rates can be computed from the first query
+            // The usual codes are present from the start, so that rates can be computed from the first query
             // on.
             (count > 0 || rcode <= 5)
                 .then(|| ([("transport", transport.label().into()), ("rcode", label.into())], count))
@@ -75,8 +75,8 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     )?;
     out.counter(
         "nsec3_refused",
-        "Denials refused with SERVFAIL because a zone has many NSEC3 iterations and the worker's nsec3-rounds were spent; \
-         nomen_zone_nsec3_iterations names such zones",
+        "Denials refused with SERVFAIL because a zone has many NSEC3 iterations and the worker's \
+        nsec3-rounds were spent; nomen_zone_nsec3_iterations names such zones",
         one(|s| s.hashing_refused.get()),
     )?;
     out.counter(
@@ -105,7 +105,7 @@ fn failures(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
             _ => "none".into(),
         };
         let count = accounts.sum(|s| s.failures[place].get());
-        // Those that this server gives are there from the start, so that rates can be computed.
+        // The codes that this server itself sends are present from the start, so that rates can be computed.
         let is_usual = [ErrorInfo::OTHER, ErrorInfo::NO_REACHABLE_AUTHORITY, ErrorInfo::INVALID_DATA]
             .iter()
             .any(|info| usize::from(info.0) == place);
@@ -113,7 +113,8 @@ fn failures(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     });
     out.family(
         "servfail",
-        "Replies with SERVFAIL of this server, by the INFO-CODE of the extended error (RFC 8914) that says why",
+        "Replies with SERVFAIL of this server, by the INFO-CODE of the extended error (RFC 8914) that says \
+        why",
         MetricType::Counter,
         failures,
     )

@@ -1,4 +1,4 @@
-//! Recursive service: cache, lookups, other servers.
+//! Recursive service: cache, lookups, upstream servers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,11 +14,11 @@ use super::{Buckets, Figures, MetricType, Printer};
 use serving::frontend::Frontend;
 use serving::recursive::{LocalRootStatus, Recursive, recursion_counts};
 
-/// What recursive service counts.
+/// Metrics of recursive service.
 pub struct RecursionFigures {
-    /// Where hits are counted.
+    /// Counts cache hits.
     pub frontend: Arc<Frontend>,
-    /// The service.
+    /// The recursive service.
     pub recursive: Arc<Recursive>,
 }
 
@@ -81,14 +81,14 @@ fn local_root(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let series = words.map(|word| ([("state", word.into())], u64::from(word == now)));
     out.family(
         "local_root",
-        "1 for the state of the copy of the root zone: it answers, there is none, it was refused, none is wanted (local-root)",
+        "1 for the state of the copy of the root zone: it answers, there is none, it was refused, none is \
+        wanted (local-root)",
         MetricType::Gauge,
         series,
     )
 }
 
-/// The states of keys under their words, and whether a key is in one. Where nothing is known of an anchor, it
-/// is valid.
+/// A state's label, and whether a key is in that state. An anchor without a stored state is valid.
 type AnchorPlace = (&'static str, fn(AnchorState) -> bool);
 
 const ANCHOR_STATES: [AnchorPlace; 5] = [
@@ -121,13 +121,14 @@ fn trust_anchors(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let seen = seen.iter().map(|(zone, seen, _)| ([("zone", zone.to_string().into())], seen.unwrap_or(0)));
     out.family(
         "trust_anchor_seen_timestamp_seconds",
-        "When the keys of a zone whose trust anchors are followed were seen last with a good signature, in seconds since 1970; 0 if never",
+        "When the keys of a zone whose trust anchors are followed were seen last with a good signature, in \
+        seconds since 1970; 0 if never",
         MetricType::Gauge,
         seen,
     )
 }
 
-/// The reasons for shedding under their words.
+/// The reasons for shedding, with their labels.
 const REASONS: [(&str, ShedReason); 6] = [
     ("client-prefix", ShedReason::ClientPrefix),
     ("clients", ShedReason::Clients),
@@ -141,7 +142,7 @@ fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let help = "Questions answered with SERVFAIL because a limit was reached, by limit";
     let count = |reason| match recursive.forward.shed(reason) {
         Some(counter) => counter.get(),
-        // What finds no place in the queue never comes to the forwarder.
+        // Queries that find the queue full never reach the resolver.
         None => recursive.service.stats().shed.get(),
     };
     let series = REASONS.iter().map(|&(word, reason)| ([("reason", word.into())], count(reason)));
@@ -170,7 +171,7 @@ fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     )
 }
 
-/// A counter of one server: its name, what it counts, and where it stands.
+/// A counter of one upstream: its name, its description, and how to read it.
 type UpstreamFigure = (&'static str, &'static str, fn(&UpstreamStats) -> u64);
 
 const UPSTREAM_FIGURES: [UpstreamFigure; 6] = [

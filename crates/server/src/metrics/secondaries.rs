@@ -1,4 +1,4 @@
-//! Zones from other servers, and NOTIFY both ways.
+//! Secondary zones, and NOTIFY sent and received.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Figures, MetricType, Printer};
 use zone_manager::secondaries::{LIMITS, Secondaries, SecondaryCounts};
 
-/// What transfers from others, and NOTIFY, have come to.
+/// Counters of incoming transfers and of NOTIFY.
 pub struct SecondaryFigures(pub Arc<Secondaries>);
 
 impl Figures for SecondaryFigures {
@@ -77,7 +77,7 @@ impl Figures for SecondaryFigures {
     }
 }
 
-/// Series of one family, distinguished by a label.
+/// Returns the series of one family, distinguished by a label.
 fn of(
     label: &'static str,
     all: Vec<(&'static str, u64)>,
@@ -85,7 +85,7 @@ fn of(
     all.into_iter().map(move |(word, count)| ([(label, word.into())], count))
 }
 
-/// What NOTIFY both ways has come to.
+/// Prints the counters of NOTIFY sent and received.
 fn notify(counts: &SecondaryCounts, out: &mut Printer<'_>) -> fmt::Result {
     let taken = counts.notify_taken.load(Relaxed);
     let joined = counts.notify_joined.load(Relaxed);
@@ -95,7 +95,8 @@ fn notify(counts: &SecondaryCounts, out: &mut Printer<'_>) -> fmt::Result {
         ("refused", counts.notify_refused.load(Relaxed)),
         ("unknown", counts.notify_unknown.load(Relaxed)),
     ];
-    let help = "NOTIFY by what became of them: taken, joined to one that is not looked at yet, refused, for unknown zones";
+    let help = "NOTIFY by what became of them: taken, joined to one that is not looked at yet, refused, for \
+        unknown zones";
     out.family("notify_received", help, MetricType::Counter, of("result", notify))?;
     out.counter(
         "notify_sent",

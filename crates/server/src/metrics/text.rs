@@ -1,11 +1,11 @@
-//! The two text formats of metrics: Prometheus' own (0.0.4) and OpenMetrics 1.0. They differ in the name that
-//! a counter's words stand under, in how an info is declared, in units, in how bounds are written, and in the
-//! last line.
+//! The two text formats of metrics: Prometheus' own (0.0.4) and OpenMetrics 1.0. They differ in the name
+//! under which a counter is described, in how an info is declared, in units, in how bounds are written, and
+//! in the last line.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-/// Which format.
+/// A metrics text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' own text format, 0.0.4.
@@ -15,7 +15,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its media type.
+    /// Returns its media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -24,21 +24,21 @@ impl Format {
     }
 }
 
-/// What a family of series is.
+/// The type of a family of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricType {
-    /// Counts up from the start of the process. Its series are named with `_total` behind the family's name.
+    /// Counts up from the start of the process. Its series have the suffix `_total`.
     Counter,
-    /// Goes up and down.
+    /// Rises and falls.
     Gauge,
 }
 
 /// A value of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum MetricValue {
-    /// A count.
+    /// An integer.
     Whole(u64),
-    /// A measure.
+    /// A floating-point number.
     Measure(f64),
 }
 
@@ -63,44 +63,44 @@ impl fmt::Display for MetricValue {
     }
 }
 
-/// What one series of a histogram holds.
+/// The contents of one series of a histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Buckets {
-    /// Upper bounds, the last of them infinite, each with how many were above the bound before and not above
-    /// this one.
+    /// Upper bounds, the last of them infinite, each with the number of observations above the previous bound
+    /// and not above this one.
     pub counts: Vec<(f64, u64)>,
-    /// The sum of all that was observed.
+    /// The sum of all observed values.
     pub sum: f64,
 }
 
 /// Labels of a series.
 pub(super) type Labels<'l, const N: usize> = [(&'static str, Cow<'l, str>); N];
 
-/// Prints one family after the other. Names are given without `nomen_`, but for those that begin with
-/// `process_`, which all programs share.
+/// Prints metrics, one family after the other. Names are passed without the prefix `nomen_`; names that begin
+/// with `process_`, which all programs share, do not get it.
 pub struct Printer<'o> {
     out: &'o mut String,
     format: Format,
 }
 
 impl Printer<'_> {
-    /// Prints into `out`.
+    /// Returns a printer that appends to `out`.
     pub(super) fn new(out: &mut String, format: Format) -> Printer<'_> {
         Printer { out, format }
     }
 
-    /// A counter without labels; `name` has no `_total`.
+    /// Prints a counter without labels; `name` has no `_total`.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Into<MetricValue>) -> fmt::Result {
         self.family(name, help, MetricType::Counter, std::iter::once(([], value)))
     }
 
-    /// A gauge without labels.
+    /// Prints a gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Into<MetricValue>) -> fmt::Result {
         self.family(name, help, MetricType::Gauge, std::iter::once(([], value)))
     }
 
-    /// A family with label sets of one shape; one without series is not printed. The name of a counter has no
-    /// `_total`.
+    /// Prints a family whose label sets have one shape; prints nothing if it has no series. The name of a
+    /// counter has no `_total`.
     pub(super) fn family<'l, const N: usize>(
         &mut self,
         name: &str,
@@ -123,7 +123,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// A family of histograms; one without series is not printed.
+    /// Prints a family of histograms; prints nothing if it has no series.
     pub(super) fn histogram<'l, const N: usize>(
         &mut self,
         name: &str,
@@ -148,7 +148,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// What does not change while the process runs, as labels; `name` has no `_info`.
+    /// Prints, as labels, what does not change while the process runs; `name` has no `_info`.
     pub(super) fn info<const N: usize>(
         &mut self,
         name: &str,
@@ -163,14 +163,14 @@ impl Printer<'_> {
         self.sample(name, "_info", &labels, None, 1.into())
     }
 
-    /// The end of everything.
+    /// Ends the text.
     pub(super) fn end(self) {
         if self.format == Format::OpenMetrics {
             self.out.push_str("# EOF\n");
         }
     }
 
-    /// The lines before the series of a family.
+    /// Prints the lines before the series of a family.
     fn head(&mut self, name: &str, suffix: &str, kind: &str, help: &str) -> fmt::Result {
         let prefix = prefix(name);
         let help = escaped(help, self.format == Format::OpenMetrics);
@@ -213,7 +213,7 @@ impl Printer<'_> {
         writeln!(self.out, " {value}")
     }
 
-    /// A bound of a histogram: OpenMetrics wants a point or an exponent in it.
+    /// Returns a histogram's bound as text: OpenMetrics requires a point or an exponent in it.
     fn bound(&self, bound: f64) -> String {
         let mut text = number(bound);
         if self.format == Format::OpenMetrics && !text.contains(['.', 'e', 'f']) {
@@ -227,7 +227,7 @@ fn prefix(name: &str) -> &'static str {
     if name.starts_with("process_") { "" } else { "nomen_" }
 }
 
-/// A number as Go prints it (`%g`), which OpenMetrics takes for the canonical form.
+/// Returns a number as Go prints it (`%g`), which OpenMetrics calls the canonical form.
 fn number(value: f64) -> String {
     if value == f64::INFINITY {
         return "+Inf".into();
@@ -242,7 +242,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Text with what would end it made harmless.
+/// Escapes backslashes and line feeds, and double quotes if `quotes` is set.
 fn escaped(text: &str, quotes: bool) -> Cow<'_, str> {
     let special = |c: char| c == '\\' || c == '\n' || quotes && c == '"';
     if !text.contains(special) {
@@ -321,7 +321,7 @@ mod tests {
         );
     }
 
-    /// A zone's name may hold any byte, and so may a label.
+    /// A zone's name may contain any byte, and so may a label.
     #[test]
     fn labels_cannot_be_broken_out_of() {
         let label = "a\"} 1\nnomen_b 2\\";

@@ -8,11 +8,11 @@ use super::{Figures, MetricType, Printer};
 use zone_manager::transfers::{TransferCounts, Transfers};
 use zone_manager::zones::differences::{DifferenceCounts, Differences};
 
-/// What transfers to others have come to.
+/// Counters of outgoing transfers.
 pub struct TransferFigures {
     /// The transfers.
     pub transfers: Arc<Transfers>,
-    /// What is kept of changes of zone files, if anything is.
+    /// Stored differences of zone files, if any are stored.
     pub differences: Option<Arc<Differences>>,
 }
 
@@ -23,7 +23,8 @@ impl Figures for TransferFigures {
         let series = |label: &'static str, all: [(&'static str, &AtomicU64); 2]| {
             all.map(|(word, count)| ([(label, word.into())], count.load(Relaxed))).into_iter()
         };
-        let help = "Transfers to other servers that were sent to the end, by type: whole zones (axfr) or differences (ixfr)";
+        let help = "Transfers to other servers that were sent to the end, by type: whole zones (axfr) or \
+            differences (ixfr)";
         out.family(
             "transfers_sent",
             help,
@@ -34,8 +35,8 @@ impl Figures for TransferFigures {
         out.counter("transfers_unchanged", help, same.load(Relaxed))?;
         let help = "Transfers to other servers that the client or a timeout broke off";
         out.counter("transfers_broken_off", help, broken_off.load(Relaxed))?;
-        let help = "Transfers to other servers broken off because they had stalled or were slow (outgoing-min-rate) and others \
-                    needed their places";
+        let help = "Transfers to other servers broken off because they had stalled or were slow \
+            (outgoing-min-rate) and others needed their places";
         let reasons = series("reason", [("stalled", stalled), ("slow", slow)]);
         out.family("transfers_evicted", help, MetricType::Counter, reasons)?;
         let help = "Requests for transfers refused, to clients who may not have the zone or beyond a limit";

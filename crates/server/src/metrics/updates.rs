@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Buckets, Figures, MetricType, Printer};
 use zone_manager::changes::{Changes, RCODES, SYNC_BOUNDS, UpdateCounts};
 
-/// What dynamic updates have come to.
+/// Counters of dynamic updates.
 pub struct UpdateFigures(pub Arc<Changes>);
 
 impl Figures for UpdateFigures {
@@ -26,7 +26,8 @@ impl Figures for UpdateFigures {
         syncs(counts, out)?;
         let help = "Times that the disk did not take what it should";
         out.counter("journal_failures", help, counts.failed.load(Relaxed))?;
-        let help = "Zones whose journals cannot be used, or not be trusted: they answer SERVFAIL until `nomen ctl zone accept`";
+        let help = "Zones whose journals cannot be used, or not be trusted: they answer SERVFAIL until \
+            `nomen ctl zone accept`";
         out.gauge("journal_damaged", help, self.0.damaged() as f64)?;
         let help = "Master files written with what updates have made of their zones";
         out.counter("zone_file_writes", help, counts.files.load(Relaxed))?;

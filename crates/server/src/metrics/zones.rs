@@ -1,4 +1,4 @@
-//! Zones: how many, in what state, of what size; and what became of their images.
+//! Zones: their number, states and sizes; and the use of their images.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,15 +15,15 @@ use zone_manager::zones::images::{ImageCounts, Images};
 use zone_manager::zones::manager::{ZoneTable, unix_now};
 use zone_manager::zones::membership::CatalogStatus;
 
-/// What is known of zones.
+/// Metrics of zones.
 pub struct ZoneFigures {
     /// The zones.
     pub table: Arc<ZoneTable>,
-    /// Where queries for each are counted.
+    /// Counts the queries for each zone.
     pub engine: Arc<Engine<Served>>,
-    /// Whether they are shown one by one.
+    /// Whether each zone has its own series.
     pub in_force: Arc<InForce>,
-    /// Their images, if there are any.
+    /// The zones' images, if there are any.
     pub images: Option<Arc<Images>>,
 }
 
@@ -42,8 +42,8 @@ impl ZoneFigures {
         let states = ZoneStatus::WORDS.map(|word| ([("state", word.into())], count(word)));
         out.family(
             "zones",
-            "Zones by state: ok, old (the file is bad, its last good version is served), failed (not served), empty (not \
-             yet taken from its primaries), expired (its primaries are gone)",
+            "Zones by state: ok, old (the file is bad, its last good version is served), failed (not \
+            served), empty (not yet taken from its primaries), expired (its primaries are gone)",
             MetricType::Gauge,
             states.into_iter(),
         )?;
@@ -55,7 +55,8 @@ impl ZoneFigures {
         let states = states.map(|age| ([("signatures", age.word().into())], count(age)));
         out.family(
             "signed_zones",
-            "Signed zones by the signature that ends first: valid, expiring (in less than three days), expired",
+            "Signed zones by the signature that ends first: valid, expiring (in less than three days), \
+            expired",
             MetricType::Gauge,
             states.into_iter(),
         )?;
@@ -73,7 +74,8 @@ impl ZoneFigures {
         });
         out.family(
             "zone_nsec3_iterations",
-            "NSEC3 iterations of each zone that has more than 100, or fewer with a long salt, whose denials are limited by nsec3-rounds",
+            "NSEC3 iterations of each zone that has more than 100, or fewer with a long salt, whose denials \
+            are limited by nsec3-rounds",
             MetricType::Gauge,
             costly,
         )?;
@@ -82,8 +84,8 @@ impl ZoneFigures {
         let refused = refused.map(|(reason, count)| ([("reason", reason.into())], count.load(Relaxed)));
         out.family(
             "zone_loads_refused",
-            "Loads of zones that ended for their size (file-max-size), or that nothing waited for any more since they made no \
-             progress (load-stall-timeout)",
+            "Loads of zones that ended for their size (file-max-size), or that nothing waited for any more \
+            since they made no progress (load-stall-timeout)",
             MetricType::Counter,
             refused.into_iter(),
         )?;
@@ -103,7 +105,7 @@ impl ZoneFigures {
         if self.in_force.settings().counts_per_zone() { self.each_zone(&all, out) } else { Ok(()) }
     }
 
-    /// A series or more for each zone.
+    /// Prints one or more series for each zone.
     fn each_zone(&self, all: &[Arc<ZoneStatus>], out: &mut Printer<'_>) -> fmt::Result {
         fn label(state: &ZoneStatus) -> (&'static str, Cow<'static, str>) {
             ("zone", state.spec.name().to_string().into())
@@ -160,7 +162,8 @@ fn catalog_zones(all: &[CatalogStatus], out: &mut Printer<'_>) -> fmt::Result {
 fn images(counts: &ImageCounts, out: &mut Printer<'_>) -> fmt::Result {
     out.family(
         "image_loads",
-        "Zones to be loaded by what became of their image; all but those whose image was used are read from text",
+        "Zones to be loaded by what became of their image; all but those whose image was used are read from \
+        text",
         MetricType::Counter,
         counts.loads().into_iter().map(|(word, count)| ([("image", word.into())], count)),
     )?;

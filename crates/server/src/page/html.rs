@@ -1,9 +1,9 @@
-//! HTML in which nothing from outside can be markup: what is markup is part of the program, and everything
-//! else is escaped.
+//! HTML in which no outside text can become markup: markup is part of the program, and everything else is
+//! escaped.
 
 use std::fmt::{self, Display, Write as _};
 
-/// Longest text from outside that is shown, in characters.
+/// Longest outside text that is shown, in characters.
 const LONGEST: usize = 400;
 
 /// A page being written.
@@ -11,25 +11,25 @@ const LONGEST: usize = 400;
 pub(super) struct Html(String);
 
 impl Html {
-    /// Markup, which can only be part of the program.
+    /// Appends markup, which can only be part of the program.
     pub(super) fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// Text, wherever it comes from.
+    /// Appends text of any origin, escaped.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
         // Writing to a string does not fail.
         let _ = write!(Escaper { out: &mut self.0, room: LONGEST }, "{text}");
         self
     }
 
-    /// A section's heading.
+    /// Appends a section's heading.
     pub(super) fn heading(&mut self, text: &'static str) -> &mut Self {
         self.markup("<h2>").markup(text).markup("</h2>\n")
     }
 
-    /// The beginning of a table with these columns.
+    /// Begins a table with these columns.
     pub(super) fn table(&mut self, columns: &[&'static str]) -> &mut Self {
         self.markup("<table><thead><tr>");
         for column in columns {
@@ -38,7 +38,7 @@ impl Html {
         self.markup("</tr></thead><tbody>\n")
     }
 
-    /// A row; a bad one stands out.
+    /// Appends a row; a `bad` one is highlighted.
     pub(super) fn row(&mut self, bad: bool, cells: &[&dyn Display]) -> &mut Self {
         self.markup(if bad { "<tr class=\"bad\">" } else { "<tr>" });
         for cell in cells {
@@ -47,24 +47,24 @@ impl Html {
         self.markup("</tr>\n")
     }
 
-    /// The end of a table.
+    /// Ends the table.
     pub(super) fn end_table(&mut self) -> &mut Self {
         self.markup("</tbody></table>\n")
     }
 
-    /// A paragraph.
+    /// Appends a paragraph.
     pub(super) fn paragraph(&mut self, text: impl Display) -> &mut Self {
         self.markup("<p>").text(text).markup("</p>\n")
     }
 
-    /// The whole.
+    /// Returns the whole page.
     pub(super) fn finish(self) -> String {
         self.0
     }
 }
 
-/// Takes text and writes it without anything that means something in HTML, or moves a cursor, and not without
-/// end.
+/// Writes text with HTML's special characters escaped and control characters replaced, up to a limit of
+/// characters.
 struct Escaper<'o> {
     out: &'o mut String,
     room: usize,
@@ -83,7 +83,7 @@ impl fmt::Write for Escaper<'_> {
                     '"' => self.out.push_str("&quot;"),
                     '\'' => self.out.push_str("&#39;"),
                     '\n' => self.out.push(' '),
-                    // Signs that turn the direction of text could show one name as another.
+                    // Characters that change the direction of text could show one name as another.
                     '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => self.out.push('\u{fffd}'),
                     c if c.is_control() => self.out.push('\u{fffd}'),
                     c => self.out.push(c),

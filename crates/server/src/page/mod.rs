@@ -1,6 +1,6 @@
-//! The status page: what an operator wants to see at a glance, as one page of HTML without scripts and
-//! without anything from elsewhere. `crate::metrics` serves it. `rates` has the last minute, `html` sees to
-//! it that nothing from outside is markup.
+//! The status page for operators: one page of HTML without scripts and without resources from elsewhere.
+//! `crate::metrics` serves it. `rates` has the last minute, `html` ensures that no outside text becomes
+//! markup.
 
 mod html;
 mod rates;
@@ -22,27 +22,27 @@ use zone_manager::zones::examiner::SignatureAge;
 use zone_manager::zones::manager::unix_now;
 use zone_manager::zones::{Apex, ZoneStatus};
 
-/// How often counters are looked at.
+/// Interval between samples of the counters.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Zones that are shown, faults first.
+/// Largest number of zones shown, faults first.
 const ZONES: usize = 100;
-/// Other faults that are shown, and those of the last reload.
+/// Largest number of other faults shown, and of faults of the last reload.
 const FAULTS: usize = 20;
 
-/// The page, and what it needs to know of a minute ago.
+/// The page, with the samples it needs for the last minute.
 pub struct StatusPage {
     parts: Parts,
     samples: Mutex<Samples>,
 }
 
 impl StatusPage {
-    /// A page on these parts.
+    /// Returns a page on these parts.
     pub fn new(parts: Parts) -> Arc<StatusPage> {
         let samples = Mutex::new(Samples::new(parts.process.since));
         Arc::new(StatusPage { parts, samples })
     }
 
-    /// Looks at counters for as long as the runtime runs.
+    /// Samples the counters for as long as the runtime runs.
     pub async fn watch(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(INTERVAL);
         loop {
@@ -52,13 +52,13 @@ impl StatusPage {
         }
     }
 
-    /// The page as it is now. Takes a while where there are many zones.
+    /// Returns the page as of now. Takes long where there are many zones.
     pub fn render(&self) -> String {
         view::page(&self.snapshot())
     }
 
-    /// Why the server is not ready, with the names of some zones that it does not answer; `None` if it
-    /// answers all of them. An old version of a zone is an answer.
+    /// Returns why the server is not ready, with the names of some zones that have no version in service;
+    /// `None` if every zone has one, even an old one.
     pub fn unready(&self) -> Option<String> {
         let zones = self.parts.table.all();
         let mut silent: Vec<_> = zones.iter().filter(|zone| zone.zone.is_none()).collect();
@@ -72,7 +72,7 @@ impl StatusPage {
         Some(out)
     }
 
-    /// What a browser may do with the page: show it, with the style that is in it, and nothing else.
+    /// Returns the content security policy: a browser may show the page with its own style, and nothing else.
     pub fn policy() -> &'static str {
         view::POLICY
     }
@@ -129,7 +129,7 @@ impl StatusPage {
     }
 }
 
-/// The zones that are shown: those with faults first, then by name.
+/// Returns the zones that are shown: those with faults first, then by name.
 fn worst(mut zones: Vec<Arc<ZoneStatus>>, now: i64) -> Vec<ZoneRow> {
     let order = |a: &Arc<ZoneStatus>, b: &Arc<ZoneStatus>| {
         urgency(a, now).cmp(&urgency(b, now)).then_with(|| a.spec.name().cmp(&b.spec.name()))
@@ -142,7 +142,7 @@ fn worst(mut zones: Vec<Arc<ZoneStatus>>, now: i64) -> Vec<ZoneRow> {
     zones.iter().map(|state| ZoneRow::of(state, now)).collect()
 }
 
-/// How soon an operator has to look at a zone; 0 is at once.
+/// Returns how urgently a zone needs the operator's attention; 0 is the most urgent.
 fn urgency(state: &ZoneStatus, now: i64) -> u8 {
     let signatures = state.examined.as_ref().and_then(|found| found.signatures).map(|first| first.age(now));
     match (state.word(), signatures) {
@@ -155,5 +155,5 @@ fn urgency(state: &ZoneStatus, now: i64) -> u8 {
     }
 }
 
-/// A zone from primaries as it is shown.
+/// A secondary zone as the page shows it.
 type SecondaryRow = (Apex, SecondaryStatus);

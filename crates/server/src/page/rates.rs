@@ -1,11 +1,11 @@
-//! What happened since the start and over the last minute, from counters that only go up.
+//! Counts since the start and over the last minute, from counters that only go up.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use engine::stats::RCODES;
 
-/// The stretch of time that rates are shown for.
+/// The time that rates are shown for.
 const STRETCH: Duration = Duration::from_secs(60);
 
 /// Counters at one moment.
@@ -13,16 +13,16 @@ const STRETCH: Duration = Duration::from_secs(60);
 pub(super) struct Totals {
     /// Queries received.
     pub(super) queries: u64,
-    /// Replies by response code; the last place has all others.
+    /// Replies by response code; the last entry counts all other codes.
     pub(super) replies: [u64; RCODES],
-    /// Questions answered from the cache at once.
+    /// Queries answered from the cache at once.
     pub(super) hits: u64,
-    /// Questions that it did not answer.
+    /// Queries that the cache did not answer.
     pub(super) misses: u64,
 }
 
 impl Totals {
-    /// What was counted since an earlier moment.
+    /// Returns the counts since an earlier moment.
     fn since(&self, earlier: &Totals) -> Totals {
         Totals {
             queries: self.queries.saturating_sub(earlier.queries),
@@ -33,24 +33,24 @@ impl Totals {
     }
 }
 
-/// What was counted in a stretch of time.
+/// Counts over a stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Stretch {
-    /// How long it is.
+    /// Its length.
     pub(super) took: Duration,
-    /// What was counted in it.
+    /// The counts in it.
     pub(super) counted: Totals,
 }
 
 impl Stretch {
-    /// So many in a second.
+    /// Returns `count` per second.
     pub(super) fn rate(&self, count: u64) -> f64 {
         let seconds = self.took.as_secs_f64();
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 }
 
-/// Counters as they were, for as long as that is needed.
+/// Samples of the counters, for as long as they are needed.
 #[derive(Debug)]
 pub(super) struct Samples {
     begun: Instant,
@@ -58,12 +58,12 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// All counters were zero then.
+    /// Returns samples that begin at `begun`, with all counters zero.
     pub(super) fn new(begun: Instant) -> Self {
         Samples { begun, kept: VecDeque::from([(begun, Totals::default())]) }
     }
 
-    /// Takes counters; those from before the last minute are needed no longer, but for the newest of them.
+    /// Stores a sample; of the samples from before the last minute, keeps only the newest.
     pub(super) fn take(&mut self, now: Instant, totals: Totals) {
         self.kept.push_back((now, totals));
         while self.kept.get(1).is_some_and(|(at, _)| now.saturating_duration_since(*at) >= STRETCH) {
@@ -71,7 +71,7 @@ impl Samples {
         }
     }
 
-    /// What happened since the start, and over the last minute or as much of it as there is.
+    /// Returns the counts since the start, and over the last minute or as much of it as has passed.
     pub(super) fn stretches(&self, now: Instant, totals: &Totals) -> [Stretch; 2] {
         let (at, then) = self.kept.front().copied().unwrap_or((self.begun, Totals::default()));
         let stretch =

@@ -1,4 +1,4 @@
-//! What the page shows, and how.
+//! Contents and layout of the status page.
 
 use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,10 +13,10 @@ use zone_manager::zones::examiner::SignatureAge;
 use zone_manager::zones::manager::LastReload;
 use zone_manager::zones::{ZoneStatus, ZoneText};
 
-/// Response codes that are shown, the most frequent first.
+/// Largest number of response codes shown, the most frequent first.
 const CODES: usize = 8;
 
-/// Everything that is on the page.
+/// Everything that the page shows.
 pub(super) struct Snapshot {
     pub(super) uptime: Duration,
     pub(super) now: SystemTime,
@@ -28,16 +28,16 @@ pub(super) struct Snapshot {
     /// Over the last minute.
     pub(super) minute: Stretch,
     pub(super) recursive: bool,
-    /// How many zones are in which state.
+    /// The number of zones in each state.
     pub(super) states: [(&'static str, usize); ZoneStatus::WORDS.len()],
     pub(super) zones: Vec<ZoneRow>,
     pub(super) secondaries: Vec<SecondaryRow>,
     pub(super) last_reload: Option<LastReload>,
-    /// What else wants looking at.
+    /// Other matters that need the operator's attention.
     pub(super) notes: Vec<String>,
 }
 
-/// A zone as it is shown.
+/// A zone as the page shows it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ZoneRow {
     pub(super) name: String,
@@ -46,7 +46,7 @@ pub(super) struct ZoneRow {
     pub(super) serial: Option<u32>,
     pub(super) records: Option<u64>,
     pub(super) loaded: Option<SystemTime>,
-    /// What is wrong with it, or where it is from.
+    /// Its fault, or its source.
     pub(super) note: String,
 }
 
@@ -76,21 +76,23 @@ impl ZoneRow {
     }
 }
 
-/// The style of the page, which is part of it. [`POLICY`] has the hash of what stands between the tags.
+/// The page's style, which is part of it. [`POLICY`] has the hash of the text between the tags.
 const STYLE: &str = "\
 :root{color-scheme:light dark;font:15px/1.45 system-ui,sans-serif}\
 body{max-width:70rem;margin:1rem auto;padding:0 1rem}\
 h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:1.6rem 0 .3rem}p{margin:.2rem 0}\
 table{border-collapse:collapse;width:100%}\
-th,td{text-align:left;padding:.15rem .8rem .15rem 0;border-bottom:1px solid #8884;vertical-align:top;overflow-wrap:anywhere}\
+th,td{text-align:left;padding:.15rem .8rem .15rem 0;border-bottom:1px solid #8884;\
+vertical-align:top;overflow-wrap:anywhere}\
 th{font-weight:600;white-space:nowrap}td{font-variant-numeric:tabular-nums}\
 .bad td{color:#c22;font-weight:600}@media(prefers-color-scheme:dark){.bad td{color:#f88}}";
 
-/// What a browser may do with the page: apply the style whose hash this is (SHA-256), and nothing else.
-pub(super) const POLICY: &str = "default-src 'none'; style-src 'sha256-xBvuWD42WjIAljWbKX0Gmj/MarloOuFePEHHjT2p+5Q='; base-uri 'none'; form-action 'none'; \
-                                 frame-ancestors 'none'";
+/// The content security policy: a browser applies the style with this SHA-256 hash, and nothing else.
+pub(super) const POLICY: &str = "default-src 'none'; \
+    style-src 'sha256-xBvuWD42WjIAljWbKX0Gmj/MarloOuFePEHHjT2p+5Q='; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'";
 
-/// The page.
+/// Returns the page.
 pub(super) fn page(shown: &Snapshot) -> String {
     let mut html = Html::default();
     html.markup("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">")
@@ -239,7 +241,7 @@ fn rate(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
-/// A stretch of time in its two largest units.
+/// Returns a duration in its two largest units.
 fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -278,7 +280,7 @@ mod tests {
         Stretch { took: Duration::from_secs(60), counted }
     }
 
-    /// A page in which everything from outside is hostile.
+    /// A page in which all outside text is hostile.
     fn hostile(last_reload: LastReload) -> Snapshot {
         let evil = || EVIL.to_owned();
         let fault = PrimaryFault { primary: evil(), at: 5, fault: evil() };

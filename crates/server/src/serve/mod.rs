@@ -1,9 +1,8 @@
-//! `nomen serve`: from configuration to sockets, from root to an ordinary user, from zones to answers, and
-//! the orderly end. The order matters: sockets first, then privileges, then everything that reads foreign
-//! data.
+//! `nomen serve`: opens sockets, gives up root, loads zones, answers, and shuts down in order. The order
+//! matters: sockets first, then privileges, then everything that reads untrusted data.
 //!
-//! `trial` tries what a start needs of the system; `passed` finds the listener of each socket that systemd,
-//! or the server before this one, passes.
+//! `trial` checks what a start needs of the system; `passed` finds the listener of each socket that systemd
+//! or the previous server passes.
 
 mod passed;
 mod sockets;
@@ -68,12 +67,12 @@ pub struct ServeOptions {
     pub store_sockets: bool,
 }
 
-/// Why the server did not start: words for the operator and the exit code.
+/// Why the server did not start: a text for the operator and the exit code.
 struct StartFault(String, u8);
 
 /// Runs the server until it is stopped; returns the exit code.
 pub fn run(options: &ServeOptions) -> u8 {
-    // Before there are threads, each of which would fill huge pages in part.
+    // Before any thread starts, since each thread would occupy huge pages in part.
     heap::use_small_pages();
     match start(options) {
         Ok(()) => EXIT_OK,
@@ -88,7 +87,7 @@ fn outside(message: String) -> StartFault {
     StartFault(message, EXIT_OUTSIDE)
 }
 
-/// The sockets that systemd or the server before this one passes.
+/// Returns the sockets that systemd or the previous server passes.
 fn passed_sockets(options: &ServeOptions, settings: &Settings) -> Result<PassedSockets, StartFault> {
     let taken = match options.take_over {
         true => take_over::take_over(settings.control.socket.value.as_deref()).map_err(outside)?,
@@ -97,7 +96,7 @@ fn passed_sockets(options: &ServeOptions, settings: &Settings) -> Result<PassedS
     PassedSockets::take(settings, taken).map_err(|fault| outside(fault.with_hint()))
 }
 
-/// Starts the thread that keeps zones.
+/// Starts the zone manager's thread.
 fn keep_zones(zones: ZoneManager) -> Result<(), StartFault> {
     let thread = std::thread::Builder::new().name("zones".into());
     let started = thread.spawn(move || zones.work()).map(drop);
@@ -113,7 +112,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     let passed = passed_sockets(options, &prepared.settings)?;
     let stores_sockets = options.store_sockets && !passed.by_manager();
     let sockets = Sockets::open(&prepared.settings, source.is_built_in(), passed).map_err(outside)?;
-    // Lives to the end of this function, so that the last words are written.
+    // Dropped at the end of this function, so that the last log lines are written.
     let (logging, _log_writers) =
         logging::start(&prepared.settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
@@ -138,15 +137,15 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
 }
 
-/// All parts of the server, none of which serves yet.
+/// All parts of the server, not serving yet.
 struct Assembled {
     zones: ZoneManager,
-    /// The zones to be loaded first.
+    /// The zones to load first.
     wanted: WantedZones,
     parts: Parts,
 }
 
-/// Makes the parts of the server, each with those it works with.
+/// Makes the parts of the server and connects them.
 fn assemble(
     source: ConfigSource,
     Prepared { settings, zones: wanted }: Prepared,
@@ -199,7 +198,7 @@ fn assemble(
     Ok(Assembled { zones, wanted, parts })
 }
 
-/// The thread that keeps zones, before it works.
+/// Returns the zone manager, whose thread does not run yet.
 fn start_manager(
     parts: &Parts,
     inbox: ZoneManagerInbox,
@@ -224,7 +223,7 @@ fn start_manager(
     started.map_err(|e| outside(format!("cannot start the thread that puts zones into service: {e}")))
 }
 
-/// The parts that take over settings at a reload.
+/// Returns the parts that a reload updates.
 fn adopting(
     always: [Arc<dyn Adopt>; 4],
     changes: Option<&Arc<Changes>>,
@@ -238,7 +237,7 @@ fn adopting(
     all
 }
 
-/// What answers, with its logs; without listeners yet.
+/// Starts the frontend with its logs, without listeners.
 fn start_frontend(
     key: &HashKey,
     settings: &Settings,
@@ -250,7 +249,7 @@ fn start_frontend(
     frontend.map(Arc::new).map_err(|e| outside(format!("cannot start the query log: {e}")))
 }
 
-/// Recursive service, if it is on.
+/// Starts recursive service, if it is on.
 fn start_recursive(
     frontend: &Frontend,
     settings: &Settings,
@@ -263,7 +262,7 @@ fn start_recursive(
     started.map(Some).map_err(|fault| outside(fault.to_string()))
 }
 
-/// The runtime of administration: control, metrics, signals.
+/// Returns the runtime for control, metrics and signals.
 fn runtime() -> Result<Runtime, StartFault> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -272,8 +271,8 @@ fn runtime() -> Result<Runtime, StartFault> {
         .map_err(|e| outside(format!("cannot start the administration thread: {e}")))
 }
 
-/// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only
-/// where that would serve zones without the updates that were acknowledged, or refuse those that are allowed.
+/// Starts dynamic updates if there is a state folder to store them in. An unusable folder is an error only if
+/// zones would be served without acknowledged updates, or allowed updates would be refused.
 fn start_changes(
     frontend: &Frontend,
     settings: &Settings,
@@ -304,13 +303,13 @@ fn store_sockets(frontend: &Frontend) {
     }
 }
 
-/// What keeps the changes of zone files. Without it they go over whole.
+/// Opens the store of the differences of zone files. Without it, changed zone files are transferred in full.
 fn open_differences(state: &Path, background: &Arc<Background>) -> Option<Arc<Differences>> {
     let opened = Differences::open(state, background);
     opened.inspect_err(|fault| warn!("what changes in zone files is not kept for IXFR: {fault}")).ok()
 }
 
-/// What takes zones from primaries, which are kept in the state folder if there is one.
+/// Starts secondary zones, which are stored in the state folder if there is one.
 fn start_secondaries(
     frontend: &Frontend,
     settings: &Settings,
@@ -319,14 +318,15 @@ fn start_secondaries(
 ) -> Result<Arc<Secondaries>, StartFault> {
     if state.is_none() && wanted.peers.any_taken() {
         warn!(
-            "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
+            "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in \
+            [server]"
         );
     }
     let started = Secondaries::start(&frontend.engine, settings, state, background, zones);
     started.map_err(|fault| outside(fault.to_string()))
 }
 
-/// Says what to try where there is no configuration file.
+/// Prints commands to try, if there is no configuration file.
 fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
     let greeting = match source {
         ConfigSource::File(_) => return,
@@ -334,12 +334,12 @@ fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
         ConfigSource::Forward(servers) => builtin::forwarder_greeting(addresses, servers),
         ConfigSource::Resolve => builtin::resolver_greeting(addresses),
     };
-    // It need not have a reader.
+    // Standard output may be closed.
     let _ = io::stdout().write_all(greeting.as_bytes());
 }
 
-/// Logs what is allowed by the configuration, and probably not meant. Returns the rules that lie inside
-/// zones: which of them never apply is known when these are loaded.
+/// Logs what the configuration allows but probably does not intend. Returns the rules inside zones: which of
+/// them never apply is known when the zones are loaded.
 fn warn_of(settings: &Settings, wanted: &WantedZones, passed: bool) -> InnerRules {
     let names = || wanted.specs.iter().map(|spec| spec.name());
     let shadowed = settings.shadowed_rules(names());
@@ -347,7 +347,7 @@ fn warn_of(settings: &Settings, wanted: &WantedZones, passed: bool) -> InnerRule
     settings.inner_rules(names())
 }
 
-/// Logs which rules of recursive service never apply since they lie inside zones that do not delegate their
+/// Logs which rules of recursive service never apply, since they are inside zones that do not delegate their
 /// names.
 fn warn_of_idle_rules(engine: &Engine<Served>, rules: &InnerRules) {
     let catalog = engine.catalog();
@@ -373,8 +373,8 @@ fn load_first(zones: &mut ZoneManager, wanted: WantedZones, strict: bool) -> Res
     }
 }
 
-/// The key of this process, and the images that were made under it if they are wanted. Without a state
-/// folder, or with one that cannot be used, the key is a new one and there are no images.
+/// Returns the hash key, and the images that were made under it if they are wanted. Without a usable state
+/// folder the key is new and there are no images.
 fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Images>>) {
     let storage = &settings.server.storage;
     let folder = storage.folder().filter(|_| *storage.images && !built_in);
@@ -390,7 +390,7 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
     })
 }
 
-/// Answers control and metrics, handles signals, and ends the service in order.
+/// Serves control and metrics, handles signals, and shuts the service down in order.
 fn attend(
     parts: Parts,
     runtime: Runtime,
@@ -429,15 +429,15 @@ fn attend(
         info!("{why}: answering what has arrived, then stopping");
         telemetry::systemd::notify_stopping();
         tokio::spawn(signals::exit_at_next());
-        // Joining blocks; the signal that stops at once must still be handled.
+        // Joining blocks, and the second stop signal must still be handled.
         let drain = move || {
-            // What comes from here on to passed sockets is for the next server, which can do all that this
-            // one ceases to.
+            // From here on, new packets on passed sockets are left for the next server, which can do all that
+            // this one ceases to do.
             frontend.let_go();
-            // Accepted updates go into service, and their clients are answered.
+            // Accepted updates are put into service, and their clients are answered.
             changes.iter().for_each(|changes| changes.stop());
             manager.stop();
-            // Who waits for other servers is answered before the listeners go.
+            // Clients that wait for lookups are answered before the listeners end.
             recursive.iter().for_each(|recursive| recursive.stop());
             secondaries.stop();
             differences.iter().for_each(|differences| differences.flush());
@@ -446,7 +446,7 @@ fn attend(
         tokio::task::spawn_blocking(drain).await.map_err(|e| format!("stopping failed: {e}"))
     });
     if let Some(path) = path {
-        // The folder may not be ours to change any more; a stale socket is replaced at the next start.
+        // This user may not change the folder any more; a stale socket is replaced at the next start.
         let _ = std::fs::remove_file(path);
     }
     runtime.shutdown_background();

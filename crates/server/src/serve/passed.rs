@@ -1,6 +1,6 @@
-//! Listening sockets that another process opened: those that the service manager passes with the start
-//! (socket activation and its store of descriptors, sd_listen_fds(3)), and those of the server before this
-//! one. Finds which listener each is for.
+//! Listening sockets that another process opened: those that the service manager passes at the start (socket
+//! activation and its file descriptor store, sd_listen_fds(3)), and those of the previous server. Finds the
+//! listener for each.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -14,12 +14,12 @@ use config::listen::Listen;
 use config::metrics::Metrics;
 use config::table::value::AddrPort;
 
-/// The first descriptor that is passed.
+/// The number of the first passed descriptor.
 const FIRST: RawFd = 3;
-/// The name of sockets in the service manager's store of descriptors.
+/// The name of sockets in the service manager's file descriptor store.
 pub(super) const STORED: &str = "nomen-stored";
 
-/// A descriptor as messages have it: its number, and its name if it has one.
+/// A descriptor as messages show it: its number, and its name if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     number: RawFd,
@@ -39,11 +39,11 @@ impl fmt::Display for Label {
 /// Why passed sockets cannot be listened on.
 #[derive(Debug)]
 pub(super) enum PassingFault {
-    /// A variable of the environment is no number.
+    /// An environment variable is not a number.
     Variable(&'static str, String),
-    /// This is no socket for a listener.
+    /// The descriptor is not a socket that a listener can use.
     Socket(Label, PassedFault),
-    /// Nothing is configured for this socket.
+    /// No listener is configured for this socket.
     Unused(Label, Transport, SocketAddr),
 }
 
@@ -66,15 +66,17 @@ impl fmt::Display for PassingFault {
 }
 
 impl PassingFault {
-    /// What to do about it.
+    /// Returns what the operator can do about it.
     pub(super) fn hint(&self) -> String {
         match self {
             Self::Variable(..) | Self::Socket(_, PassedFault::NotThere) => {
-                "LISTEN_PID and LISTEN_FDS in the environment say that sockets were passed; unset them if none were".into()
+                "LISTEN_PID and LISTEN_FDS in the environment say that sockets were passed; unset them if \
+                none were"
+                    .into()
             }
             Self::Socket(_, PassedFault::BothFamilies) => {
-                "write `BindIPv6Only=ipv6-only` into the socket unit, and lines of their own for IPv4, such as \
-                 `ListenDatagram=0.0.0.0:53`"
+                "write `BindIPv6Only=ipv6-only` into the socket unit, and lines of their own for IPv4, such \
+                as `ListenDatagram=0.0.0.0:53`"
                     .into()
             }
             Self::Socket(..) => {
@@ -86,24 +88,24 @@ impl PassingFault {
         }
     }
 
-    /// The fault as one sentence, and what to do about it as another.
+    /// Returns the fault as one sentence, and the hint as another.
     pub(super) fn with_hint(&self) -> String {
         format!("{self}\n  hint: {}", self.hint())
     }
 }
 
-/// A socket that was passed and has no listener yet.
+/// A passed socket that has no listener yet.
 struct Waiting {
     label: Label,
     addr: SocketAddr,
     socket: PassedSocket,
-    /// A server before this one listened on it, perhaps for a configuration that has changed since.
+    /// The previous server listened on it, perhaps with another configuration.
     inherited: bool,
 }
 
 impl Waiting {
     fn is_for(&self, addr: SocketAddr, transport: Transport) -> bool {
-        // Addresses are written without an interface.
+        // Configured addresses have no interface.
         let same = self.addr.ip() == addr.ip() && self.addr.port() == addr.port();
         same && self.socket.transport() == transport
     }
@@ -114,7 +116,7 @@ impl Waiting {
     }
 }
 
-/// The sockets that were passed and have no listener yet.
+/// The passed sockets that have no listener yet.
 #[derive(Default)]
 pub(super) struct PassedSockets {
     waiting: Vec<Waiting>,
@@ -123,12 +125,11 @@ pub(super) struct PassedSockets {
 }
 
 impl PassedSockets {
-    /// Takes those that the environment names, if it means this process, and those of the server before, if
-    /// there are any. Sockets of a server before that are not configured any more are closed.
+    /// Takes the sockets that the environment names, if it is meant for this process, and those of the
+    /// previous server, if any. Closes sockets of the previous server that are no longer configured.
     ///
-    /// # Errors
-    /// [`PassingFault`] at the first that cannot be listened on, or that a socket unit passes and these
-    /// settings do not use.
+    /// # Errors [`PassingFault`] at the first socket that cannot be listened on, or that a socket unit passes
+    /// and these settings do not use.
     pub(super) fn take(settings: &Settings, inherited: Option<Vec<OwnedFd>>) -> Result<Self, PassingFault> {
         let variable = |name| std::env::var(name).ok();
         let [pid, count, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].map(variable);
@@ -167,7 +168,7 @@ impl PassedSockets {
         Ok(())
     }
 
-    /// Closes sockets of a server before for which nothing is configured any more.
+    /// Closes sockets of the previous server that are no longer configured.
     fn close_unused(&mut self, settings: &Settings) {
         let unused = |waiting: &mut Waiting| {
             let is_used = settings.listens.iter().any(|listen| waiting.is_listened_on(listen));
@@ -181,22 +182,22 @@ impl PassedSockets {
         }
     }
 
-    /// What the operator should know of sockets that were not taken.
+    /// Returns notes for the operator on sockets that were not taken.
     pub(super) fn notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Whether a socket unit passed any.
+    /// Returns whether a socket unit passed any socket.
     pub(super) fn by_manager(&self) -> bool {
         self.by_manager
     }
 
-    /// Whether none is left that a socket unit passed.
+    /// Returns whether no socket of a socket unit is left.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.iter().all(|waiting| waiting.inherited)
     }
 
-    /// A listener of all sockets for this address; none if there is no such socket.
+    /// Returns a listener on all sockets for this address; `None` if there is no such socket.
     pub(super) fn listener(
         &mut self,
         addr: SocketAddr,
@@ -211,7 +212,7 @@ impl PassedSockets {
         }
     }
 
-    /// A listener for each address that is left, in the order in which they were passed.
+    /// Returns a listener for each remaining address, in the order in which they were passed.
     pub(super) fn listeners(&mut self, config: &ListenerConfig) -> Vec<Result<Bound, BindError>> {
         let mut listeners = Vec::new();
         while let Some(first) = self.waiting.first() {
@@ -221,7 +222,7 @@ impl PassedSockets {
         listeners
     }
 
-    /// The first socket for connections to this address, if there is one.
+    /// Returns the first TCP socket for this address, if there is one.
     pub(super) fn stream(&mut self, addr: SocketAddr) -> Option<TcpListener> {
         let at = self.waiting.iter().position(|waiting| waiting.is_for(addr, Transport::Tcp))?;
         match self.waiting.remove(at).socket {
@@ -230,7 +231,7 @@ impl PassedSockets {
         }
     }
 
-    /// Each must be for something that is configured, and metrics take one.
+    /// Checks that each socket of a socket unit is configured, and that at most one is for metrics.
     fn check(&self, settings: &Settings) -> Result<(), PassingFault> {
         let mut metrics = 0;
         for waiting in self.waiting.iter().filter(|waiting| !waiting.inherited) {
@@ -262,8 +263,8 @@ impl PassedSockets {
     }
 }
 
-/// The descriptors that these variables speak of, if they are meant for the process of this number. What this
-/// process starts has another, and so takes nothing.
+/// Returns the descriptors that these variables name, if they are meant for the process `own`. Child
+/// processes have another number, and so take none.
 fn labels(
     pid: Option<String>,
     count: Option<String>,
@@ -320,7 +321,7 @@ mod tests {
             let fault = read(pid, count, "-").expect_err("a fault");
             assert!(fault.starts_with(name), "{fault}");
         }
-        // However many there are said to be, none is made up before it was looked for.
+        // However large the count is, no label is allocated before its descriptor is looked up.
         assert!(
             labels(Some("77".into()), Some(u32::MAX.to_string()), None, 77)
                 .is_ok_and(|mut all| all.next().is_some())

@@ -1,4 +1,4 @@
-//! Everything that is opened before privileges are given up, and giving them up.
+//! Opens everything that needs privileges, then gives them up.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,14 +18,14 @@ use zone_manager::zones::images;
 /// Connections for metrics that the kernel queues until they are accepted.
 const METRICS_BACKLOG: i32 = 128;
 
-/// Everything that is opened before privileges are given up, which is done by the time this exists.
+/// Everything that was opened before privileges were given up.
 pub(super) struct Sockets {
     pub(super) dns: Vec<Bound>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) control: Option<Socket>,
-    /// Sockets were passed to the program.
+    /// Whether a socket unit passed sockets.
     pub(super) are_passed: bool,
-    /// What the operator should know once there is a log.
+    /// Notes for the operator, logged once there is a log.
     pub(super) notes: Vec<String>,
 }
 
@@ -53,8 +53,7 @@ impl Sockets {
     }
 }
 
-/// Makes the state folder while that is still allowed. Without it everything is read from text, and
-/// transferred.
+/// Makes the state folder while privileges allow it. Without it, zones are read from text or transferred.
 fn make_state_folder(
     settings: &Settings,
     built_in: bool,
@@ -68,8 +67,8 @@ fn make_state_folder(
     );
 }
 
-/// A listener for an address: of the sockets that were passed for it, or else of new ones. No new ones beside
-/// passed ones: the kernel lets sockets share an address only if the same user opened all of them.
+/// Returns a listener for an address, on the sockets passed for it or else on new ones. New sockets are not
+/// mixed with passed ones: the kernel lets sockets share an address only if one user opened all of them.
 pub(super) fn open(
     addr: SocketAddr,
     transport: Transport,
@@ -79,8 +78,8 @@ pub(super) fn open(
     passed.listener(addr, transport, config).unwrap_or_else(|| Listener::bind(addr, transport, config))
 }
 
-/// The same for an address that no interface may have yet, with what the operator should know of that: a
-/// listener on such an address receives queries as soon as an interface has it.
+/// Opens a listener as [`open`] does, for an address that no interface may have yet. Returns a note for the
+/// operator in that case: the listener receives queries as soon as an interface has the address.
 pub(super) fn open_early(
     (addr, transport): (SocketAddr, Transport),
     freebind: bool,
@@ -91,7 +90,8 @@ pub(super) fn open_early(
         Err(e) if freebind && e.fault == net::BindFault::NoSuchAddress => {
             let early = ListenerConfig { freebind: true, ..config.clone() };
             let note = format!(
-                "listening on {transport} {addr}, which no interface has yet: queries are answered as soon as one has it"
+                "listening on {transport} {addr}, which no interface has yet: queries are answered as soon \
+                as one has it"
             );
             Ok((Listener::bind(addr, transport, &early)?, Some(note)))
         }
@@ -99,7 +99,7 @@ pub(super) fn open_early(
     }
 }
 
-/// Opens every listening socket. If no address is configured, those that were passed are listened on.
+/// Opens every listening socket. If no address is configured, listens on the passed sockets.
 fn bind(
     settings: &Settings,
     built_in: bool,
@@ -111,14 +111,14 @@ fn bind(
         return passed.listeners(&config).into_iter().map(|bound| bound.map_err(|e| e.to_string())).collect();
     }
     let mut bound = Vec::new();
-    // Interfaces with an AF_XDP front, each with the listeners it stands before.
+    // Interfaces with an AF_XDP front, each with the indexes of its listeners.
     let mut fronts: BTreeMap<String, (XdpConfig, Vec<usize>)> = BTreeMap::new();
     for listen in &settings.listens {
         let xdp = listen.xdp_config();
         for (addr, transport) in
             listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value)))
         {
-            // The built-in addresses are those of every machine.
+            // Every machine has the built-in addresses.
             let freebind = *listen.freebind && !built_in;
             match open_early((addr.value.0, transport), freebind, &config, passed) {
                 Ok((socket, note)) => {
@@ -129,7 +129,7 @@ fn bind(
                     }
                     bound.push(socket);
                 }
-                // The built-in configuration asks for IPv6 without knowing whether there is any.
+                // The built-in configuration includes IPv6, which the machine may lack.
                 Err(e) if built_in && addr.value.0.is_ipv6() && is_missing(&e) => notes.push(e.to_string()),
                 Err(e) => return Err(with_hint(&e)),
             }
@@ -142,8 +142,8 @@ fn bind(
     Ok(bound)
 }
 
-/// Puts the AF_XDP fronts that were asked for before their listeners; where one cannot be had, the sockets do
-/// its work and a note for the operator says so.
+/// Puts the configured AF_XDP fronts before their listeners; if a front cannot be opened, the sockets receive
+/// its queries and a note tells the operator.
 fn put_fronts(
     fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
     config: &ListenerConfig,
@@ -160,7 +160,7 @@ fn put_fronts(
             }
         }
     }
-    // Fronts are stopped first, so that what they no longer take still finds its socket.
+    // Fronts are stopped first, so that packets they no longer take still reach the sockets.
     bound.splice(0..0, opened);
 }
 
@@ -168,32 +168,33 @@ fn is_missing(e: &BindError) -> bool {
     matches!(e.fault, net::BindFault::NoSuchAddress | net::BindFault::NoSuchFamily)
 }
 
-/// The error as one sentence, and what to do about it as another.
+/// Returns the error as one sentence, and the hint as another.
 fn with_hint(e: &BindError) -> String {
     hint(e).map_or_else(|| e.to_string(), |hint| format!("{e}\n  hint: {hint}"))
 }
 
-/// What to do about an address that cannot be opened.
+/// Returns what the operator can do about an address that cannot be opened.
 pub(super) fn hint(e: &BindError) -> Option<String> {
     let port = e.addr.port();
     Some(match e.fault {
         net::BindFault::AddressInUse => format!(
-            "see what it is with `ss -lnp 'sport = :{port}'`, stop it, or choose another address in [[listen]]"
+            "see what it is with `ss -lnp 'sport = :{port}'`, stop it, or choose another address in \
+            [[listen]]"
         ),
         net::BindFault::PermissionDenied => {
             "start nomen as root with `user` set in [server], or choose a port above 1023".into()
         }
         net::BindFault::NoSuchAddress => {
-            "see this machine's addresses with `ip address`, or set `freebind = true` in [[listen]] to listen before an \
-             interface has it"
+            "see this machine's addresses with `ip address`, or set `freebind = true` in [[listen]] to \
+            listen before an interface has it"
                 .into()
         }
         _ => return None,
     })
 }
 
-/// The metrics listener, passed or bound, with what the operator should know of an address that no interface
-/// has yet.
+/// Returns the metrics listener, passed or bound, with a note for the operator if no interface has its
+/// address yet.
 pub(super) fn open_metrics(
     metrics: &Metrics,
     passed: &mut PassedSockets,
@@ -202,7 +203,8 @@ pub(super) fn open_metrics(
     match passed.stream(addr.0).map_or_else(|| TcpListener::bind(addr.0), Ok) {
         Err(e) if *metrics.freebind && e.kind() == io::ErrorKind::AddrNotAvailable => {
             let note = format!(
-                "listening on {addr} for metrics, which no interface has yet: requests are answered as soon as one has it"
+                "listening on {addr} for metrics, which no interface has yet: requests are answered as soon \
+                as one has it"
             );
             Ok((bind_early(addr.0)?, Some(note)))
         }
@@ -210,7 +212,7 @@ pub(super) fn open_metrics(
     }
 }
 
-/// A listener for an address that no interface needs to have.
+/// Binds a listener to an address that no interface needs to have.
 fn bind_early(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket2::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -234,7 +236,8 @@ fn bind_metrics(
     opened.map_err(|e| {
         let hint = match e.kind() {
             io::ErrorKind::AddrNotAvailable => {
-                "\n  hint: see this machine's addresses with `ip address`, or set `freebind = true` in [metrics]"
+                "\n  hint: see this machine's addresses with `ip address`, or set `freebind = true` in \
+                [metrics]"
             }
             _ => "",
         };
@@ -254,7 +257,7 @@ fn bind_control(
     let wanted = settings.control.socket.value.as_deref();
     match Socket::bind(wanted, ids) {
         Ok(socket) => Ok(Some(socket)),
-        // Trying nomen out must not fail because another one is being tried out.
+        // A trial run must not fail because another one is running.
         Err(e) if built_in => {
             notes.push(format!("no control socket: {e}"));
             Ok(None)
@@ -279,13 +282,13 @@ fn give_up_privileges(ids: Option<privileges::UserIds>, notes: &mut Vec<String>)
     }
 }
 
-/// Many TCP connections need many descriptors: takes all the system allows.
+/// Raises the limit of open files to the hard limit: many TCP connections need many descriptors.
 fn raise_descriptor_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
-        // A lower limit only means fewer connections, which are counted and reported.
+        // With a lower limit there are fewer connections, which are counted and reported.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }

@@ -1,5 +1,5 @@
-//! `nomen serve --take-over`: gets the listening sockets of the server that runs, and waits until that one
-//! has ended. Queries wait in the sockets meanwhile, so that an upgrade loses none.
+//! `nomen serve --take-over`: receives the listening sockets of the running server, and waits until it has
+//! ended. Queries wait in the sockets meanwhile, so that an upgrade loses none.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -16,15 +16,14 @@ use wording::reason;
 
 /// Longest wait for the running server's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for the running server's end. It first writes what it has acknowledged and answers what it
-/// has received.
+/// Longest wait for the running server's end. It first writes acknowledged updates and answers received
+/// queries.
 const END_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Takes the sockets of the server whose control socket is at `path`, or at the first default place; none if
-/// no server runs.
+/// Receives the sockets of the server whose control socket is at `path`, or at the first default path; `None`
+/// if no server runs.
 ///
-/// # Errors
-/// In words, with what to do: the server refuses, or does not end.
+/// # Errors A text with advice: the server refuses, or does not end.
 pub(super) fn take_over(path: Option<&Path>) -> Result<Option<Vec<OwnedFd>>, String> {
     let paths = path.map_or_else(default_paths, |path| vec![path.to_owned()]);
     let Some(mut stream) = paths.iter().find_map(|path| UnixStream::connect(path).ok()) else {
@@ -32,7 +31,7 @@ pub(super) fn take_over(path: Option<&Path>) -> Result<Option<Vec<OwnedFd>>, Str
     };
     let refused = |why: String| format!("cannot take over from the server that runs: {why}");
     let io = |e: std::io::Error| refused(reason(&e));
-    // Before the hand-over: a process that has ended has no number any more.
+    // Before the hand-over: an ended process has no process ID.
     let server: Pid = socket_peercred(&stream).map_err(|e| io(e.into()))?.pid;
     let server_end = pidfd_open(server, PidfdFlags::empty()).map_err(|e| io(e.into()))?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io)?;
@@ -41,12 +40,15 @@ pub(super) fn take_over(path: Option<&Path>) -> Result<Option<Vec<OwnedFd>>, Str
     stream.write_all(&command).map_err(io)?;
     let sockets = hand_over::receive(&mut stream).map_err(refused)?;
     wait(&server_end).map_err(|why| {
-        format!("the server that handed its sockets over, process {server}, does not end: {why}; stop it, and start again")
+        format!(
+            "the server that handed its sockets over, process {server}, does not end: {why}; stop it, \
+            and start again"
+        )
     })?;
     Ok(Some(sockets))
 }
 
-/// Waits for the end of a process.
+/// Waits until a process has ended.
 fn wait(process: &OwnedFd) -> Result<(), String> {
     let until = Instant::now() + END_TIMEOUT;
     loop {

@@ -1,5 +1,5 @@
-//! What a start needs of the system, tried without starting: user, addresses, folders. For
-//! `nomen check --system`.
+//! Checks what a start needs of the system, without starting: user, addresses, folders. For `nomen check
+//! --system`.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -18,9 +18,9 @@ use config::log::LogTarget;
 use config::report::{ConfigPlace, Diagnostic};
 use wording::reason;
 
-/// Everything that a start with these settings would fail at, or that would be missing afterwards. Sockets
-/// are opened and closed again; those that were passed are not opened. An address in use is no fault while a
-/// server answers on the configured control socket: it is probably that one's.
+/// Returns everything that would make a start with these settings fail, or would be missing afterwards.
+/// Sockets are opened and closed again, except passed ones. An address in use is not a fault while a server
+/// answers on the configured control socket: it probably belongs to that server.
 pub fn check(settings: &Settings) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
     let ids = user(settings, &mut faults);
@@ -39,7 +39,7 @@ pub fn check(settings: &Settings) -> Vec<Diagnostic> {
     }
     let storage = &settings.server.storage;
     if let Some(path) = &storage.dir.value {
-        // Root makes it if it is missing.
+        // Root makes the folder if it is missing.
         let path = if path.exists() { path } else { parent(path) };
         folder(path, "state folder", storage.dir.place.as_ref());
     }
@@ -52,7 +52,7 @@ pub fn check(settings: &Settings) -> Vec<Diagnostic> {
     faults
 }
 
-/// The user that the server will run as, if it is another than the one that starts it.
+/// Returns the user that the server will run as, if it differs from the current one.
 fn user(settings: &Settings, faults: &mut Vec<Diagnostic>) -> Option<UserIds> {
     let wanted = &settings.server.privileges;
     let user = wanted.user.as_deref()?;
@@ -65,13 +65,13 @@ fn user(settings: &Settings, faults: &mut Vec<Diagnostic>) -> Option<UserIds> {
     }
 }
 
-/// Whether a server answers at the control socket.
+/// Returns whether a server accepts connections on the control socket.
 fn is_running(settings: &Settings) -> bool {
     let paths = settings.control.socket.value.clone().map_or_else(default_paths, |path| vec![path]);
     paths.iter().any(|path| UnixStream::connect(path).is_ok())
 }
 
-/// Metrics and listeners, with what was passed for them.
+/// Checks the sockets of metrics and listeners, passed or new.
 fn sockets(settings: &Settings, faults: &mut Vec<Diagnostic>) {
     let running = is_running(settings);
     let mut passed = match PassedSockets::take(settings, None) {
@@ -113,7 +113,7 @@ fn listeners(settings: &Settings, running: bool, passed: &mut PassedSockets, fau
     }
 }
 
-/// The folder that a path lies in.
+/// Returns the folder of a path.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -121,7 +121,7 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Whether files can be made in a folder by whom the server will be.
+/// Checks that the server's user can create files in a folder.
 fn writable(folder: &Path, ids: Option<UserIds>) -> Result<(), String> {
     let shown: PathBuf = folder.to_owned();
     let about = fs::metadata(folder).map_err(|e| format!("{}: {}", shown.display(), reason(&e)))?;
@@ -134,7 +134,7 @@ fn writable(folder: &Path, ids: Option<UserIds>) -> Result<(), String> {
     }
 }
 
-/// Whether the permissions let a user write: the one given, or else who asks.
+/// Returns whether the permissions let a user write: the given one, or else the current one.
 fn may_write(about: &Metadata, ids: Option<UserIds>) -> bool {
     let (uid, gid) = match ids {
         Some(ids) => (ids.uid, ids.gid),
@@ -148,7 +148,7 @@ fn may_write(about: &Metadata, ids: Option<UserIds>) -> bool {
         0
     };
     let bits = about.mode() >> shift;
-    // To make files in a folder takes searching it, too.
+    // Creating files in a folder also requires search permission.
     let needed = if about.is_dir() { 0o3 } else { 0o2 };
     uid == 0 || bits & needed == needed
 }
