@@ -1,8 +1,8 @@
-//! File descriptors: which part of the server may have how many, and what happens when none is left.
+//! File descriptors: the share of each part of the server, and a warning when none is left.
 //!
-//! Clients over TCP can take as many as `tcp-connections` allows. Where the limit of the process does not
-//! suffice for these and for all else, both are lowered, so that sockets to other servers, the control socket
-//! and files always have some.
+//! TCP clients can take up to `tcp-connections`. If the process limit does not suffice for these and
+//! everything else, the shares of clients and of upstream sockets are reduced, so that upstream sockets, the
+//! control socket and files always have some.
 
 use std::time::Duration;
 
@@ -11,33 +11,33 @@ use tracing::warn;
 use config::Settings;
 use telemetry::process::max_descriptors;
 
-/// Descriptors for logs, files of zones and state, and what threads wait on.
+/// Descriptors for logs, zone files, state files, and what threads wait on.
 const OTHERS: usize = 128;
-/// Descriptors of a worker beside its sockets: what it waits on, and sockets to other servers that it opens
-/// ahead or has not closed yet.
+/// Descriptors of a worker besides its sockets: what it waits on, and upstream sockets that it opens ahead or
+/// has not closed yet.
 const PER_WORKER: usize = 32;
-/// How often it is looked at whether sockets could not be opened.
+/// Interval of the check for sockets that could not be opened.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many descriptors the parts of the server get.
+/// The descriptor shares of the parts of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DescriptorShares {
     /// The limit of the process.
     limit: usize,
-    /// What all parts together may want.
+    /// The sum that all parts may need.
     wanted: usize,
-    /// Connections of clients over TCP.
+    /// TCP connections of clients.
     pub tcp: usize,
-    /// Of those, as many as the configuration has.
+    /// The configured number of TCP connections.
     tcp_wanted: usize,
     /// Sockets to other servers.
     pub upstream: usize,
-    /// Of those, as many as there may ever be.
+    /// The largest number of sockets to other servers.
     upstream_wanted: usize,
 }
 
 impl DescriptorShares {
-    /// The shares within the limit of the process.
+    /// Returns the shares within the process limit.
     pub fn of(settings: &Settings) -> Self {
         let limit =
             max_descriptors().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -58,32 +58,32 @@ impl DescriptorShares {
         let (tcp, upstream) = if tcp_wanted + upstream_wanted <= rest {
             (tcp_wanted, upstream_wanted)
         } else {
-            // Few connections leave more to other servers, and the other way round.
+            // A side that needs less than half leaves the rest to the other.
             let upstream = upstream_wanted.min((rest / 2).max(rest.saturating_sub(tcp_wanted))).max(1);
             (tcp_wanted.min(rest.saturating_sub(upstream)).max(1), upstream)
         };
         DescriptorShares { limit, wanted, tcp, tcp_wanted, upstream, upstream_wanted }
     }
 
-    /// Most sockets for transfers, NOTIFY and what zones from primaries need.
+    /// Returns the largest number of sockets for transfers, NOTIFY and refreshes of secondary zones.
     pub fn for_zones(&self) -> usize {
         if self.limit < self.wanted { self.upstream } else { self.limit / 2 }
     }
 
-    /// What an operator should know if the limit does not suffice.
+    /// Returns a warning for the operator if the limit does not suffice.
     pub fn shortage(&self) -> Option<String> {
         let Self { limit, wanted, tcp, tcp_wanted, upstream, upstream_wanted } = self;
         (limit < wanted).then(|| {
             format!(
-                "the limit of open files is {limit}, and up to {wanted} may be needed: at most {tcp} TCP connections of \
-                 clients (`tcp-connections` is {tcp_wanted}) and {upstream} sockets to other servers (of \
-                 {upstream_wanted}) are opened at a time; raise the limit (`LimitNOFILE=` of the service, `ulimit -n`), or \
-                 lower `tcp-connections`"
+                "the limit of open files is {limit}, and up to {wanted} may be needed: at most {tcp} TCP \
+                connections of clients (`tcp-connections` is {tcp_wanted}) and {upstream} sockets to other \
+                servers (of {upstream_wanted}) are opened at a time; raise the limit (`LimitNOFILE=` of the \
+                service, `ulimit -n`), or lower `tcp-connections`"
             )
         })
     }
 
-    /// The shares, after a warning if the limit does not suffice.
+    /// Returns the shares, and logs a warning if the limit does not suffice.
     pub fn with_warning(settings: &Settings) -> Self {
         let shares = Self::of(settings);
         if let Some(shortage) = shares.shortage() {
@@ -93,8 +93,8 @@ impl DescriptorShares {
     }
 }
 
-/// Logs, at most once in ten seconds, how many sockets to other servers could not be opened for want of
-/// descriptors: `exhausted` returns their number since the start.
+/// Logs, at most every ten seconds, how many sockets to other servers could not be opened for lack of file
+/// descriptors; `exhausted` returns their number since the start.
 pub async fn watch(exhausted: impl Fn() -> u64 + Send) {
     let (mut ticks, mut before) = (tokio::time::interval(INTERVAL), exhausted());
     loop {
@@ -105,8 +105,9 @@ pub async fn watch(exhausted: impl Fn() -> u64 + Send) {
             warn!(
                 sockets = now - before,
                 limit,
-                "no file descriptor was left for sockets to other servers, whose clients have SERVFAIL: raise the limit of \
-                 open files (`LimitNOFILE=` of the service, `ulimit -n`), or lower `tcp-connections`"
+                "no file descriptor was left for sockets to other servers, whose clients have SERVFAIL: \
+                raise the limit of open files (`LimitNOFILE=` of the service, `ulimit -n`), or lower \
+                `tcp-connections`"
             );
         }
         before = now;

@@ -1,10 +1,10 @@
-//! What answers queries, put together from the configuration: engine, listeners, recursive service.
+//! The serving parts, assembled from the configuration: engine, listeners, recursive service.
 //!
 //! | module | what it has |
 //! |---|---|
 //! | [`frontend`] | the engine with its workers, the listeners, the query log |
 //! | [`recursive`] | cache, resolver, validation, trust anchors, the local copy of the root zone |
-//! | [`descriptors`] | which part may have how many file descriptors |
+//! | [`descriptors`] | the file descriptor share of each part |
 #![forbid(unsafe_code)]
 
 pub mod descriptors;

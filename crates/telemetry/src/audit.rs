@@ -1,8 +1,8 @@
-//! Lines about requests that get nothing, which anyone can cause: transfers, updates and NOTIFY that are
-//! refused, signatures that are not good, SERVFAIL. At most one of a kind is logged in an interval, with the
-//! number of those that were not logged. The audit file, if there is one, has a line for each refused
-//! request, as many as [`Trail`](crate::trail::Trail) admits. Worker threads call this, so one that is not
-//! logged costs two atomic operations, and with an audit file a lock.
+//! Log lines about unanswered or refused requests, which anyone can cause: refused transfers, updates and
+//! NOTIFY, bad signatures, SERVFAIL. At most one of a kind is logged in an interval, with the number of those
+//! that were not logged. The audit file, if there is one, has a line for each refused request, as many as
+//! [`Trail`](crate::trail::Trail) admits. Worker threads call this, so a line that is not logged costs two
+//! atomic operations, and with an audit file a lock.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
@@ -20,17 +20,17 @@ use wire::{Name, Opcode, Serial};
 use crate::repeated;
 use crate::trail::{audit, has_audit_file};
 
-/// Longest time between two lines of a kind, where there is something to log: less than the interval of lines
+/// Longest time between two lines of a kind while such requests arrive: shorter than the interval of lines
 /// about one object, since these are about all clients.
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The time that gates count from.
+/// The origin of the gates' times.
 static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// When the next line of a kind may be logged, and how many were not.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Milliseconds from which the next line may be logged.
+    /// The earliest time of the next line, in milliseconds.
     next: AtomicU64,
     /// Events since the last line.
     held: AtomicU64,
@@ -55,35 +55,35 @@ impl Gate {
         Some(self.held.swap(0, Relaxed))
     }
 
-    /// The same by the clock and the interval that are in force.
+    /// Calls [`admit`](Self::admit) with the configured interval.
     fn admit_at(&self, now: Instant) -> Option<u64> {
         self.admit(now.saturating_duration_since(*BEGUN), repeated::interval().min(MAX_INTERVAL))
     }
 }
 
-/// Requests of a kind that are refused.
+/// The log of one kind of refused requests.
 #[derive(Debug)]
 pub struct RefusalLog {
-    /// What is refused, such as "transfer".
+    /// The kind of request, such as "transfer".
     what: &'static str,
     gate: Gate,
 }
 
-/// What a refused update asks for.
+/// The contents of a refused update.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedChange {
-    /// Prerequisites.
+    /// Number of prerequisites.
     pub prerequisites: usize,
-    /// Updates.
+    /// Number of updates.
     pub updates: usize,
-    /// Serial number of the zone in service; `None` where there is none.
+    /// Serial of the zone in service; `None` if there is none.
     pub serial: Option<Serial>,
 }
 
-/// A refused request, as its line has it.
+/// The fields of a line about a refused request.
 struct Refused<'a> {
     what: &'static str,
-    /// `None` where the message cannot be read.
+    /// `None` if the message cannot be parsed.
     zone: Option<Name<'a>>,
     client: IpAddr,
     key: Option<&'a TsigKey>,
@@ -92,8 +92,8 @@ struct Refused<'a> {
 }
 
 impl Refused<'_> {
-    /// Writes the line to the log where `others` has the number of those that were not logged, and to the
-    /// audit file.
+    /// Writes the line to the log if `others` is the number of lines that were not logged, and to the audit
+    /// file if `in_audit`.
     fn write(&self, others: Option<u64>, in_audit: bool) {
         let Refused { what, zone, client, key, reason, change } = self;
         let key = key.map_or_else(|| "none".to_owned(), |key| key.name().to_string());
@@ -110,23 +110,22 @@ impl Refused<'_> {
 }
 
 impl RefusalLog {
-    /// Requests that are called `what` in the log.
+    /// Returns the log of requests that are called `what`.
     pub const fn new(what: &'static str) -> Self {
         RefusalLog { what, gate: Gate::new() }
     }
 
-    /// Logs that the request is refused for this reason, or counts it.
+    /// Logs or counts a refused request.
     pub fn refused(&self, asked: &Asked<'_>, reason: &str) {
         self.write(asked, reason, || None);
     }
 
-    /// Logs that a change of a zone with this serial number is refused, or counts it.
+    /// Logs or counts a refused change of a zone with this serial.
     pub fn change_refused(&self, asked: &Asked<'_>, reason: &str, serial: impl FnOnce() -> Option<Serial>) {
         self.write(asked, reason, || Some(AskedChange::of(asked, serial())));
     }
 
-    /// Writes to the audit file that the request is refused for this reason; the log has a line of another
-    /// kind.
+    /// Writes a refused request to the audit file only; the log has a line of another kind.
     pub fn audited(&self, asked: &Asked<'_>, reason: &str) {
         self.write_where(asked, reason, None, || None);
     }
@@ -135,8 +134,8 @@ impl RefusalLog {
         self.write_where(asked, reason, self.gate.admit_at(asked.received), change);
     }
 
-    /// Writes the line to the log where `others` has the number of those that were not logged, and to the
-    /// audit file if it is admitted there.
+    /// Writes the line to the log if `others` is the number of lines that were not logged, and to the audit
+    /// file if that admits it.
     fn write_where(
         &self,
         asked: &Asked<'_>,
@@ -157,27 +156,27 @@ impl RefusalLog {
 }
 
 impl AskedChange {
-    /// What a message asks for, as its header says.
+    /// Returns the counts in the header of an update message.
     pub fn of(asked: &Asked<'_>, serial: Option<Serial>) -> Self {
         let [_, prerequisites, updates, _] = asked.request.header.counts();
         AskedChange { prerequisites: prerequisites.into(), updates: updates.into(), serial }
     }
 }
 
-/// Queries that get SERVFAIL, those whose signature is not good, and requests that nothing here takes.
+/// The log of SERVFAIL, bad signatures, and requests refused before a zone is looked up.
 #[derive(Debug, Default)]
 pub struct FailureLines {
-    /// By the INFO-CODE of the extended error, the last one without.
+    /// By the INFO-CODE of the extended error; the last one is for none.
     failures: [Gate; KINDS],
     signatures: Gate,
-    /// Requests that are refused before a zone is looked at.
+    /// Requests refused before a zone is looked up.
     stopped: [Gate; STOPPED.len()],
 }
 
-/// INFO-CODEs that have a gate of their own; further ones share the last.
+/// INFO-CODEs with their own gate; all others share the last one.
 const KINDS: usize = 32;
 
-/// What requests are called that are refused before a zone is looked at.
+/// The names of requests that are refused before a zone is looked up.
 const STOPPED: [&str; 3] = ["transfer", "NOTIFY", "update"];
 
 impl FailureLog for FailureLines {
@@ -219,7 +218,7 @@ impl FailureLog for FailureLines {
         Refused { what, zone, client, key: query.key, reason, change: None }.write(others, in_audit);
     }
 
-    /// Failures of recursive service have a line each by their cause: [`RecursionFailureLines`].
+    /// Failures of recursive service are logged by cause instead: [`RecursionFailureLines`].
     fn failed(&self, query: &LoggedQuery<'_>, info: Option<ErrorInfo>) {
         if query.role == Role::Recursion {
             return;
@@ -233,12 +232,12 @@ impl FailureLog for FailureLines {
     }
 }
 
-/// Failures of recursive service by cause.
+/// The log of failures of recursive service, by cause.
 #[derive(Debug, Default)]
 pub struct RecursionFailureLines([Gate; FailureCause::COUNT]);
 
 impl RecursionFailureLines {
-    /// Logs one at level info, or at debug what comes too soon after the last one of its cause.
+    /// Logs a failure at level info, or at debug if it follows the last one of its cause too soon.
     pub fn failed(&self, inquiry: &QueryKey, cause: FailureCause<'_>) {
         let Some(gate) = cause.place().and_then(|place| self.0.get(place)) else { return };
         let name = inquiry.name.as_name();
@@ -251,12 +250,12 @@ impl RecursionFailureLines {
     }
 }
 
-/// Answers that the resolver takes of servers that are not authoritative.
+/// The log of answers that the resolver accepts from servers that are not authoritative.
 #[derive(Debug, Default)]
 pub struct LastResortLines(Gate);
 
 impl LastResortLines {
-    /// Logs one at level info, or at debug what comes too soon after the last one.
+    /// Logs an answer at level info, or at debug if it follows the last one too soon.
     pub fn took(&self, zone: Name<'_>, server: SocketAddr, inquiry: &QueryKey) {
         let name = inquiry.name.as_name();
         match self.0.admit_at(Instant::now()) {
@@ -268,7 +267,7 @@ impl LastResortLines {
     }
 }
 
-/// Where no server of a zone is of use otherwise.
+/// Logged when no other server of the zone can be used.
 const LAST_RESORT: &str = "answer used of a server that is not authoritative";
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! What operators see of a running server, but for figures: logs, the audit file, the query log, dnstap, the
+//! Observability of a running server, except metrics: logs, the audit file, the query log, dnstap, the
 //! service manager, the process itself.
 //!
 //! | module | what it has |
 //! |---|---|
 //! | [`logging`] | the log and its files |
-//! | [`repeated`] | log lines that repeat: one, and then their number |
-//! | [`mod@audit`] | lines of requests that are refused on worker threads |
-//! | [`trail`] | which refused requests have a line of their own in the audit file |
-//! | [`querylog`], [`dnstap`] | lines of queries; copies of messages for collectors |
-//! | [`worker_queue`] | what workers leave for a thread that writes: lines of the query log, messages for dnstap |
-//! | [`systemd`] | what the service manager is notified of |
-//! | [`process`] | when the process started, what it takes of the machine |
+//! | [`repeated`] | repeated log lines: the first one, then their number |
+//! | [`mod@audit`] | lines about requests that worker threads refuse |
+//! | [`trail`] | which refused requests have their own line in the audit file |
+//! | [`querylog`], [`dnstap`] | the query log; copies of messages for collectors |
+//! | [`worker_queue`] | queue from workers to a writing thread, for the query log and dnstap |
+//! | [`systemd`] | notifications to the service manager |
+//! | [`process`] | start time and resource usage of the process |
 #![forbid(unsafe_code)]
 
 pub mod audit;

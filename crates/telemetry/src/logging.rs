@@ -1,6 +1,6 @@
-//! Logs: where lines go and in what form. Writing happens on a thread of its own behind a bounded queue, so
-//! nothing that logs ever waits for a disk or a terminal. The query log has a queue of its own (`querylog`),
-//! and a file of its own if that is wanted.
+//! Logs: their destinations and formats. A thread writes the lines from a bounded queue, so logging never
+//! waits for a disk or a terminal. The query log has its own queue (`querylog`), and its own file if
+//! configured.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -28,20 +28,20 @@ use config::log::{Log, LogFormat, LogLevel, LogTarget};
 use threads::sync::lock;
 use wording::reason;
 
-/// Log lines that may wait for the writer before further ones are dropped and counted.
+/// Largest number of queued log lines; further lines are dropped and counted.
 const QUEUE_LINES: usize = 16_384;
 
-/// Target of the events that are lines of the query log.
+/// Target of the query log's events.
 pub const QUERIES: &str = "queries";
 
-/// Bytes of lines of the query log after which they are written, also before a round is over.
+/// Bytes of query log lines that are written before a round is over.
 const QUERY_LINES: usize = 64 * 1024;
 
 /// The running log.
 pub struct Logging {
     dropped: ErrorCounter,
     target: LogTarget,
-    /// The file, if it goes to one.
+    /// The log file, if the log goes to a file.
     file: Option<LogFile>,
     /// The file of the query log, if it has its own.
     queries: Option<QueryFile>,
@@ -51,17 +51,17 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// Lines lost because the writer was too slow.
+    /// Returns the number of lines dropped because the writer was too slow.
     pub fn dropped(&self) -> usize {
         self.dropped.dropped_lines()
     }
 
-    /// Lines of the audit trail lost because the writer was too slow.
+    /// Returns the number of audit lines dropped because the writer was too slow.
     pub fn audit_dropped(&self) -> usize {
         self.audit.as_ref().map_or(0, |(_, _, dropped)| dropped.dropped_lines())
     }
 
-    /// Where lines go, for people.
+    /// Returns the destination of the log as text.
     pub fn target(&self) -> String {
         match &self.target {
             LogTarget::Stderr => "stderr".into(),
@@ -70,21 +70,20 @@ impl Logging {
         }
     }
 
-    /// The file of the query log, if it has its own.
+    /// Returns the file of the query log, if it has its own.
     pub fn query_file(&self) -> Option<&QueryFile> {
         self.queries.as_ref()
     }
 
-    /// The file of the audit trail, if there is one.
+    /// Returns the file of the audit trail, if there is one.
     pub fn audit_file(&self) -> Option<&Path> {
         self.audit.as_ref().map(|(path, ..)| path.as_path())
     }
 
-    /// Opens the log file and those of the query log and the audit trail anew, as after they were moved away;
-    /// does nothing if lines go elsewhere. Lines that still wait go to the new file.
+    /// Reopens the files of the log, the query log and the audit trail, for example after they were moved
+    /// away. Queued lines go to the new file.
     ///
-    /// # Errors
-    /// If a file cannot be opened: lines go on to the old one.
+    /// # Errors If a file cannot be opened: lines then still go to the old one.
     pub fn reopen(&self) -> Result<(), LogFault> {
         let log = match (&self.file, &self.target) {
             (Some(file), LogTarget::File(path)) => file.reopen(path),
@@ -95,7 +94,7 @@ impl Logging {
         log.and(queries).and(audit)
     }
 
-    /// Changes the least severe level that is logged.
+    /// Sets the least severe level that is logged.
     pub fn set_level(&self, level: LogLevel) {
         // Fails only if the subscriber is gone, and then nothing is logged anyway.
         let _ = self.level.reload(filter(level));
@@ -115,7 +114,7 @@ impl Adopt for Logging {
 pub enum LogFault {
     /// The file cannot be opened.
     File(PathBuf, io::Error),
-    /// Another log was installed before.
+    /// Another log was installed earlier.
     Installed(String),
 }
 
@@ -130,8 +129,8 @@ impl Display for LogFault {
 
 impl std::error::Error for LogFault {}
 
-/// A log file that can be replaced while it is written. The lock is not held during a write: the reader of a
-/// FIFO may not read, and a reload opens the files anew all the same.
+/// A log file that can be replaced while it is written. The lock is not held during a write: a FIFO's reader
+/// may block the write, and a reload must still be able to reopen the files.
 #[derive(Clone)]
 struct LogFile(Arc<Mutex<Arc<File>>>);
 
@@ -165,7 +164,7 @@ impl Write for LogFile {
     }
 }
 
-/// The file of the query log, written by the thread that makes its lines.
+/// The file of the query log, written by the thread that formats its lines.
 #[derive(Clone)]
 pub struct QueryFile {
     path: Arc<Path>,
@@ -173,11 +172,11 @@ pub struct QueryFile {
     lost: Arc<AtomicU64>,
 }
 
-/// Lines that are not written yet, and where they go.
+/// Lines that are not written yet, and their file.
 struct QueryLines {
     file: Arc<File>,
     waiting: Vec<u8>,
-    /// Whether the last ones could not be written.
+    /// Whether the last write failed.
     failing: bool,
 }
 
@@ -193,17 +192,17 @@ impl QueryFile {
         Ok(())
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Lines that could not be written.
+    /// Returns the number of lines that could not be written.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }
 
-    /// Writes the lines that wait. Those that cannot be written are counted.
+    /// Writes the waiting lines. Counts those that cannot be written.
     pub fn flush(&self) {
         let (file, mut waiting) = {
             let mut lines = lock(&self.lines);
@@ -212,7 +211,7 @@ impl QueryFile {
         if waiting.is_empty() {
             return;
         }
-        // As for `LogFile`, the lock is not held meanwhile.
+        // As in `LogFile`, the lock is not held during the write.
         let written = (&*file).write_all(&waiting);
         if written.is_err() {
             let count = waiting.iter().filter(|byte| **byte == b'\n').count();
@@ -252,14 +251,14 @@ impl Write for QueryFile {
         Ok(bytes.len())
     }
 
-    /// Lines are written at the end of a round.
+    /// Does nothing: lines are written at the end of a round.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Installs the log for the whole process. Dropping the guards writes out what still waits; they must be the
-/// last things to go.
+/// Installs the log for the whole process. Dropping the guards writes the queued lines; they must be dropped
+/// last.
 ///
 /// # Errors
 /// [`LogFault`].
@@ -324,7 +323,7 @@ fn is_audit(metadata: &Metadata<'_>) -> bool {
     metadata.target() == AUDIT
 }
 
-/// A layer that writes lines in the form that is configured.
+/// Returns a layer that writes lines in the configured format.
 fn in_form<S, W>(
     config: &Log,
     layer: fmt::Layer<S, fmt::format::DefaultFields, fmt::format::Format, W>,
@@ -354,9 +353,8 @@ fn open_file(path: &Path) -> Result<Arc<File>, LogFault> {
     append_to(path).map(Arc::new).map_err(|e| LogFault::File(path.to_owned(), e))
 }
 
-/// Opens a file that lines are appended to, and makes it if it is not there. Never waits: a FIFO without a
-/// reader, which would keep `open` waiting, is a fault. A FIFO that is read, and devices such as
-/// `/dev/stderr`, are taken.
+/// Opens a file for appending, and creates it if it is missing. Never blocks: a FIFO without a reader, which
+/// would block `open`, is an error. Accepts a FIFO with a reader, and devices such as `/dev/stderr`.
 fn append_to(path: &Path) -> io::Result<File> {
     let kind = fs::metadata(path).map(|about| about.file_type()).ok();
     if kind.is_some_and(|kind| kind.is_block_device()) {
@@ -371,7 +369,7 @@ fn append_to(path: &Path) -> io::Result<File> {
         _ => e,
     })?;
     if !file.metadata()?.is_file() {
-        // Lines wait for a slow reader and are dropped when the queue is full, as those on standard error.
+        // Lines wait for a slow reader and are dropped when the queue is full, as on standard error.
         let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
         fcntl(&file, FcntlArg::F_SETFL(flags.difference(OFlag::O_NONBLOCK)))?;
     }

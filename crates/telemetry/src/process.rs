@@ -1,48 +1,48 @@
-//! The process itself: since when it runs, and what it takes of the machine.
+//! The process itself: its start time and its resource usage.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 
-/// When the process started.
+/// The start time of the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Process {
-    /// By the calendar.
+    /// As wall clock time.
     pub started: SystemTime,
-    /// For durations.
+    /// As an instant, for durations.
     pub since: Instant,
 }
 
 impl Process {
-    /// It starts now.
+    /// Returns the current time as the start time.
     pub fn start() -> Self {
         Process { started: SystemTime::now(), since: Instant::now() }
     }
 }
 
-/// Whether the process runs as root.
+/// Returns whether the process runs as root.
 pub fn is_root() -> bool {
     nix::unistd::Uid::effective().is_root()
 }
 
-/// Memory of the process in RAM, in bytes, as the kernel reports it.
+/// Returns the resident memory of the process in bytes, as the kernel reports it.
 pub fn resident_memory() -> Option<u64> {
     memory("VmRSS:")
 }
 
-/// Address space of the process, in bytes, as the kernel reports it.
+/// Returns the address space of the process in bytes, as the kernel reports it.
 pub fn virtual_memory() -> Option<u64> {
     memory("VmSize:")
 }
 
-/// A line of `/proc/self/status`, which has units of 1024 bytes.
+/// Returns a field of `/proc/self/status` in bytes; the file has units of 1024 bytes.
 fn memory(field: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix(field))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Time on CPUs of all threads that the process has had, in its own code and in the kernel.
+/// Returns the CPU time of all threads of the process, in user space and in the kernel.
 pub fn cpu_time() -> Option<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
     let time = usage.user_time() + usage.system_time();
@@ -50,14 +50,14 @@ pub fn cpu_time() -> Option<Duration> {
     Some(Duration::new(seconds, micros * 1000))
 }
 
-/// File descriptors that are open.
+/// Returns the number of open file descriptors.
 pub fn open_descriptors() -> Option<u64> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
     // The folder itself is open while it is read.
     Some(open.saturating_sub(1) as u64)
 }
 
-/// File descriptors that may be open.
+/// Returns the limit of open file descriptors.
 pub fn max_descriptors() -> Option<u64> {
     getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft)
 }
@@ -73,7 +73,7 @@ mod tests {
         assert!(cpu_time().is_some());
         let files: Vec<std::fs::File> =
             (0..50).map(|_| std::fs::File::open("/dev/null").expect("opened")).collect();
-        // Other tests open and close files meanwhile.
+        // Other tests open and close files at the same time.
         assert!(open_descriptors().is_some_and(|open| open >= files.len() as u64));
         assert!(max_descriptors() >= open_descriptors());
     }

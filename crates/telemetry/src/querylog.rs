@@ -1,5 +1,5 @@
-//! The query log: workers leave short records in a queue and never wait; a thread of its own turns them into
-//! log lines. What the queue cannot take is dropped and counted.
+//! The query log: workers put short records into a queue and never block; a thread formats them as log lines.
+//! Records that find the queue full are dropped and counted.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use wire::{Class, Opcode, Rcode, Type};
 use crate::logging::{QUERIES, QueryFile};
 use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
 
-/// Bytes of records that may wait for the writer, about.
+/// Approximate size of the queue, in bytes.
 const QUEUE: usize = 4 << 20;
 
-/// One answered query; QNAME and the names of the zone and of the TSIG key are its bytes.
+/// One answered query; its bytes are QNAME and the names of the zone and of the TSIG key.
 struct LogRecord {
     client: Client,
     opcode: Opcode,
@@ -29,7 +29,7 @@ struct LogRecord {
     info: Option<ErrorInfo>,
     bytes: usize,
     recursion_desired: bool,
-    /// The UDP payload that OPT offers; `None` without OPT.
+    /// The UDP size advertised in OPT; `None` without OPT.
     edns_size: Option<u16>,
     dnssec_ok: bool,
     /// From the query's arrival to its reply.
@@ -47,29 +47,28 @@ pub struct QueryLogger {
 }
 
 impl QueryLogger {
-    /// Starts the writer's thread. Lines go into the file, or else where all lines of the log go.
+    /// Starts the writing thread. Lines go to `file`, or else to the log.
     ///
-    /// # Errors
-    /// The system's, if it refuses the thread.
+    /// # Errors The system's error if it refuses the thread.
     pub fn start(file: Option<QueryFile>) -> std::io::Result<Self> {
         let (queue, thread) = WriterThread::start("query-log", QUEUE, Lines(file.clone()))?;
         Ok(Self { queue, thread, file })
     }
 
-    /// What the engine writes to: all queries, or about a share of them.
+    /// Returns the engine's end of the queue, which samples a share of the queries.
     pub fn tap(&self, share: f64) -> QueryLogTap {
-        // The share as a threshold for 32 random bits; 1.0 lets all pass.
+        // The share as a threshold for 32 random bits; 1.0 passes all.
         let threshold = (share.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
         QueryLogTap { queue: Arc::clone(&self.queue), threshold }
     }
 
-    /// Waits until what was queued so far is written, but no longer than `patience`.
+    /// Waits until the records queued so far are written, but no longer than `patience`.
     pub fn flush(&self, patience: Duration) {
-        // What is written later is lost: that is what the limit is for.
+        // Records written later are lost: the wait is bounded on purpose.
         let _ = self.thread.ask(patience, |_| ());
     }
 
-    /// Records lost because the queue was full, or the file could not be written.
+    /// Returns the number of records lost because the queue was full or the file could not be written.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped() + self.file.as_ref().map_or(0, QueryFile::lost)
     }
@@ -82,11 +81,11 @@ pub struct QueryLogTap {
 }
 
 thread_local! {
-    /// State of a small generator that picks samples; nothing depends on it being hard to guess.
+    /// State of a small random number generator for sampling; it need not be unpredictable.
     static DICE: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) };
 }
 
-/// 32 random bits (xorshift64*).
+/// Returns 32 random bits (xorshift64*).
 fn dice() -> u64 {
     DICE.with(|dice| {
         let mut x = dice.get();
@@ -99,7 +98,7 @@ fn dice() -> u64 {
 }
 
 impl QueryLog for QueryLogTap {
-    /// A line has the reply in it, too.
+    /// Does nothing: each line is about a query and its reply.
     fn query(&self, _: &LoggedQuery<'_>) {}
 
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
@@ -131,7 +130,7 @@ impl QueryLog for QueryLogTap {
     }
 }
 
-/// Makes lines of records.
+/// Formats records as lines.
 struct Lines(Option<QueryFile>);
 
 impl RecordWriter<LogRecord> for Lines {

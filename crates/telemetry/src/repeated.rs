@@ -1,7 +1,7 @@
-//! Log lines that repeat. The first of a kind about an object is logged at once; those that follow within a
-//! minute are counted, and one line has their number and the newest of them. [`Repeats`] decides that without
-//! a clock or a thread; `log_repeated!` logs by it. One thread writes the lines with numbers, those of the
-//! audit file ([`Trail`]) as well.
+//! Repeated log lines. The first line of a kind about an object is logged at once; further ones within an
+//! interval, by default a minute, are counted, and one line then has their number and the newest text.
+//! [`Repeats`] decides this without a clock or a thread; `log_repeated!` uses it for logging. One thread
+//! writes the lines with numbers, also those of the audit file ([`Trail`]).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,16 +16,16 @@ use config::log::DEFAULT_INTERVAL;
 use crate::trail::{RefusalCount, Trail};
 use threads::sync::lock;
 
-/// That in force, in milliseconds.
+/// The interval in force, in milliseconds.
 static INTERVAL: AtomicU64 = AtomicU64::new(60_000);
-/// Lines that were not logged since they repeat.
+/// Lines that were not logged because they repeat.
 static HELD: AtomicU64 = AtomicU64::new(0);
 /// Refused requests without a line of their own in the audit file.
 static REFUSALS_HELD: AtomicU64 = AtomicU64::new(0);
-/// Most objects that are distinguished at a time; lines about further ones of a kind are counted together.
+/// Largest number of distinct objects at a time; lines about further objects of a kind are counted together.
 const MAX_OBJECTS: usize = 4096;
 
-/// Which lines are counted together: a kind, and the object that they are about.
+/// Lines with the same key are counted together: a kind, and the object of the line.
 type Key = (&'static str, Box<str>);
 
 /// Lines of one kind about one object.
@@ -34,23 +34,23 @@ struct Repeat {
     level: Level,
     /// When a line may be logged again.
     due: Instant,
-    /// Lines that were not logged, and the newest of them.
+    /// Number of lines that were not logged; `newest` is the text of the newest.
     held: u64,
     newest: String,
 }
 
-/// Which lines were logged lately.
+/// The lines that were logged recently.
 #[derive(Debug)]
 pub struct Repeats {
-    /// Time from one line of a kind to the next.
+    /// Least time between two lines of a kind about an object.
     interval: Duration,
     repeats: HashMap<Key, Repeat>,
 }
 
-/// A line to be logged in place of those that were held back.
+/// A line logged in place of those that were held back.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HeldLine {
-    /// How severe it is.
+    /// Its severity.
     pub level: Level,
     /// Its text.
     pub text: String,
@@ -63,7 +63,7 @@ impl Default for Repeats {
 }
 
 impl Repeats {
-    /// Decides about a line: returns its text if it is to be logged now, and else counts it.
+    /// Returns the text of a line if it is to be logged now; otherwise counts it.
     pub fn admit(
         &mut self,
         (kind, object): (&'static str, &str),
@@ -90,7 +90,7 @@ impl Repeats {
         }
     }
 
-    /// Returns the lines that are due; `all`: also those that are not yet. What did not repeat is forgotten.
+    /// Returns the lines that are due, or with `all` every held line. Removes entries that did not repeat.
     pub fn due(&mut self, now: Instant, all: bool) -> Vec<HeldLine> {
         let (mut lines, interval) = (Vec::new(), self.interval);
         self.repeats.retain(|_, repeat| {
@@ -109,13 +109,13 @@ impl Repeats {
         lines
     }
 
-    /// When [`due`](Self::due) has something to do next.
+    /// Returns when [`due`](Self::due) must be called next.
     pub fn next(&self) -> Option<Instant> {
         self.repeats.values().map(|repeat| repeat.due).min()
     }
 }
 
-/// The lines of this process, and whether a thread waits for what is due.
+/// The lines of this process, and whether the thread that logs due lines runs.
 #[derive(Default)]
 struct Shared {
     repeats: Repeats,
@@ -123,7 +123,7 @@ struct Shared {
     is_watched: bool,
 }
 
-/// Lines with numbers that are due, of the log and of the audit file.
+/// Due lines with numbers, of the log and of the audit file.
 struct DueLines(Vec<HeldLine>, Vec<RefusalCount>);
 
 impl DueLines {
@@ -142,8 +142,8 @@ impl Shared {
         self.repeats.next().into_iter().chain(self.trail.next()).min()
     }
 
-    /// Has a thread log what is due. Returns what is due now if there can be no thread: the next line tries
-    /// again.
+    /// Starts the thread that logs due lines, if needed. Returns the lines due now if no thread can be
+    /// started: the next line tries again.
     fn watched(&mut self) -> Option<DueLines> {
         if self.is_watched || self.next().is_none() {
             return None;
@@ -156,12 +156,12 @@ impl Shared {
 
 static SHARED: LazyLock<(Mutex<Shared>, Condvar)> = LazyLock::new(Default::default);
 
-/// Time from one line of a kind to the next.
+/// Returns the least time between two lines of a kind about an object.
 pub fn interval() -> Duration {
     Duration::from_millis(INTERVAL.load(Relaxed))
 }
 
-/// Sets that time. Lines that are held back keep the time at which they are due.
+/// Sets this interval. Lines that are held back stay due at their old time.
 pub fn set_interval(interval: Duration) {
     INTERVAL.store(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX), Relaxed);
     let mut shared = lock(&SHARED.0);
@@ -169,27 +169,28 @@ pub fn set_interval(interval: Duration) {
     shared.trail.set_interval(interval);
 }
 
-/// Sets the most lines in the audit file about refused requests of one client in that time.
+/// Sets the largest number of audit lines about refused requests per client and interval.
 pub fn set_audit_refusals(per_client: usize) {
     lock(&SHARED.0).trail.set_per_client(per_client);
 }
 
-/// Counts a line that is not logged since it repeats.
+/// Counts a line that is not logged because it repeats.
 pub fn count_held() {
     HELD.fetch_add(1, Relaxed);
 }
 
-/// Lines that were not logged since they repeat; most are counted in a line that was.
+/// Returns the number of lines not logged because they repeat; most are included in the number of a logged
+/// line.
 pub fn held() -> u64 {
     HELD.load(Relaxed)
 }
 
-/// Refused requests that the audit file has in a line with their number only.
+/// Returns the number of refused requests that have no line of their own in the audit file.
 pub fn refusals_held() -> u64 {
     REFUSALS_HELD.load(Relaxed)
 }
 
-/// Returns the text of a line if it is to be logged now. Else it is counted, and logged later by a thread.
+/// Returns the text of a line if it is to be logged now. Otherwise counts it, and a thread logs it later.
 pub fn admit(about: (&'static str, &str), level: Level, text: String) -> Option<String> {
     let mut shared = lock(&SHARED.0);
     let admitted = shared.repeats.admit(about, level, text, Instant::now());
@@ -202,8 +203,8 @@ pub fn admit(about: (&'static str, &str), level: Level, text: String) -> Option<
     admitted
 }
 
-/// Returns whether the refused request of a client gets a line of its own in the audit file. Else it is
-/// counted, and a thread writes a line with the number.
+/// Returns whether the refused request of a client is logged with its own line in the audit file. Otherwise
+/// counts it, and a thread writes a line with the number.
 pub fn admit_refusal(client: IpAddr, what: &'static str) -> bool {
     let mut shared = lock(&SHARED.0);
     let admitted = shared.trail.admit(client, what, Instant::now());
@@ -216,7 +217,7 @@ pub fn admit_refusal(client: IpAddr, what: &'static str) -> bool {
     admitted
 }
 
-/// Logs what is due while lines repeat: a thread's work.
+/// Runs the thread: logs due lines while lines repeat.
 fn watch() {
     let mut shared = lock(&SHARED.0);
     while let Some(next) = shared.next() {
@@ -234,7 +235,7 @@ fn watch() {
     shared.is_watched = false;
 }
 
-/// Logs all that was counted: the process ends.
+/// Logs all counted lines when the process ends.
 pub fn log_all() {
     let lines = lock(&SHARED.0).due(Instant::now(), true);
     SHARED.1.notify_all();
@@ -250,8 +251,8 @@ fn log(HeldLine { level, text }: HeldLine) {
     }
 }
 
-/// Logs a line that may repeat: `log_repeated!(warn, WARN, ("kind", object), "text {}", ...)`. The kind and
-/// the object, which is text, say which lines are counted together.
+/// Logs a line that may repeat: `log_repeated!(warn, WARN, ("kind", object), "text {}", ...)`. Lines with the
+/// same kind and object, which is text, are counted together.
 #[macro_export]
 macro_rules! log_repeated {
     ($log:ident, $level:ident, $about:expr, $($text:tt)+) => {

@@ -1,14 +1,14 @@
-//! What the service manager is notified of (sd_notify): the state of the server, and sockets to be stored.
+//! Notifications to the service manager (sd_notify): the state of the server, and sockets to store.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use sd_notify::NotifyState;
 use tracing::warn;
 
-/// Descriptors that are sent to the service manager in one message; the kernel allows 253.
+/// Descriptors per message to the service manager; the kernel allows 253.
 const STORED_AT_ONCE: usize = 64;
 
-/// Notifies the service manager that the server answers, and in words of what it does.
+/// Notifies the service manager that the server answers, with a status text.
 pub fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
@@ -20,11 +20,10 @@ pub fn notify_reloading() {
     }
 }
 
-/// Has the service manager store these descriptors under this name in place of all that it has under it.
+/// Stores these descriptors with the service manager under `name`, in place of all stored under that name.
 /// Returns whether there is a service manager.
 ///
-/// # Errors
-/// The system's, if the service manager cannot be reached.
+/// # Errors The system's error if the service manager cannot be reached.
 pub fn store(name: &str, descriptors: &[OwnedFd]) -> std::io::Result<bool> {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return Ok(false);
@@ -53,7 +52,7 @@ pub fn notify_alive() {
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    // Without a service manager this does nothing; one that does not listen changes nothing for clients.
+    // Without a service manager this does nothing; a failure does not affect clients.
     if let Err(e) = sd_notify::notify(state) {
         warn!("the service manager cannot be notified: {e}");
     }

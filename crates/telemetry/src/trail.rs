@@ -1,7 +1,7 @@
-//! Lines of the audit file, and which refused requests get one of their own. Anyone can send such requests,
-//! so each client may have so many lines in an interval, and all clients together a hundred times as many.
-//! Those beyond are counted, and a line for each client has their number once the interval is over.
-//! [`Trail`] decides that without a clock or a thread.
+//! Lines of the audit file, and which refused requests have their own. Anyone can send such requests, so the
+//! number of lines per client and interval is limited, and that of all clients together to a hundred times as
+//! many. Further requests are counted, and after the interval one line per client has their number. [`Trail`]
+//! decides this without a clock or a thread.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 
 use config::log::{DEFAULT_INTERVAL, DEFAULT_REFUSALS};
 
-/// Target of the events that are lines of the audit trail, and go nowhere else.
+/// Target of the audit trail's events, which are logged nowhere else.
 pub const AUDIT: &str = "audit";
 
-/// Whether there is a file for them.
+/// Whether there is an audit file.
 static HAS_AUDIT_FILE: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is a file for the audit trail: without one its lines are not worth making.
+/// Returns whether there is an audit file: without one, its lines are not formatted.
 pub fn has_audit_file() -> bool {
     HAS_AUDIT_FILE.load(Relaxed)
 }
 
-/// There is such a file, or not, from now on.
+/// Sets whether there is an audit file.
 pub fn set_audit_file(is_there: bool) {
     HAS_AUDIT_FILE.store(is_there, Relaxed);
 }
 
-/// Logs a line of the audit trail, if it has a file.
+/// Writes a line to the audit file, if there is one.
 #[macro_export]
 macro_rules! audit {
     ($($line:tt)*) => {
@@ -37,20 +37,21 @@ macro_rules! audit {
 }
 pub use audit;
 
-/// Lines for all clients together are so many times those for one.
+/// The line limit of all clients together, as a multiple of the limit of one.
 const TOGETHER: usize = 100;
-/// Most clients that are counted one by one in an interval; requests of further ones are counted together.
+/// Largest number of clients counted one by one in an interval; requests of further clients are counted
+/// together.
 const MAX_CLIENTS: usize = 4096;
 
 /// The refused requests of the current interval.
 #[derive(Debug)]
 pub struct Trail {
     interval: Duration,
-    /// Most lines for one client.
+    /// Largest number of lines for one client.
     per_client: usize,
-    /// When the interval ends; `None` while nothing was refused.
+    /// The end of the interval; `None` while nothing was refused.
     end: Option<Instant>,
-    /// Lines so far.
+    /// Lines in this interval.
     lines: usize,
     clients: HashMap<IpAddr, ClientRefusals>,
     /// Requests of clients beyond [`MAX_CLIENTS`].
@@ -63,20 +64,20 @@ struct ClientRefusals {
     lines: usize,
     /// Requests without a line of their own.
     held: u64,
-    /// What the last one of them was.
+    /// The kind of the last of these requests.
     last: &'static str,
 }
 
-/// The line about requests of a client that got no line of their own.
+/// A line about requests of a client that have no line of their own.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RefusalCount {
-    /// The client; `None` of all clients beyond those that are counted one by one.
+    /// The client; `None` for all clients beyond those that are counted one by one.
     client: Option<IpAddr>,
-    /// How many requests.
+    /// The number of requests.
     not_logged: u64,
-    /// What the last one of them was, such as "update".
+    /// The kind of the last of these requests, such as "update".
     last: &'static str,
-    /// Length of the interval.
+    /// Length of the interval in seconds.
     seconds: u64,
 }
 
@@ -94,17 +95,17 @@ impl Default for Trail {
 }
 
 impl Trail {
-    /// Sets the length of an interval. That which has begun ends when it was to end.
+    /// Sets the length of an interval. The current interval ends when it was to end.
     pub fn set_interval(&mut self, interval: Duration) {
         self.interval = interval;
     }
 
-    /// Sets the most lines for one client.
+    /// Sets the largest number of lines for one client.
     pub fn set_per_client(&mut self, per_client: usize) {
         self.per_client = per_client;
     }
 
-    /// Returns whether the refused request of a client gets a line of its own. Else it is counted.
+    /// Returns whether the refused request of a client has its own line. Otherwise counts it.
     pub fn admit(&mut self, client: IpAddr, what: &'static str, now: Instant) -> bool {
         if self.interval.is_zero() {
             return true;
@@ -122,8 +123,7 @@ impl Trail {
         false
     }
 
-    /// Returns the lines with numbers if the interval is over, in the order of clients; `all`: also if it is
-    /// not.
+    /// Returns the lines with numbers, ordered by client, if the interval is over or `all` is set.
     pub fn due(&mut self, now: Instant, all: bool) -> Vec<RefusalCount> {
         if !self.end.is_some_and(|end| end <= now || all) {
             return Vec::new();
@@ -143,7 +143,7 @@ impl Trail {
         clients.into_iter().filter(|(_, of)| of.held > 0).map(count).collect()
     }
 
-    /// When [`due`](Self::due) has something to do next.
+    /// Returns when [`due`](Self::due) must be called next.
     pub fn next(&self) -> Option<Instant> {
         self.end
     }

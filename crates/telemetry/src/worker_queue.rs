@@ -1,7 +1,7 @@
-//! What workers leave for a thread that writes it somewhere. A worker neither waits nor allocates: it copies
-//! a record and its bytes onto a pile that is free at the moment, and what no pile has room for is dropped
-//! and counted. The thread takes whole piles, some hundred times a second while there is something; it is
-//! woken only for the first record after a pause.
+//! A queue from workers to a writing thread. A worker neither blocks nor allocates: it copies a record and
+//! its bytes onto a pile that no other thread holds, and drops and counts records that find no room. The
+//! thread takes whole piles, up to some hundred times a second while there are records; a worker wakes it
+//! only for the first record after a pause.
 
 use std::cell::Cell;
 use std::io;
@@ -15,35 +15,35 @@ use std::time::{Duration, Instant};
 
 use threads::sync::lock;
 
-/// Piles that a worker tries before it drops a record.
+/// Number of piles that a worker tries before it drops a record.
 const TRIES: usize = 4;
-/// Most piles, and fewest. More than workers, so that nearly always the first is free.
+/// Fewest piles, and most. More than workers, so that the first one is nearly always free.
 const PILES: (usize, usize) = (4, 64);
-/// Bytes that a record has on average beside itself, which decides how many fit.
+/// Average bytes of a record besides itself, which determine how many records fit.
 const TYPICAL_BYTES: usize = 64;
-/// Time between two rounds while records come.
+/// Time between two rounds while records arrive.
 const ROUND: Duration = Duration::from_millis(5);
-/// Records of one round after which the next follows at once.
+/// Records in one round after which the next round follows at once.
 const MANY: usize = 4096;
 /// Time without records after which the thread sleeps until it is woken.
 const IDLE_BEFORE_SLEEP: Duration = Duration::from_secs(1);
-/// Time between two questions whether the writer is ready again.
+/// Interval between checks whether the writer is ready again.
 const WRITER_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Records, each with its bytes in the order of the records. It never grows.
+/// Records with their bytes, in the same order. A pile never grows beyond its capacity.
 struct Pile<R> {
     records: Vec<(R, usize)>,
     bytes: Vec<u8>,
 }
 
 impl<R> Pile<R> {
-    /// One that takes about `room` bytes.
+    /// Returns a pile of about `room` bytes.
     fn new(room: usize) -> Self {
         let most = room / (size_of::<(R, usize)>() + TYPICAL_BYTES) + 1;
         Pile { records: Vec::with_capacity(most), bytes: Vec::with_capacity(room) }
     }
 
-    /// Adds a record with these bytes, if there is room.
+    /// Adds a record with these bytes, if there is room; returns whether there was.
     fn push(&mut self, record: impl FnOnce() -> R, parts: &[&[u8]]) -> bool {
         let len = parts.iter().map(|part| part.len()).sum();
         let fits =
@@ -56,12 +56,12 @@ impl<R> Pile<R> {
     }
 }
 
-/// A pile on cache lines of its own.
+/// A pile on its own cache lines.
 #[repr(align(128))]
 struct Place<R>(Mutex<Pile<R>>);
 
 impl<R> Place<R> {
-    /// The pile, unless another thread has it.
+    /// Locks the pile, unless another thread holds it.
     fn try_lock(&self) -> Option<MutexGuard<'_, Pile<R>>> {
         match self.0.try_lock() {
             Ok(pile) => Some(pile),
@@ -71,16 +71,16 @@ impl<R> Place<R> {
     }
 }
 
-/// The workers' end.
+/// The workers' end of the queue.
 pub struct WorkerQueue<R> {
     places: Box<[Place<R>]>,
     dropped: AtomicU64,
-    /// Whether the thread sleeps until it is woken.
+    /// Whether the thread sleeps until a worker wakes it.
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-/// The number of this thread, which decides the place it tries first.
+/// Returns the number of the calling thread, which determines the first pile it tries.
 fn number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -106,29 +106,30 @@ impl<R> WorkerQueue<R> {
         }
     }
 
-    /// Leaves a record and its bytes, copied from `parts` one behind the other.
+    /// Adds a record and its bytes, which are copied from `parts` in order.
     pub fn put(&self, record: impl Fn() -> R, parts: &[&[u8]]) {
         let home = number();
         let left = (home..home + TRIES).any(|place| {
-            // There is a power of two of places, and at least as many as tries.
+            // The number of piles is a power of two, and at least the number of tries.
             let place = &self.places[place & (self.places.len() - 1)];
             place.try_lock().is_some_and(|mut pile| pile.push(&record, parts))
         });
         if !left {
             self.dropped.fetch_add(1, Relaxed);
         } else if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
-            // The thread that went to sleep has looked at the pile since: the lock orders that look and this.
+            // The thread has checked the pile after it set `asleep`: the lock orders its check before this
+            // push.
             self.thread.get().map(Thread::unpark).unwrap_or_default();
         }
     }
 
-    /// Records that found no room.
+    /// Returns the number of records dropped because no pile had room.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 
-    /// Takes all piles, the first by `spare` in exchange, and shows each record with its bytes. Returns how
-    /// many there were.
+    /// Takes all piles in exchange for `spare`, and calls `show` with each record and its bytes. Returns the
+    /// number of records.
     fn take(&self, spare: &mut Pile<R>, mut show: impl FnMut(&R, &[u8])) -> usize {
         let mut count = 0;
         for place in &self.places {
@@ -152,9 +153,9 @@ impl<R> WorkerQueue<R> {
     }
 }
 
-/// What the thread does with records.
+/// Writes the records of a queue.
 pub trait RecordWriter<R>: Send + 'static {
-    /// Whether it can write now. If not, records wait as long as there is room.
+    /// Returns whether it can write now. If not, records wait while there is room.
     fn is_ready(&mut self) -> bool {
         true
     }
@@ -162,14 +163,14 @@ pub trait RecordWriter<R>: Send + 'static {
     /// Writes a record.
     fn write(&mut self, record: &R, bytes: &[u8]);
 
-    /// A round is over.
+    /// Ends a round.
     fn settle(&mut self);
 }
 
-/// Something to be done by the thread.
+/// A function for the writing thread to run.
 type Order<W> = Box<dyn FnOnce(&mut W) + Send>;
 
-/// The thread's end: it ends when this is dropped.
+/// The handle of the writing thread, which ends when this is dropped.
 pub struct WriterThread<R, W> {
     orders: Option<Sender<Order<W>>>,
     thread: Thread,
@@ -177,11 +178,9 @@ pub struct WriterThread<R, W> {
 }
 
 impl<R: Send + 'static, W: RecordWriter<R>> WriterThread<R, W> {
-    /// Starts a thread that has `writer` write what workers leave in the queue, which takes about `room`
-    /// bytes.
+    /// Starts a thread in which `writer` writes the records of the queue, whose size is about `room` bytes.
     ///
-    /// # Errors
-    /// The system's, if it refuses a thread.
+    /// # Errors The system's error if it refuses a thread.
     pub fn start(name: &str, room: usize, mut writer: W) -> io::Result<(Arc<WorkerQueue<R>>, Self)> {
         let queue = Arc::new(WorkerQueue::new(room));
         let spare = Pile::new(room / queue.places.len());
@@ -194,15 +193,15 @@ impl<R: Send + 'static, W: RecordWriter<R>> WriterThread<R, W> {
         Ok((queue, WriterThread { orders: Some(orders), thread, records: PhantomData }))
     }
 
-    /// Has the thread do something once all that was left so far is written, or cannot be. Returns the
-    /// outcome, unless it takes longer than `patience`.
+    /// Runs a function in the thread after all records queued so far are written or dropped. Returns its
+    /// result, unless that takes longer than `patience`.
     pub fn ask<T: Send + 'static>(
         &self,
         patience: Duration,
         what: impl FnOnce(&mut W) -> T + Send + 'static,
     ) -> Option<T> {
         let (done, outcome) = channel();
-        // The requester may have stopped waiting.
+        // The caller may have timed out.
         let order: Order<W> = Box::new(move |writer| drop(done.send(what(writer))));
         self.orders.as_ref()?.send(order).ok()?;
         self.thread.unpark();
@@ -217,7 +216,7 @@ impl<R, W> Drop for WriterThread<R, W> {
     }
 }
 
-/// The thread's work.
+/// Runs the thread.
 fn write<R, W: RecordWriter<R>>(
     queue: &WorkerQueue<R>,
     mut spare: Pile<R>,
@@ -249,7 +248,7 @@ fn write<R, W: RecordWriter<R>>(
         } else if last.elapsed() < IDLE_BEFORE_SLEEP {
             thread::park_timeout(ROUND);
         } else if !queue.asleep.swap(true, Relaxed) {
-            // One more look at the piles, since no wake-up comes for what was left before.
+            // Check the piles once more: earlier records cause no wake-up.
         } else {
             thread::park();
             queue.asleep.store(false, Relaxed);
@@ -264,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what is written.
+    /// Stores what is written.
     #[derive(Default)]
     struct Kept {
         written: Vec<(u32, Vec<u8>)>,
@@ -360,7 +359,7 @@ mod tests {
             thread::yield_now();
         }
         queue.put(|| 1, &[]);
-        // There is no order: the record alone has woken it.
+        // No function was sent: the record alone has woken the thread.
         while queue.places.iter().any(|place| !lock(&place.0).records.is_empty()) {
             thread::yield_now();
         }

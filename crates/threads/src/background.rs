@@ -1,8 +1,8 @@
-//! Work beside serving: folding and compacting zones, writing them to the disk, reading what changed. A
-//! bounded number of threads runs all of it, so that many zones that change at once start no thread each.
+//! Background work: folding and compacting zones, writing them to disk, reading stored changes. A bounded
+//! number of threads runs all of it, so that zones that change at once do not each start a thread.
 //!
-//! Two lanes never wait for each other: `Disk` has reads and writes that clients or acknowledgements wait
-//! for, `Spare` has work that saves memory or disk space and runs at low priority.
+//! Two lanes never wait for each other: the disk lane has reads and writes that clients or acknowledgements
+//! wait for, the spare lane has work that saves memory or disk space and runs at low priority.
 //!
 //! Metrics count the jobs by kind.
 
@@ -18,14 +18,14 @@ use tracing::error;
 
 use crate::sync::lock;
 
-/// How long a thread without a job waits for one before it ends.
+/// Time that an idle thread waits for a job before it ends.
 const IDLE_THREAD_LIFETIME: Duration = Duration::from_secs(5);
-/// Threads of the disk lane. Jobs there wait for the disk more than they compute.
+/// Number of threads of the disk lane. Its jobs wait for the disk more than they compute.
 const DISK_THREADS: usize = 8;
-/// Nice value of the spare lane: its threads get about a tenth of a CPU that others want as well.
+/// Nice value of the spare lane: its threads receive about a tenth of a contended CPU.
 const SPARE_NICE: i32 = 10;
 
-/// What a job does.
+/// The kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobKind {
     /// Reads the changes of a zone for IXFR.
@@ -42,7 +42,7 @@ impl JobKind {
     /// Every kind.
     pub const ALL: [JobKind; 4] = [Self::History, Self::Store, Self::Fold, Self::Compaction];
 
-    /// The name of the kind in metrics.
+    /// Returns the name of the kind in metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::History => "history",
@@ -60,7 +60,7 @@ impl JobKind {
     }
 }
 
-/// Jobs of one kind.
+/// Counters of the jobs of one kind.
 #[derive(Debug, Default)]
 pub struct JobCounts {
     /// Jobs that wait for a thread.
@@ -81,7 +81,7 @@ pub struct Background {
 
 struct Lane {
     name: &'static str,
-    /// Most threads at a time.
+    /// Largest number of threads.
     limit: usize,
     nice: Option<i32>,
     queue: Mutex<Queue>,
@@ -109,7 +109,7 @@ impl Default for Background {
 }
 
 impl Background {
-    /// No threads yet; each starts when there is a job for it.
+    /// Returns background work without threads; each starts when there is a job for it.
     pub fn new() -> Arc<Background> {
         Arc::default()
     }
@@ -119,8 +119,8 @@ impl Background {
         Background { lanes, counts: Default::default() }
     }
 
-    /// Queues a job. Jobs of a lane start in the order in which they come. Where the system refuses the first
-    /// thread of a lane, the caller runs the job.
+    /// Queues a job. Jobs of a lane start in order of arrival. If the system refuses the first thread of a
+    /// lane, the caller runs the job.
     pub fn run(self: &Arc<Self>, kind: JobKind, job: impl FnOnce() + Send + 'static) {
         let lane = &self.lanes[kind.lane()];
         let mut queue = lock(&lane.queue);
@@ -144,7 +144,7 @@ impl Background {
         }
     }
 
-    /// Jobs of a kind.
+    /// Returns the counters of a kind.
     pub fn counts(&self, kind: JobKind) -> &JobCounts {
         &self.counts[kind as usize]
     }
@@ -152,7 +152,7 @@ impl Background {
     fn work(&self, lane: usize) {
         let lane = &self.lanes[lane];
         if let Some(nice) = lane.nice {
-            // On Linux a priority is that of the thread.
+            // On Linux, the priority is that of the thread.
             let _ = setpriority_process(None, nice);
         }
         while let Some(job) = Self::next(lane) {
@@ -175,7 +175,7 @@ impl Background {
         let counts = self.counts(kind);
         counts.waiting.fetch_sub(1, Relaxed);
         counts.running.fetch_add(1, Relaxed);
-        // A panic is a bug in nomen. It costs this job, whose result is then missing, and no other.
+        // A panic is a bug in nomen. It costs this job, whose result is then missing, but no other.
         if catch_unwind(AssertUnwindSafe(job)).is_err() {
             error!("background work failed inside nomen; this is a bug kind={}", kind.word());
         }

@@ -1,6 +1,6 @@
-//! Threads for work that waits, each kept for a while after its work: many short pieces of it in a row share
-//! a few threads and the memory that these have by then. A new thread has to be given memory, which costs
-//! more than a small zone's transfer.
+//! Threads for work that waits, each kept for a while after its work: many short tasks in a row share a few
+//! threads and their memory. A new thread needs memory for itself, which costs more than the transfer of a
+//! small zone.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use crate::sync::lock;
 
-/// How long a thread waits for more work.
+/// Time that an idle thread waits for more work before it ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The threads.
+/// A pool of threads without an upper bound.
 pub struct KeptThreads {
     name: &'static str,
     kept: Duration,
@@ -22,17 +22,18 @@ pub struct KeptThreads {
     more: Condvar,
 }
 
-/// Who waits for what.
+/// Queued work and idle threads.
 #[derive(Default)]
 struct Waiting {
-    /// Work that threads without any will take; never more than there are such threads.
+    /// Work that idle threads will take; never more than there are idle threads.
     work: VecDeque<Work>,
-    /// Threads without work.
+    /// Number of idle threads.
     threads: usize,
 }
 
 impl KeptThreads {
-    /// None yet. What runs there must not panic: a thread that does is lost, and nothing else.
+    /// Returns a pool without threads. Work must not panic: a thread whose work panics is lost, but nothing
+    /// else.
     pub fn new(name: &'static str) -> Arc<Self> {
         Self::kept_for(name, IDLE_TIMEOUT)
     }
@@ -41,7 +42,7 @@ impl KeptThreads {
         Arc::new(KeptThreads { name, kept, waiting: Mutex::default(), more: Condvar::new() })
     }
 
-    /// Does work on a thread that has none, or on a new one, at once; says so if the system refuses that.
+    /// Runs work at once, on an idle thread or on a new one; returns false if the system refuses a thread.
     pub fn run(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.threads > waiting.work.len() {
@@ -61,7 +62,7 @@ impl KeptThreads {
         begun.is_ok()
     }
 
-    /// More work; `None` if there is none for long.
+    /// Returns more work; `None` if none arrives in time.
     fn next(&self) -> Option<Work> {
         let mut waiting = lock(&self.waiting);
         waiting.threads += 1;
@@ -81,14 +82,14 @@ mod tests {
 
     #[test]
     fn work_that_follows_is_done_by_the_same_thread() {
-        // However slow the machine is, no thread goes meanwhile.
+        // However slow the machine is, no thread ends in between.
         let threads = KeptThreads::kept_for("kept", Duration::from_secs(3600));
         let mut seen = HashSet::new();
         for _ in 0..100 {
             let (done, is_done) = channel();
             assert!(threads.run(move || done.send(thread::current().id()).expect("the receiver waits")));
             seen.insert(is_done.recv().expect("it is done"));
-            // The thread has no work only once it says so.
+            // A thread counts as idle only once it has registered itself.
             while lock(&threads.waiting).threads == 0 {
                 thread::yield_now();
             }
@@ -101,7 +102,7 @@ mod tests {
         let threads = KeptThreads::new("kept");
         let (sender, receivers) = channel::<u8>();
         let receivers = Arc::new(Mutex::new(receivers));
-        // Each but the last waits for what the next one sends.
+        // Each task but the last waits for a message of the next one.
         let (ended, all_ended) = channel();
         for number in 0..8 {
             let (sender, receivers, ended) = (sender.clone(), Arc::clone(&receivers), ended.clone());

@@ -1,11 +1,11 @@
-//! Threads of work that no query waits for, and locks that outlive a panic.
+//! Threads for work that no query waits for, and locks that ignore poisoning.
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`background`] | a bounded number of threads that take jobs from queues of their own |
-//! | [`kept_threads`] | threads for tasks that wait, kept for the next one |
-//! | [`spare`] | work at low priority, for a thread that waits for it |
-//! | [`sync`] | taking a lock whose holder has panicked |
+//! | [`background`] | a bounded number of threads that run queued jobs |
+//! | [`kept_threads`] | threads for tasks that wait, reused for the next task |
+//! | [`spare`] | work at low priority, for which its caller waits |
+//! | [`sync`] | locking after a holder has panicked |
 #![forbid(unsafe_code)]
 
 pub mod background;

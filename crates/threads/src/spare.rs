@@ -1,30 +1,30 @@
-//! Work that no client waits for: it gets the CPUs when no other work wants them, or a small share of them.
+//! Work that no client waits for: it runs when no other work needs the CPUs, or with a small share of them.
 //!
-//! The work is done on a thread of its own, of low priority; the one that wants it done waits, and has its
-//! priority. So only the work itself is slow while others want the CPUs, and not what goes before and after
-//! it: locks are taken, and messages sent and received, by the thread that waits. Work that takes a lock for
-//! which others wait does not belong here, since they would wait as long as it does.
+//! The work runs on its own thread, at low priority; the calling thread waits, and keeps its priority. So
+//! only the work itself is slow while other threads need the CPUs, and not what precedes and follows it: the
+//! calling thread takes locks, and sends and receives messages. Work that takes a contended lock does not
+//! belong here, since the other threads would wait for as long as it runs.
 //!
-//! So a thread of low priority holds nothing that others wait for. The order of the nodes of a zone, which
-//! two threads may need at the same time, both of them compute.
+//! So a low-priority thread holds nothing that others wait for. The order of the nodes of a zone, which two
+//! threads may need at the same time, is computed by both of them.
 
 use std::panic::resume_unwind;
 use std::thread;
 
 use rustix::process::setpriority_process;
 
-/// What work gets of the CPUs that others want as well.
+/// The CPU share of low-priority work under contention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// Next to nothing: some hundredths of what others get. It can wait for as long as it takes.
+    /// Some hundredths of what other threads receive. For work that can take any time.
     Least,
-    /// A tenth of what others get. Others do not wait for it, but what it saves grows until it is done:
-    /// memory, or room on the disk.
+    /// A tenth of what other threads receive. No thread waits for the work, but the memory or disk space it
+    /// saves grows until it is done.
     Tenth,
 }
 
 impl Share {
-    /// The nice value: from each to the next one, threads get a quarter more.
+    /// Returns the nice value: with each step down, a thread receives a quarter more.
     fn nice(self) -> i32 {
         match self {
             Share::Least => 19,
@@ -33,12 +33,12 @@ impl Share {
     }
 }
 
-/// Does some work, and returns what it comes to. Where the system does not let it have a thread or a priority
-/// of its own, it is done with those of the caller.
+/// Runs work at low priority and returns its result. If the system refuses a thread or a priority, the work
+/// runs with the caller's.
 pub fn spare<T: Send>(share: Share, mut work: impl FnMut() -> T + Send) -> T {
     let done = thread::scope(|scope| {
         let begin = || {
-            // Of Linux, threads have priorities, not processes.
+            // On Linux, threads have priorities, not processes.
             let _ = setpriority_process(None, share.nice());
             work()
         };
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Of the thread that asks.
+    /// The nice value of the calling thread.
     fn nice() -> i32 {
         getpriority_process(None).expect("a priority")
     }
@@ -66,7 +66,7 @@ mod tests {
     fn work_has_a_lower_priority_than_the_thread_that_waits_for_it() {
         let own = nice();
         for (share, expected) in [(Share::Least, 19), (Share::Tenth, 10)] {
-            // The process of the tests may have a low priority already.
+            // The test process may have a low priority already.
             assert_eq!(spare(share, nice), expected.max(own));
             assert_eq!(nice(), own);
         }

@@ -1,19 +1,19 @@
-//! Locks without poison.
+//! Locks that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Locks without caring whether another thread panicked while it held the lock: what is behind these locks is
-/// whole after every statement.
+/// Locks a mutex even if another thread panicked while holding it: the data behind these locks is consistent
+/// after every statement.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same for reading.
+/// Locks for reading, as [`lock`] does.
 pub fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same for writing.
+/// Locks for writing, as [`lock`] does.
 pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }

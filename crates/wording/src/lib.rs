@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// An I/O error in words an operator knows, without the number.
+/// Returns the text of an I/O error for operators, without the number.
 pub fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".into(),
@@ -16,7 +16,7 @@ pub fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// A time in the form of RFC 3339, in UTC, to the millisecond.
+/// Returns a time in the form of RFC 3339, in UTC, with milliseconds.
 pub fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     match calendar(since.as_secs()) {
@@ -25,7 +25,7 @@ pub fn rfc3339(time: SystemTime) -> String {
     }
 }
 
-/// A time in seconds since 1970, for people: its date and time in UTC.
+/// Returns the date and time in UTC of a time in seconds since 1970.
 pub fn moment(unix_seconds: u64) -> String {
     match calendar(unix_seconds) {
         Some([date, clock]) => format!("{date} {clock} UTC"),
@@ -33,7 +33,7 @@ pub fn moment(unix_seconds: u64) -> String {
     }
 }
 
-/// Date and time of day, in UTC, of a time in seconds since 1970; `None` after the year 2105.
+/// Returns date and time of day, in UTC, of a time in seconds since 1970; `None` after the year 2105.
 fn calendar(unix_seconds: u64) -> Option<[String; 2]> {
     struct Digits(u32);
     impl fmt::Display for Digits {
@@ -47,10 +47,10 @@ fn calendar(unix_seconds: u64) -> Option<[String; 2]> {
     Some([date, format!("{}:{}:{}", part(8, 10), part(10, 12), part(12, 14))])
 }
 
-/// Longest list that is shown, in bytes.
+/// Longest list that is printed in full, in bytes.
 const LONGEST_LIST: usize = 160;
 
-/// Words that may stand in a place, in a line that can still be read.
+/// Returns a list of words, cut to a readable length.
 pub fn bounded_list(words: &[&str]) -> String {
     let mut text = String::new();
     for (at, word) in words.iter().enumerate() {
@@ -63,13 +63,13 @@ pub fn bounded_list(words: &[&str]) -> String {
     text
 }
 
-/// The candidate that a misspelt word was probably meant to be, by edit distance; none if all are far off.
+/// Returns the candidate closest to a misspelt word, by edit distance; `None` if none is close.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = word.chars().count();
     let allowed = (length / 3).max(1);
     candidates
         .into_iter()
-        // There may be millions; each edit makes a word longer by one at the most.
+        // There may be millions of candidates; each edit changes a word's length by at most one.
         .filter(|c| c.chars().count().abs_diff(length) <= allowed)
         .map(|c| (edit_distance(word, c), c))
         .filter(|(distance, _)| *distance <= allowed)
@@ -77,8 +77,8 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         .map(|(_, c)| c)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other; `_` and
-/// `-`, and letters of either case, count as equal.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours that turn one word into
+/// the other; `_` equals `-`, and case is ignored.
 fn edit_distance(a: &str, b: &str) -> usize {
     let fold = |word: &str| word.replace('_', "-").to_ascii_lowercase();
     strsim::osa_distance(&fold(a), &fold(b))

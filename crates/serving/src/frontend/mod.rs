@@ -1,5 +1,5 @@
-//! What answers queries: the engine, its workers and their accounts, the listeners, the query log and dnstap.
-//! `workers` joins `net` and `engine`.
+//! The frontend: the engine, its workers and their state, the listeners, the query log and dnstap. `workers`
+//! connects `net` and `engine`.
 
 mod workers;
 
@@ -28,28 +28,28 @@ use threads::sync::lock;
 pub use workers::Accounts;
 use workers::Workers;
 
-/// Longest wait for workers that take nothing more, which look every fifth of a second, and the step in which
-/// they are looked at.
+/// Longest wait for workers to stop reading, which they check every 200 ms, and the interval of the check
+/// whether they have.
 const LET_GO: Duration = Duration::from_secs(1);
 const LET_GO_STEP: Duration = Duration::from_millis(2);
 
-/// Longest wait for the query log at the end, and for dnstap.
+/// Longest wait at the end for the query log, and for dnstap.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What answers at once: zones, and for other names the cache of recursive service.
+/// The sources that answer at once: zones, and for other names the cache of recursive service.
 pub type Served = Both<Zones, Cached>;
 
-/// Zones alone.
+/// Returns the sources for zones alone.
 pub fn serving(zones: Zones) -> Served {
     let key = *zones.catalog.key();
     Served { first: zones, then: Cached::off(key) }
 }
 
-/// What answers queries.
+/// Answers queries.
 pub struct Frontend {
     /// The query path.
     pub engine: Arc<Engine<Served>>,
-    /// Accounts of the engine's workers, one for each thread that answers.
+    /// State of the engine's workers, one for each thread that answers.
     pub accounts: Accounts,
     /// The listeners; emptied when the server stops.
     listeners: Mutex<Vec<Running>>,
@@ -61,7 +61,7 @@ pub struct Frontend {
     pub dnstap: Option<Arc<Dnstap>>,
 }
 
-/// The query log, and dnstap.
+/// Logs to both the query log and dnstap.
 struct BothLogs(Arc<dyn QueryLog>, Arc<dyn QueryLog>);
 
 impl QueryLog for BothLogs {
@@ -78,20 +78,20 @@ impl QueryLog for BothLogs {
 
 /// Counters of one listener.
 pub struct ListenerTotals {
-    /// Where it listens.
+    /// Its address.
     pub local: SocketAddr,
-    /// What carries its queries: a transport's label; of an AF_XDP front, which has the address of the
-    /// sockets behind it, "xdp".
+    /// The carrier of its queries: the transport's label, or "xdp" for an AF_XDP front, whose address is that
+    /// of the sockets behind it.
     pub carrier: &'static str,
     /// The counters.
     pub totals: net::Totals,
 }
 
 impl Frontend {
-    /// An engine without zones and without listeners. Lines of queries go into the file, if there is one.
+    /// Returns an engine without zones and without listeners. Query log lines go to the file, if there is
+    /// one.
     ///
-    /// # Errors
-    /// The system's, if it refuses a thread for the query log.
+    /// # Errors The system's error if it refuses a thread for the query log.
     pub fn new(
         key: &HashKey,
         settings: &Settings,
@@ -131,11 +131,10 @@ impl Frontend {
 
     /// Starts the workers of these sockets.
     ///
-    /// # Errors
-    /// If the system refuses a thread; those that were started go on.
+    /// # Errors If the system refuses a thread; workers already started continue.
     pub fn serve(&self, bound: Vec<Bound>) -> Result<(), ServeError> {
         let mut context = Context::default().on_fault(|fault| {
-            // A query that makes a handler panic comes again, and so do shortages.
+            // A query that makes a handler panic may be sent again, and shortages recur.
             let about = ("worker", &*fault.to_string());
             match fault.kind {
                 net::WorkerFaultKind::Recovered => log_repeated!(info, INFO, about, "{fault}"),
@@ -165,19 +164,19 @@ impl Frontend {
         Ok(())
     }
 
-    /// Where is listened.
+    /// Returns the addresses of the listeners.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         lock(&self.listeners).iter().map(Running::local_addr).collect()
     }
 
-    /// Whether every listener that was started and not stopped is at work.
+    /// Returns whether every listener that was started and not stopped is running.
     pub fn is_alive(&self) -> bool {
         !lock(&self.listeners)
             .iter()
             .any(|listener| listener.is_finished() && !listener.shutdown().triggered())
     }
 
-    /// Counters of every listener.
+    /// Returns the counters of every listener.
     pub fn listeners(&self) -> Vec<ListenerTotals> {
         let of = |listener: &Running| ListenerTotals {
             local: listener.local_addr(),
@@ -187,10 +186,9 @@ impl Frontend {
         lock(&self.listeners).iter().map(of).collect()
     }
 
-    /// Descriptors of all listening sockets, for another server that goes on with them.
+    /// Returns descriptors of all listening sockets, for the server that takes over.
     ///
-    /// # Errors
-    /// The system's, if it refuses descriptors.
+    /// # Errors The system's error if it refuses descriptors.
     pub fn sockets(&self) -> std::io::Result<Vec<OwnedFd>> {
         let mut sockets = Vec::new();
         for listener in lock(&self.listeners).iter() {
@@ -199,14 +197,15 @@ impl Frontend {
         Ok(sockets)
     }
 
-    /// Has all listeners leave in their sockets what they have not read when they stop: the next server has
-    /// the same sockets.
+    /// Makes all listeners leave unread data in their sockets when they stop: the next server has the same
+    /// sockets.
     pub fn leave_unread(&self) {
         lock(&self.listeners).iter().for_each(Running::leave_unread);
     }
 
-    /// Has the listeners on passed sockets take nothing more, and AF_XDP fronts nothing that may be meant for
-    /// those: it waits in the sockets. Returns when that is so. What was taken is still answered.
+    /// Stops reading on passed sockets, and on AF_XDP fronts, whose packets may be meant for passed sockets:
+    /// packets then wait in the sockets. Returns once the listeners have stopped reading, or after one
+    /// second. Queries already read are still answered.
     pub fn let_go(&self) {
         let listeners = lock(&self.listeners);
         if !listeners.iter().any(Running::leaves_unread) {
@@ -220,7 +219,7 @@ impl Frontend {
         }
     }
 
-    /// Stops the listeners and waits until what arrived is answered, and logged.
+    /// Stops the listeners and waits until received queries are answered and logged.
     pub fn drain(&self) {
         let listeners = std::mem::take(&mut *lock(&self.listeners));
         listeners.iter().for_each(Running::stop);

@@ -1,5 +1,5 @@
-//! Where `net` and `engine` meet: the engine's workers, made for the seats of a listener's threads, and the
-//! accounts that outlive them.
+//! Connects `net` and `engine`: creates the engine's workers for the threads of a listener, and holds their
+//! state, which outlives them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use exchange::{HandlerFactory, WorkerContext};
 use super::Served;
 use threads::sync::lock;
 
-/// Every account of the server, to be summed up.
+/// The state of all workers of the server, for summing their counters.
 #[derive(Clone, Default)]
 pub struct Accounts(Arc<Mutex<Vec<Arc<WorkerState>>>>);
 
@@ -21,16 +21,16 @@ impl Accounts {
     }
 }
 
-/// Makes the engine's workers for one listener.
+/// Creates the engine's workers for one listener.
 pub(super) struct Workers {
     engine: Arc<Engine<Served>>,
     all: Accounts,
-    /// By the number of the seat. A worker that replaces one that panicked continues its account.
+    /// By the worker's index. A worker that replaces a panicked one continues with its state.
     seats: Mutex<HashMap<usize, Arc<WorkerState>>>,
 }
 
 impl Workers {
-    /// A factory whose workers' accounts join `all`.
+    /// Returns a factory whose workers' states are added to `all`.
     pub(super) fn new(engine: &Arc<Engine<Served>>, all: &Accounts) -> Self {
         Workers { engine: Arc::clone(engine), all: all.clone(), seats: Mutex::default() }
     }

@@ -1,6 +1,6 @@
-//! Trust anchors at work: those that follow their zones (RFC 5011), and the negative ones that hold for a
-//! while (RFC 7646). A thread asks for keys when that is due and ends what has had its time. Both are kept in
-//! the state folder.
+//! Trust anchors at run time: those that follow their zones (RFC 5011), and temporary negative ones (RFC
+//! 7646). A thread queries for DNSKEYs when due, and ends negative anchors when they expire. Both kinds are
+//! stored in the state folder.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -23,34 +23,34 @@ use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use wording::reason;
 
-/// The longest that a negative trust anchor may stand (RFC 7646 §2).
+/// Longest lifetime of a negative trust anchor (RFC 7646 §2).
 pub const LONGEST_NEGATIVE: Duration = Duration::from_secs(7 * 86_400);
-/// The longest that the thread sleeps: the clock may be put.
+/// Longest sleep of the thread, since the wall clock may be set.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-/// A wall clock that differs by more than this from the time that has passed was put.
+/// Smallest difference between the wall clock and the elapsed time that counts as a clock set.
 const LEAST_JUMP: Duration = Duration::from_secs(60);
 
-/// An order to the thread.
+/// A message to the thread.
 pub(super) enum AnchorOrder {
-    /// What came of a question for the DNSKEY of a zone.
+    /// The outcome of a DNSKEY lookup for a zone.
     Found(Box<(NameBuf, LookupOutcome)>),
-    /// Something may be due at another time.
+    /// The next due time may have changed.
     Look,
-    /// No more is done.
+    /// Stop the thread.
     Stop,
 }
 
-/// Where both kinds are kept.
+/// The files of both kinds of trust anchors.
 pub(super) struct AnchorFiles {
     points: KeptText,
     negative: KeptText,
 }
 
-/// Until when nothing is validated in some domains.
+/// The expiry times of the negative trust anchors.
 pub(super) type NegativeTimes = BTreeMap<NameBuf, Instant>;
 
 impl AnchorFiles {
-    /// Those of a state folder.
+    /// Returns the files in a state folder.
     pub(super) fn new(state: &Path) -> Self {
         AnchorFiles {
             points: KeptText::new(state, "trust-anchors"),
@@ -58,17 +58,20 @@ impl AnchorFiles {
         }
     }
 
-    /// What is known of zones that are followed; nothing if that was never kept, or is damaged.
+    /// Reads the state of followed zones; returns an empty state if the file is missing or damaged.
     pub(super) fn read_points(&self) -> TrustPoints {
         let read = read_with(&self.points, |lines| TrustPoints::from_str(lines).map_err(|fault| fault.0));
         read.unwrap_or_else(|fault| {
             let path = self.points.path().display();
-            error!("{path} is of no use: {fault}. The trust anchors that are configured count, and what was learned is lost");
+            error!(
+                "{path} is of no use: {fault}. The trust anchors that are configured count, and what was \
+                learned is lost"
+            );
             TrustPoints::default()
         })
     }
 
-    /// The negative anchors that still have time.
+    /// Reads the negative anchors that have not expired.
     pub(super) fn read_negative(&self) -> NegativeTimes {
         let (now, at) = (wall(), Instant::now());
         let read = read_with(&self.negative, |lines| read_negative(lines, now));
@@ -80,18 +83,18 @@ impl AnchorFiles {
         left.into_iter().map(|(domain, left)| (domain, at + left)).collect()
     }
 
-    /// Keeps what is known of zones that are followed.
+    /// Stores the state of followed zones.
     pub(super) fn write_points(&self, points: &TrustPoints) {
         complain(&self.points, self.points.write(&points.to_string()));
     }
 
-    /// Keeps the negative anchors.
+    /// Stores the negative anchors.
     pub(super) fn write_negative(&self, negative: &NegativeTimes) {
         let (now, at) = (wall(), Instant::now());
         let mut lines = String::new();
         for (domain, until) in negative {
             let until = now.saturating_add(until.saturating_duration_since(at).as_secs_f64().round() as u64);
-            // Writing to text does not fail.
+            // Writing to a string does not fail.
             let _ = writeln!(lines, "{until} {domain}");
         }
         complain(&self.negative, self.negative.write(&lines));
@@ -103,19 +106,19 @@ fn read_with<T: Default>(
     read: impl FnOnce(&str) -> Result<T, usize>,
 ) -> Result<T, KeptFault> {
     let lines = kept.read().and_then(|lines| match lines {
-        // The first line of the file is not among these.
+        // The lines do not include the file's first line.
         Some(lines) => read(&lines).map_err(|line| KeptFault::Line(line + 1)),
         None => Ok(T::default()),
     });
     lines.inspect_err(|_| kept.put_aside())
 }
 
-/// Domains, and how long each has left.
+/// Returns domains, each with its remaining time.
 fn read_negative(lines: &str, now: u64) -> Result<Vec<(NameBuf, Duration)>, usize> {
     let read = |line: &str| {
         let (until, domain) = line.split_once(' ')?;
         let (until, domain): (u64, NameBuf) = (until.parse().ok()?, domain.parse().ok()?);
-        // However wrong the clock is, it is no longer than it may be.
+        // Even with a wrong clock, the time is limited to the longest allowed.
         Some((domain, Duration::from_secs(until.saturating_sub(now)).min(LONGEST_NEGATIVE)))
     };
     let all = (1..).zip(lines.lines()).map(|(number, line)| read(line).ok_or(number));
@@ -136,20 +139,20 @@ fn complain(kept: &KeptText, written: std::io::Result<()>) {
     }
 }
 
-/// Logs that the keys of a zone that is followed are of no use.
+/// Logs that the keys of a followed zone cannot be used.
 fn complain_of_keys(zone: &NameBuf, what: &dyn fmt::Display) {
     let about = ("keys of anchors", &*zone.to_string());
     log_repeated!(warn, WARN, about, "the keys of {zone}, a trust anchor's zone, {what}");
 }
 
-/// The wall clock beside the time that passes.
+/// Detects changes of the wall clock against the monotonic clock.
 struct WallClock {
-    /// Seconds since 1970 at a moment.
+    /// The last reading: seconds since 1970, and the instant.
     seen: (u64, Instant),
 }
 
 impl WallClock {
-    /// Whether the wall clock, `wall` seconds since 1970 at `now`, was put since this was asked last.
+    /// Returns whether the wall clock, `wall` seconds since 1970 at `now`, was set since the last call.
     fn was_put(&mut self, wall: u64, now: Instant) -> bool {
         let (before, at) = std::mem::replace(&mut self.seen, (wall, now));
         let expected = before.saturating_add(now.saturating_duration_since(at).as_secs());
@@ -157,7 +160,7 @@ impl WallClock {
     }
 }
 
-/// The thread's work.
+/// Runs the thread.
 pub(super) fn work(recursive: &Weak<Recursive>, orders: &Receiver<AnchorOrder>, back: &Sender<AnchorOrder>) {
     let mut clock = WallClock { seen: (wall(), Instant::now()) };
     loop {
@@ -181,22 +184,22 @@ pub(super) fn work(recursive: &Weak<Recursive>, orders: &Receiver<AnchorOrder>, 
     }
 }
 
-/// A trust anchor, or a key that may become one, for an operator.
+/// A trust anchor, or a key that may become one, as shown to the operator.
 pub struct ShownAnchor {
     /// Its zone.
     pub zone: NameBuf,
-    /// Its tag.
+    /// Its key tag.
     pub tag: u16,
-    /// The number of its algorithm.
+    /// Its algorithm number.
     pub algorithm: u8,
-    /// What it is; `None` if it is configured, and nothing more is known of it.
+    /// Its state; `None` if it is configured and its key has not been seen.
     pub state: Option<AnchorState>,
-    /// Since when, in seconds since 1970.
+    /// The start of that state, in seconds since 1970.
     pub since: Option<u64>,
 }
 
 impl Recursive {
-    /// How long until a key is to be asked for, or a negative anchor has had its time.
+    /// Returns the time until a DNSKEY lookup is due or a negative anchor expires.
     fn until_anchors(&self) -> Duration {
         let decided = lock(&self.decided);
         let now = Instant::now();
@@ -205,7 +208,7 @@ impl Recursive {
         keys.into_iter().chain(negative).min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
 
-    /// Asks for the keys that are due. What does not come counts as failed, so that is where it begins.
+    /// Starts the DNSKEY lookups that are due. Each zone is marked as failed until its answer arrives.
     fn ask_for_keys(&self, back: &Sender<AnchorOrder>) {
         let (due, signals) = {
             let mut decided = lock(&self.decided);
@@ -226,13 +229,13 @@ impl Recursive {
             qtype,
             qclass: Class::IN,
             dnssec_ok,
-            // They are validated where they arrive, by the anchors of their zone alone.
+            // The answer is validated in `take_keys`, with the anchors of its zone alone.
             checking_disabled: true,
         };
         for zone in due {
             let back = back.clone();
             self.service.look_up(query_key(zone.as_name(), Type::DNSKEY, true), None, move |outcome, _| {
-                // A thread that has stopped does not need it.
+                // The thread may have stopped.
                 let _ = back.send(AnchorOrder::Found(Box::new((zone, outcome))));
             });
         }
@@ -242,7 +245,7 @@ impl Recursive {
         }
     }
 
-    /// Takes what came of a question for keys.
+    /// Handles the outcome of a DNSKEY lookup.
     fn take_keys(&self, zone: NameBuf, outcome: LookupOutcome) {
         let answer = match outcome {
             LookupOutcome::Answered(answer) => answer,
@@ -271,7 +274,8 @@ impl Recursive {
         }
         if !after.positive().any(|(anchored, _)| *anchored == zone) {
             error!(
-                "{zone} has revoked all its keys: it has no trust anchor any more, and nothing below it is validated"
+                "{zone} has revoked all its keys: it has no trust anchor any more, and nothing below it is \
+                validated"
             );
         }
         if let Err(fault) = self.decide(&mut decided, new) {
@@ -280,15 +284,15 @@ impl Recursive {
         }
     }
 
-    /// Tells the thread that something may be due at another time.
+    /// Notifies the thread that the next due time may have changed.
     pub(super) fn look_at_anchors(&self) {
         if let Some((orders, _)) = &*lock(&self.anchor_thread) {
-            // A thread that has stopped does not need it.
+            // The thread may have stopped.
             let _ = orders.send(AnchorOrder::Look);
         }
     }
 
-    /// Every trust anchor, and every key that may become one, with what is known of it.
+    /// Returns every trust anchor, and every key that may become one, with its state.
     pub fn trust_anchors(&self) -> Vec<ShownAnchor> {
         let decided = lock(&self.decided);
         let mut shown = Vec::new();
@@ -316,8 +320,8 @@ impl Recursive {
         shown
     }
 
-    /// The zones whose anchors are followed: when their keys were seen last with a good signature, and when
-    /// they are asked for next, in seconds since 1970.
+    /// Returns the zones whose anchors are followed: when their keys were last seen with a good signature,
+    /// and when they are queried next, in seconds since 1970.
     pub fn followed_zones(&self) -> Vec<(NameBuf, Option<u64>, u64)> {
         let decided = lock(&self.decided);
         decided.points.iter().map(|(zone, point)| (*zone, point.seen(), point.next())).collect()
@@ -325,7 +329,7 @@ impl Recursive {
 }
 
 impl Decided {
-    /// Follows the anchors that are configured now.
+    /// Follows the anchors that are now configured.
     pub(super) fn follow(&mut self) {
         let Decided { policy, followed, points, .. } = self;
         points.follow(&policy.validation.anchors, |zone| followed.contains(&zone.to_buf()));
@@ -343,7 +347,8 @@ fn say(AnchorChange { zone, tag, event }: &AnchorChange) {
     }
 }
 
-/// The name that tells a zone's servers which of its keys are anchors here (RFC 8145 §5.1).
+/// Returns the query name that signals to a zone's servers which of its keys are anchors here (RFC 8145
+/// §5.1).
 fn signal(zone: &NameBuf, anchors: &TrustAnchors) -> Option<NameBuf> {
     let (_, ds) = anchors.positive().find(|(anchored, _)| *anchored == zone)?;
     let tags: std::collections::BTreeSet<u16> =
@@ -367,7 +372,7 @@ mod tests {
         assert_eq!(signal(&name("example"), &TrustAnchors::root()), None);
     }
 
-    /// A clock that was put back by less than 15 days left the keys unasked for as long.
+    /// A clock set back by less than 15 days delayed the key lookups by as long.
     #[test]
     fn a_clock_that_is_put_is_noticed_whichever_way() {
         let at = Instant::now();

@@ -1,16 +1,16 @@
-//! What recursive service counts, under one set of names for commands and metrics.
+//! Counters of recursive service, with the names that commands and metrics share.
 
 use super::Recursive;
 
-/// A counter: its name, what it counts, and where it stands.
+/// A counter: its name, its description, and its value.
 pub(super) type Described = (&'static str, &'static str, u64);
 
-/// Every counter that has no labels: its name and value.
+/// Returns the name and value of every counter without labels.
 pub fn counts(recursive: &Recursive) -> Vec<(&'static str, u64)> {
     recursion_counts(recursive).into_iter().map(|(name, _, value)| (name, value)).collect()
 }
 
-/// The same with what they count.
+/// Returns every counter without labels, with its description.
 pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
     [
         &service_counts(recursive)[..],
@@ -21,7 +21,7 @@ pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
     .concat()
 }
 
-/// What the service and its cache count.
+/// Returns the counters of the service and its cache.
 fn service_counts(recursive: &Recursive) -> [Described; 16] {
     let stats = recursive.service.stats();
     let cache = recursive.service.cache().stats();
@@ -43,7 +43,8 @@ fn service_counts(recursive: &Recursive) -> [Described; 16] {
         ),
         (
             "cache_expanded",
-            "Questions answered with records of a wildcard that were known from other names (aggressive-nsec)",
+            "Questions answered with records of a wildcard that were known from other names \
+            (aggressive-nsec)",
             stats.expanded.get(),
         ),
         (
@@ -53,7 +54,8 @@ fn service_counts(recursive: &Recursive) -> [Described; 16] {
         ),
         (
             "cache_denial_hashes",
-            "SHA-1 blocks hashed to deny or expand names by the NSEC3 records of other answers (aggressive-nsec)",
+            "SHA-1 blocks hashed to deny or expand names by the NSEC3 records of other answers \
+            (aggressive-nsec)",
             stats.denial_hashes.get(),
         ),
         (
@@ -85,7 +87,7 @@ fn service_counts(recursive: &Recursive) -> [Described; 16] {
     ]
 }
 
-/// What validating counts.
+/// Returns the counters of validation.
 fn validation_counts(recursive: &Recursive) -> [Described; 14] {
     let validation = &recursive.service.stats().validation;
     [
@@ -103,7 +105,8 @@ fn validation_counts(recursive: &Recursive) -> [Described; 14] {
         ),
         (
             "validation_recalled",
-            "Answers of which it was known by their zones what they are, so that no thread that validates was woken",
+            "Answers of which it was known by their zones what they are, so that no thread that validates \
+            was woken",
             validation.recalled.get(),
         ),
         ("validation_overspent", "Bogus answers that were too much work", validation.overspent.get()),
@@ -130,7 +133,7 @@ fn validation_counts(recursive: &Recursive) -> [Described; 14] {
     ]
 }
 
-/// What lookups at other servers count.
+/// Returns the counters of lookups at other servers.
 fn forward_counts(recursive: &Recursive) -> [Described; 15] {
     let forward = &recursive.forward;
     [
@@ -146,12 +149,14 @@ fn forward_counts(recursive: &Recursive) -> [Described; 15] {
         ("forward_referrals", "Referrals followed to the servers of another zone", forward.referrals.get()),
         (
             "forward_local_root",
-            "Steps of lookups that the copy of the root zone answered, so that no root server was asked (local-root)",
+            "Steps of lookups that the copy of the root zone answered, so that no root server was asked \
+            (local-root)",
             forward.copied.get(),
         ),
         (
             "local_root_fallbacks",
-            "Steps of lookups for which the root servers were asked since no copy of the root zone could be used (local-root)",
+            "Steps of lookups for which the root servers were asked since no copy of the root zone could be \
+            used (local-root)",
             recursive.local_root.fallbacks(),
         ),
         (
@@ -161,22 +166,26 @@ fn forward_counts(recursive: &Recursive) -> [Described; 15] {
         ),
         (
             "forward_parents_asked",
-            "Questions to the servers of parent zones for the delegation of a zone whose servers failed, or for their addresses",
+            "Questions to the servers of parent zones for the delegation of a zone whose servers failed, or \
+            for their addresses",
             forward.parents_asked.get(),
         ),
         (
             "forward_recursive_answers",
-            "Answers taken from servers that offer recursion and are not authoritative, since every other server of the zone failed",
+            "Answers taken from servers that offer recursion and are not authoritative, since every other \
+            server of the zone failed",
             forward.recursive.get(),
         ),
         (
             "forward_dead",
-            "Lookups that failed at once or within 50 ms, since no server of their rule has answered for some time",
+            "Lookups that failed at once or within 50 ms, since no server of their rule has answered for \
+            some time",
             forward.dead.get(),
         ),
         (
             "forward_instead",
-            "Lookups that were begun anew from the root since the servers of their rule had no answer (forward-first)",
+            "Lookups that were begun anew from the root since the servers of their rule had no answer \
+            (forward-first)",
             forward.instead.get(),
         ),
         (
@@ -192,7 +201,7 @@ fn forward_counts(recursive: &Recursive) -> [Described; 15] {
     ]
 }
 
-/// Replies that may be forged.
+/// Returns the counters of replies that may be forged.
 fn suspect_counts(recursive: &Recursive) -> [Described; 5] {
     let suspects = &recursive.forward.suspects;
     [

@@ -1,6 +1,6 @@
-//! Text that is kept in a file of the state folder: a line that says what it is, in which version; lines; a
-//! sum over all that stands before it. The file is written beside the old one and put into its place when it
-//! is on disk, so it is there whole, whatever happens; should it be damaged all the same, the sum tells.
+//! Text files in the state folder: a first line with type and version, lines, and a checksum over all of it.
+//! The file is written next to the old one and renamed over it once it is on disk, so it is always whole; the
+//! checksum detects damage.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use wording::reason;
 use zone::regular::replace;
 
-/// A file of such text.
+/// A text file in the state folder.
 #[derive(Debug)]
 pub(super) struct KeptText {
     path: PathBuf,
@@ -17,16 +17,16 @@ pub(super) struct KeptText {
     head: String,
 }
 
-/// Why there is no text.
+/// Why a file cannot be read.
 #[derive(Debug)]
 pub(super) enum KeptFault {
-    /// The system's.
+    /// An I/O error.
     Io(io::Error),
-    /// It is text of something else, or of another version.
+    /// The file has another type or version.
     Foreign,
-    /// It is not what was written.
+    /// The checksum does not match.
     Damaged,
-    /// These lines mean nothing: the line of the file, from 1.
+    /// This line of the file cannot be parsed; the first is 1.
     Line(usize),
 }
 
@@ -42,17 +42,17 @@ impl fmt::Display for KeptFault {
 }
 
 impl KeptText {
-    /// The file of this name in the state folder.
+    /// Returns the file of this name in the state folder.
     pub(super) fn new(state: &Path, name: &str) -> Self {
         KeptText { path: state.join(name), head: format!("nomen {name} 1\n") }
     }
 
-    /// Where it lies.
+    /// Returns its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The lines that were written last; `None` if none ever were.
+    /// Returns the lines that were last written; `None` if the file does not exist.
     ///
     /// # Errors
     /// [`KeptFault`].
@@ -70,25 +70,24 @@ impl KeptText {
         Ok(Some(lines.to_owned()))
     }
 
-    /// Writes these lines in their place.
+    /// Replaces the file with these lines.
     ///
-    /// # Errors
-    /// The system's; then those that were there still are.
+    /// # Errors The system's error; the old file is then unchanged.
     pub(super) fn write(&self, lines: &str) -> io::Result<()> {
         let all = format!("{}{lines}", self.head);
         replace(&self.path, format!("{all}sum {}", sum_of(&all)).as_bytes())
     }
 
-    /// Puts a file that is of no use aside, so that a person can look at it.
+    /// Renames an unusable file, so that the operator can inspect it.
     pub(super) fn put_aside(&self) {
         let mut aside = self.path.as_os_str().to_owned();
         aside.push(".bad");
-        // Where that fails it is written over.
+        // If that fails, the next write overwrites the file.
         let _ = std::fs::rename(&self.path, aside);
     }
 }
 
-/// FNV-1a over text, with 64 bits, and the end of the line. It guards against accidents.
+/// Returns the 64-bit FNV-1a hash of a text, with a line feed. It detects accidental damage only.
 fn sum_of(text: &str) -> String {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     format!("{:016x}\n", text.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
@@ -109,7 +108,7 @@ mod tests {
         }
         kept.write("one line\n").expect("written");
         let good = std::fs::read(kept.path()).expect("read");
-        // Every file that is cut short, and every one with a bit turned over.
+        // Every truncated file, and every file with one bit inverted.
         for len in 0..good.len() {
             std::fs::write(kept.path(), &good[..len]).expect("written");
             assert!(kept.read().is_err(), "{len}");

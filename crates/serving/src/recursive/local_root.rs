@@ -1,11 +1,11 @@
-//! The copy of the root zone that the resolver asks in place of the root servers (RFC 8806). `zones::manager`
-//! keeps it as any other zone, but puts each version here, and not into the catalog that clients are answered
-//! from. A version counts once its digest (ZONEMD, RFC 8976) is right, and that is signed, by keys that the
-//! trust anchors lead to. Until then the version in use stays, and a version from a primary is not even kept.
-//! Where there is none the root servers are asked.
+//! The local copy of the root zone, which the resolver uses in place of the root servers (RFC 8806). The zone
+//! manager stores it as any other zone, but passes each version to this module instead of the catalog that
+//! answers clients. A version is used if its digest (ZONEMD, RFC 8976) is correct and signed by keys that the
+//! trust anchors lead to. Otherwise the version in use stays, and a version from a primary is not even
+//! stored. Without a usable version, the root servers are queried.
 //!
-//! The resolver is answered from it by `authority`. `secondaries` asks it before a version of a primary is
-//! taken.
+//! `authority` answers the resolver from the copy. `secondaries` asks this module before it accepts a version
+//! from a primary.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
@@ -28,19 +28,19 @@ use config::peers::ZonemdPolicy;
 use telemetry::repeated::log_repeated;
 use threads::sync::{lock, read, write};
 
-/// What validating may ask for: DNSKEY of the root, and nothing else.
+/// Most steps of a validation, which needs the DNSKEY of the root and nothing else.
 const STEPS: usize = 4;
 
-/// By what a version is validated.
+/// The trust anchors and settings by which a version is validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootTrust {
     settings: ValidationSettings,
-    /// `None`: what the root says is not validated.
+    /// `None`: the root zone is not validated.
     anchors: Option<TrustAnchors>,
 }
 
 impl RootTrust {
-    /// As the answers of the root servers are validated.
+    /// Returns the trust by which answers of the root servers are validated.
     pub fn of(policy: &PolicyConfig) -> RootTrust {
         let is_root = policy.domains.iter().find(|domain| domain.name.as_name().is_root());
         let validated = is_root.is_some_and(|domain| domain.validate);
@@ -49,61 +49,61 @@ impl RootTrust {
     }
 }
 
-/// Whether a version is used.
+/// Whether a version is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
-    /// There is none.
+    /// There is no version.
     #[default]
     Missing,
-    /// There is none that may be used.
+    /// No version may be used.
     Refused,
-    /// One is.
+    /// A version is in use.
     InUse,
 }
 
-/// What is known of the copy, for operators.
+/// The state of the copy, as shown to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalRootStatus {
     /// `ok`, `missing` or `refused`.
     pub word: &'static str,
-    /// The serial number of the version in use, or of the one that was refused last.
+    /// The serial of the version in use, or of the version refused last.
     pub serial: Option<Serial>,
-    /// Why none is used, or, beside a version in use, why a newer one was refused.
+    /// Why no version is in use, or why a newer version than the one in use was refused.
     pub fault: Option<String>,
     /// When its signatures end, in seconds since 1970.
     pub signed_until: Option<u64>,
 }
 
-/// The copy.
+/// The local copy of the root zone.
 #[derive(Default)]
 pub struct LocalRoot {
-    /// Whether the operator wants one.
+    /// Whether a copy is configured.
     wanted: AtomicBool,
     state: Mutex<State>,
     in_use: RwLock<Option<Arc<RootCopy>>>,
-    /// Lookups that had to ask the root servers although a copy is wanted.
+    /// Lookups that queried the root servers although a copy is configured.
     fallbacks: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     trust: Option<RootTrust>,
-    /// The version that was good when it was judged last.
+    /// The version that was valid at the last check.
     good: Option<Arc<Zone>>,
-    /// A version that is in the zone's place and is not good: it may be later, when the clock is right or
-    /// other anchors hold.
+    /// The zone's current version if it is not valid: it may become valid when the clock is corrected or the
+    /// trust anchors change.
     offered: Option<Arc<Zone>>,
-    /// The version that was refused last since one came into use, and why.
+    /// The last version refused since a version came into use, and why.
     refused: Option<(Serial, String)>,
     standing: Standing,
 }
 
-/// A version that may be asked.
+/// A version that the resolver may query.
 struct RootCopy {
     catalog: Catalog,
     serial: Serial,
-    /// When the first of the signatures of its digest and its keys ends, in seconds since 1970: then it is
-    /// judged anew. `None` if all have ended, and validation does not need them.
+    /// When the first of the signatures of its digest and its keys expires, in seconds since 1970: the
+    /// version is then validated again. `None` if all have expired, and validation does not need them.
     until: Option<u64>,
 }
 
@@ -113,12 +113,12 @@ impl LocalRootStatus {
 }
 
 impl LocalRoot {
-    /// The copy, for the resolver.
+    /// Returns the copy for the resolver.
     pub fn copy(self: &Arc<Self>) -> LocalCopy {
         LocalCopy::new(Arc::clone(self) as Arc<dyn ZoneCopy>)
     }
 
-    /// Whether there is to be one from now on.
+    /// Sets whether a copy is configured.
     pub fn want(&self, wanted: bool) {
         if self.wanted.swap(wanted, Relaxed) == wanted {
             return;
@@ -133,7 +133,7 @@ impl LocalRoot {
         }
     }
 
-    /// Takes a step of the zone, in place of the catalog that clients are answered from.
+    /// Applies a change of the zone, in place of the catalog that answers clients.
     pub fn take(&self, step: Change) {
         let mut state = lock(&self.state);
         match step {
@@ -145,7 +145,7 @@ impl LocalRoot {
         self.look(&mut state);
     }
 
-    /// Why a version that a primary has is not to be taken, if the zone is a copy for the resolver. The
+    /// Returns why a version of a primary must not be accepted, if the zone is a copy for the resolver. The
     /// version in use stays.
     pub fn objection(&self, zone: &Arc<Zone>) -> Option<String> {
         if !self.wanted.load(Relaxed) {
@@ -157,14 +157,14 @@ impl LocalRoot {
         Some(why)
     }
 
-    /// Whether a version is held that may not be used. Its serial number then does not count beside those
-    /// that primaries have.
+    /// Returns whether a held version may not be used. Its serial is then not compared with those of the
+    /// primaries.
     pub fn is_refused(&self) -> bool {
         let state = lock(&self.state);
         state.standing == Standing::Refused && (state.good.is_some() || state.offered.is_some())
     }
 
-    /// Versions are validated by this from now on.
+    /// Sets the trust by which versions are validated.
     pub fn trust(&self, trust: RootTrust) {
         let mut state = lock(&self.state);
         if state.trust.as_ref() != Some(&trust) {
@@ -173,8 +173,7 @@ impl LocalRoot {
         }
     }
 
-    /// Looks once more at a version that was refused: the clock may have been wrong, or signatures not valid
-    /// yet.
+    /// Checks a refused version again: the clock may have been wrong, or signatures not yet valid.
     pub fn look_again(&self) {
         let mut state = lock(&self.state);
         if state.standing == Standing::Refused || state.offered.is_some() {
@@ -182,11 +181,11 @@ impl LocalRoot {
         }
     }
 
-    /// Decides which of the versions is used: the one that came last, if it is good, else the one before.
+    /// Selects the version to use: the newest if it is valid, else the one before.
     fn look(&self, state: &mut State) {
         let used = state.choose(unix_seconds());
         let has_none = state.good.is_none() && state.offered.is_none();
-        // Before recursive service has started no query is resolved.
+        // Until recursive service starts, no query is resolved.
         let is_missing = state.trust.is_none() || has_none && state.refused.is_none();
         let now = match &used {
             Some(_) => Standing::InUse,
@@ -207,7 +206,7 @@ impl LocalRoot {
         *write(&self.in_use) = used.map(Arc::new);
     }
 
-    /// The copy that may be asked at this moment.
+    /// Returns the version that may be queried at this moment.
     fn usable(&self) -> Option<Arc<RootCopy>> {
         let copy = read(&self.in_use).clone()?;
         if copy.until.is_some_and(|until| until < unix_seconds()) {
@@ -222,7 +221,7 @@ impl LocalRoot {
     #[cold]
     fn look_after(&self, copy: &Arc<RootCopy>) -> Option<Arc<RootCopy>> {
         let mut state = lock(&self.state);
-        // Another thread may have done so.
+        // Another thread may have done so already.
         let is_same = read(&self.in_use).as_ref().is_some_and(|now| Arc::ptr_eq(now, copy));
         if is_same {
             self.look(&mut state);
@@ -230,7 +229,7 @@ impl LocalRoot {
         read(&self.in_use).clone()
     }
 
-    /// What is known of it; `None` if it is not wanted.
+    /// Returns the state of the copy; `None` if none is configured.
     pub fn status(&self) -> Option<LocalRootStatus> {
         if !self.wanted.load(Relaxed) {
             return None;
@@ -242,7 +241,7 @@ impl LocalRoot {
         let (serial, why) = (refused.map(|(serial, _)| *serial), refused.map(|(_, why)| why.clone()));
         let held = || state.offered.as_ref().or(state.good.as_ref()).map(|zone| zone.serial());
         let (word, serial, fault) = match state.standing {
-            // The zone's state has the fault of the zone.
+            // The zone's status shows the fault of the zone.
             Standing::Missing => {
                 let fault = "there is no version: see `nomen ctl zone status .`";
                 ("missing", held(), Some(fault.to_owned()))
@@ -253,14 +252,14 @@ impl LocalRoot {
         Some(LocalRootStatus { word, serial, fault, signed_until })
     }
 
-    /// Lookups that had to ask the root servers although a copy is wanted.
+    /// Returns the number of lookups that queried the root servers although a copy is configured.
     pub fn fallbacks(&self) -> u64 {
         self.fallbacks.load(Relaxed)
     }
 }
 
 impl State {
-    /// The version to be used at this time, in seconds since 1970. What is refused is logged once.
+    /// Returns the version to use at `now`, in seconds since 1970. Logs each refusal once.
     fn choose(&mut self, now: u64) -> Option<RootCopy> {
         let trust = self.trust.clone()?;
         if let Some(zone) = self.offered.take() {
@@ -290,7 +289,7 @@ impl State {
         }
     }
 
-    /// Takes note that a version is refused.
+    /// Records and logs that a version is refused.
     fn refuse(&mut self, serial: Serial, why: &str) {
         let refused = Some((serial, why.to_owned()));
         if self.refused == refused {
@@ -339,10 +338,9 @@ impl ZoneCopy for LocalRoot {
 }
 
 impl RootCopy {
-    /// A version that may be asked.
+    /// Returns the version for the resolver if it is valid.
     ///
-    /// # Errors
-    /// Why it may not be, for people.
+    /// # Errors Why it is not valid, as text.
     fn judge(zone: &Arc<Zone>, trust: &RootTrust, now: u64) -> Result<RootCopy, String> {
         let serial = zone.serial();
         let refused = |why: &dyn std::fmt::Display| format!("serial {serial}: {why}");
@@ -359,7 +357,7 @@ impl RootCopy {
         Ok(copy)
     }
 
-    /// Validates the digest as a resolver would that had asked for it.
+    /// Validates the ZONEMD record as a resolver would validate an answer.
     fn validate(&self, trust: &RootTrust, now: u64) -> Result<(), String> {
         let Some(anchors) = &trust.anchors else { return Ok(()) };
         let by = Validation { settings: &trust.settings, anchors, now };
@@ -373,7 +371,8 @@ impl RootCopy {
                 Progress::Done(validated) => {
                     return match validated.security {
                         Security::Bogus(reason) => Err(format!("its ZONEMD is bogus: {reason}")),
-                        // Without an anchor for the root its digest is all there is (RFC 8976 §4).
+                        // Without a trust anchor for the root, only the digest itself is checked (RFC 8976
+                        // §4).
                         Security::Secure | Security::Insecure(_) | Security::Indeterminate => Ok(()),
                     };
                 }
@@ -387,27 +386,27 @@ impl RootCopy {
         Err(cannot())
     }
 
-    /// When the signatures of a type at the apex end.
+    /// Returns when the signatures of a type at the apex expire.
     fn signed_until(&self, rtype: Type, now: u64) -> Vec<u64> {
         let sets = self.response(Name::ROOT, rtype).map(|response| response.sets).unwrap_or_default();
         let of_type = sets.iter().filter(|set| set.rtype == rtype);
         let ends = of_type.flat_map(|set| &set.signatures).filter_map(|signature| {
             let end = Rrsig::read(&signature.rdata).ok()?.expiration.0;
-            // Closest to now (RFC 4034 §3.1.5).
+            // The time closest to now (RFC 4034 §3.1.5).
             let ahead = i64::from(end.wrapping_sub(now as u32) as i32);
             Some(now.saturating_add_signed(ahead))
         });
         ends.collect()
     }
 
-    /// What it says of a name, with DNSSEC records.
+    /// Returns the version's response for a name, with DNSSEC records.
     fn response(&self, name: Name<'_>, rtype: Type) -> Option<Response> {
         let mut message = Vec::new();
         let written = self.respond(name, rtype, true, &mut message);
         written.then(|| Response::read(&message, Rcode::NOERROR).ok()).flatten()
     }
 
-    /// Puts the response to a question into `message`. Returns whether there is one that is whole.
+    /// Writes the response to a query into `message`. Returns whether it is complete.
     fn respond(&self, name: Name<'_>, qtype: Type, dnssec_ok: bool, message: &mut Vec<u8>) -> bool {
         own_zones::respond(&self.catalog, name, qtype, dnssec_ok, message)
     }
@@ -423,14 +422,14 @@ mod tests {
 
     use super::*;
 
-    /// Seconds since 1970 in which signatures are good, from the first to the last.
+    /// Times at which signatures are valid, first and last, in seconds since 1970.
     const GOOD: (u32, u32) = (1_000_000_000, 1_001_000_000);
 
     fn signing_key() -> SigningKey {
         SigningKey::new(1, SigningKey::KSK)
     }
 
-    /// A root zone that this key has signed, digest and all; signatures are good for so long.
+    /// A root zone signed with this key, with its digest; signatures are valid for that time.
     fn root(key: &SigningKey, good: (u32, u32)) -> Arc<Zone> {
         Arc::new(testkit::build(Name::ROOT, &testkit::key(), &root_records(key, good)))
     }
@@ -506,7 +505,7 @@ mod tests {
             let refused = judged(&good, &trust, when).expect_err("not good at that time");
             assert!(refused.contains("its ZONEMD is bogus"), "{refused}");
         }
-        // Where nothing is validated, or there is no anchor for the root, the digest is all there is.
+        // Without validation, or without an anchor for the root, only the digest is checked.
         let blind = RootTrust { anchors: None, ..trust.clone() };
         let without = RootTrust { anchors: Some(TrustAnchors::none()), ..trust };
         for trust in [blind, without] {
@@ -529,7 +528,7 @@ mod tests {
         assert!(refused(&glue).contains("the digest in ZONEMD is not that of the zone"));
         let without = |records: &mut Vec<Record>| records.retain(|record| record.rtype != Type::ZONEMD);
         assert_eq!(refused(&without), "serial 5: the zone has no ZONEMD");
-        // Its digest is right, but not signed.
+        // Its digest is correct, but not signed.
         let unsigned = |records: &mut Vec<Record>| {
             records.retain(|record| !record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes()));
         };
@@ -570,14 +569,14 @@ mod tests {
         assert_eq!((asked(), word()), (false, Some("missing")), "no trust is set yet");
         local_root.trust(trust());
         assert_eq!((asked(), word(), local_root.fallbacks()), (true, Some("ok"), 2));
-        // Other anchors, and back.
+        // Other anchors, and the first ones again.
         let mut other = TrustAnchors::none();
         other.add_ds(Name::ROOT, &SigningKey::new(3, SigningKey::KSK).ds(Name::ROOT)).expect("an anchor");
         local_root.trust(RootTrust { anchors: Some(other), ..trust() });
         assert_eq!((asked(), word()), (false, Some("refused")));
         local_root.trust(trust());
         assert_eq!((asked(), word()), (true, Some("ok")));
-        // It expires, and comes back.
+        // It expires, and is valid again.
         local_root.take(Change::Unload(Box::new(name("."))));
         assert_eq!((asked(), word()), (false, Some("missing")));
         local_root.take(Change::Serve(Arc::clone(&zone)));
@@ -586,8 +585,8 @@ mod tests {
         assert_eq!((asked(), word()), (false, None));
     }
 
-    /// A version with keys of its own, a digest that is right for it and a high serial replaced the one in
-    /// use before anybody had looked whether it is signed by keys that are trusted.
+    /// A version with its own keys, a digest that matches it and a high serial replaced the version in use
+    /// before it was checked whether trusted keys sign it.
     #[test]
     fn a_bogus_version_replaced_the_good_one() {
         let forever = (GOOD.0, u32::MAX / 2 + GOOD.0);
@@ -602,7 +601,7 @@ mod tests {
         let shown = || local_root.status().map(|status| (status.word, status.serial, status.fault.is_some()));
         local_root.want(true);
         local_root.trust(trust());
-        // From a primary it is not even taken.
+        // A version from a primary is not even accepted.
         let why = local_root.objection(&forged(6)).expect("an objection");
         assert!(why.starts_with("serial 6: "), "{why}");
         assert_eq!(shown(), Some(("refused", Some(Serial(6)), true)));
@@ -612,11 +611,11 @@ mod tests {
         assert_eq!(shown(), Some(("ok", Some(Serial(5)), false)));
         assert!(local_root.objection(&forged(9)).is_some());
         assert_eq!(shown(), Some(("ok", Some(Serial(5)), true)));
-        // From a file it comes in the zone's place, and the one before stays in use.
+        // A version from a file is offered, and the one before stays in use.
         local_root.take(Change::Serve(forged(9)));
         assert_eq!((shown(), local_root.is_refused()), (Some(("ok", Some(Serial(5)), true)), false));
         assert!(local_root.respond(&query_key("nosuch.", Type::A), &mut Vec::new()));
-        // Where it is all there is, what primaries have counts, whatever its serial.
+        // If it is the only version, the primaries' version is accepted, whatever its serial.
         let alone = LocalRoot::default();
         alone.want(true);
         alone.trust(trust());
@@ -626,7 +625,7 @@ mod tests {
         assert!(!alone.is_refused() && alone.status().expect("wanted").fault.is_none());
     }
 
-    /// One that is in use since a moment at which it was good, in seconds since 1970.
+    /// A copy in use since a time at which it was valid, in seconds since 1970.
     fn in_use(zone: &Arc<Zone>, trust: RootTrust, since: u32) -> Arc<LocalRoot> {
         let local_root = Arc::new(LocalRoot::default());
         local_root.want(true);
@@ -654,7 +653,7 @@ mod tests {
         assert_eq!((asked(&local_root), word(&local_root)), (false, "refused"));
         let fault = local_root.status().and_then(|status| status.fault).expect("a fault");
         assert!(fault.contains("its ZONEMD is bogus: ") && fault.contains("expired"), "{fault}");
-        // The status reports it, too, without a query since.
+        // The status shows that, too, without a query in between.
         assert_eq!(word(&in_use(&zone, trust(), GOOD.0)), "refused");
         // Without validation the copy stays in use.
         let local_root = in_use(&zone, RootTrust { anchors: None, ..trust() }, GOOD.0);
@@ -664,10 +663,10 @@ mod tests {
     #[test]
     fn a_signature_that_nobody_made_keeps_no_version_in_use() {
         let mut records = root_records(&signing_key(), GOOD);
-        // The digest is not of the signatures over it (RFC 8976 §3.3.1), so anybody may add some.
+        // The digest does not cover its own signatures (RFC 8976 §3.3.1), so anyone may add some.
         let covers = |record: &&Record| record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes());
         let mut forged = records.iter().find(covers).cloned().expect("signed");
-        // Behind the type, algorithm, labels and TTL; and in the signature itself.
+        // After the type, algorithm, labels and TTL; and in the signature itself.
         forged.rdata[8..12].copy_from_slice(&u32::MAX.wrapping_shr(1).to_be_bytes());
         *forged.rdata.last_mut().expect("a signature") ^= 1;
         records.push(forged);

@@ -1,16 +1,16 @@
-//! Recursive service at work: the cache, the policy, and the thread that asks other servers, joined. `store`
-//! keeps the cache in a file.
+//! Recursive service at run time: connects the cache, the policy, and the thread of the resolver. `store`
+//! saves the cache to a file.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `store` | the cache in a file |
-//! | `anchors` | the thread that asks for keys of followed trust anchors, and ends negative ones |
+//! | `anchors` | the thread that queries for keys of followed trust anchors, and ends negative ones |
 //! | `local_root` | the copy of the root zone |
-//! | `own_zones` | the zones served here, for the resolver |
-//! | `kept` | text on disk, for `anchors` |
-//! | `figures` | what is counted |
+//! | `own_zones` | the zones served here, as the resolver sees them |
+//! | `kept` | text files on disk, for `anchors` |
+//! | `figures` | counters |
 //!
-//! The threads that validate, those that ask and those that keep the cache's file start and end here.
+//! The threads for validation, lookups, trust anchors and the cache file start and end here.
 
 mod anchors;
 mod figures;
@@ -59,29 +59,29 @@ use threads::spare::{Share, spare};
 use threads::sync::lock;
 use wording::reason;
 
-/// What recursive service is made with.
+/// The parameters of recursive service.
 pub struct Plan {
     /// The cache.
     pub cache: cache::Config,
-    /// Whether it takes its memory at the start.
+    /// Whether the cache takes all its memory at the start.
     pub preallocate: bool,
-    /// Who may ask, and what is answered how.
+    /// Which clients may query, and how queries are answered.
     pub policy: PolicyConfig,
-    /// Who is asked.
+    /// Forwarding and iteration rules.
     pub forward: ForwardConfig,
-    /// Whether answers are validated by rules that come at run time.
+    /// Whether answers are validated under rules that are added at run time.
     pub validates: bool,
-    /// The zones whose trust anchors follow them (RFC 5011), if there is a state folder.
+    /// The zones whose trust anchors are followed (RFC 5011), if there is a state folder.
     pub followed: BTreeSet<NameBuf>,
-    /// Whether their servers are sent the tags of the keys that are anchors here (RFC 8145).
+    /// Whether their servers are sent the tags of the trusted keys (RFC 8145).
     pub signals: bool,
-    /// Questions that wait for the thread that asks, at the most.
+    /// Largest number of queries that wait for the resolver's thread.
     pub queue: usize,
-    /// Sockets to other servers at a time, at the most.
+    /// Largest number of sockets to other servers at a time.
     pub sockets: usize,
-    /// Threads that validate.
+    /// Number of validation threads.
     pub validators: usize,
-    /// Where the cache is kept between runs, and how often it is saved.
+    /// The file of the cache, and the interval at which it is saved.
     pub file: Option<(PathBuf, Duration)>,
 }
 
@@ -89,23 +89,23 @@ pub struct Plan {
 pub struct Recursive {
     /// The cache and the policy.
     pub service: Arc<Service>,
-    /// What the resolver counts.
+    /// The counters of the resolver.
     pub forward: Arc<ForwardStats>,
     /// The cache's file.
     pub file: Option<CacheFile>,
-    /// The copy of the root zone that is asked in place of the root servers, as long as there is one.
+    /// The local copy of the root zone.
     pub local_root: Arc<LocalRoot>,
-    /// The zones served here, from which names that they delegate are resolved.
+    /// The zones served here, for resolving names that they delegate.
     own_zones: OwnZones,
     outgoing: Arc<Outgoing<ResolverRequest<Waiter>>>,
     engine: Arc<Engine<Served>>,
-    /// The threads that validate.
+    /// The validation threads.
     validating: Mutex<Vec<JoinHandle<()>>>,
-    /// The thread that looks after trust anchors, and the way to it.
+    /// The thread for trust anchors, and the channel to it.
     anchor_thread: Mutex<Option<(Sender<AnchorOrder>, JoinHandle<()>)>>,
-    /// Where they are kept between runs.
+    /// The files of trust anchors.
     anchor_files: Option<AnchorFiles>,
-    /// What is in force.
+    /// The configuration and the trust anchors in force.
     decided: Mutex<Decided>,
 }
 
@@ -117,22 +117,22 @@ struct Decided {
     validates: bool,
     followed: BTreeSet<NameBuf>,
     signals: bool,
-    /// What is known of the zones whose anchors are followed.
+    /// The state of the zones whose anchors are followed.
     points: TrustPoints,
-    /// Domains in which nothing is validated up to these moments.
+    /// Negative trust anchors with their expiry times.
     negative: NegativeTimes,
 }
 
-/// Why it did not start.
+/// Why recursive service did not start.
 #[derive(Debug)]
 pub enum RecursiveFault {
-    /// The cache cannot be made.
+    /// The cache cannot be created.
     Cache(cache::ConfigFault),
-    /// The policy cannot be carried out.
+    /// The policy cannot be applied.
     Policy(PolicyFault),
-    /// The system has no random numbers.
+    /// The system returned no random numbers.
     Random(getrandom::Error),
-    /// It refuses a thread or a descriptor.
+    /// The system refused a thread or a descriptor.
     Thread(io::Error),
 }
 
@@ -148,7 +148,7 @@ impl std::fmt::Display for RecursiveFault {
 }
 impl std::error::Error for RecursiveFault {}
 
-/// The way to the thread that asks.
+/// The channel to the resolver's thread.
 struct Asker(Arc<Outgoing<ResolverRequest<Waiter>>>);
 
 impl Lookups for Asker {
@@ -161,8 +161,8 @@ impl Lookups for Asker {
 }
 
 impl Recursive {
-    /// Starts it; from the next batch on the engine answers with it. Messages to and from other servers are
-    /// copied for dnstap. What is learned of trust anchors is kept in the state folder.
+    /// Starts recursive service; the engine uses it from the next batch on. dnstap receives copies of the
+    /// messages to and from other servers. The state of trust anchors is stored in the state folder.
     ///
     /// # Errors
     /// [`RecursiveFault`].
@@ -233,7 +233,7 @@ impl Recursive {
         Ok(recursive)
     }
 
-    /// Starts the thread that looks after trust anchors.
+    /// Starts the thread for trust anchors.
     fn look_after_anchors(self: &Arc<Self>) -> io::Result<()> {
         let (orders, taken) = channel();
         let (recursive, back) = (Arc::downgrade(self), orders.clone());
@@ -243,7 +243,7 @@ impl Recursive {
         Ok(())
     }
 
-    /// Has the engine use what is decided now.
+    /// Makes the engine use the current state.
     fn put_into_service(&self) {
         let memory = self.service.memory();
         self.engine.change_memory(|served| served.then = memory.clone());
@@ -251,16 +251,15 @@ impl Recursive {
         self.engine.change_sources(|sources| sources.elsewhere = Some(Arc::clone(&source)));
     }
 
-    /// What links to other servers have done.
+    /// Returns the counters of the links to other servers.
     pub fn totals(&self) -> OutgoingTotals {
         self.outgoing.totals()
     }
 
-    /// Decides otherwise from now on. What is cached of names whose servers are others now is dropped, and of
-    /// those that are validated otherwise. Negative trust anchors that were set for a while stay.
+    /// Replaces the configuration. Flushes from the cache names whose rules changed, and names that are now
+    /// validated differently. Temporary negative trust anchors stay.
     ///
-    /// # Errors
-    /// If the policy cannot be carried out; everything stays as it was.
+    /// # Errors If the policy cannot be applied; nothing has changed then.
     pub fn configure(
         &self,
         policy: PolicyConfig,
@@ -300,18 +299,18 @@ impl Recursive {
         Ok(())
     }
 
-    /// Drops what is known of a name and of all below.
+    /// Flushes a name and all names below it from the cache.
     fn flush_tree(&self, domain: NameBuf) {
         self.service.flush(domain.as_name().to_lower().as_lower(), true, None);
     }
 
-    /// The rules that say whom to ask, and those that say where to begin.
+    /// Returns the forwarding rules and the iteration rules.
     pub fn rules(&self) -> (Vec<ForwardRule>, Vec<IterateRule>) {
         let decided = lock(&self.decided);
         (decided.forward.rules.clone(), decided.forward.iterate.rules.clone())
     }
 
-    /// Asks by this rule, in place of the one for the same domain.
+    /// Adds a forwarding rule, which replaces a rule for the same domain.
     ///
     /// # Errors
     /// As [`configure`](Self::configure).
@@ -326,7 +325,7 @@ impl Recursive {
         self.decide(&mut decided, new)
     }
 
-    /// Asks by no rule for this domain. Returns whether there was one.
+    /// Removes the rule for this domain. Returns whether there was one.
     ///
     /// # Errors
     /// As [`configure`](Self::configure).
@@ -340,7 +339,7 @@ impl Recursive {
         Ok(dropped)
     }
 
-    /// Takes everything in a domain for insecure for so long (RFC 7646), however long that was to be before.
+    /// Adds a negative trust anchor for `time` (RFC 7646), in place of an earlier one for the domain.
     ///
     /// # Errors
     /// As [`configure`](Self::configure).
@@ -361,8 +360,8 @@ impl Recursive {
         }
     }
 
-    /// Validates again in a domain. Returns whether there was such an anchor: one of the configuration does
-    /// not count.
+    /// Removes a negative trust anchor. Returns whether there was one that was added at run time: those of
+    /// the configuration do not count.
     ///
     /// # Errors
     /// As [`configure`](Self::configure).
@@ -377,7 +376,7 @@ impl Recursive {
         Ok(dropped)
     }
 
-    /// Validates again where the time of a negative anchor is over.
+    /// Removes the negative trust anchors that have expired.
     pub fn drop_expired_anchors(&self) {
         let mut decided = lock(&self.decided);
         let mut new = decided.clone();
@@ -395,8 +394,8 @@ impl Recursive {
         }
     }
 
-    /// The domains in which nothing is validated: those of the configuration, and those that were set for a
-    /// while, with the time that they have left.
+    /// Returns the negative trust anchors: those of the configuration, and the temporary ones with their
+    /// remaining time.
     pub fn negative_anchors(&self) -> Vec<(NameBuf, Option<Duration>)> {
         let (decided, now) = (lock(&self.decided), Instant::now());
         let configured = decided.policy.validation.anchors.negative().map(|name| (*name, None));
@@ -404,17 +403,17 @@ impl Recursive {
         configured.chain(decided.negative.iter().map(|(name, until)| (*name, left(until)))).collect()
     }
 
-    /// Saves the cache and sends no more queries. Clients that still wait are answered SERVFAIL.
+    /// Saves the cache and sends no more queries. Clients that still wait receive SERVFAIL.
     pub fn stop(&self) {
         if let Some((orders, thread)) = lock(&self.anchor_thread).take() {
-            // A thread that has ended needs no order, and a panic was shown by the panic hook.
+            // The thread may have ended, and the panic hook has shown a panic.
             let _ = orders.send(AnchorOrder::Stop);
             let _ = thread.join();
         }
         self.outgoing.stop();
         self.service.stop_validating();
         for thread in std::mem::take(&mut *lock(&self.validating)) {
-            // A panic was shown by the panic hook.
+            // The panic hook has shown a panic.
             let _ = thread.join();
         }
         if let Some(file) = &self.file {
@@ -423,7 +422,7 @@ impl Recursive {
     }
 }
 
-/// Has the cache take all its memory, beside whatever else there is to do.
+/// Starts a thread that makes the cache take all its memory, at low priority.
 fn preallocate(service: &Arc<Service>) -> io::Result<()> {
     let service = Arc::clone(service);
     let preallocate = move || {
@@ -434,7 +433,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
     std::thread::Builder::new().name("cache-memory".into()).spawn(preallocate).map(drop)
 }
 
-/// The work of a thread that validates. A panic, which would be a fault of ours, costs those who wait at the
+/// Runs a validation thread. A panic, which would be a bug in nomen, costs the clients that wait at that
 /// time.
 fn validate(validations: &Validations) {
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
@@ -444,7 +443,7 @@ fn validate(validations: &Validations) {
     }
 }
 
-/// The domains of rules that are in one of two lists only.
+/// Returns the domains of rules that are in only one of two lists.
 fn changed<'r, R: PartialEq>(
     before: &'r [R],
     after: &'r [R],
@@ -456,12 +455,13 @@ fn changed<'r, R: PartialEq>(
 }
 
 impl Decided {
-    /// What a plan asks for, and what is known from the run before.
+    /// Returns the initial state: the plan, and what is stored from the previous run.
     fn first(plan: Plan, kept: Option<&AnchorFiles>) -> Decided {
         let Plan { policy, forward, validates, mut followed, signals, .. } = plan;
         if kept.is_none() && !followed.is_empty() {
             info!(
-                "trust anchors do not follow their zones (RFC 5011), since nothing is kept: set `state-dir` in [server]"
+                "trust anchors do not follow their zones (RFC 5011), since nothing is kept: set `state-dir` \
+                in [server]"
             );
             followed.clear();
         }
@@ -475,8 +475,7 @@ impl Decided {
         first
     }
 
-    /// The policy with the trust anchors as their zones have them by now, and the negative ones that were set
-    /// for a while.
+    /// Returns the policy with the current trust anchors of followed zones, and the temporary negative ones.
     fn in_force(&self) -> PolicyConfig {
         let mut policy = self.policy.clone();
         policy.validation.anchors = self.points.in_force(&policy.validation.anchors);
@@ -507,8 +506,8 @@ impl Adopt for Recursive {
     }
 }
 
-/// Has the copy of the root zone asked in place of the root servers: whether there is one, it says itself.
-/// Has names that zones here delegate resolved from there.
+/// Makes the resolver use the local copy of the root zone, if it holds one, in place of the root servers, and
+/// resolve names that zones here delegate from these zones.
 fn take_zones_here(forward: &mut ForwardConfig, local_root: &Arc<LocalRoot>, own_zones: &OwnZones) {
     forward.iterate.own_zones = Some(own_zones.clone());
     let instead = forward.rules.iter_mut().filter_map(|rule| rule.instead.as_mut());
@@ -517,7 +516,7 @@ fn take_zones_here(forward: &mut ForwardConfig, local_root: &Arc<LocalRoot>, own
     of_root.for_each(|rule| rule.copy = Some(local_root.copy()));
 }
 
-/// What the settings ask for, on this machine as it is now; nothing if recursive service is off.
+/// Returns the plan for these settings on this machine; `None` if recursive service is off.
 pub fn plan(settings: &Settings) -> Option<Plan> {
     let wanted = settings.recursive()?;
     let interfaces = Interfaces::of_this_machine().unwrap_or_else(|e| {

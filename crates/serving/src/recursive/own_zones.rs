@@ -1,5 +1,5 @@
-//! Zones that are served here, as the resolver sees them: names that they delegate are resolved from the
-//! servers that they name.
+//! Zones served here, as the resolver sees them: names that they delegate are resolved from the name servers
+//! of the delegation.
 
 use std::sync::Weak;
 use std::time::Instant;
@@ -14,10 +14,10 @@ use zone::catalog::Catalog;
 
 use crate::frontend::Served;
 
-/// CNAME and DNAME links that a response follows, as an authoritative server would.
+/// Most CNAME and DNAME links that a response follows, as in an authoritative server.
 const MAX_CHAIN: u8 = 16;
 
-/// The zones of this engine, as long as there is one.
+/// The zones of an engine, as long as it exists.
 pub(super) struct OfEngine(pub(super) Weak<Engine<Served>>);
 
 impl ServedZones for OfEngine {
@@ -31,8 +31,7 @@ impl ServedZones for OfEngine {
     }
 }
 
-/// Puts the response to a question that these zones give into `message`. Returns whether there is one that is
-/// whole.
+/// Writes the response of these zones to a query into `message`. Returns whether it is complete.
 pub(super) fn respond(
     catalog: &Catalog,
     name: Name<'_>,

@@ -1,5 +1,5 @@
-//! The cache in a file, so that it survives a restart: read at the start, saved now and then and at the end,
-//! on a thread that answers wait for. A file that is damaged costs what was in it and nothing else.
+//! The cache file, with which the cache survives a restart: read at the start, saved periodically and at the
+//! end, on a thread of its own. A damaged file costs only its contents.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -19,20 +19,19 @@ use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use wording::reason;
 
-/// After which reading or writing the file is worth a line.
+/// Duration of reading or writing the file from which it is logged.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The cache's file, and the thread that keeps it.
+/// The cache file and its thread.
 pub struct CacheFile {
     path: PathBuf,
     stop: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
 impl CacheFile {
-    /// Reads the file in the background, if there is one, and saves the cache to it from time to time.
+    /// Reads the file in the background, if it exists, and saves the cache to it periodically.
     ///
-    /// # Errors
-    /// The system's, if it refuses a thread.
+    /// # Errors The system's error if it refuses a thread.
     pub fn start(path: PathBuf, every: Duration, service: &Arc<Service>) -> io::Result<CacheFile> {
         let (stop, stopped) = channel();
         let (service, file) = (Arc::clone(service), path.clone());
@@ -41,22 +40,22 @@ impl CacheFile {
         Ok(CacheFile { path, stop: Mutex::new(Some((stop, thread))) })
     }
 
-    /// Where it lies.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Saves the cache for the last time.
+    /// Saves the cache for the last time, and ends the thread.
     pub fn stop(&self) {
         if let Some((stop, thread)) = lock(&self.stop).take() {
             drop(stop);
-            // A panic was shown by the panic hook.
+            // The panic hook has shown a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// The thread's work.
+/// Runs the thread.
 fn keep(path: &Path, every: Duration, service: &Service, stopped: &Receiver<()>) {
     load_at_start(path, service);
     loop {
@@ -103,7 +102,7 @@ fn save_and_say(path: &Path, service: &Service) {
     }
 }
 
-/// Says how far reading a file has got, once a second.
+/// Logs the progress of reading a file, about once a second.
 struct Progress<R> {
     inner: R,
     done: u64,
@@ -123,10 +122,9 @@ impl<R: Read> Read for Progress<R> {
     }
 }
 
-/// Puts what a file holds into the cache, but for what the policy of today does not let anyone have.
+/// Loads a file into the cache, except entries that the current policy allows for no client.
 ///
-/// # Errors
-/// [`LoadFault`]; what stands in front of the fault is in the cache.
+/// # Errors [`LoadFault`]; entries before the fault are in the cache.
 pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
     let file = regular::open(path).map_err(LoadFault::Io)?;
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
@@ -137,10 +135,9 @@ pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
     restored
 }
 
-/// Writes the cache to a file, which takes the old one's place when it is whole. Returns the number of
-/// entries.
+/// Writes the cache to a file, which replaces the old one when it is complete. Returns the number of entries.
 ///
-/// # Errors
+/// # Errors The system's error.
 /// The system's.
 pub fn save(path: &Path, service: &Service) -> io::Result<u64> {
     let mut beside = path.as_os_str().to_owned();
@@ -162,7 +159,7 @@ pub fn save(path: &Path, service: &Service) -> io::Result<u64> {
     })
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

@@ -1,4 +1,4 @@
-//! Frames of messages, made by the thread that writes them.
+//! Frames of dnstap messages, encoded by the thread that writes them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::{Destination, DnstapCounts, WallClock, protocol};
 use crate::repeated::log_repeated;
 use crate::worker_queue::RecordWriter;
 
-/// Bytes of frames after which they are written, also before a round is over.
+/// Bytes of encoded frames that are written before a round is over.
 const ENOUGH: usize = 64 * 1024;
 
-/// A message that was seen. Its bytes are those of the zone's name, then the message.
+/// A copied message. Its bytes are the zone's name followed by the message.
 pub(super) struct Seen {
     pub(super) kind: DnstapKind,
     pub(super) transport: Transport,
-    /// Who asks, and from which port, as far as it is known.
+    /// The client's address, and its port if known.
     pub(super) asks: Option<(IpAddr, Option<u16>)>,
     pub(super) answers: SocketAddr,
     /// Nanoseconds since 1970.
@@ -32,7 +32,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The message as dnstap describes it.
+    /// Returns the dnstap description of the message.
     fn describe(&self, bytes: &[u8]) -> DnstapMessage {
         let (zone, message) = bytes.split_at(self.zone_len);
         let (query_time_sec, query_time_nsec) = parts(self.query_at);
@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-/// The bytes of an address; an IPv4 one in the form of IPv6 has four.
+/// Returns the bytes of an address: four for an IPv4-mapped one.
 fn bytes_of(address: IpAddr) -> Vec<u8> {
     match address.to_canonical() {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -72,28 +72,28 @@ fn bytes_of(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Seconds and nanoseconds.
+/// Splits nanoseconds into seconds and nanoseconds.
 fn parts(unix: Option<u64>) -> (Option<u64>, Option<u32>) {
     let nanos = |unix| u32::try_from(unix % 1_000_000_000).unwrap_or(0);
     (unix.map(|unix| unix / 1_000_000_000), unix.map(nanos))
 }
 
-/// What the thread has.
+/// The state of the writing thread.
 pub(super) struct Frames {
     sink: Sink,
     counts: Arc<DnstapCounts>,
     clock: Arc<WallClock>,
-    /// A frame with all but its message.
+    /// A frame without its message.
     blank: DnstapFrame,
-    /// Frames to be written, and how many.
+    /// Encoded frames that are not written yet, and their number.
     waiting: Vec<u8>,
     count: u64,
-    /// Whether the last ones could not be written.
+    /// Whether the last write or connection failed.
     failing: bool,
 }
 
 impl Frames {
-    /// Opens the file, or prepares to look for the collector. Frames are the blank one, each with a message.
+    /// Opens the file, or prepares the connection to the collector. Each frame is `blank` with a message.
     pub(super) fn open(
         destination: &Destination,
         blank: DnstapFrame,
@@ -108,13 +108,13 @@ impl Frames {
         Ok(Frames { sink, counts, clock, blank, waiting: Vec::new(), count: 0, failing: false })
     }
 
-    /// Opens the file anew.
+    /// Reopens the file.
     pub(super) fn reopen(&mut self) -> Result<(), SinkFault> {
         self.write_out();
         self.sink.reopen()
     }
 
-    /// Ends the stream in order, within this time.
+    /// Ends the stream in order, within `patience`.
     pub(super) fn finish(&mut self, patience: Duration) {
         self.write_out();
         if let Err(fault) = self.sink.finish(patience) {
@@ -123,7 +123,7 @@ impl Frames {
         self.counts.connected.store(0, Relaxed);
     }
 
-    /// Writes what waits. What cannot be written waits on for the next collector, or is counted as lost.
+    /// Writes the encoded frames. On failure they wait for the next connection, or are counted as lost.
     fn write_out(&mut self) {
         if self.waiting.is_empty() || !self.sink.is_open() {
             return;
@@ -137,7 +137,7 @@ impl Frames {
             Err(fault) => {
                 let left = frames_in(&self.waiting);
                 let gone = self.count.saturating_sub(left);
-                // What a collector had not read when it went is unknown.
+                // It is unknown what a collector had not read when it disconnected.
                 self.counts.lost.fetch_add(gone, Relaxed);
                 self.count = left;
                 if !std::mem::replace(&mut self.failing, true) {
@@ -150,7 +150,7 @@ impl Frames {
     }
 }
 
-/// How many frames these are.
+/// Returns the number of frames.
 fn frames_in(mut frames: &[u8]) -> u64 {
     let mut count = 0;
     while let Some(len) = dnstap::first_frame(frames) {
@@ -186,13 +186,13 @@ impl RecordWriter<Seen> for Frames {
 
     fn write(&mut self, seen: &Seen, bytes: &[u8]) {
         if !self.sink.is_open() {
-            // It was lost in the middle of a round.
+            // The connection was lost during this round.
             self.counts.lost.fetch_add(1, Relaxed);
             return;
         }
         self.blank.message = Some(Box::new(seen.describe(bytes)));
         append_frame(&mut self.waiting, |out| {
-            // It fails where there is no room, and a vector has room for everything.
+            // Encoding fails only if the buffer is full, and a vector grows.
             let _ = self.blank.encode(out);
         });
         self.count += 1;

@@ -1,7 +1,6 @@
-//! dnstap: copies of messages for a collector. Workers, and the thread that asks other servers, leave
-//! messages in a queue and never wait (`Dnstap` is what they call); a thread of its own makes frames of them
-//! and writes those (`frames`) to a socket or a file (`sink`). `upstream` sees the messages that go to other
-//! servers.
+//! dnstap: copies of messages for a collector. Workers and the resolver's thread call `Dnstap`, which puts
+//! messages into a queue and never blocks; a thread encodes them as frames (`frames`) and writes those to a
+//! socket or a file (`sink`). `upstream` copies the messages to and from other servers.
 
 mod frames;
 mod sink;
@@ -24,38 +23,38 @@ use frames::{Frames, Seen};
 pub use sink::SinkFault;
 pub use upstream::Tapped;
 
-/// Longest wait for the file to be opened anew.
+/// Longest wait for the file to be reopened.
 const REOPEN: Duration = Duration::from_secs(5);
 
-/// Figures, shared with the thread that writes.
+/// Counters shared with the writing thread.
 #[derive(Default)]
 pub struct DnstapCounts {
-    /// Frames that were written.
+    /// Frames written.
     pub written: AtomicU64,
-    /// Frames that were made, but got lost with a connection or could not be written.
+    /// Frames lost with a connection, or not written because of an error.
     pub lost: AtomicU64,
-    /// 1 while there is a file or a collector to write to.
+    /// 1 while the file or the connection to the collector is open.
     pub connected: AtomicU32,
 }
 
-/// dnstap at work: what is called with each message.
+/// The dnstap logger, called with each message.
 pub struct Dnstap {
     queue: Arc<WorkerQueue<Seen>>,
     thread: WriterThread<Seen, Frames>,
     counts: Arc<DnstapCounts>,
     clock: Arc<WallClock>,
     destination: Destination,
-    /// A bit for each [`DnstapKind`], by its number.
+    /// A bit for each [`DnstapKind`], at the position of its number.
     kinds: AtomicU32,
     sample: AtomicU32,
-    /// Keys the sample, so that clients cannot choose which queries are in it.
+    /// Keys the sampling, so that clients cannot choose which queries are sampled.
     secret: u64,
 }
 
-/// The time of day at moments of the monotonic clock.
+/// Converts instants of the monotonic clock to the time of day.
 struct WallClock {
     start: Instant,
-    /// Nanoseconds since 1970 at the start, as the system's clock is now.
+    /// Nanoseconds since 1970 at `start`, by the system's current clock.
     unix: AtomicU64,
 }
 
@@ -66,14 +65,14 @@ impl WallClock {
         clock
     }
 
-    /// Follows the system's clock, which may have been set.
+    /// Follows the system clock, which may have been set.
     fn set(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix = now.saturating_sub(self.start.elapsed());
         self.unix.store(u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Nanoseconds since 1970.
+    /// Returns the time in nanoseconds since 1970.
     fn unix(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.start).as_nanos();
         self.unix.load(Relaxed).saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
@@ -81,7 +80,7 @@ impl WallClock {
 }
 
 impl Dnstap {
-    /// Starts it: opens the file, or begins to look for the collector. A collector that is away is no fault.
+    /// Opens the file, or starts connecting to the collector. An unreachable collector is no error.
     ///
     /// # Errors
     /// If the file cannot be used, or the system refuses a thread.
@@ -101,52 +100,51 @@ impl Dnstap {
         Ok(dnstap)
     }
 
-    /// Copies these messages from now on.
+    /// Selects the messages to copy from now on.
     pub fn select(&self, selection: &Selection) {
         let bits = selection.kinds.iter().fold(0, |bits, kind| bits | 1 << *kind as u32);
         self.kinds.store(bits, Relaxed);
         self.sample.store(selection.sample.max(1), Relaxed);
     }
 
-    /// Opens the file anew, as after it was moved away; returns its name. Does nothing if frames go to a
-    /// collector.
+    /// Reopens the file, for example after it was moved away; returns its name. Does nothing if frames go to
+    /// a collector.
     ///
-    /// # Errors
-    /// If the file cannot be opened: frames go on into the old one.
+    /// # Errors If the file cannot be opened: frames then still go to the old one.
     pub fn reopen(&self) -> Result<Option<String>, SinkFault> {
         let Destination::File(path) = &self.destination else { return Ok(None) };
         let reopened = self.thread.ask(REOPEN, Frames::reopen);
         reopened.unwrap_or(Err(SinkFault::Busy)).map(|()| Some(path.display().to_string()))
     }
 
-    /// Ends the stream in order, but waits no longer than `patience`.
+    /// Ends the stream in order; waits no longer than `patience`.
     pub fn finish(&self, patience: Duration) {
-        // What is not written by then is lost: that is what the limit is for.
+        // Frames not written by then are lost: the wait is bounded on purpose.
         let _ = self.thread.ask(patience, move |frames| frames.finish(patience));
     }
 
-    /// Frames that were written.
+    /// Returns the number of frames written.
     pub fn written(&self) -> u64 {
         self.counts.written.load(Relaxed)
     }
 
-    /// Messages that the queue could not take, or that could not be written.
+    /// Returns the number of messages that found the queue full or could not be written.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped() + self.counts.lost.load(Relaxed)
     }
 
-    /// Whether there is a file or a collector to write to.
+    /// Returns whether the file or the connection to the collector is open.
     pub fn is_connected(&self) -> bool {
         self.counts.connected.load(Relaxed) == 1
     }
 
-    /// Whether messages of this kind are copied.
+    /// Returns whether messages of this kind are copied.
     fn is_selected(&self, kind: DnstapKind) -> bool {
         self.kinds.load(Relaxed) & 1 << kind as u32 != 0
     }
 
-    /// Whether messages of this kind are copied, and this one is in the sample: `id` and `port` are those of
-    /// the query, so that its response is in the sample, too.
+    /// Returns whether messages of this kind are copied and this one is sampled. `id` and `port` are those of
+    /// the query, so that its response is sampled, too.
     fn wants(&self, kind: DnstapKind, id: [u8; 2], port: u16) -> bool {
         if !self.is_selected(kind) {
             return false;
@@ -207,7 +205,7 @@ impl Adopt for Dnstap {
     }
 }
 
-/// What dnstap calls a transport.
+/// Returns dnstap's value for a transport.
 fn protocol(transport: Transport) -> DnstapSocketProtocol {
     match transport {
         Transport::Tcp => DnstapSocketProtocol::Tcp,

@@ -1,4 +1,4 @@
-//! Where frames go: a file, or a collector at the other end of a Unix socket.
+//! The destination of frames: a file, or a collector on a Unix socket.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,9 +11,9 @@ use dnstap::{Control, ControlKind, FrameFault, append_control, first_frame, resu
 
 use wording::reason;
 
-/// Time until a collector that is away is looked for again: at first, and at most.
+/// Interval between attempts to connect to the collector: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Time that a collector may take to answer, or to take what is written.
+/// Longest wait for a collector's answer, and for a write to it.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why frames cannot be written.
@@ -21,17 +21,17 @@ const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum SinkFault {
     /// The file cannot be opened.
     Open(PathBuf, io::Error),
-    /// There is something else in the file.
+    /// The file has other contents.
     Foreign(PathBuf, FrameFault),
-    /// It is no ordinary file, so that there is no going back in it.
+    /// It is not a regular file, so it cannot be truncated or positioned.
     Special(PathBuf),
-    /// The collector cannot be reached, or does not speak as it should.
+    /// The collector cannot be reached, or breaks the protocol.
     Collector(FrameFault),
-    /// They are being written, and that takes too long.
+    /// Frames are being written, and that takes too long.
     Busy,
     /// The system refuses a thread.
     Thread(io::Error),
-    /// It has no random numbers.
+    /// The system returned no random numbers.
     Random(getrandom::Error),
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for SinkFault {
 
 impl std::error::Error for SinkFault {}
 
-/// Where frames go.
+/// The destination of frames.
 pub(super) struct Sink {
     path: PathBuf,
     to: To,
@@ -67,7 +67,7 @@ enum To {
         pause: Duration,
         next: Instant,
     },
-    /// Nowhere any more.
+    /// Closed.
     Ended,
 }
 
@@ -78,18 +78,18 @@ impl fmt::Display for Sink {
 }
 
 impl Sink {
-    /// This file, made if it is missing and gone on with if there are frames in it.
+    /// Opens the file, creates it if missing, and continues after the frames in it.
     pub(super) fn file(path: &Path) -> Result<Self, SinkFault> {
         Ok(Sink { path: path.to_owned(), to: To::File(open(path)?) })
     }
 
-    /// The collector that listens on this socket, once it is connected.
+    /// Returns the sink for the collector on this socket, not connected yet.
     pub(super) fn socket(path: &Path) -> Self {
         let to = To::Socket { stream: None, pause: PAUSES.0, next: Instant::now() };
         Sink { path: path.to_owned(), to }
     }
 
-    /// Whether it can be written to.
+    /// Returns whether frames can be written.
     pub(super) fn is_open(&self) -> bool {
         match &self.to {
             To::File(_) => true,
@@ -98,7 +98,7 @@ impl Sink {
         }
     }
 
-    /// Looks for the collector; none if it is not yet time to.
+    /// Connects to the collector; `None` if it is not yet time to.
     pub(super) fn connect(&mut self, now: Instant) -> Option<Result<(), SinkFault>> {
         let To::Socket { stream, pause, next } = &mut self.to else { return None };
         if now < *next {
@@ -118,8 +118,8 @@ impl Sink {
         })
     }
 
-    /// Writes whole frames and takes away what was written. After a fault those are left that a next
-    /// collector can have: a frame that was cut is taken away, too.
+    /// Writes whole frames and removes what was written. After an error, keeps the frames that were not
+    /// begun, for the next connection; a partly written frame is removed, too.
     pub(super) fn write(&mut self, frames: &mut Vec<u8>) -> Result<(), SinkFault> {
         let mut written = 0;
         let outcome = match &mut self.to {
@@ -137,7 +137,7 @@ impl Sink {
                 frames.drain(..whole(frames, written));
             }
             To::File(file) => {
-                // Frames that are on a full disk in part would make all that follow unreadable.
+                // A partly written frame on a full disk would make all following frames unreadable.
                 if let Ok(end) = file.stream_position()
                     && let to = end.saturating_sub(written as u64)
                     && file.set_len(to).is_ok()
@@ -151,21 +151,21 @@ impl Sink {
         Err(SinkFault::Collector(FrameFault::Io(e)))
     }
 
-    /// Opens the file anew; the old one is ended.
+    /// Reopens the file, after ending the old one.
     pub(super) fn reopen(&mut self) -> Result<(), SinkFault> {
         let To::File(file) = &mut self.to else { return Ok(()) };
-        // If the file was not moved, it is continued: it has to be ended first.
+        // If the file was not moved, it is continued, so it has to be ended first.
         let ended = end(file);
         let opened = open(&self.path);
         if opened.is_err() && ended.is_ok() {
-            // The next frame goes where STOP is.
+            // The next frame overwrites STOP.
             let _ = file.seek(SeekFrom::Current(-(stop().len() as i64)));
         }
         *file = opened?;
         Ok(())
     }
 
-    /// Ends the stream: nothing can be written any more.
+    /// Ends the stream: nothing can be written afterwards.
     pub(super) fn finish(&mut self, patience: Duration) -> Result<(), SinkFault> {
         let ended = match std::mem::replace(&mut self.to, To::Ended) {
             To::File(mut file) => end(&mut file).map_err(FrameFault::Io),
@@ -176,7 +176,7 @@ impl Sink {
     }
 }
 
-/// As `write_all`, and `written` is what is written also after a fault.
+/// Writes all bytes; `written` is the number written, also after an error.
 fn write_all(to: &mut impl Write, bytes: &[u8], written: &mut usize) -> io::Result<()> {
     while *written < bytes.len() {
         match to.write(&bytes[*written..]) {
@@ -189,7 +189,7 @@ fn write_all(to: &mut impl Write, bytes: &[u8], written: &mut usize) -> io::Resu
     Ok(())
 }
 
-/// Bytes of the frames of which the first `written` bytes were written, the one that was cut included.
+/// Returns the length of all frames that `written` bytes reach into, including a partly written one.
 fn whole(frames: &[u8], written: usize) -> usize {
     let mut end = 0;
     while end < written {
@@ -207,8 +207,8 @@ fn stop() -> Vec<u8> {
     stop
 }
 
-/// Opens a file at the place where further frames go. What is behind that is taken away: STOP, or a frame
-/// that was cut.
+/// Opens a file positioned after its last whole frame. Truncates what follows: STOP, or a partly written
+/// frame.
 fn open(path: &Path) -> Result<File, SinkFault> {
     let fault = |e| SinkFault::Open(path.to_owned(), e);
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -233,12 +233,12 @@ fn open(path: &Path) -> Result<File, SinkFault> {
     Ok(file)
 }
 
-/// Ends a file.
+/// Writes STOP to a file.
 fn end(file: &mut File) -> io::Result<()> {
     file.write_all(&stop())
 }
 
-/// Connects to a collector: READY, ACCEPT, START.
+/// Connects to a collector and performs the handshake: READY, ACCEPT, START.
 fn shake_hands(path: &Path) -> Result<UnixStream, FrameFault> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(COLLECTOR_TIMEOUT))?;
@@ -253,9 +253,9 @@ fn shake_hands(path: &Path) -> Result<UnixStream, FrameFault> {
     Ok(stream)
 }
 
-/// Takes leave of a collector: STOP, FINISH.
+/// Ends the connection to a collector: STOP, FINISH.
 fn part(stream: &mut UnixStream, patience: Duration) -> Result<(), FrameFault> {
-    // A time of zero would mean any.
+    // A timeout of zero is not allowed.
     let patience = Some(patience.max(Duration::from_millis(1)));
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;

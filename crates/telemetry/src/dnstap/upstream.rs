@@ -1,9 +1,8 @@
-//! Messages to and from other servers: a core between the one that asks them and the sockets, which passes
-//! everything on and copies the messages that go by. The socket of a link is opened after the core has
-//! decided to send a query on it, so the copy of the query waits until the address and port that it leaves
-//! from are known.
+//! Copies messages to and from other servers: a core between the resolver's core and the sockets, which
+//! passes everything on. The socket of a link is opened after the core has decided to send a query on it, so
+//! the copy of the query waits until its source address and port are known.
 //!
-//! For that the driver reports the address and port of each link (`Core::bound`).
+//! The driver reports the address and port of each link for that purpose (`Core::bound`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,10 +15,10 @@ use wire::message::Header;
 use super::Dnstap;
 use super::frames::Seen;
 
-/// Queries of one link whose time is kept, at the most: a connection has some tens at a time.
+/// Largest number of outstanding queries per link whose time is stored: a connection has some tens at a time.
 const UNANSWERED: usize = 256;
 
-/// A core, and what copies its messages.
+/// A core whose messages are copied.
 pub struct Tapped<C> {
     core: C,
     tap: Option<Tap>,
@@ -31,29 +30,29 @@ struct Tap {
     links: NumberMap<Link, Open>,
 }
 
-/// A link that is open.
+/// An open link.
 struct Open {
     transport: Transport,
     to: SocketAddr,
-    /// The address that is asked from, where one is configured.
+    /// The source address, if one is configured.
     from: Option<IpAddr>,
     local: Local,
-    /// ID and time of queries without a response.
+    /// ID and time of outstanding queries.
     sent: Vec<([u8; 2], Instant)>,
 }
 
-/// The address and port that a link sends from.
+/// The local address and port of a link.
 enum Local {
-    /// Not reported yet. Queries that are sent meanwhile wait for it.
+    /// Not reported yet. Copies of queries wait for it.
     Awaited(Vec<(Vec<u8>, Instant)>),
-    /// Not asked for when the link was opened.
+    /// Not requested when the link was opened.
     Unknown,
-    /// This one.
+    /// The reported address.
     Known(SocketAddr),
 }
 
 impl Open {
-    /// The address that is asked from, and the port if it is known.
+    /// Returns the source address, and the port if it is known.
     fn asks(&self) -> Option<(IpAddr, Option<u16>)> {
         match self.local {
             Local::Known(local) => Some((local.ip(), Some(local.port()))),
@@ -63,14 +62,14 @@ impl Open {
 }
 
 impl<C> Tapped<C> {
-    /// This core, whose messages are copied if there is dnstap.
+    /// Wraps a core; its messages are copied if `dnstap` is given.
     pub fn new(core: C, dnstap: Option<Arc<Dnstap>>) -> Self {
         Tapped { core, tap: dnstap.map(|dnstap| Tap { dnstap, links: NumberMap::default() }) }
     }
 }
 
 impl Tap {
-    /// Looks at what the core wants done.
+    /// Processes the core's actions.
     fn actions(&mut self, actions: &[Action], now: Instant) {
         for action in actions {
             match action {
@@ -84,7 +83,7 @@ impl Tap {
                 }
                 Action::Send { link, message } => self.send(*link, message, now),
                 Action::Close { link } => {
-                    // What waits has been sent, or is lost with the link.
+                    // Queries that still wait have been sent, or are lost with the link.
                     self.know(*link, Local::Unknown);
                     self.links.remove(link);
                 }
@@ -92,7 +91,7 @@ impl Tap {
         }
     }
 
-    /// A query is sent on a link.
+    /// Handles a query that is sent on a link.
     fn send(&mut self, link: Link, message: &[u8], now: Instant) {
         match self.links.get_mut(&link).map(|open| &mut open.local) {
             Some(Local::Awaited(waiting)) => waiting.push((message.to_vec(), now)),
@@ -101,7 +100,7 @@ impl Tap {
         }
     }
 
-    /// Where a link sends from is known, or never will be: copies the queries that waited for that.
+    /// Sets the local address of a link, or that it is unknown; then copies the queries that waited for it.
     fn know(&mut self, link: Link, local: Local) {
         let Some(open) = self.links.get_mut(&link) else { return };
         if let Local::Awaited(waiting) = std::mem::replace(&mut open.local, local) {
@@ -139,7 +138,7 @@ impl Tap {
     }
 }
 
-/// Messages to and from other servers.
+/// The kinds of messages to and from other servers.
 const UPSTREAM: [DnstapKind; 4] = [
     DnstapKind::ForwarderQuery,
     DnstapKind::ForwarderResponse,
@@ -148,7 +147,7 @@ const UPSTREAM: [DnstapKind; 4] = [
 ];
 
 impl Dnstap {
-    /// Whether any message to or from other servers is copied.
+    /// Returns whether any message to or from other servers is copied.
     fn wants_upstream(&self) -> bool {
         UPSTREAM.iter().any(|kind| self.is_selected(*kind))
     }
@@ -224,7 +223,7 @@ impl<C: Core> Core for Tapped<C> {
 }
 
 impl<C> Tapped<C> {
-    /// Looks at what the core wants done.
+    /// Processes the core's actions if there is dnstap.
     fn saw(&mut self, actions: &[Action], now: Instant) {
         if let Some(tap) = &mut self.tap {
             tap.actions(actions, now);
