@@ -1,4 +1,4 @@
-//! Addresses of other servers, and those of this machine that they are asked from.
+//! Addresses of other servers, and the source addresses of queries to them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,14 +10,14 @@ use super::report::Diagnostic;
 use super::table::read::{At, Reader};
 use super::table::value::{AddrPort, AddrPortFault, Value, quote};
 
-/// A server that is asked: its address, and its port if that is not 53.
+/// The address of another server, and its port if that is not 53.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Server(pub AddrPort);
 
 /// What is wrong with the text of a [`Server`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerFault {
-    /// As in any address with a port.
+    /// The fault of any address with a port.
     AddrPort(AddrPortFault),
     /// No server has this address.
     NoServer(IpAddr),
@@ -33,15 +33,15 @@ impl fmt::Display for ServerFault {
 }
 
 impl Server {
-    /// The port where none is written.
+    /// The default port.
     const PORT: u16 = 53;
 
-    /// Reads `ip` or `ip@port`. IPv4 mapped into IPv6 is IPv4.
+    /// Parses `ip` or `ip@port`. IPv4 mapped into IPv6 is IPv4.
     pub fn parse(text: &str) -> Result<Self, ServerFault> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
         let addr = match bare.parse() {
             Ok(ip) => SocketAddr::new(ip, Self::PORT),
-            // With another sign than `@`, its port is what the fault is about.
+            // If the port is separated by another character than `@`, the fault is about the port.
             Err(_) if text.contains('@') || text.parse::<SocketAddr>().is_ok() => {
                 AddrPort::parse(text).map_err(ServerFault::AddrPort)?.0
             }
@@ -67,16 +67,16 @@ impl Value for Server {
     }
 }
 
-/// An address of this machine that packets come from.
+/// A source address of packets on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceAddress(pub IpAddr);
 
 /// What is wrong with a [`SourceAddress`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceFault {
-    /// This is no address.
+    /// The text is not an address.
     NoAddress(String),
-    /// No packet comes from it.
+    /// No packet can come from this address.
     NoHost(IpAddr),
 }
 
@@ -111,7 +111,7 @@ impl Value for SourceAddress {
     }
 }
 
-/// Two addresses where one of a family is meant.
+/// Reports two source addresses of one family.
 pub(super) fn check_sources(source: &At<Option<Vec<At<SourceAddress>>>>, faults: &mut Vec<Diagnostic>) {
     let all = || source.value.iter().flatten();
     if [true, false].iter().any(|v4| all().filter(|source| source.value.0.is_ipv4() == *v4).count() > 1) {

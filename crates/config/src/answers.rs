@@ -1,4 +1,4 @@
-//! Keys of `[server]` about answers, and about what the server says of itself.
+//! Keys of `[server]` about answers and the server's identity.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::table::value::{Int, Value, quote};
 use super::zone_name::{ZoneNameFault, zone_name};
 
 keys! {
-    /// Answers, and what the server says of itself.
+    /// Keys about answers and the server's identity.
     pub struct Answers {
         /// Name server identifier sent to clients that ask for it (RFC 5001). Unset: none is sent.
         live "nsid" nsid: Option<Nsid> = None, example "ams1";
@@ -39,7 +39,8 @@ keys! {
         /// takes a block, with a salt of more than 35 bytes up to five. Denials beyond are answered with
         /// SERVFAIL and extended error 27, so that queries for one such zone leave time for all others. A
         /// block takes some 0.1 µs: the default is about a fifth of a CPU.
-        live "nsec3-rounds" nsec3_rounds: Int<u32, 10_000, 1_000_000_000> = Int(2_000_000), example 10_000_000;
+        live "nsec3-rounds" nsec3_rounds: Int<u32, 10_000, 1_000_000_000> = Int(2_000_000),
+            example 10_000_000;
         /// Agent domain to which resolvers may report what they cannot resolve or validate in the zones here
         /// (RFC 9567). It is named in every answer from a zone, if the client has EDNS and there is room, but
         /// not in those from a zone that it is in itself: it must work where that does not. Unset: none is
@@ -49,7 +50,7 @@ keys! {
 }
 
 impl Answers {
-    /// Settings of the engine, as far as these keys have them.
+    /// Returns the engine's settings that these keys determine.
     pub fn config(&self) -> engine::Config {
         let mut config = engine::Config {
             max_udp_size: self.max_udp_size.0,
@@ -70,12 +71,12 @@ fn host_name() -> String {
     if name.is_empty() { "nomen".into() } else { name }
 }
 
-/// What the server says of itself: in the answer to a question of class CHAOS, or in dnstap frames.
+/// The server's identity in answers of class CHAOS and in dnstap frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChaosText {
-    /// The built-in text: the program and its version, or the host's name.
+    /// The built-in text: program and version, or the host's name.
     Auto,
-    /// Nothing: a question is refused.
+    /// No text: queries for it are refused.
     Hide,
     /// This text.
     Text(String),
@@ -92,10 +93,10 @@ impl fmt::Display for ChaosTextLength {
 }
 
 impl ChaosText {
-    /// Longest text in bytes: that of one character string (RFC 1035 §3.3).
+    /// Longest text, in bytes: that of one character string (RFC 1035 §3.3).
     pub const MAX_LEN: usize = 255;
 
-    /// Reads "auto", "hide" or any other text.
+    /// Parses "auto", "hide" or any other text.
     pub fn parse(text: &str) -> Result<Self, ChaosTextLength> {
         match text {
             "auto" => Ok(Self::Auto),
@@ -105,12 +106,12 @@ impl ChaosText {
         }
     }
 
-    /// The text to answer with, where "auto" is the host's name; `None` for "hide".
+    /// Returns the text, with the host's name for "auto"; `None` for "hide".
     pub fn of_host(&self) -> Option<Box<[u8]>> {
         self.text(host_name)
     }
 
-    /// The text to answer with, where "auto" is the program and its version; `None` for "hide".
+    /// Returns the text, with program and version for "auto"; `None` for "hide".
     pub fn of_program(&self) -> Option<Box<[u8]>> {
         self.text(|| format!("nomen {}", env!("CARGO_PKG_VERSION")))
     }
@@ -147,7 +148,7 @@ pub struct Nsid(pub Vec<u8>);
 /// What is wrong with the text of an [`Nsid`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NsidFault {
-    /// There are no hexadecimal digits behind `0x`, or an odd number of them.
+    /// There are no hexadecimal digits after `0x`, or an odd number of them.
     Hex,
     /// It has no bytes.
     Empty,
@@ -166,10 +167,10 @@ impl fmt::Display for NsidFault {
 }
 
 impl Nsid {
-    /// Longest identifier accepted, in bytes: it travels in every answer that asked for it.
+    /// Longest identifier, in bytes: it is part of every answer to a query that asks for it.
     pub const MAX_LEN: usize = 128;
 
-    /// Reads text, or hexadecimal digits after `0x`.
+    /// Parses text, or hexadecimal digits after `0x`.
     pub fn parse(text: &str) -> Result<Self, NsidFault> {
         let bytes = match text.strip_prefix("0x") {
             None => text.as_bytes().to_vec(),
@@ -210,11 +211,11 @@ pub struct AgentDomain(pub NameBuf);
 /// What is wrong with the text of an [`AgentDomain`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentFault {
-    /// It is no name.
+    /// It is not a name.
     Name(ZoneNameFault),
-    /// It is the root, which is no agent domain.
+    /// It is the root, which is not allowed as agent domain.
     Root,
-    /// It has this many bytes, and leaves no room for a report.
+    /// It has this many bytes, which leaves no room for a report.
     TooLong(usize),
 }
 
@@ -233,10 +234,10 @@ impl fmt::Display for AgentFault {
 }
 
 impl AgentDomain {
-    /// Longest agent domain in bytes: half of what a report has for it and for the name that it is about.
+    /// Longest agent domain, in bytes: half of the name of a report, which also holds the reported name.
     pub const MAX_LEN: usize = 128;
 
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
     /// [`AgentFault`].

@@ -1,5 +1,5 @@
-//! Keys about catalog zones (RFC 9432), zones whose records list other zones: of `[[zone]]` about a catalog
-//! zone itself, of `[[zone]]` and `[template.X]` about the one that lists a zone.
+//! Keys about catalog zones (RFC 9432), whose records list other zones: keys of `[[zone]]` for a catalog zone
+//! itself, and keys of `[[zone]]` and `[template.X]` for the catalog zone that lists a zone.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,11 @@ use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Share, Value, quote};
 
-/// Largest share of a catalog zone's members that one version of it removes, where nothing else is
-/// configured.
+/// Default of the largest share of a catalog zone's members that one version removes.
 const MAX_REMOVED: f64 = 0.2;
 
 keys! {
-    /// What a zone can say of the zones that it lists.
+    /// Keys of a catalog zone about the zones it lists.
     pub struct CatalogKeys {
         /// Template of the zones that this zone lists: it is a catalog zone (RFC 9432), and its members are
         /// served, too. A member has the `file` of the template, or its `primaries`; where the template has
@@ -40,8 +39,8 @@ keys! {
 }
 
 keys! {
-    /// What a zone and a template can say of the catalog zone that lists the zone. Of a key that both have,
-    /// the zone's counts.
+    /// Keys of zones and templates about the catalog zone that lists the zone. The zone's keys take
+    /// precedence.
     pub struct ListingKeys {
         /// Catalog zone with `catalog-produce` that lists the zone, for those who take it from here.
         live "catalog-member" catalog: Option<NameBuf> = None, example "catalog.example.com";
@@ -55,7 +54,7 @@ keys! {
 }
 
 impl ListingKeys {
-    /// Reports the name of a catalog zone that is not made here, by `is_produced`.
+    /// Reports a catalog zone that is not produced here, according to `is_produced`.
     pub(super) fn check(&self, is_produced: impl Fn(&NameBuf) -> bool, faults: &mut Vec<Diagnostic>) {
         if let Some(name) = self.catalog.value.as_ref().filter(|name| !is_produced(name)) {
             let message = format!("there is no zone {name} with `catalog-produce`");
@@ -63,7 +62,7 @@ impl ListingKeys {
         }
     }
 
-    /// Keys without effect, of a zone that no catalog zone lists.
+    /// Reports keys that have no effect because no catalog zone lists the zone.
     pub(super) fn check_unlisted(&self, faults: &mut Vec<Diagnostic>) {
         let of_group = self.group.value.as_ref().map(|_| ("catalog-group", &self.group.place));
         let of_coo = self.new_owner.value.as_ref().map(|_| ("catalog-coo", &self.new_owner.place));
@@ -74,7 +73,7 @@ impl ListingKeys {
     }
 }
 
-/// Templates by groups.
+/// Templates by group.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GroupTemplates(pub BTreeMap<String, At<String>>);
 
@@ -106,17 +105,17 @@ impl Value for GroupTemplates {
 }
 
 impl CatalogKeys {
-    /// Whether the zone is made here.
+    /// Returns whether the zone is produced here.
     pub fn is_produced(&self) -> bool {
         self.produce.value == Some(true)
     }
 
-    /// Largest share of members that one version removes.
+    /// Returns the largest share of members that one version may remove.
     pub fn max_removed(&self) -> f64 {
         self.max_removed.value.as_ref().map_or(MAX_REMOVED, |share| share.0)
     }
 
-    /// Every template that is named.
+    /// Returns every template that the keys name.
     pub fn templates(&self) -> impl Iterator<Item = (&String, Option<&ConfigPlace>)> {
         let groups = self.groups.value.iter().flat_map(|groups| groups.0.values());
         let default = self.template.value.as_ref().map(|name| (name, self.template.place.as_ref()));

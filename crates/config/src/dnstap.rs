@@ -1,4 +1,4 @@
-//! `[dnstap]`: copies of DNS messages for a collector, which `dnstap` of `telemetry` makes.
+//! `[dnstap]`: copies of DNS messages for a collector, made by `dnstap` of `telemetry`.
 
 use std::path::PathBuf;
 
@@ -10,36 +10,36 @@ use super::table::keys;
 use super::table::read::At;
 use super::table::value::{Int, Size, Word, list};
 
-/// Where frames go.
+/// The destination of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// To the collector that listens on this Unix socket.
+    /// The collector on this Unix socket.
     Socket(PathBuf),
-    /// Into this file.
+    /// This file.
     File(PathBuf),
 }
 
-/// Which messages are copied.
+/// The messages that are copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
-    /// Messages of these kinds.
+    /// The kinds of messages.
     pub kinds: Vec<DnstapKind>,
-    /// Of one in so many queries.
+    /// One in this many queries is sampled.
     pub sample: u32,
 }
 
-/// What copies are made with.
+/// The configuration of dnstap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnstapConfig {
-    /// Where they go.
+    /// The destination of frames.
     pub destination: Destination,
-    /// Which messages.
+    /// The messages that are copied.
     pub selection: Selection,
-    /// Name of this server, if it is to be known.
+    /// The server's name in frames, if any.
     pub identity: Option<Box<[u8]>>,
-    /// Its version, likewise.
+    /// The server's version in frames, if any.
     pub version: Option<Box<[u8]>>,
-    /// Bytes of messages that may wait, about.
+    /// Approximate size of the message queue, in bytes.
     pub queue_size: usize,
 }
 
@@ -57,7 +57,8 @@ keys! {
         /// Which messages: "auth-…" are about zones here, "client-…" are of clients about other names,
         /// "resolver-…" and "forwarder-…" go to and come from other servers, "update-…" are dynamic updates.
         /// Unset: all.
-        live "messages" messages: Option<Vec<At<DnstapKind>>> = None, example ["client-response", "auth-response"];
+        live "messages" messages: Option<Vec<At<DnstapKind>>> = None,
+            example ["client-response", "auth-response"];
         /// One of how many queries is copied. A response is copied if its query is.
         live "sample" sample: Int<u32, 1, 1000000> = Int(1), example 100;
         /// Name of this server in each frame; "auto" is the host's name, "hide" sends none.
@@ -90,7 +91,7 @@ impl Word for DnstapKind {
 }
 
 impl Dnstap {
-    /// Where frames go; none if that is not said, or said twice.
+    /// Returns the destination of frames; `None` if none or both are set.
     fn destination(&self) -> Option<Destination> {
         match (&self.socket.value, &self.file.value) {
             (Some(path), None) => Some(Destination::Socket(path.clone())),
@@ -99,7 +100,7 @@ impl Dnstap {
         }
     }
 
-    /// Which messages are copied.
+    /// Returns the messages that are copied.
     pub fn selection(&self) -> Selection {
         let kinds = match &self.messages.value {
             Some(kinds) => kinds.iter().map(|kind| kind.value).collect(),
@@ -108,7 +109,7 @@ impl Dnstap {
         Selection { kinds, sample: self.sample.0 }
     }
 
-    /// What copies are made with.
+    /// Returns the configuration of dnstap; `None` without a destination.
     pub fn config(&self) -> Option<DnstapConfig> {
         Some(DnstapConfig {
             destination: self.destination()?,
@@ -120,7 +121,7 @@ impl Dnstap {
     }
 }
 
-/// Adds a fault if it is not said where frames go.
+/// Reports a missing or ambiguous destination of frames.
 pub(super) fn check(dnstap: &At<Dnstap>, faults: &mut Vec<Diagnostic>) {
     if dnstap.destination().is_some() {
         return;

@@ -1,5 +1,5 @@
-//! Reads the operator's configuration: a file and all it includes, into one [`Configuration`] or a list of
-//! every fault.
+//! Reads the operator's configuration, a file with all its includes, into one [`Configuration`] or a list of
+//! all faults.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,30 +19,30 @@ use wording::{bounded_list, did_you_mean, reason};
 
 /// Largest configuration text read, in bytes.
 const MAX_TEXT: u64 = 256 << 20;
-/// Most texts one configuration may be made of.
+/// Largest number of texts in one configuration.
 const MAX_TEXTS: usize = 10_000;
-/// The key at the top of a file that names further files.
+/// The top-level key that names further files.
 const INCLUDE: &str = "include";
 
-/// A configuration that can be used, together with its texts.
+/// A valid configuration with its texts.
 #[derive(Debug)]
 pub struct Accepted {
-    /// What was read.
+    /// The configuration.
     pub config: Configuration,
-    /// The texts, to show places in.
+    /// The texts, for showing places in them.
     pub sources: ConfigTexts,
 }
 
 /// Why a configuration cannot be used: at least one fault.
 #[derive(Debug)]
 pub struct Rejected {
-    /// The texts, to show places in.
+    /// The texts, for showing places in them.
     pub sources: ConfigTexts,
     /// The faults in the order of their places.
     pub faults: Vec<Diagnostic>,
 }
 
-/// Every fault with the line it is in, for a terminal.
+/// Prints every fault with its source line, for a terminal.
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sources.render(&self.faults))
@@ -51,7 +51,7 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Reads a configuration file, all it includes, and checks the whole.
+/// Reads a configuration file with all its includes, and checks the whole.
 pub fn read_files(path: &Path) -> Result<Accepted, Rejected> {
     let mut draft = Draft::default();
     draft.read_file(path, None);
@@ -65,8 +65,8 @@ pub fn read_text(name: &str, text: String, base: &Path) -> Result<Accepted, Reje
     draft.finish()
 }
 
-/// Reads a configuration file, all it includes, and the zones that were added at run time: a file of
-/// `[[zone]]`, which `added` finds by the settings, if there is one. Checks the whole.
+/// Reads a configuration file with all its includes, and the file of the zones that were added at run time,
+/// which `added` locates from the settings. Checks the whole.
 pub fn read_service(
     path: &Path,
     added: impl FnOnce(&Settings) -> Option<PathBuf>,
@@ -75,7 +75,7 @@ pub fn read_service(
     draft.read_file(path, None);
     let configured = draft.config.zones.len();
     let added = added(&draft.config.settings);
-    // One that cannot be looked at is a fault.
+    // A file that cannot be examined is reported as a fault.
     if let Some(added) = added.filter(|added| !matches!(added.try_exists(), Ok(false))) {
         draft.read_file(&added, None);
     }
@@ -83,8 +83,8 @@ pub fn read_service(
     draft.finish()
 }
 
-/// Reads one zone to be added to a configuration of these templates: the text of a `[[zone]]`. `has_state`:
-/// there is a state folder.
+/// Parses a `[[zone]]` block to be added to a configuration with these templates. `has_state`: there is a
+/// state folder.
 pub fn read_zone(
     name: &str,
     text: String,
@@ -106,7 +106,7 @@ pub fn read_zone(
     }
 }
 
-/// A configuration while its texts are read.
+/// A configuration whose texts are being read.
 #[derive(Default)]
 struct Draft {
     sources: ConfigTexts,
@@ -147,7 +147,7 @@ impl Draft {
                 .faults
                 .push(fault(format!("{shown} is too large to be a configuration ({size} bytes)")));
         }
-        // The first file, that of the command line, may be a pipe.
+        // The first file, from the command line, may be a pipe.
         let read = match self.seen.len() {
             1 => std::fs::read(path),
             _ => zone::regular::read(path, MAX_TEXT),
@@ -181,7 +181,7 @@ impl Draft {
             let span = error.span().unwrap_or(0..0);
             self.faults.push(Diagnostic::error(place(span), error.message().replace('\n', ", ")));
         }
-        // What recovery made of broken syntax would only cause faults that are none.
+        // After a syntax error, the recovered table would only cause misleading faults.
         if errors.is_empty() {
             self.read_top(table.get_ref(), source, base);
         }
@@ -231,16 +231,16 @@ fn unknown_section(name: &str, place: ConfigPlace) -> Diagnostic {
     }
 }
 
-/// The patterns of `include`, each with its place.
+/// Reads the patterns of `include`, each with its place.
 fn read_include(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Vec<(String, ConfigPlace)>> {
     let list = <Vec<At<String>>>::read(node, reader)?;
     Some(list.into_iter().filter_map(|p| p.place.map(|place| (p.value, place))).collect())
 }
 
-/// Why the files of a pattern cannot be found.
+/// Why a pattern cannot be expanded.
 #[derive(Debug)]
 enum IncludeFault {
-    /// A wildcard stands where only a name may.
+    /// A folder name contains a wildcard.
     WildcardInFolder,
     /// The pattern ends in a folder.
     NoFile(PathBuf),
@@ -260,7 +260,7 @@ impl fmt::Display for IncludeFault {
     }
 }
 
-/// The files a pattern names, in the order of their names: `*` and `?` stand for parts of a file name.
+/// Returns the files that match a pattern, sorted: `*` and `?` match parts of a file name.
 fn expand(pattern: &Path) -> Result<Vec<PathBuf>, IncludeFault> {
     let has_wildcard = |s: &str| s.contains(['*', '?']);
     let folder = pattern.parent().unwrap_or(Path::new(""));
@@ -287,7 +287,7 @@ fn expand(pattern: &Path) -> Result<Vec<PathBuf>, IncludeFault> {
     Ok(paths)
 }
 
-/// Whether a file name fits a pattern of `*` and `?`. Linear but for one step back per `*`.
+/// Returns whether a file name matches a pattern of `*` and `?`, with one step of backtracking per `*`.
 fn wildcard_match(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);

@@ -1,4 +1,4 @@
-//! The addresses of this machine's network interfaces, and the networks that they are in.
+//! The addresses of this machine's network interfaces, and their networks.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,36 +15,35 @@ pub struct AttachedAddress {
     pub interface: String,
     /// The address.
     pub address: IpAddr,
-    /// How many of its first bits name the network.
+    /// The length of its network's prefix, in bits.
     pub prefix_len: u8,
 }
 
-/// The addresses that interfaces had when they were read.
+/// The addresses of the interfaces at the time they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interfaces(pub Vec<AttachedAddress>);
 
 impl Interfaces {
-    /// Those of this machine's interfaces that are up.
+    /// Returns the addresses of the interfaces that are up.
     ///
-    /// # Errors
-    /// The system does not say.
+    /// # Errors The system's error.
     pub fn of_this_machine() -> io::Result<Self> {
         let up = getifaddrs()?.filter(|one| one.flags.contains(InterfaceFlags::IFF_UP));
         Ok(Interfaces(up.filter_map(|one| attached(&one)).collect()))
     }
 
-    /// The addresses of an interface; none if there is no such interface.
+    /// Returns the addresses of an interface; none if the interface does not exist.
     pub fn addresses_of(&self, interface: &str) -> impl Iterator<Item = IpAddr> {
         self.0.iter().filter(move |one| one.interface == interface).map(|one| one.address)
     }
 
-    /// The networks that this machine is attached to, each once for every address in it.
+    /// Returns the networks that this machine is attached to, once for each address in them.
     pub fn networks(&self) -> impl Iterator<Item = Prefix> {
         self.0.iter().filter_map(|one| Prefix::of(one.address, one.prefix_len))
     }
 }
 
-/// Nothing for addresses that are not of IP, and for those that are in no network.
+/// Returns `None` for addresses that are not IP, and for those without a network.
 fn attached(one: &InterfaceAddress) -> Option<AttachedAddress> {
     let address = ip_of(one.address.as_ref()?)?;
     let prefix_len = match ip_of(one.netmask.as_ref()?)? {

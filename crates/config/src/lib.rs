@@ -1,5 +1,5 @@
-//! The configuration: a file for each feature, which declares its keys, checks what cannot be true together,
-//! and makes of its values the plain settings of the part that it configures.
+//! The configuration: a file for each feature declares its keys, checks that they are consistent, and
+//! converts its values into the settings of the part it configures.
 //!
 //! | file | section | for |
 //! |---|---|---|
@@ -10,18 +10,18 @@
 //! | `peers` | `[[zone]]`, `[template.X]` | `secondaries` of `zone-manager` |
 //! | `catalogs` | `[[zone]]` | `zones::membership` of `zone-manager` |
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `zone-manager` |
-//! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` of `zone-manager`, `secondaries` of `zone-manager` |
+//! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` and `secondaries` of `zone-manager` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
-//! `table` is what the files are written with, `files` reads the operator's files, `report` shows what is
-//! wrong with them, and `reference` prints the page of all keys. `zone_name` and `addresses` read values that
-//! several features have. `machine` and `interfaces` read what defaults and access lists take from this
-//! machine. A feature's keys get into the configuration by one line: in `server` if they belong to
+//! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
+//! and `reference` prints the page of all keys. `zone_name` and `addresses` parse values that several
+//! features have. `machine` and `interfaces` read the properties of this machine that defaults and access
+//! lists use. To add a feature's keys to the configuration, add one line: in `server` if they belong to
 //! `[server]`, else in [`Settings`], where the compiler then asks for the rest.
 
 #![forbid(unsafe_code)]
-// `println!` panics where the reader is gone or the disk is full.
+// `println!` panics when the reader has closed the pipe or the disk is full.
 #![deny(clippy::print_stdout)]
 
 pub mod addresses;
@@ -75,7 +75,7 @@ use zones::{ConfiguredZone, Templates};
 /// A configuration that was read and checked.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Configuration {
-    /// Everything but the zones.
+    /// Everything except the zones.
     pub settings: Settings,
     /// Every `[[zone]]`, each with the place of its block.
     pub zones: Vec<At<ConfiguredZone>>,
@@ -116,7 +116,7 @@ pub struct Settings {
     pub dnstap: Option<At<Dnstap>>,
 }
 
-/// What is in force when nothing is written.
+/// The settings of an empty configuration.
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -138,7 +138,7 @@ impl Default for Settings {
 }
 
 impl Configuration {
-    /// What stands at the top of a file, in the order of the reference page.
+    /// Returns the top-level sections, in the order of the reference page.
     fn slots(&mut self) -> [&mut dyn SectionSlot; 15] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
@@ -162,7 +162,7 @@ impl Configuration {
         ]
     }
 
-    /// Adds a fault for everything that cannot be true together.
+    /// Reports values that contradict each other.
     fn check(&self, faults: &mut Vec<Diagnostic>) {
         let Settings { server, listens, metrics, .. } = &self.settings;
         server.privileges.check(faults);
@@ -185,7 +185,7 @@ impl Configuration {
 }
 
 impl Settings {
-    /// Takes over what can change while the server runs, so that these settings go on saying what is in
+    /// Takes over the values that may change while the server runs, so that these settings stay those in
     /// force. Returns the keys whose change waits for the next start.
     pub fn adopt(&mut self, new: Settings) -> Vec<PendingKey> {
         let mut pending = Vec::new();
@@ -209,7 +209,7 @@ impl Settings {
         adopt(&mut self.transfers, transfers, &mut pending);
         adopt_blocks(&mut self.tsig_keys, tsig_keys, &mut pending);
         adopt(&mut self.updates, updates, &mut pending);
-        // What goes on until the next start needs its blocks until then.
+        // A feature that runs until the next start needs its blocks until then.
         if self.resolver.is_some() == resolver.is_some() {
             adopt_blocks(&mut self.forwards, forwards, &mut pending);
             adopt_blocks(&mut self.stubs, stubs, &mut pending);
@@ -223,12 +223,12 @@ impl Settings {
         pending
     }
 
-    /// Whether the configuration has a `[[listen]]`, and so says where to listen.
+    /// Returns whether the configuration has a `[[listen]]` block.
     pub fn names_addresses(&self) -> bool {
         self.listens.iter().any(|listen| listen.place.is_some())
     }
 
-    /// Recursive service, if it is on.
+    /// Returns the configuration of recursive service, if it is on.
     pub fn recursive(&self) -> Option<Recursive<'_>> {
         let Settings { server, forwards, stubs, access, .. } = self;
         let storage = &server.storage;
@@ -237,23 +237,22 @@ impl Settings {
 
     /// Reads the files that `[resolver]` names.
     ///
-    /// # Errors
-    /// All that is wrong with them, with file, line and column.
+    /// # Errors All faults in them, with file, line and column.
     pub fn read_resolver_files(&mut self) -> Result<(), Vec<Diagnostic>> {
         self.resolver.as_mut().map_or(Ok(()), |resolver| resolver.value.read_files())
     }
 
-    /// What listeners are to do.
+    /// Returns the settings of the listeners.
     pub fn net_config(&self) -> net::ListenerConfig {
         self.server.net_config()
     }
 
-    /// What the engine is to do.
+    /// Returns the settings of the engine.
     pub fn engine_config(&self) -> engine::Config {
         engine::Config { keepalive: self.server.tcp.keepalive(), ..self.server.answers.config() }
     }
 
-    /// How zones are answered from.
+    /// Returns the settings for answers from zones.
     pub fn zones_config(&self) -> engine::ZonesConfig {
         engine::ZonesConfig {
             max_chain: self.server.answers.max_chain.0,
@@ -262,7 +261,7 @@ impl Settings {
         }
     }
 
-    /// Rules of the resolver that hardly apply beside the zones of these names.
+    /// Returns a warning for each resolver rule whose domain is one of these zones.
     pub fn shadowed_rules<'z>(&self, zones: impl Iterator<Item = Name<'z>>) -> Vec<Diagnostic> {
         match &self.resolver {
             Some(_) => resolver::shadowed(&self.forwards, &self.stubs, zones),
@@ -270,7 +269,7 @@ impl Settings {
         }
     }
 
-    /// Rules of recursive service for domains inside zones, which are served here.
+    /// Returns the rules of recursive service whose domains are inside these zones.
     pub fn inner_rules<'z>(&self, zones: impl Iterator<Item = Name<'z>>) -> InnerRules {
         match &self.resolver {
             Some(_) => InnerRules::of(&self.forwards, &self.stubs, zones),
@@ -278,8 +277,9 @@ impl Settings {
         }
     }
 
-    /// What is allowed, and probably not meant. `passed`: sockets are, or may be, passed to the server, which
-    /// listens on them if the configuration has no address; other machines may reach them.
+    /// Returns warnings about settings that are allowed but probably not intended. `passed`: sockets are, or
+    /// may be, passed to the server, which listens on them if the configuration has no address; other
+    /// machines may reach them.
     pub fn warnings(&self, passed: bool) -> Vec<Diagnostic> {
         let mut addresses = self.listens.iter().flat_map(|listen| listen.addr.iter());
         let reached_by = match self.names_addresses() {
@@ -292,15 +292,15 @@ impl Settings {
         }
     }
 
-    /// Whether queries are counted for each zone.
+    /// Returns whether queries are counted for each zone.
     pub fn counts_per_zone(&self) -> bool {
         self.metrics.as_ref().is_some_and(|metrics| *metrics.per_zone)
     }
 }
 
-/// A part of the server that takes over settings while it runs.
+/// A part of the server that a reload updates.
 pub trait Adopt: Send + Sync {
-    /// Takes them over: all of them are in force now.
+    /// Takes over the settings, all of which are now in force.
     fn adopt(&self, settings: &Settings);
 }
 

@@ -1,4 +1,4 @@
-//! `[[listen]]`: the addresses to answer on, and the AF_XDP front before them.
+//! `[[listen]]`: the listening addresses, and the AF_XDP front before them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use super::table::keys;
 use super::table::read::At;
 use super::table::value::{AddrPort, Int, Word};
 
-/// Port of the built-in configuration: high, so that no privilege is needed.
+/// Port of the built-in configuration: an unprivileged one.
 const BUILTIN_PORT: u16 = 5300;
 
 keys! {
@@ -24,7 +24,8 @@ keys! {
         restart "addr" addr: Vec<At<AddrPort>> = builtin_addresses(),
             example ["192.0.2.1@53", "[2001:db8::1]@53"];
         /// Transports to open on each of them.
-        restart "proto" proto: Vec<At<Transport>> = [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),
+        restart "proto" proto: Vec<At<Transport>> =
+            [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),
             example ["udp", "tcp"];
         /// Whether nomen also listens on addresses that no interface has yet, such as those of VRRP or of
         /// containers: queries are answered as soon as an interface has the address, and the start logs a
@@ -55,7 +56,7 @@ fn builtin_addresses() -> Vec<At<AddrPort>> {
 }
 
 impl Listen {
-    /// The AF_XDP front that is wanted before these addresses.
+    /// Returns the AF_XDP front that is configured before these addresses.
     pub fn xdp_config(&self) -> Option<XdpConfig> {
         let interface = self.xdp.value.as_deref()?;
         Some(XdpConfig {
@@ -67,7 +68,7 @@ impl Listen {
     }
 }
 
-/// Every transport under its label.
+/// Every transport with its label.
 const TRANSPORT_WORDS: [(&str, Transport); TRANSPORTS] = {
     let (mut words, mut i) = ([("", Transport::Udp); TRANSPORTS], 0);
     while i < TRANSPORTS {
@@ -96,7 +97,7 @@ impl Word for XdpCopy {
         &[("auto", Self::Auto), ("zero-copy", Self::ZeroCopy), ("copy", Self::Copy)];
 }
 
-/// An address that is listened on, and where it was written.
+/// A listening address, and its place in the configuration.
 pub(super) struct Opened {
     transport: Transport,
     addr: SocketAddr,
@@ -104,7 +105,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// The first of these that leaves no room for another socket. IPv6 sockets are opened for IPv6 only.
+    /// Returns the first address that conflicts with another socket. IPv6 sockets are for IPv6 only.
     fn clash(opened: &[Self], transport: Transport, addr: SocketAddr) -> Option<&Self> {
         opened.iter().find(|o| {
             o.transport == transport
@@ -114,8 +115,8 @@ impl Opened {
         })
     }
 
-    /// The first of these that a message to an address would come to, whatever its transport. The unspecified
-    /// address is known to include those of the loopback interface.
+    /// Returns the first address that receives a message to `addr`, whatever its transport. The unspecified
+    /// address is only known to include the loopback addresses.
     pub(super) fn of_own(opened: &[Self], addr: SocketAddr) -> Option<&Self> {
         opened.iter().find(|o| {
             let all = o.addr.ip().is_unspecified() && o.addr.is_ipv4() == addr.is_ipv4();
@@ -123,12 +124,12 @@ impl Opened {
         })
     }
 
-    /// Where it was written; nowhere if it is a default.
+    /// Returns its place; `None` for a default.
     pub(super) fn place(&self) -> Option<&ConfigPlace> {
         self.place.as_ref()
     }
 
-    /// Reports another service's TCP address that overlaps with one of these.
+    /// Reports another service's TCP address that conflicts with one of these.
     pub(super) fn check_other(opened: &[Self], other: &At<AddrPort>, faults: &mut Vec<Diagnostic>) {
         if let Some(first) = Self::clash(opened, Transport::Tcp, other.0) {
             let message = format!("{} overlaps with the DNS address {}", other.value, AddrPort(first.addr));
@@ -138,8 +139,8 @@ impl Opened {
     }
 }
 
-/// The same address and port twice for one transport, or a wildcard address that covers another one. Returns
-/// what is opened.
+/// Reports an address and port used twice for one transport, and a wildcard address that covers another.
+/// Returns the listening addresses.
 pub(super) fn check(listens: &[At<Listen>], faults: &mut Vec<Diagnostic>) -> Vec<Opened> {
     check_fronts(listens, faults);
     let mut opened: Vec<Opened> = Vec::new();
@@ -161,7 +162,7 @@ pub(super) fn check(listens: &[At<Listen>], faults: &mut Vec<Diagnostic>) -> Vec
     opened
 }
 
-/// Settings of AF_XDP without an interface, and two settings for one interface.
+/// Reports AF_XDP settings without an interface, and different settings for one interface.
 fn check_fronts(listens: &[At<Listen>], faults: &mut Vec<Diagnostic>) {
     let mut known: HashMap<&str, &Listen> = HashMap::new();
     for listen in listens {
@@ -171,7 +172,7 @@ fn check_fronts(listens: &[At<Listen>], faults: &mut Vec<Diagnostic>) {
             ("xdp-queues", &listen.xdp_queues.place),
         ];
         let Some(interface) = listen.xdp.as_deref() else {
-            // A default may be written down.
+            // Default values may be written explicitly.
             let set = [
                 listen.xdp_attach.value != XdpAttach::Auto,
                 listen.xdp_copy.value != XdpCopy::Auto,

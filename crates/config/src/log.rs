@@ -1,4 +1,4 @@
-//! `[log]`: what is logged and where, which `logging` and `querylog` of `telemetry` do.
+//! `[log]`: what is logged and where, for `logging` and `querylog` of `telemetry`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use super::table::keys;
 use super::table::read::Reader;
 use super::table::value::{Int, Time, Value, Word, quote};
 
-/// Shortest time between two lines of the same kind about the same object.
+/// Default of the shortest time between two lines of the same kind about the same object.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
-/// Most lines in the audit file about refused requests of one client in that time.
+/// Default of the largest number of audit lines about refused requests of one client in that time.
 pub const DEFAULT_REFUSALS: usize = 100;
 
 keys! {
@@ -54,9 +54,9 @@ keys! {
 pub enum LoggedQueries {
     /// None.
     None,
-    /// All, as far as the log keeps up.
+    /// All, unless the log cannot keep up.
     All,
-    /// About this share of them, above 0 and at most 1.
+    /// About this share, above 0 and at most 1.
     Share(f64),
 }
 
@@ -90,7 +90,7 @@ impl Value for LoggedQueries {
     }
 }
 
-/// The form of log lines.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// One line of text per event.
@@ -106,13 +106,13 @@ impl Word for LogFormat {
 /// The least severe events that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Only what stops something from working.
+    /// Only errors that stop something from working.
     Error,
-    /// And what looks wrong.
+    /// Also what looks wrong.
     Warn,
-    /// And what an operator wants to know.
+    /// Also what operators need.
     Info,
-    /// And what a developer wants to know.
+    /// Also what developers need.
     Debug,
     /// Everything.
     Trace,
@@ -128,14 +128,14 @@ impl Word for LogLevel {
     ];
 }
 
-/// Where log lines go.
+/// The destination of log lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard error, which systemd and container runtimes collect.
     Stderr,
     /// Standard output.
     Stdout,
-    /// Appended to a file.
+    /// A file, to which lines are appended.
     File(PathBuf),
 }
 

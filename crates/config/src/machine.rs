@@ -1,25 +1,25 @@
-//! The memory that the process may have, from which defaults of other limits follow.
+//! The memory available to the process, from which the defaults of other limits follow.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of memory of one transfer where no key says otherwise, however large the machine is.
+/// Largest default of the memory of one transfer in bytes, however large the machine is.
 const LARGEST: u64 = 16 << 30;
-/// Bytes that are assumed where the system does not report its memory.
+/// The memory in bytes that is assumed if the system does not report it.
 const UNKNOWN: u64 = 4 << 30;
 
-/// Bytes of memory that all incoming transfers take together, with the zones that are made of them, where no
-/// key says so: half of what the process may have.
+/// Returns the default of the memory in bytes that all incoming transfers may take together, with the zones
+/// built from them: half of the memory available to the process.
 pub fn usual_memory() -> u64 {
     machine_memory(Path::new("/")).unwrap_or(UNKNOWN) / 2
 }
 
-/// Bytes of one transfer where no key says so.
+/// Returns the default of the largest size of one transfer, in bytes.
 pub fn usual_size() -> u64 {
     (usual_memory() / 2).min(LARGEST)
 }
 
-/// Bytes of memory that the process may have: what the machine has, or a control group leaves of it.
+/// Returns the memory available to the process in bytes: the machine's, or the limit of its control group.
 fn machine_memory(root: &Path) -> Option<u64> {
     let meminfo = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -27,7 +27,7 @@ fn machine_memory(root: &Path) -> Option<u64> {
     Some(group_memory(root).map_or(total, |limit| limit.min(total)))
 }
 
-/// The least `memory.max` of the process's control group and those above it.
+/// Returns the smallest `memory.max` of the process's control group and its ancestors.
 fn group_memory(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

@@ -1,4 +1,4 @@
-//! `[metrics]`: figures over HTTP, which `metrics` of `server` makes.
+//! `[metrics]`: metrics over HTTP, served by `metrics` of `server`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

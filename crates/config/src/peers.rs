@@ -19,19 +19,21 @@ use super::table::value::{AddrPort, Int, Seconds, Value, Word, quote};
 use super::transfers::TransferGrant;
 use super::zone_name::{ZoneNameFault, zone_name};
 
-/// A bound on a time of an SOA record: a second to 68 years (RFC 2181 §8).
+/// A bound on a timer of an SOA record: 1 second to 68 years (RFC 2181 §8).
 type Bound = Option<Seconds<1, 2_147_483_647>>;
 
 keys! {
-    /// What a zone and a template can say of other servers. Of a key that both have, the zone's counts.
+    /// Keys of zones and templates about other servers. The zone's keys take precedence.
     pub struct PeerKeys {
         /// Take the zone from these servers and keep it up (RFC 1034 §4.3.5); it has no `file` then. Each is
         /// an address, perhaps with a port, perhaps with the key that signs what goes between them:
         /// `192.0.2.1@53 key:NAME`. The first is asked first; where one does not answer, the next is.
-        live "primaries" primaries: Option<Vec<At<Peer>>> = None, example ["192.0.2.1 key:transfer.example.com", "2001:db8::1@5353"];
+        live "primaries" primaries: Option<Vec<At<Peer>>> = None,
+            example ["192.0.2.1 key:transfer.example.com", "2001:db8::1@5353"];
         /// Servers that get a NOTIFY (RFC 1996) for each change of the zone, written as in `primaries`. Only
         /// those in the list get one, not the name servers of the zone.
-        live "notify" notify: Option<Vec<At<Peer>>> = None, example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
+        live "notify" notify: Option<Vec<At<Peer>>> = None,
+            example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
         /// Source addresses of messages to other servers of the zone, one of each family at most: SOA
         /// queries, transfers, NOTIFY, updates that are passed on. Unset: what the system chooses.
         live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.2", "2001:db8::2"];
@@ -41,7 +43,8 @@ keys! {
         /// Whose dynamic updates of the zone are passed on to the first of `primaries` that can be reached,
         /// written as in `allow-transfer` (RFC 2136 §6). They are passed on as they came, with their
         /// signature, and the primary decides; clients that are not in the list get REFUSED. Unset: none.
-        live "forward-updates" forward_updates: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
+        live "forward-updates" forward_updates: Option<Vec<At<TransferGrant>>> = None,
+            example ["192.0.2.0/24"];
         /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot
         /// say. Unset: yes.
         live "ixfr" ixfr: Option<bool> = None, example false;
@@ -72,20 +75,20 @@ keys! {
     }
 }
 
-/// How a version's digest (ZONEMD, RFC 8976) decides whether it is taken.
+/// How a version's digest (ZONEMD, RFC 8976) affects its acceptance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ZonemdPolicy {
-    /// It is not looked at.
+    /// The digest is not verified.
     Off,
-    /// One that is wrong is refused.
+    /// A version with a wrong digest is refused.
     #[default]
     Verify,
-    /// Only one that is right is taken.
+    /// Only a version with a correct digest is accepted.
     Require,
 }
 
 impl ZonemdPolicy {
-    /// What speaks against a version.
+    /// Returns why a version is refused.
     pub fn objection(self, zone: &Zone) -> Option<ZonemdFault> {
         if self == Self::Off {
             return None;
@@ -97,10 +100,10 @@ impl ZonemdPolicy {
     }
 }
 
-/// Most NSEC3 iterations where the configuration has no other number.
+/// Default of the largest number of NSEC3 iterations.
 pub const MOST_NSEC3_ITERATIONS: u16 = 500;
 
-/// Why a version with so many NSEC3 iterations does not go into service; `most` as configured.
+/// Returns why a version with too many NSEC3 iterations is refused; `most` is the configured limit.
 pub fn too_many_iterations(zone: &Zone, most: Option<u16>) -> Option<String> {
     let most = most.unwrap_or(MOST_NSEC3_ITERATIONS);
     let iterations = zone.nsec3().map(|chain| chain.iterations()).filter(|iterations| *iterations > most)?;
@@ -112,12 +115,12 @@ impl Word for ZonemdPolicy {
         &[("off", Self::Off), ("verify", Self::Verify), ("require", Self::Require)];
 }
 
-/// Another server of a zone.
+/// Another server of a zone: a primary or a NOTIFY target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
-    /// The name of the key that signs what goes between us.
+    /// The name of the key that signs messages between it and this server.
     pub key: Option<LowerNameBuf>,
 }
 
@@ -128,9 +131,9 @@ pub enum PeerFault {
     NoAddress,
     /// It has two addresses, or two keys.
     Twice,
-    /// This is no name of a key.
+    /// This is not the name of a key.
     Key(ZoneNameFault),
-    /// This is no address of a server.
+    /// This is not the address of a server.
     Address(ServerFault),
 }
 
@@ -182,7 +185,7 @@ impl Value for Peer {
 }
 
 impl PeerKeys {
-    /// Every key that is named, with its place.
+    /// Returns every TSIG key that is named, with its place.
     pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
         let peers = self.primaries.value.iter().chain(&self.notify.value).flatten();
         let of_peers = peers.map(|peer| (peer.value.key, peer.place.clone()));
@@ -191,7 +194,7 @@ impl PeerKeys {
         of_peers.chain(of_grants).filter_map(|(key, place)| key.map(|value| At { value, place }))
     }
 
-    /// What holds for a zone with these keys, whose template has those.
+    /// Returns the rules of a zone with these keys and this template.
     pub fn rules(&self, template: &PeerKeys) -> SecondaryRules {
         let SecondaryRules { refresh, retry, expire, .. } = SecondaryRules::default();
         let bound = |own: &At<Bound>, other: &At<Bound>, unset: &u32| {
@@ -221,7 +224,7 @@ impl PeerKeys {
         }
     }
 
-    /// Bounds the wrong way round, and two sources where one is meant.
+    /// Reports reversed bounds, and two sources of one family.
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
         check_sources(&self.source, faults);
         for (names, low, high) in [
@@ -240,7 +243,7 @@ impl PeerKeys {
         }
     }
 
-    /// Keys that need primaries, of a zone that has none.
+    /// Reports keys that have no effect because the zone has no primaries.
     pub(super) fn check_without_primaries(&self, faults: &mut Vec<Diagnostic>) {
         let all = self.values();
         let places = [

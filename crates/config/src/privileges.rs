@@ -1,11 +1,11 @@
-//! Keys of `[server]` about the user and group of the process once its sockets are open; `privileges` of
-//! `server` changes to them.
+//! Keys of `[server]` about the user and group that the process changes to once its sockets are open;
+//! `privileges` of `server` does so.
 
 use super::report::Diagnostic;
 use super::table::keys;
 
 keys! {
-    /// Whom to become.
+    /// The user and group to change to.
     pub struct Privileges {
         /// User to become once the sockets are open: a name from `/etc/passwd` or a number.
         /// Set it when nomen is started as root: without it the process stays root and warns.

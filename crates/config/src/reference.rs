@@ -1,12 +1,12 @@
-//! The reference page and the list of defaults, both printed from what features declare. A test compares
-//! docs/CONFIGURATION.md with what this prints.
+//! The reference page and the list of defaults, both printed from the declarations of the keys. A test
+//! compares docs/CONFIGURATION.md with this output.
 
 use std::fmt::Write as _;
 
 use super::Configuration;
 use super::table::{Effect, KeyDoc, SectionDoc};
 
-/// Words at the top of the reference page.
+/// The beginning of the reference page.
 const OPENING: &str = "\
 # Configuration reference
 
@@ -20,27 +20,34 @@ One TOML file, named with `nomen serve --config FILE`. Without it nomen serves a
 - Durations are written with units: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"1d\"`.
 - Sizes are written in bytes or with units: `4096`, `\"64KiB\"`, `\"512MiB\"`, `\"2GiB\"`.
 - `include = [\"conf.d/*.toml\"]` at the top of a file reads more files; `*` and `?` may stand in the file
-  name. Each single section (`[server]`, `[resolver]`, `[control]`, `[metrics]`, `[log]`, `[dnstap]`) may stand in one file
+  name. Each single section (`[server]`, `[resolver]`, `[control]`, `[metrics]`, `[log]`, `[dnstap]`) may \
+  stand in one file
   only; blocks such as `[[zone]]` and `[[resolver.forward]]` may stand in any.
 
-`nomen check FILE` checks a configuration and every zone it names; `nomen check --defaults` prints every default.
+`nomen check FILE` checks a configuration and every zone it names; `nomen check --defaults` prints every \
+default.
 
-A reload, by SIGHUP or `nomen ctl reload`, reads the file again. Each key says whether a change *takes effect at a reload* or
-*takes effect at the next start*. A change of the latter kind is logged at every reload until the server is started
-again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, `[resolver]`,
+A reload, by SIGHUP or `nomen ctl reload`, reads the file again. Each key says whether a change *takes \
+effect at a reload* or
+*takes effect at the next start*. A change of the latter kind is logged at every reload until the server is \
+started
+again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, \
+`[resolver]`,
 `[metrics]` or `[dnstap]` that comes or goes.
 
-A configuration that cannot be used changes nothing. A zone that is bad stays in service in its last good version, and so does
-one whose file cannot be read; a zone that never was good answers SERVFAIL. `nomen ctl reload` names all that is bad and
+A configuration that cannot be used changes nothing. A zone that is bad stays in service in its last good \
+version, and so does
+one whose file cannot be read; a zone that never was good answers SERVFAIL. `nomen ctl reload` names all \
+that is bad and
 exits with 1, and with 0 if all is good.
 ";
 
-/// Every section in the order of the page.
+/// Returns every section in the order of the page.
 pub fn sections() -> Vec<SectionDoc> {
     Configuration::default().slots().map(|slot| slot.describe()).into()
 }
 
-/// The reference page, in Markdown.
+/// Returns the reference page, in Markdown.
 pub fn markdown() -> String {
     let mut out = String::from(OPENING);
     for section in sections() {
@@ -66,8 +73,7 @@ fn default_words(key: &KeyDoc) -> String {
     }
 }
 
-/// Every default as TOML that can be read back. Keys without a default, and sections that are off, are
-/// comments.
+/// Returns every default as valid TOML. Keys without a default, and sections that are off, are comments.
 pub fn defaults() -> String {
     let mut out =
         String::from("# Every key with its default. Keys and sections that are off are comments.\n");
@@ -88,11 +94,12 @@ fn default_line(key: &KeyDoc, section_is_on: bool) -> String {
     }
 }
 
-/// The reference as a manual page of section 5, nomen.toml(5).
+/// Returns the reference as a manual page of section 5, nomen.toml(5).
 pub fn man_page() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut out = format!(
-        ".TH nomen.toml 5 \"\" \"nomen {version}\"\n.SH NAME\nnomen.toml \\- configuration of the DNS server nomen\n\
+        ".TH nomen.toml 5 \"\" \"nomen {version}\"\n.SH NAME\nnomen.toml \\- configuration of the DNS \
+        server nomen\n\
          .SH DESCRIPTION\n"
     );
     let opening = OPENING.lines().filter(|line| !line.starts_with('#') && !line.starts_with("<!--"));
@@ -117,7 +124,7 @@ pub fn man_page() -> String {
     out + ".SH SEE ALSO\n.BR nomen (1),\n.BR nomen\\-check (1)\n"
 }
 
-/// Text as the language of manual pages wants it: what stands between backticks is bold.
+/// Escapes text for manual pages; text between backticks becomes bold.
 fn roff(text: &str) -> String {
     let mut bold = false;
     let lines = text.lines().map(|line| {
@@ -133,13 +140,13 @@ fn roff(text: &str) -> String {
                 c => out.push(c),
             }
         }
-        // At the start of a line these would be commands.
+        // At the start of a line, these would begin a request.
         if out.starts_with(['.', '\'']) { format!("\\&{out}") } else { out }
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The lines of a doc comment without their leading space.
+/// Returns the lines of a doc comment without their leading space.
 fn paragraph(doc: &str) -> String {
     let lines: Vec<&str> = doc.lines().map(str::trim).collect();
     lines.join("\n").trim_end().to_owned()
@@ -160,8 +167,8 @@ mod tests {
     /// Set to rewrite the page instead of comparing.
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
 
-    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has
-    /// primaries, and none of these is made here; dnstap frames go into a file or to a socket.
+    /// Keys that exclude others: a zone has files and possibly updates, or primaries, or is produced here;
+    /// dnstap frames go into a file or to a socket.
     const FILES: [&str; 8] = [
         "file",
         "directory",
@@ -188,7 +195,7 @@ mod tests {
         "max-expire",
     ];
 
-    /// A section with the example of every key but these.
+    /// Returns a section with the examples of all keys except these.
     fn example_without(section: &SectionDoc, without: &[&str]) -> String {
         let keys = section.keys.iter().filter(|key| !without.contains(&key.name));
         let keys = keys.map(|key| format!("{} = {}\n", key.name, key.example));
@@ -216,11 +223,11 @@ mod tests {
         assert_eq!(accepted(&defaults()).config, accepted("").config);
     }
 
-    /// What is commented out in the defaults must be accepted as well once the comment signs are gone.
+    /// What the defaults comment out must also be accepted without the comment signs.
     #[test]
     fn each_documented_key_is_accepted() {
-        // A copy of the root comes from a file or from servers, and is of use only with `iterate`, which
-        // needs a family.
+        // A copy of the root zone comes from a file or from servers, and requires `iterate` and an address
+        // family.
         let copies: [&[&str]; 3] = [
             &["local-root", "local-root-file", "local-root-primaries"],
             &["iterate", "iterate-ipv4", "local-root-file"],
@@ -235,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Readers copy examples, and the least or the most that a key takes suits hardly any set-up.
+    /// Readers copy examples, and a key's smallest or largest value suits hardly any set-up.
     #[test]
     fn no_example_is_a_bound() {
         for key in sections().into_iter().flat_map(|section| section.keys) {
@@ -246,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Keys exist only through their declaration, so an accepted key is a documented one; a key that is not
-    /// declared is refused in every section.
+    /// Keys exist only by their declaration, so every accepted key is documented, and every section refuses
+    /// undeclared keys.
     #[test]
     fn undocumented_keys_are_refused() {
         for section in sections() {

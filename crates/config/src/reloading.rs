@@ -1,11 +1,10 @@
-//! Keys of `[server]` about loading zones and reloading the configuration, which `zones` of
-//! `zone-manager` does.
+//! Keys of `[server]` about loading zones and reloading the configuration, for `zones` of `zone-manager`.
 
 use super::table::keys;
 use super::table::value::{Share, Time};
 
 keys! {
-    /// Loading zones, and reloads.
+    /// Keys about loading zones and reloads.
     pub struct Reloading {
         /// Largest share of all zones that one reload removes because the configuration no longer asks for
         /// them. If more, and ten at least, would go, or no zone at all would be left, such as with a

@@ -1,5 +1,5 @@
-//! Faults found in configuration text, and how they are shown: file, line, column, the source line and a
-//! caret under the place. Knows no key and no section: reading finds the faults, this file prints them.
+//! Faults in configuration text, and their display: file, line, column, the source line and a caret under the
+//! place. Reading finds the faults, this file prints them; it depends on no key or section.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -7,25 +7,25 @@ use std::path::PathBuf;
 
 use crate::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE};
 
-/// Widest stretch of a source line that is shown; longer lines are cut around the fault.
+/// Largest number of columns of a source line that are shown; longer lines are cut around the fault.
 const SHOWN_COLUMNS: usize = 100;
 
-/// One configuration text that was read: the main file, or one that `include` named.
+/// One configuration text: the main file, or an included one.
 #[derive(Debug)]
 pub struct ConfigText {
-    /// Where the text came from, as the operator would name it.
+    /// The path of the text, as the operator names it.
     pub path: PathBuf,
     /// The text itself.
     pub text: String,
 }
 
-/// All texts of one configuration; a [`ConfigPlace`] names one of them by its number.
+/// All texts of one configuration; a [`ConfigPlace`] refers to them by number.
 #[derive(Debug, Default)]
 pub struct ConfigTexts {
     all: Vec<ConfigText>,
 }
 
-/// A stretch of one source text, in bytes.
+/// A byte range of one source text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigPlace {
     /// Number of the text in [`ConfigTexts`].
@@ -34,52 +34,52 @@ pub struct ConfigPlace {
     pub span: Range<usize>,
 }
 
-/// One fault, with the place that shows it and advice if there is any.
+/// One fault, with its place and a hint if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where it is; none for faults of the whole (a file that cannot be opened).
+    /// Its place; `None` for faults of the whole, such as a file that cannot be opened.
     pub place: Option<ConfigPlace>,
-    /// What is wrong, one sentence without a full stop.
+    /// The message: one sentence without a full stop.
     pub message: String,
-    /// Short advice printed beside the caret.
+    /// A hint printed beside the caret.
     pub hint: Option<String>,
     /// Other places that explain the fault ("first defined here").
     pub related: Vec<(ConfigPlace, String)>,
-    /// The text is not to blame: a file or folder that it needs cannot be read.
+    /// Whether the cause is outside the text: a file or folder that it needs cannot be read.
     pub outside: bool,
 }
 
 impl Diagnostic {
-    /// An error at a place.
+    /// Returns an error at a place.
     pub fn error(place: ConfigPlace, message: impl Into<String>) -> Self {
         Self { place: Some(place), ..Self::whole(message) }
     }
 
-    /// An error that no line of the text causes.
+    /// Returns an error that no line of the text causes.
     pub fn whole(message: impl Into<String>) -> Self {
         Self { place: None, message: message.into(), hint: None, related: Vec::new(), outside: false }
     }
 
-    /// An error at a place, if it has one: what a default causes stands nowhere.
+    /// Returns an error at a place if there is one: a default has none.
     pub fn at(place: Option<&ConfigPlace>, message: impl Into<String>) -> Self {
         Self { place: place.cloned(), ..Self::whole(message) }
     }
 
-    /// Adds advice, shown beside the caret.
+    /// Adds a hint, shown beside the caret.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Marks it as no fault of the text.
+    /// Marks the cause as outside the text.
     #[must_use]
     pub fn outside(mut self) -> Self {
         self.outside = true;
         self
     }
 
-    /// Adds a second place, if there is one, with its own words.
+    /// Adds a second place, if there is one, with a text of its own.
     #[must_use]
     pub fn also(mut self, place: Option<&ConfigPlace>, words: impl Into<String>) -> Self {
         self.related.extend(place.cloned().map(|place| (place, words.into())));
@@ -88,18 +88,18 @@ impl Diagnostic {
 }
 
 impl ConfigTexts {
-    /// Takes a text and returns its number.
+    /// Adds a text and returns its number.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: String) -> usize {
         self.all.push(ConfigText { path: path.into(), text });
         self.all.len() - 1
     }
 
-    /// The text with this number, if there is one.
+    /// Returns the text with this number, if there is one.
     pub fn get(&self, number: usize) -> Option<&ConfigText> {
         self.all.get(number)
     }
 
-    /// Line and column (both from 1, columns in characters) where a place begins.
+    /// Returns line and column (both from 1, columns in characters) of the start of a place.
     pub fn line_column(&self, place: &ConfigPlace) -> (usize, usize) {
         let Some(source) = self.get(place.source) else { return (1, 1) };
         let start = floor_char(&source.text, place.span.start);
@@ -108,14 +108,14 @@ impl ConfigTexts {
         (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     }
 
-    /// `file:line:column` of a place.
+    /// Returns `file:line:column` of a place.
     pub fn address(&self, place: &ConfigPlace) -> String {
         let (line, column) = self.line_column(place);
         let path = self.get(place.source).map(|s| s.path.display().to_string()).unwrap_or_default();
         format!("{path}:{line}:{column}")
     }
 
-    /// The faults as text for a terminal, each with its source line, one empty line between them.
+    /// Returns the faults as text for a terminal, each with its source line, separated by empty lines.
     pub fn render(&self, faults: &[Diagnostic]) -> String {
         let mut out = String::new();
         for (i, fault) in faults.iter().enumerate() {
@@ -127,7 +127,7 @@ impl ConfigTexts {
         out
     }
 
-    /// One fault, with this word in front of it.
+    /// Returns one fault as text, prefixed with `word`.
     pub fn render_as(&self, word: &str, fault: &Diagnostic) -> String {
         let mut out = format!("{word}: {}\n", fault.message);
         match &fault.place {
@@ -144,7 +144,7 @@ impl ConfigTexts {
         out
     }
 
-    /// One place: its address, the line, and marks under it.
+    /// Prints one place: its address, the line, and marks under it.
     fn render_place(&self, out: &mut String, place: &ConfigPlace, mark: char, words: Option<&str>) {
         let Some(source) = self.get(place.source) else { return };
         let (number, column) = self.line_column(place);
@@ -173,7 +173,7 @@ impl ConfigTexts {
     }
 }
 
-/// Control characters would move the caret or do worse to a terminal.
+/// Replaces control characters, which would move the caret or disturb the terminal.
 fn printable(c: char) -> char {
     match c {
         '\t' => ' ',
@@ -182,7 +182,7 @@ fn printable(c: char) -> char {
     }
 }
 
-/// The last character boundary at or before `at`.
+/// Returns the last character boundary at or before `at`.
 fn floor_char(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -191,8 +191,8 @@ fn floor_char(text: &str, at: usize) -> usize {
     at
 }
 
-/// The program's exit code for a configuration that cannot be used: whether its text is to blame, or a file
-/// that cannot be opened.
+/// Returns the exit code for an unusable configuration, by its cause: the text, or a file that cannot be
+/// opened.
 pub fn exit_code(faults: &[Diagnostic]) -> u8 {
     if faults.iter().any(|fault| fault.outside) { EXIT_OUTSIDE } else { EXIT_FAULTS }
 }

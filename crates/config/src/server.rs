@@ -11,9 +11,9 @@ use super::threads::Threads;
 section! {
     /// The process as a whole.
     pub struct Server in "[server]" {
-        /// Whom to become.
+        /// The user and group to change to.
         privileges: Privileges;
-        /// What nomen keeps between its runs.
+        /// State stored between runs.
         storage: Storage;
         /// Loading zones, and reloads.
         reloading: Reloading;
@@ -21,13 +21,13 @@ section! {
         threads: Threads;
         /// TCP connections.
         tcp: Tcp;
-        /// Answers, and what the server says of itself.
+        /// Answers and the server's identity.
         answers: Answers;
     }
 }
 
 impl Server {
-    /// What listeners are to do.
+    /// Returns the settings of the listeners.
     pub fn net_config(&self) -> net::ListenerConfig {
         net::ListenerConfig { tcp: self.tcp.config(), ..self.threads.config() }
     }

@@ -1,5 +1,5 @@
-//! Keys of `[server]` about the state folder and the images of zones in it; `zones::images` of
-//! `zone-manager` uses both.
+//! Keys of `[server]` about the state folder and the images of zones in it, for `zones::images` of
+//! `zone-manager`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::table::keys;
 use super::table::value::Int;
 
 keys! {
-    /// What nomen keeps between its runs.
+    /// Keys about state stored between runs.
     pub struct Storage {
         /// Folder for what nomen keeps between its runs: zones from primaries, images of zones and the secret
         /// key behind the hashes of names, `hash-key`; removing that file makes a new key, and new images.
@@ -20,14 +20,15 @@ keys! {
         restart "images" images: bool = true, example false;
         /// Least number of records of a zone for which an image is kept. `nomen zone compile` makes one of
         /// any zone it is asked for by name, and once there it is kept up.
-        restart "image-min-records" image_min_records: Int<u64, 1, 4_294_967_295> = Int(100_000), example 10000;
+        restart "image-min-records" image_min_records: Int<u64, 1, 4_294_967_295> = Int(100_000),
+            example 10000;
     }
 }
 
 impl Storage {
-    /// The state folder: the one that is configured, or else the one systemd made for the service.
+    /// Returns the state folder: the configured one, or else the one that systemd made for the service.
     pub fn folder(&self) -> Option<PathBuf> {
-        // With several folders, the first one is ours.
+        // If there are several folders, the first one is used.
         let of_systemd = || {
             let all = std::env::var("STATE_DIRECTORY").ok()?;
             all.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute())

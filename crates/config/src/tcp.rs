@@ -1,5 +1,4 @@
-//! Keys of `[server]` about TCP connections: how many there may be, how long they may take, what they may
-//! hold.
+//! Keys of `[server]` about TCP connections: their number, timeouts and buffers.
 
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use super::table::keys;
 use super::table::value::{Int, Size, Time};
 
 keys! {
-    /// TCP connections.
+    /// Keys about TCP connections.
     pub struct Tcp {
         /// Most TCP connections at a time, over all clients.
         live "tcp-connections" connections: Int<usize, 1, 1_000_000> = Int(10_000), example 20000;
@@ -32,7 +31,7 @@ keys! {
 }
 
 impl Tcp {
-    /// What listeners are to do with TCP connections.
+    /// Returns the listeners' settings for TCP connections.
     pub fn config(&self) -> net::TcpConfig {
         net::TcpConfig {
             max_in_flight: self.pipeline.0,
@@ -41,7 +40,7 @@ impl Tcp {
         }
     }
 
-    /// How long TCP connections may take.
+    /// Returns the timeouts of TCP connections.
     pub fn times(&self) -> net::TcpTimes {
         net::TcpTimes {
             first_message: self.first.0,
@@ -52,12 +51,12 @@ impl Tcp {
         }
     }
 
-    /// The most connections there may be, in all and for one client.
+    /// Returns the largest number of connections, in all and per client.
     pub fn limits(&self) -> (usize, usize) {
         (self.connections.0, self.per_client.0)
     }
 
-    /// The idle timeout in units of 100 ms, as it is announced to clients (RFC 7828 §3.1).
+    /// Returns the idle timeout in units of 100 ms, as sent to clients (RFC 7828 §3.1).
     pub fn keepalive(&self) -> u16 {
         const UNIT: Duration = Duration::from_millis(100);
         u16::try_from(self.idle.0.as_millis() / UNIT.as_millis()).unwrap_or(u16::MAX)

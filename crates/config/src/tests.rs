@@ -1,4 +1,4 @@
-//! The configuration as a whole: what is refused and in which words, and what a reload takes over.
+//! The configuration as a whole: faults and their messages, and what a reload takes over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -224,7 +224,7 @@ proptest! {
     }
 }
 
-/// Values that hardly any key takes.
+/// Values that hardly any key accepts.
 const ODD: [&str; 14] = [
     "0",
     "-1",
@@ -243,7 +243,7 @@ const ODD: [&str; 14] = [
 ];
 
 proptest! {
-    /// Whatever stands at the keys that there are.
+    /// Any values at the known keys.
     #[test]
     fn any_value_of_any_key_is_accepted_or_rejected_with_a_place(
         blocks in prop::collection::vec((any::<Index>(), prop::collection::vec(any::<[Index; 2]>(), 0..5)), 0..6),
@@ -280,7 +280,7 @@ fn settings(text: &str) -> Settings {
     }
 }
 
-/// What a server that was started with one text reports when it reads others.
+/// The reports of a server that was started with one text and reads others.
 fn reported(start: &str, reloads: &[&str]) -> Vec<Vec<String>> {
     let mut running = settings(start);
     let adopt = |text: &&str| running.adopt(settings(text)).iter().map(ToString::to_string).collect();
@@ -319,8 +319,8 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all
 }
 
-/// Keys that cannot stand beside others: frames and a copy of the root go to and come from one place, and the
-/// copy wants names to be found from the root down, by some family of addresses.
+/// Keys that exclude others: frames and the copy of the root zone each have one destination or source, and
+/// the copy requires iteration from the root down, over some address family.
 const LEFT_OUT: [(&str, &str); 4] = [
     ("[dnstap]", "file"),
     ("[resolver]", "local-root-file"),
@@ -487,7 +487,7 @@ fn every_key_reaches_its_part() {
     assert_eq!((xdp.attach, xdp.copy), (net::XdpAttach::Driver, net::XdpCopy::Copy));
 }
 
-/// What operators get is what tests and benchmarks of the parts measure.
+/// Operators get the configuration that tests and benchmarks of the parts measure.
 #[test]
 fn defaults_are_those_of_the_parts() {
     let (net, parts) = (Settings::default().net_config(), net::ListenerConfig::default());
@@ -501,8 +501,8 @@ fn defaults_are_those_of_the_parts() {
 }
 
 proptest! {
-    /// Whatever is read in whatever order, the same start leaves the same keys in force and the last text
-    /// decides what waits.
+    /// Whatever is read in whatever order, the start determines the keys in force, and the last text
+    /// determines the keys that wait.
     #[test]
     fn what_waits_depends_on_the_start_and_the_last_reload(reloads in prop::collection::vec(0..TEXTS.len(), 2..6)) {
         let mut running = settings(TEXTS[reloads[0]]);

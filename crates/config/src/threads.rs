@@ -1,4 +1,4 @@
-//! Keys of `[server]` about the threads that answer, the buffers of their sockets, and how they stop.
+//! Keys of `[server]` about the threads that answer, the buffers of their sockets, and their shutdown.
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -8,7 +8,7 @@ use super::table::read::Reader;
 use super::table::value::{Int, Size, Time, Value, quote};
 
 keys! {
-    /// The threads that answer.
+    /// Keys about the threads that answer.
     pub struct Threads {
         /// Threads that answer queries; "auto" is one for each CPU the process may use. More where systemd
         /// passes more sockets for an address: one for each.
@@ -24,7 +24,7 @@ keys! {
 }
 
 impl Threads {
-    /// What listeners are to do, but for their TCP connections.
+    /// Returns the listeners' settings, except for TCP connections.
     pub fn config(&self) -> net::ListenerConfig {
         let buffer = Some(self.udp_buffer.0);
         net::ListenerConfig {
@@ -42,7 +42,7 @@ impl Threads {
     }
 }
 
-/// How many threads answer queries.
+/// The number of threads that answer queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerCount {
     /// One for each CPU the process may run on.
@@ -52,7 +52,7 @@ pub enum WorkerCount {
 }
 
 impl WorkerCount {
-    /// The number of threads to start.
+    /// Returns the number of threads to start.
     pub fn count(self) -> usize {
         match self {
             Self::Auto => std::thread::available_parallelism().map_or(1, usize::from),

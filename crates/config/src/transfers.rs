@@ -1,4 +1,4 @@
-//! `[transfers]`, `[[tsig-key]]` and who may have a zone: transfers to and from other servers.
+//! `[transfers]`, `[[tsig-key]]` and access to transfers: transfers to and from other servers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -43,11 +43,13 @@ keys! {
         /// Most of them that are with one primary.
         live "incoming-per-primary" incoming_per_primary: Int<usize, 1, 10_000> = Int(8), example 4;
         /// Most records of one incoming transfer. One with more is given up, and the zone stays as it was.
-        live "incoming-max-records" incoming_records: Int<u64, 1, 4_294_967_295> = Int(100_000_000), example 1000000;
+        live "incoming-max-records" incoming_records: Int<u64, 1, 4_294_967_295> = Int(100_000_000),
+            example 1000000;
         /// Most bytes of one incoming transfer, likewise: of its messages, and of memory that its records
         /// take. Unset: a quarter of the memory that the machine has, or that a control group leaves of it,
         /// and 16 GiB at the most.
-        live "incoming-max-size" incoming_size: Option<Size<65_536, 1_099_511_627_776>> = None, example "1GiB";
+        live "incoming-max-size" incoming_size: Option<Size<65_536, 1_099_511_627_776>> = None,
+            example "1GiB";
         /// Most bytes of memory that all incoming transfers take together: their records, and the zones that
         /// are made of them until these go into service. If they take more, the transfer that takes most is
         /// given up. Unset: half of the memory that the machine has, or that a control group leaves of it.
@@ -85,17 +87,17 @@ keys! {
 }
 
 impl Transfers {
-    /// The most bytes of one incoming transfer.
+    /// Returns the largest size of one incoming transfer, in bytes.
     pub fn incoming_size(&self) -> u64 {
         self.incoming_size.value.map_or_else(usual_size, |size| size.0 as u64)
     }
 
-    /// The most bytes of memory that all incoming transfers take together.
+    /// Returns the memory that all incoming transfers may take together, in bytes.
     pub fn incoming_memory(&self) -> u64 {
         self.memory.value.map_or_else(usual_memory, |size| size.0 as u64)
     }
 
-    /// The most transfers to one network.
+    /// Returns the largest number of transfers to one network.
     pub fn per_network(&self) -> usize {
         let unset = (self.outgoing.0 / 2).max(self.per_client.0);
         self.per_network.value.map_or(unset, |most| most.0)
@@ -112,7 +114,7 @@ impl Word for TsigAlgorithm {
     ];
 }
 
-/// A secret in base64, which is never shown.
+/// A secret in base64, which is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -140,29 +142,29 @@ impl Value for Secret {
     }
 }
 
-/// Which clients may have a zone: those that meet every condition that is set.
+/// Clients that may transfer a zone: those that meet every condition that is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransferGrant {
-    /// The network the client is in, if it matters.
+    /// The client's network; `None` for any.
     from: Option<Prefix>,
-    /// The key that signed the request, if it matters.
+    /// The key that signed the request; `None` for any, and for unsigned requests.
     key: Option<LowerNameBuf>,
 }
 
 impl TransferGrant {
-    /// Whether it is for a client at `address` whose request `key` has signed.
+    /// Returns whether it matches a client at `address` whose request is signed with `key`.
     pub fn fits(&self, address: IpAddr, key: Option<&TsigKey>) -> bool {
         let here = self.from.is_none_or(|from| from.contains(address));
         let signed = |name: &LowerNameBuf| key.is_some_and(|key| key.name() == name.as_lower());
         here && self.key.as_ref().is_none_or(signed)
     }
 
-    /// The network that it is for.
+    /// Returns the network of its clients.
     pub fn from(&self) -> Option<Prefix> {
         self.from
     }
 
-    /// The name of the key that it is for.
+    /// Returns the name of the key of its clients.
     pub fn key(&self) -> Option<&LowerNameBuf> {
         self.key.as_ref()
     }
@@ -175,9 +177,9 @@ pub enum GrantFault {
     Empty,
     /// It has two networks, or two keys.
     Twice,
-    /// This is no name of a key.
+    /// This is not the name of a key.
     Key(ZoneNameFault),
-    /// This is no network.
+    /// This is not a network.
     Network(String, PrefixFault),
 }
 
@@ -235,7 +237,7 @@ impl Value for TransferGrant {
     }
 }
 
-/// The keys of the configuration: of the blocks, and of the files, which are read.
+/// Returns the keys of the configuration: those of the blocks, and those of the key files, which it reads.
 pub fn load_keys(
     blocks: &[At<TsigKeyBlock>],
     transfers: &Transfers,
@@ -253,7 +255,7 @@ pub fn load_keys(
         false => keys.push(key),
     };
     for block in blocks {
-        // That the secret is base64 was looked at when it was read.
+        // The value's parser has checked that the secret is base64.
         let key = TsigKey::from_base64(block.name.as_name(), *block.algorithm, &block.secret.0);
         key.into_iter().for_each(|key| add(key, block.name.place.as_ref(), faults));
     }
@@ -266,20 +268,20 @@ pub fn load_keys(
     TsigKeys::new(keys).unwrap_or_default()
 }
 
-/// Most bytes of a file with keys.
+/// Largest size of a key file, in bytes.
 const MOST_KEYS: u64 = 16 << 20;
 
-/// The permissions to write of a file's group and of all others.
+/// The write permissions of a file's group and of all others.
 const OTHERS_WRITE: u32 = 0o022;
 
 fn read_file(file: &At<PathBuf>) -> Result<Vec<TsigKey>, Diagnostic> {
     let (place, shown) = (file.place.as_ref(), file.value.display());
-    // Who may write a key may have every zone, and change it, in the name of another server.
+    // Other users who can write a key file can choose a key, and with it transfer and change every zone.
     let exposed = std::fs::metadata(&file.value).is_ok_and(|about| about.mode() & OTHERS_WRITE != 0);
     if exposed {
         let message = format!(
-            "the key file {shown} is not used: others than its owner may write it; after `chmod go-w`, make new keys if others \
-             may have had it"
+            "the key file {shown} is not used: others than its owner may write it; after `chmod go-w`, make \
+            new keys if others may have had it"
         );
         return Err(Diagnostic::at(place, message).outside());
     }
@@ -319,7 +321,7 @@ mod tests {
         let (inside, outside): (IpAddr, IpAddr) =
             ("192.0.2.9".parse().expect("an address"), "198.51.100.1".parse().expect("an address"));
         for (text, expected) in [
-            // Inside or outside, with the key or without it.
+            // Inside or outside of the network, with or without the key.
             ("192.0.2.0/24", [true, true, false, false]),
             ("key:K.example", [true, false, true, false]),
             ("192.0.2.0/24 key:k.example", [true, false, false, false]),

@@ -1,5 +1,5 @@
 //! `[updates]`, and keys of `[[zone]]` and `[template.X]` about changes: who may change a zone by dynamic
-//! updates, and how, and what is kept of changes.
+//! updates, and which changes are stored.
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -27,17 +27,19 @@ keys! {
         /// Most bytes of the records that may be set and unset in one transaction.
         live "transaction-size" transaction_size: Size<1_024, 1_073_741_824> = Size(4 << 20), example "64MiB";
         /// A transaction that is not used for this long is dropped.
-        live "transaction-timeout" transaction_timeout: Time<1_000, 86_400_000> = Time::secs(600), example "1h";
+        live "transaction-timeout" transaction_timeout: Time<1_000, 86_400_000> = Time::secs(600),
+            example "1h";
     }
 }
 
 keys! {
-    /// What a zone and a template can say of changes. Of a key that both have, the zone's counts.
+    /// Keys of zones and templates about changes. The zone's keys take precedence.
     pub struct UpdateKeys {
         /// Who may change the zone (RFC 2136), written as in `allow-transfer`: all its names, and all types
         /// but NS, SOA and what signers make. Needs `state-dir` of `[server]`; a zone with `primaries` takes
         /// no updates.
-        live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None, example ["127.0.0.1", "key:dhcp.example.com"];
+        live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None,
+            example ["127.0.0.1", "key:dhcp.example.com"];
         /// Who may change what: `grant` or `deny`; `key:NAME`, a network, both, or `any`; `name NAME`,
         /// `subdomain NAME`, `wildcard *.NAME`, `pattern FORM` (`*` is any label, and at the end any labels:
         /// `_acme-challenge.*`), `self`, `selfsub` or `zone`; types, of which `ANY` is all. The first rule
@@ -110,7 +112,7 @@ impl Value for PolicyRule {
     }
 }
 
-/// A client of `allow-update` may change records of the usual types anywhere in the zone.
+/// Returns the rule for a client of `allow-update`: it may change the usual types anywhere in the zone.
 pub fn rule_of(grant: &TransferGrant) -> PolicyRule {
     PolicyRule {
         action: GrantOrDeny::Grant,
@@ -124,12 +126,12 @@ pub fn rule_of(grant: &TransferGrant) -> PolicyRule {
 }
 
 impl UpdateKeys {
-    /// Whether anybody may change anything.
+    /// Returns whether any client may change the zone.
     pub fn takes_any(&self) -> bool {
         self.allow_update.is_some() || self.update_policy.is_some()
     }
 
-    /// Every key that is named, with its place.
+    /// Returns every TSIG key that is named, with its place.
     pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
         let grants = self.allow_update.value.iter().flatten();
         let of_grants = grants.map(|grant| (grant.value.key().copied(), grant.place.clone()));
@@ -139,7 +141,7 @@ impl UpdateKeys {
         of_grants.chain(of_rules).filter_map(|(key, place)| key.map(|value| At { value, place }))
     }
 
-    /// Updates that cannot be kept, and those of zones that are taken from others.
+    /// Reports updates that cannot be stored, and updates of zones with primaries.
     pub(super) fn check(&self, has_state: bool, has_primaries: bool, faults: &mut Vec<Diagnostic>) {
         let (allow, policy) = (&self.allow_update, &self.update_policy);
         let of_allow = allow.value.as_ref().map(|_| ("allow-update", allow.place.as_ref()));

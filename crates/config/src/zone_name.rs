@@ -1,4 +1,4 @@
-//! Names of zones and keys, as the configuration and the command line write them.
+//! Names of zones and keys in the configuration and on the command line.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use wire::name::{Name, NameBuf, NameTextError};
 use super::table::read::Reader;
 use super::table::value::{Value, quote};
 
-/// What is wrong with the name of a zone.
+/// Why the name of a zone is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ZoneNameFault {
-    /// There is none.
+    /// The name is empty.
     Empty,
     /// This text is not a domain name.
     Malformed(String, NameTextError),
-    /// This text has letters beyond ASCII; names in DNS have them in the form that follows, if there is one.
+    /// The text has non-ASCII letters; with its A-labels, if they exist.
     NotAscii(String, Option<String>),
 }
 
@@ -33,8 +33,8 @@ impl fmt::Display for ZoneNameFault {
     }
 }
 
-/// Reads a zone name; letters are made small, so that names compare as text too. Letters beyond ASCII are
-/// refused: their bytes would make a name that no client asks for. The fault names the A-labels that are
+/// Parses a zone name and converts it to lower case, so that names also compare as text. Non-ASCII letters
+/// are refused: their bytes would make a name that no client queries. The fault has the A-labels that are
 /// meant (RFC 5890 §2.3.2.1).
 pub fn zone_name(text: &str) -> Result<NameBuf, ZoneNameFault> {
     if text.is_empty() {
@@ -71,7 +71,7 @@ mod tests {
         assert!(fault("bücher.example").ends_with("in DNS the name is `xn--bcher-kva.example`"));
         assert!(fault("Straße.example.").ends_with("`xn--strae-oqa.example.`"));
         assert!(matches!(zone_name("a\u{200e}.example"), Err(ZoneNameFault::NotAscii(_, None))));
-        // The bytes themselves are written with escapes.
+        // The raw bytes are written with escapes.
         assert!(zone_name("b\\195\\188cher.example").is_ok());
     }
 }

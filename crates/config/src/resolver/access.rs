@@ -1,4 +1,4 @@
-//! `[[resolver.access]]`: who may ask.
+//! `[[resolver.access]]`: access to recursion.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -32,7 +32,7 @@ keys! {
     }
 }
 
-/// Words for clients.
+/// Words for sets of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clients {
     /// All.
@@ -70,7 +70,7 @@ fn networks(from: NetworkOr<Clients>, interfaces: &Interfaces) -> Vec<Prefix> {
     match from {
         NetworkOr::Network(network) => vec![network],
         NetworkOr::Word(Clients::Any) => all.into_iter().filter_map(|first| Prefix::of(first, 0)).collect(),
-        // With no network attached, this machine alone may ask by default.
+        // The default rules without attached networks allow this machine only.
         NetworkOr::Word(Clients::Loopback) => {
             Access::default_rules(&[]).into_iter().flat_map(|rule| rule.from).collect()
         }
@@ -78,7 +78,7 @@ fn networks(from: NetworkOr<Clients>, interfaces: &Interfaces) -> Vec<Prefix> {
     }
 }
 
-/// Who may ask, on a machine with these interfaces.
+/// Returns the access rules on a machine with these interfaces.
 pub(super) fn rules(blocks: &[At<AccessBlock>], interfaces: &Interfaces) -> Vec<AccessRule> {
     if blocks.is_empty() {
         return Access::default_rules(&interfaces.networks().collect::<Vec<_>>());
@@ -86,15 +86,14 @@ pub(super) fn rules(blocks: &[At<AccessBlock>], interfaces: &Interfaces) -> Vec<
     blocks.iter().map(|block| block.rule(interfaces)).collect()
 }
 
-/// A warning for each block that lets any address have names resolved, whatever interface the question comes
-/// to. Other machines reach the server, in the way of `reached_by` if that is not by an address of the
-/// configuration.
+/// Returns a warning for each block that allows recursion for any address, on whatever interface the query
+/// arrives. `reached_by` states how other machines reach the server, if not by a configured address.
 pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diagnostic> {
     let is_all = |from: &At<NetworkOr<Clients>>| match from.value {
         NetworkOr::Network(network) => matches!(network.len(), 0),
         NetworkOr::Word(word) => word == Clients::Any,
     };
-    // UDP has the addresses that can be forged.
+    // Only source addresses of UDP can be forged.
     let by_udp = |block: &AccessBlock| {
         block.proto.as_ref().is_none_or(|all| all.iter().any(|p| p.value == Transport::Udp))
     };
@@ -110,7 +109,7 @@ pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diag
     found.map(|from| Diagnostic::at(from.place.as_ref(), message.as_str()).hint(hint)).collect()
 }
 
-/// Whether a block refuses all that no block before it allows.
+/// Returns whether a block refuses every client that no earlier block allows.
 fn refuses_all(block: &AccessBlock, is_all: impl Fn(&At<NetworkOr<Clients>>) -> bool) -> bool {
     *block.action == AccessAction::Refuse
         && block.interface.is_none()
@@ -118,7 +117,7 @@ fn refuses_all(block: &AccessBlock, is_all: impl Fn(&At<NetworkOr<Clients>>) -> 
         && block.from.iter().any(is_all)
 }
 
-/// More blocks than there can be.
+/// Reports more blocks than are possible.
 pub(super) fn check(blocks: &[At<AccessBlock>], faults: &mut Vec<Diagnostic>) {
     if let Err(fault) = Access::new(&rules(blocks, &Interfaces::default())) {
         let last = blocks.last().and_then(|block| block.place.as_ref());

@@ -1,5 +1,4 @@
-//! Keys of `[resolver]` about what clients are answered: from the cache, on the spot, and with which
-//! addresses.
+//! Keys of `[resolver]` about answers: from the cache, from local data, and with which addresses.
 
 use std::collections::HashSet;
 
@@ -18,11 +17,12 @@ use crate::table::value::{Int, Seconds, Size, Time, Value, Word, quote};
 use wording::did_you_mean;
 
 keys! {
-    /// Answers from the cache.
+    /// Keys about answers from the cache.
     pub struct Serving {
         /// Time after which a client gets an answer beyond its end while servers are still asked (RFC 8767
         /// §5). Without effect if `serve-stale` is "0s".
-        live "stale-after" stale_after: Time<0, 60_000> = Time(std::time::Duration::from_millis(1800)), example "1s";
+        live "stale-after" stale_after: Time<0, 60_000> = Time(std::time::Duration::from_millis(1800)),
+            example "1s";
         /// Time after a failure in which a client gets an answer beyond its end at once and no server is
         /// asked; for as long again, clients get it at once while servers are asked (RFC 8767 §5). "0s": each
         /// client waits for `stale-after`.
@@ -37,7 +37,8 @@ keys! {
         /// validated DNAME that was met already redirects all names below it likewise (RFC 6672 §3.4).
         live "aggressive-nsec" aggressive_nsec: bool = true, example false;
         /// Memory for such records, those of wildcards included; those that came first go first.
-        live "aggressive-nsec-size" denials: Size<{ 64 << 10 }, { 1 << 30 }> = Size(16 << 20), example "64MiB";
+        live "aggressive-nsec-size" denials: Size<{ 64 << 10 }, { 1 << 30 }> = Size(16 << 20),
+            example "64MiB";
         /// Most CNAME records followed for one answer from the names of one rule to those of another, or,
         /// where names are found step by step, from one zone to another.
         live "max-rule-chain" max_rule_chain: Int<u8, 1, 64> = Int(8), example 12;
@@ -45,7 +46,7 @@ keys! {
 }
 
 keys! {
-    /// Names that are answered on the spot.
+    /// Keys about names that are answered locally.
     pub struct LocalNames {
         /// Answer on the spot for names that mean nothing in the public DNS: `localhost`, `test`,
         /// `home.arpa`, the reverse zones of private networks, and others (RFC 6761, RFC 6303). Those at,
@@ -55,25 +56,27 @@ keys! {
         live "special-names-off" special_names_off: Option<Vec<At<NameBuf>>> = None, example ["home.arpa"];
         /// Records that are answered on the spot, each as a line of a zone file. `*` in front matches all
         /// names below that have no records of their own.
-        live "local-data" local_data: Option<Vec<At<LocalLine>>> = None, example ["printer.lan. 300 A 192.0.2.5"];
+        live "local-data" local_data: Option<Vec<At<LocalLine>>> = None,
+            example ["printer.lan. 300 A 192.0.2.5"];
     }
 }
 
 keys! {
-    /// Private addresses in answers of other servers.
+    /// Keys about private addresses in answers of other servers.
     pub struct PrivateAnswers {
         /// Networks whose addresses other servers may not name; answers with such an address are not passed
         /// on, so that no page from outside reaches what is inside (DNS rebinding). "usual" means all
         /// private, loopback and link-local networks. Leave it unset where an upstream server, such as a home
         /// router, names hosts inside, or name their domain in `private-domains`.
-        live "private-addresses" addresses: Option<Vec<At<NetworkOr<Usual>>>> = None, example ["usual", "203.0.113.0/24"];
+        live "private-addresses" addresses: Option<Vec<At<NetworkOr<Usual>>>> = None,
+            example ["usual", "203.0.113.0/24"];
         /// Domains whose names may have such addresses.
         live "private-domains" domains: Option<Vec<At<NameBuf>>> = None, example ["corp.example"];
     }
 }
 
 keys! {
-    /// AAAA records made of A records.
+    /// Keys about AAAA records synthesized from A records (DNS64).
     pub struct Synthesis {
         /// IPv6 network that a translator (NAT64) takes IPv4 addresses in, of 32, 40, 48, 56, 64 or 96 bits.
         /// Names that have no AAAA records get some made of their A records (DNS64, RFC 6147). Unset: none
@@ -82,7 +85,8 @@ keys! {
         /// Clients that get such records. Unset: all.
         live "dns64-clients" clients: Option<Vec<At<Prefix>>> = None, example ["2001:db8::/32"];
         /// IPv6 addresses that count as none (RFC 6147 §5.1.4).
-        live "dns64-exclude" exclude: Vec<At<Prefix>> = usually_excluded(), example ["::ffff:0:0/96", "2001:db8:1::/48"];
+        live "dns64-exclude" exclude: Vec<At<Prefix>> = usually_excluded(),
+            example ["::ffff:0:0/96", "2001:db8:1::/48"];
         /// IPv4 addresses that no record is made of.
         live "dns64-exclude-v4" exclude_v4: Option<Vec<At<Prefix>>> = None, example ["192.0.2.0/24"];
         /// Make records of IPv4 addresses that are not global, such as 10.0.0.0/8, with the prefix
@@ -92,7 +96,7 @@ keys! {
     }
 }
 
-/// A record as it was written.
+/// A local record as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalLine {
     text: String,
@@ -114,7 +118,7 @@ impl Value for LocalLine {
     }
 }
 
-/// Networks that private addresses usually are in.
+/// The usual networks of private addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usual {
     /// All of them.
@@ -125,18 +129,18 @@ impl Word for Usual {
     const WORDS: &'static [(&'static str, Self)] = &[("usual", Self::Usual)];
 }
 
-/// The value of `dns64-exclude` where it is not set.
+/// Returns the default of `dns64-exclude`.
 fn usually_excluded() -> Vec<At<Prefix>> {
     let mapped = Prefix::of(std::net::Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().into(), 96);
     mapped.map(At::unwritten).into_iter().collect()
 }
 
-/// The members of a list that may be unset.
+/// Returns the members of a list that may be unset.
 fn members<T>(list: &Option<Vec<At<T>>>) -> &[At<T>] {
     list.as_deref().unwrap_or_default()
 }
 
-/// Where a network stands in a list.
+/// Returns the place of a network in a list.
 fn place_of(list: &[At<Prefix>], network: Prefix) -> Option<&ConfigPlace> {
     list.iter().find(|member| member.value == network).and_then(|member| member.place.as_ref())
 }
@@ -150,7 +154,7 @@ fn no_effect(key: &str, without: &str, place: Option<&ConfigPlace>) -> Diagnosti
 }
 
 impl LocalNames {
-    /// Names answered on the spot, where these domains go to servers that the operator has named.
+    /// Returns the settings of local names; `forwarded` are the domains with rules of their own.
     pub(super) fn config(&self, forwarded: Vec<LowerNameBuf>) -> LocalConfig {
         let special_off = match self.special_names.value {
             true => SpecialOff::These(members(&self.special_names_off).iter().map(lower).collect()),
@@ -176,7 +180,7 @@ impl LocalNames {
 }
 
 impl PrivateAnswers {
-    /// Addresses that other servers may not name.
+    /// Returns the addresses that answers of other servers may not contain.
     pub(super) fn config(&self) -> PrivateConfig {
         let blocks = members(&self.addresses).iter().flat_map(|block| match block.value {
             NetworkOr::Word(Usual::Usual) => PrivateConfig::usual_blocks(),
@@ -194,7 +198,7 @@ impl PrivateAnswers {
 }
 
 impl Synthesis {
-    /// How AAAA records are made of A records, if they are.
+    /// Returns the settings of DNS64, if it is on.
     pub(super) fn config(&self) -> Option<Dns64Config> {
         let values = |list| members(list).iter().map(|network| network.value).collect();
         Some(Dns64Config {
@@ -210,7 +214,7 @@ impl Synthesis {
         let Some(config) = self.config() else {
             let set = [
                 ("dns64-clients", self.clients.is_some(), &self.clients.place),
-                // A default may be written down.
+                // Default values may be written explicitly.
                 ("dns64-exclude", self.exclude.value != usually_excluded(), &self.exclude.place),
                 ("dns64-exclude-v4", self.exclude_v4.is_some(), &self.exclude_v4.place),
                 ("dns64-non-global", *self.non_global, &self.non_global.place),

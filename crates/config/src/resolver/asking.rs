@@ -1,4 +1,4 @@
-//! Which servers are asked for which names, and how: keys of `[resolver]`, `[[resolver.forward]]` and
+//! Which servers are queried for which names, and how: keys of `[resolver]`, `[[resolver.forward]]` and
 //! `[[resolver.stub]]`.
 
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ use crate::table::value::{Int, Time};
 use crate::addresses::Server;
 
 keys! {
-    /// How other servers are asked.
+    /// Keys about queries to other servers.
     pub struct Asking {
         /// Ask for names with letters in random case, which a forged reply would have to guess.
         live "mixed-case" mixed_case: bool = true, example false;
@@ -39,7 +39,7 @@ keys! {
 }
 
 keys! {
-    /// How long things take.
+    /// Keys about timeouts and intervals.
     pub struct AskingTimes {
         /// Time that a client waits at most for a server that a rule names. If there is no answer then, it
         /// gets an older one or SERVFAIL.
@@ -64,7 +64,7 @@ keys! {
 }
 
 keys! {
-    /// What clients can make nomen do at the most.
+    /// Keys about limits on the work that clients can cause.
     pub struct AskingLimits {
         /// Most clients of one network that wait at a time: of an IPv4 /24 or an IPv6 /56.
         live "clients-per-network" per_network: Int<usize, 1, 1_000_000> = Int(1000), example 200;
@@ -134,7 +134,7 @@ keys! {
 }
 
 impl Asking {
-    /// The address that servers of one family are asked from, if it is configured.
+    /// Returns the source address for servers of one family, if it is configured.
     pub(super) fn source(&self, ipv4: bool) -> Option<IpAddr> {
         let all = self.source.value.iter().flatten().map(|source| source.value.0);
         all.into_iter().find(|source| source.is_ipv4() == ipv4)
@@ -146,7 +146,7 @@ impl Asking {
 }
 
 impl AskingTimes {
-    /// How long things take.
+    /// Returns the timeouts and intervals.
     pub(super) fn config(&self) -> ForwardTiming {
         ForwardTiming {
             client: self.client.0,
@@ -180,12 +180,12 @@ impl AskingTimes {
 }
 
 impl AskingLimits {
-    /// Most clients of one network that wait at a time.
+    /// Returns the largest number of waiting clients of one network.
     pub(super) fn clients_per_network(&self) -> usize {
         self.per_network.0
     }
 
-    /// What clients can make nomen do at the most.
+    /// Returns the limits on the work that clients can cause.
     pub(super) fn config(&self) -> ForwardLimits {
         ForwardLimits {
             clients_per_prefix: self.per_network.0,
@@ -207,7 +207,7 @@ fn upstreams(servers: &[At<Server>], tcp_only: bool) -> Vec<Upstream> {
 }
 
 impl Forward {
-    /// The rule. `root` is how all names are resolved step by step.
+    /// Returns the rule. `root` is the rule for iterating from the root.
     pub(super) fn rule(&self, root: impl FnOnce() -> IterateRule) -> ForwardRule {
         let instead = (*self.first).then(root);
         ForwardRule {
@@ -229,14 +229,14 @@ impl Stub {
         ForwardRule { recursion_desired: false, ..ForwardRule::new(self.domain.value, upstreams) }
     }
 
-    /// Authoritative servers do not validate what they answer.
+    /// Authoritative servers do not validate their answers, so AD is not trusted.
     pub(super) fn domain(&self, validating: &Validating) -> Domain {
         let validate = self.validate.value.unwrap_or_else(|| validating.validates(self.domain.as_name()));
         Domain { name: self.domain.value, trust_ad: false, validate }
     }
 }
 
-/// Two rules for one domain, a stub for all names, and servers that cannot be meant.
+/// Reports two rules for one domain, a stub for the root, and servers that cannot be intended.
 pub(super) fn check(
     forwards: &[At<Forward>],
     stubs: &[At<Stub>],
@@ -266,7 +266,7 @@ pub(super) fn check(
     }
 }
 
-/// Servers named twice, and nomen itself.
+/// Reports servers named twice, and nomen's own addresses.
 pub(super) fn check_servers(servers: &[At<Server>], opened: &[Opened], faults: &mut Vec<Diagnostic>) {
     let mut seen = HashSet::new();
     for server in servers {

@@ -1,5 +1,4 @@
-//! Keys of `[resolver]` about the cache: how large it is, how long it keeps what, and where it is kept
-//! between runs.
+//! Keys of `[resolver]` about the cache: its size, its lifetimes, and the file that stores it between runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,13 +12,13 @@ use crate::table::keys;
 use crate::table::read::Reader;
 use crate::table::value::{Seconds, Size, Time, Value, quote};
 
-/// The longest time that anything is kept, in seconds.
+/// Longest lifetime of any entry, in seconds.
 const LONGEST: u32 = cache::Config::LONGEST;
-/// The longest time that a failure is kept, in seconds (RFC 9520 §3.2).
+/// Longest lifetime of a cached failure, in seconds (RFC 9520 §3.2).
 const LONGEST_FAILURE: u32 = 300;
 
 keys! {
-    /// The cache.
+    /// Keys about the cache.
     pub struct Caching {
         /// Memory that the cache may take, all in all. It is reserved at the start and taken as answers come.
         restart "cache-size" size: Size<{ 1 << 20 }, { 64 << 30 }> = Size(256 << 20), example "1GiB";
@@ -51,7 +50,7 @@ keys! {
 }
 
 impl Caching {
-    /// What the cache is to do.
+    /// Returns the settings of the cache.
     pub fn config(&self) -> cache::Config {
         let defaults = cache::Config::default();
         cache::Config {
@@ -65,12 +64,12 @@ impl Caching {
         }
     }
 
-    /// Whether the cache takes its memory at the start.
+    /// Returns whether the cache takes its memory at the start.
     pub fn preallocate(&self) -> bool {
         *self.preallocate
     }
 
-    /// The file that the cache is kept in, if it is, where this is the state folder.
+    /// Returns the file of the cache, if it has one, given the state folder.
     pub fn file(&self, state_folder: Option<&Path>) -> Option<PathBuf> {
         match &self.file.value {
             Some(CacheFile::At(path)) => Some(path.clone()),
@@ -79,7 +78,7 @@ impl Caching {
         }
     }
 
-    /// Time between two times that it is written there.
+    /// Returns the interval at which the cache is saved to the file.
     pub fn save_interval(&self) -> Duration {
         self.save_interval.0
     }
@@ -94,12 +93,12 @@ impl Caching {
     }
 }
 
-/// Whether the cache is kept between runs, and where.
+/// Whether the cache is stored between runs, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheFile {
-    /// It is not.
+    /// It is not stored.
     Unkept,
-    /// In this file.
+    /// It is stored in this file.
     At(PathBuf),
 }
 

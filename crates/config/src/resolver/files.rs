@@ -1,6 +1,5 @@
 //! Files that keys of `[resolver]` name, in the format of zone files: root hints, and trust anchors. Reading
-//! the configuration notes their paths; what is in them is read once it is known to be good otherwise, and
-//! again at each reload.
+//! the configuration stores their paths; the files are read once the rest is valid, and again at each reload.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,11 +17,11 @@ use crate::report::{ConfigPlace, Diagnostic};
 use crate::table::read::{At, Reader};
 use crate::table::value::Value;
 
-/// A file of records, and what they say.
+/// A file of records, and the data read from it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordFile<T> {
     path: PathBuf,
-    /// What is in it; the default until it is read.
+    /// The data; the default until the file is read.
     pub read: T,
 }
 
@@ -41,15 +40,14 @@ impl<T: Default> Value for RecordFile<T> {
     fn render(&self) -> Option<String> {
         self.path.render()
     }
-    // Of trust anchors; root hints are one file.
+    // For trust anchors; root hints are one file.
     const MAY_BE_NONE: bool = true;
 }
 
 impl Resolver {
     /// Reads the files that its keys name.
     ///
-    /// # Errors
-    /// All that is wrong with them, with file, line and column.
+    /// # Errors All faults in them, with file, line and column.
     pub(crate) fn read_files(&mut self) -> Result<(), Vec<Diagnostic>> {
         let mut faults = Vec::new();
         let hints = &mut self.iterating.hints;
@@ -68,7 +66,7 @@ impl Resolver {
 }
 
 impl<T> RecordFile<T> {
-    /// Reads it into `sink`, and takes what that has made of it.
+    /// Reads the file into `sink`, and stores the result of `made`.
     fn fill<S: Sink>(
         &mut self,
         place: Option<&ConfigPlace>,
@@ -76,7 +74,7 @@ impl<T> RecordFile<T> {
         made: fn(S) -> Result<T, &'static str>,
         faults: &mut Vec<Diagnostic>,
     ) {
-        // An hour for records without a TTL; the value is not used.
+        // The default TTL for records without one; it is not used.
         let limits = Limits { include_depth: 0, generated: 0, ..Limits::default() };
         let config =
             ScanConfig { default_ttl: Some(Ttl::from_secs(3600)), limits, ..ScanConfig::new(Name::ROOT) };
@@ -92,7 +90,7 @@ impl<T> RecordFile<T> {
     }
 }
 
-/// A fault of such a file, as one of the key that names it.
+/// Converts a fault in such a file into a diagnostic at the key that names the file.
 fn shown(place: Option<&ConfigPlace>, fault: &Fault) -> Diagnostic {
     let Fault { kind, file, line, column, message, .. } = fault;
     let at = match (line, column) {
@@ -104,7 +102,7 @@ fn shown(place: Option<&ConfigPlace>, fault: &Fault) -> Diagnostic {
     if *kind == FaultKind::CannotRead { found.outside() } else { found }
 }
 
-/// Root hints: the names of the root's servers, and their addresses.
+/// Root hints: the names and addresses of the root servers.
 #[derive(Default)]
 struct Hints {
     servers: Vec<StartServer>,
@@ -184,7 +182,7 @@ mod tests {
                          A.ROOT. AAAA 2001:db8::1\nb.root. A 192.0.2.2\n";
     const DS: &str = ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D\n";
 
-    /// The settings of a `[resolver]` with these keys, in a folder with this file, or all that is wrong.
+    /// The settings of a `[resolver]` with these keys, in a folder with this file, or all faults.
     fn settings(file: &str, keys: &str) -> Result<Settings, String> {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("file"), file).expect("written");

@@ -1,5 +1,5 @@
-//! Keys of `[resolver]` about names that are found step by step, from the root servers down: where that
-//! begins, how it is done, and what one client's query may cost.
+//! Keys of `[resolver]` about iteration from the root servers down: where it starts, how it works, and what
+//! one client's query may cost.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use crate::table::read::At;
 use crate::table::value::{Int, Size, Time, Word};
 
 keys! {
-    /// Names that are found step by step.
+    /// Keys about iteration from the root servers down.
     pub struct Iterating {
         /// Ask the root servers for the names that no rule is for, then the servers that they refer to, and
         /// so on. With a `[[resolver.forward]]` for "." no name is left for that. `false`: names that no rule
@@ -32,7 +32,8 @@ keys! {
         /// The root servers. Without a port it is 53. Unset: those of the public DNS, which are asked who the
         /// root servers are by now (RFC 8109). Servers that are named here are taken at that: a copy of the
         /// root, or a root of your own.
-        live "root-servers" root_servers: Option<Vec<At<Server>>> = None, example ["192.0.2.55", "2001:db8::55"];
+        live "root-servers" root_servers: Option<Vec<At<Server>>> = None,
+            example ["192.0.2.55", "2001:db8::55"];
         /// File of root hints, as IANA publishes it: NS records of the root, with the addresses of its
         /// servers. They are asked who the root servers are by now. Unset: those that are built in. Read
         /// again with the configuration; where `root-servers` names servers, these count.
@@ -67,8 +68,8 @@ keys! {
 }
 
 keys! {
-    /// What one query of a client may cost others: all questions that come of it, aliases and servers'
-    /// addresses included.
+    /// Keys about what one client query may cost other servers: all queries it causes, including those for
+    /// aliases and for servers' addresses.
     pub struct QueryBudget {
         /// Most questions to other servers.
         live "budget-queries" queries: Int<u16, 1, 10_000> = Int(64), example 100;
@@ -111,7 +112,7 @@ impl QueryBudget {
 }
 
 impl Iterating {
-    /// What is found step by step, where other rules leave something to find, and how.
+    /// Returns the settings of iteration; `everything_else`: names without a rule are iterated.
     pub(super) fn config(&self, budget: &QueryBudget, everything_else: bool) -> IterateConfig {
         IterateConfig {
             own_zones: None,
@@ -131,7 +132,7 @@ impl Iterating {
         }
     }
 
-    /// How all names are resolved step by step.
+    /// Returns the rule for iterating from the root.
     pub(super) fn rule(&self) -> IterateRule {
         let Some(own) = &self.root_servers.value else { return self.hinted() };
         let addresses: Vec<SocketAddr> = own.iter().map(|server| server.0.0).collect();
@@ -140,7 +141,7 @@ impl Iterating {
         IterateRule { domain: Name::ROOT.to_buf(), servers: servers.collect(), prime: false, copy: None }
     }
 
-    /// The root servers of the hints, or those that are built in.
+    /// Returns the rule with the root servers of the hints file, or the built-in ones.
     fn hinted(&self) -> IterateRule {
         let hints =
             self.hints.value.as_ref().map(|file| file.read.clone()).filter(|servers| !servers.is_empty());
@@ -148,19 +149,18 @@ impl Iterating {
         IterateRule { servers: hints.unwrap_or(built_in.servers), ..built_in }
     }
 
-    /// The names that are found so. What servers say of having validated is nothing to go by: they are
-    /// authoritative.
+    /// Returns the domain that is iterated. AD is not trusted: authoritative servers do not validate.
     pub(super) fn domain(&self, validating: &Validating) -> Domain {
         let name = Name::ROOT.to_buf();
         Domain { name, trust_ad: false, validate: validating.validates(name.as_name()) }
     }
 
-    /// The domains for which no server is asked.
+    /// Returns the domains for which no server is queried.
     pub(super) fn refused(&self) -> Vec<NameBuf> {
         self.refused.iter().flatten().map(|name| name.value).collect()
     }
 
-    /// Finds refused domains that a rule is for as well, and the root, which `iterate` turns off.
+    /// Reports refused domains that also have a rule, and the root, which `iterate` turns off.
     pub(super) fn check_refused<'d>(
         &self,
         rules: impl Iterator<Item = &'d At<NameBuf>> + Clone,

@@ -1,4 +1,4 @@
-//! Keys of `[resolver]` about a copy of the root zone, which is asked in place of the root servers
+//! Keys of `[resolver]` about a local copy of the root zone, which is queried in place of the root servers
 //! (RFC 8806).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,7 +13,7 @@ use crate::table::keys;
 use crate::table::read::At;
 
 keys! {
-    /// A copy of the root zone.
+    /// Keys about the local copy of the root zone.
     pub struct RootCopy {
         /// Keep a copy of the root zone, and ask it in place of the root servers (RFC 8806). Clients are
         /// never answered from it: they get what they would get if the root servers had said so, validated. A
@@ -25,15 +25,16 @@ keys! {
         /// those that give the root zone to everybody (RFC 8806 appendix A), b, c, f, g and
         /// k.root-servers.net and ICANN's at two places, by the families of addresses that `iterate-ipv4` and
         /// `iterate-ipv6` leave.
-        live "local-root-primaries" primaries: Option<Vec<At<Peer>>> = None, example ["192.0.2.55", "2001:db8::55@5353"];
+        live "local-root-primaries" primaries: Option<Vec<At<Peer>>> = None,
+            example ["192.0.2.55", "2001:db8::55@5353"];
         /// File that the copy is read from, in place of servers. It is read again at a reload, and good as
         /// long as the signatures in it.
         live "local-root-file" file: Option<PathBuf> = None, example "/var/lib/nomen/root.zone";
     }
 }
 
-/// Servers that give the root zone to everybody (RFC 8806 appendix A, as far as they still do): b, c, f, g,
-/// k.root-servers.net, xfr.cjr and xfr.lax.dns.icann.org.
+/// Servers that transfer the root zone to any client (RFC 8806 appendix A, as far as they still do): b, c, f,
+/// g, k.root-servers.net, xfr.cjr and xfr.lax.dns.icann.org.
 const PUBLIC: [(Ipv4Addr, Ipv6Addr); 7] = [
     (Ipv4Addr::new(170, 247, 170, 2), Ipv6Addr::new(0x2801, 0x1b8, 0x10, 0, 0, 0, 0, 0xb)),
     (Ipv4Addr::new(192, 33, 4, 12), Ipv6Addr::new(0x2001, 0x500, 2, 0, 0, 0, 0, 0xc)),
@@ -44,17 +45,17 @@ const PUBLIC: [(Ipv4Addr, Ipv6Addr); 7] = [
     (Ipv4Addr::new(192, 0, 32, 132), Ipv6Addr::new(0x2620, 0, 0x2d0, 0x202, 0, 0, 0, 0x132)),
 ];
 
-/// Where the copy comes from.
+/// The source of the copy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RootSource {
-    /// Its file; `None`: it is taken from primaries.
+    /// Its file; `None` if it is transferred from primaries.
     pub file: Option<PathBuf>,
-    /// The primaries, if it is, and how versions are judged.
+    /// The primaries, if any, and how versions are verified.
     pub peers: PeerKeys,
 }
 
 impl RootCopy {
-    /// Where the copy comes from, if there is to be one.
+    /// Returns the source of the copy, if a copy is configured.
     pub(super) fn source(&self, iterating: &Iterating) -> Option<RootSource> {
         if !*self.wanted {
             return None;
@@ -72,12 +73,12 @@ impl RootCopy {
         })
     }
 
-    /// The keys that sign what goes between its primaries and here.
+    /// Returns the peers whose keys sign transfers of the copy.
     pub(super) fn peers(&self) -> PeerKeys {
         PeerKeys { primaries: self.primaries.clone(), ..PeerKeys::default() }
     }
 
-    /// What is wrong with it, where names are found from the root servers down or not.
+    /// Reports faults of these keys; `iterates`: names are iterated from the root servers down.
     pub(super) fn check(&self, iterating: &Iterating, iterates: bool, faults: &mut Vec<Diagnostic>) {
         let (primaries, file) = (&self.primaries, &self.file);
         let sources = [
@@ -111,7 +112,7 @@ impl RootCopy {
         }
     }
 
-    /// The root zone cannot be served to clients and be a copy for the resolver alone.
+    /// Reports a root zone that is also served to clients: the copy is for the resolver alone.
     pub(crate) fn check_served<'z>(
         &self,
         mut served: impl Iterator<Item = &'z At<NameBuf>>,
@@ -128,7 +129,7 @@ impl RootCopy {
     }
 }
 
-/// The public servers, by these families of addresses.
+/// Returns the public servers, by these address families.
 fn public(ipv4: bool, ipv6: bool) -> Vec<At<Peer>> {
     let v4 = PUBLIC.iter().map(|(v4, _)| IpAddr::from(*v4)).filter(|_| ipv4);
     let v6 = PUBLIC.iter().map(|(_, v6)| IpAddr::from(*v6)).filter(|_| ipv6);

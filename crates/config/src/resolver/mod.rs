@@ -1,5 +1,5 @@
-//! `[resolver]` and the blocks inside it: recursive service. Names of network interfaces stay names here;
-//! what they stand for is put in when the settings of the parts are made.
+//! `[resolver]` and the blocks inside it: recursive service. Names of network interfaces are stored as names;
+//! they are resolved to addresses when the settings of the parts are made.
 
 pub mod access;
 pub mod answering;
@@ -49,32 +49,32 @@ section! {
         caching: Caching;
         /// Answers from the cache.
         serving: Serving;
-        /// Names that are answered on the spot.
+        /// Names that are answered locally.
         local: LocalNames;
         /// Private addresses in answers of other servers.
         private: PrivateAnswers;
-        /// AAAA records made of A records.
+        /// AAAA records synthesized from A records.
         synthesis: Synthesis;
-        /// Names that are found step by step.
+        /// Iteration from the root servers down.
         iterating: Iterating;
-        /// A copy of the root zone.
+        /// The local copy of the root zone.
         root_copy: RootCopy;
-        /// What one query of a client may cost others.
+        /// What one client query may cost other servers.
         budget: QueryBudget;
-        /// Validating answers.
+        /// Validation of answers.
         validating: Validating;
-        /// Reporting failures.
+        /// Reporting of failures.
         reporting: Reporting;
-        /// How other servers are asked.
+        /// Queries to other servers.
         asking: Asking;
-        /// How long that takes.
+        /// Timeouts and intervals.
         times: AskingTimes;
-        /// What clients can make nomen do at the most.
+        /// Limits on the work that clients can cause.
         limits: AskingLimits;
     }
 }
 
-/// Recursive service as it is configured: `[resolver]`, its blocks, and the state folder of `[server]`.
+/// The configuration of recursive service: `[resolver]`, its blocks, and the state folder of `[server]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Recursive<'s> {
     pub(crate) resolver: &'s At<Resolver>,
@@ -85,27 +85,27 @@ pub struct Recursive<'s> {
 }
 
 impl<'s> Recursive<'s> {
-    /// What the cache is to do.
+    /// Returns the settings of the cache.
     pub fn cache_config(&self) -> cache::Config {
         self.resolver.caching.config()
     }
 
-    /// Whether the cache takes its memory at the start.
+    /// Returns whether the cache takes its memory at the start.
     pub fn cache_preallocate(&self) -> bool {
         self.resolver.caching.preallocate()
     }
 
-    /// The file that the cache is kept in while nomen does not run; none if it is not kept.
+    /// Returns the file that stores the cache between runs; `None` if it is not stored.
     pub fn cache_file(&self) -> Option<PathBuf> {
         self.resolver.caching.file(self.storage.folder().as_deref())
     }
 
-    /// Time between two times that the cache is written to its file.
+    /// Returns the interval at which the cache is saved to its file.
     pub fn cache_save_interval(&self) -> Duration {
         self.resolver.caching.save_interval()
     }
 
-    /// What clients are answered, on a machine with these interfaces.
+    /// Returns the policy for answers to clients, on a machine with these interfaces.
     pub fn policy_config(&self, interfaces: &Interfaces) -> PolicyConfig {
         let Resolver { caching, serving, local, private, synthesis, validating, reporting, limits, .. } =
             &self.resolver.value;
@@ -134,12 +134,12 @@ impl<'s> Recursive<'s> {
         }
     }
 
-    /// Whether rules that do not say so themselves have answers validated.
+    /// Returns whether answers are validated under rules without a setting of their own.
     pub fn validates(&self) -> bool {
         *self.resolver.validating.validate
     }
 
-    /// The zones whose trust anchors follow them; none if no rule has answers validated.
+    /// Returns the zones whose trust anchors are followed; none if no rule validates answers.
     pub fn followed(&self) -> BTreeSet<NameBuf> {
         let Recursive { forwards, stubs, .. } = *self;
         let validating = &self.resolver.validating;
@@ -150,28 +150,28 @@ impl<'s> Recursive<'s> {
         if any { validating.followed() } else { BTreeSet::new() }
     }
 
-    /// Whether the servers of these zones are sent the tags of the keys that are anchors here (RFC 8145).
+    /// Returns whether the servers of these zones are sent the tags of the trusted keys (RFC 8145).
     pub fn signals(&self) -> bool {
         *self.resolver.validating.signals
     }
 
-    /// Whether there are names that no rule is for, and they are found step by step.
+    /// Returns whether there are names without a rule, which are iterated.
     fn iterates(&self) -> bool {
         let all = |rule: &At<Forward>| rule.domain.as_name().is_root();
         *self.resolver.iterating.iterate && !self.forwards.iter().any(all)
     }
 
-    /// Where the copy of the root zone comes from, if there is to be one.
+    /// Returns the source of the local copy of the root zone, if a copy is configured.
     pub fn local_root(&self) -> Option<RootSource> {
         self.resolver.root_copy.source(&self.resolver.iterating).filter(|_| self.iterates())
     }
 
-    /// The keys that sign what goes between the primaries of that copy and here.
+    /// Returns the keys that sign transfers of that copy.
     pub fn local_root_keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
         self.resolver.root_copy.peers().keys().collect::<Vec<_>>().into_iter()
     }
 
-    /// Which servers are asked, and how.
+    /// Returns which servers are queried, and how.
     pub fn forward_config(&self) -> ForwardConfig {
         let Resolver { caching, iterating, budget, asking, times, limits, .. } = &self.resolver.value;
         let Recursive { forwards, stubs, .. } = *self;
@@ -195,29 +195,29 @@ impl<'s> Recursive<'s> {
         }
     }
 
-    /// Questions that wait for the thread that asks, at the most.
+    /// Returns the largest number of queries that wait for the resolver's thread.
     pub fn queue(&self) -> usize {
         self.resolver.limits.queue.0
     }
 
-    /// Threads that validate.
+    /// Returns the number of validation threads.
     pub fn validators(&self) -> usize {
         self.resolver.validating.threads.count()
     }
 
-    /// What an operator should know of the trust anchors, each in a sentence.
+    /// Returns notes for the operator on the trust anchors, one sentence each.
     pub fn anchor_notes(&self) -> Vec<String> {
         self.resolver.validating.notes()
     }
 
-    /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks match no client.
+    /// Returns the interfaces of `[[resolver.access]]` that have no address: their blocks match no client.
     pub fn interfaces_without_address(&self, interfaces: &Interfaces) -> Vec<&'s str> {
         let named = self.access.iter().flat_map(|block| block.interface.iter().flatten());
         let named = named.map(|name| name.value.as_str());
         named.filter(|name| interfaces.addresses_of(name).next().is_none()).collect()
     }
 
-    /// What cannot be true together in the section and its blocks.
+    /// Reports contradictions in the section and its blocks.
     pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {
         let Recursive { resolver, forwards, stubs, access, .. } = *self;
         resolver.caching.check(faults);
@@ -234,7 +234,7 @@ impl<'s> Recursive<'s> {
         resolver.asking.check(faults);
         asking::check(forwards, stubs, opened, faults);
         access::check(access, faults);
-        // A block that could not be read is missing here, and its fault is reported already.
+        // A block that could not be read is missing here, and its fault is already reported.
         if !*resolver.iterating.iterate && forwards.is_empty() && stubs.is_empty() && faults.is_empty() {
             let block = access.first().and_then(|block| block.place.as_ref());
             let fault = Diagnostic::at(resolver.place.as_ref().or(block), "[resolver] has no server to ask");
@@ -243,7 +243,7 @@ impl<'s> Recursive<'s> {
     }
 }
 
-/// Rules for domains that are zones served here.
+/// Returns a warning for each rule whose domain is a zone served here.
 pub(super) fn shadowed<'z>(
     forwards: &[At<Forward>],
     stubs: &[At<Stub>],
@@ -254,7 +254,8 @@ pub(super) fn shadowed<'z>(
     let served = zones.filter_map(|zone| domains.get(&zone.to_buf()));
     let shadowed = |domain: &&At<NameBuf>| {
         let message = format!(
-            "{} is a zone served here, and answered from it: the rule is only for names that the zone delegates",
+            "{} is a zone served here, and answered from it: the rule is only for names that the zone \
+            delegates",
             domain.value
         );
         Diagnostic::at(domain.place.as_ref(), message)
@@ -262,15 +263,15 @@ pub(super) fn shadowed<'z>(
     served.map(shadowed).collect()
 }
 
-/// Rules for domains inside zones that are served here.
+/// Rules for domains inside zones served here.
 #[derive(Debug, Default)]
 pub struct InnerRules {
-    /// The domains, by the closest zone.
+    /// The domains, by their closest zone.
     by_zone: HashMap<NameBuf, Vec<At<NameBuf>>>,
 }
 
 impl InnerRules {
-    /// The rules of these for domains inside these zones.
+    /// Returns the rules whose domains are inside these zones.
     pub(super) fn of<'z>(
         forwards: &[At<Forward>],
         stubs: &[At<Stub>],
@@ -279,7 +280,7 @@ impl InnerRules {
         let domains = forwards.iter().map(|rule| &rule.domain).chain(stubs.iter().map(|rule| &rule.domain));
         let domains: Vec<&At<NameBuf>> = domains.collect();
         let above: HashSet<NameBuf> = domains.iter().flat_map(|domain| ancestors(domain.value)).collect();
-        // There may be many zones: only those are kept that a rule lies in.
+        // There may be many zones: only those with a rule inside are stored.
         let served: HashSet<NameBuf> =
             zones.map(|zone| zone.to_buf()).filter(|zone| above.contains(zone)).collect();
         let mut by_zone: HashMap<NameBuf, Vec<At<NameBuf>>> = HashMap::new();
@@ -291,12 +292,12 @@ impl InnerRules {
         InnerRules { by_zone }
     }
 
-    /// The zones that rules lie in.
+    /// Returns the zones with rules inside.
     pub fn zones(&self) -> impl Iterator<Item = Name<'_>> {
         self.by_zone.keys().map(NameBuf::as_name)
     }
 
-    /// A warning for each rule that never applies: the zone that it lies in delegates no name that it covers.
+    /// Returns a warning for each rule that never applies: its zone delegates no name that it covers.
     pub fn idle(&self, zone: &Zone) -> Vec<Diagnostic> {
         let apex = zone.apex().as_name();
         let Some(domains) = self.by_zone.get(&apex.to_buf()) else { return Vec::new() };
@@ -309,7 +310,8 @@ impl InnerRules {
         let idle = domains.iter().filter(|domain| !is_delegated(domain.value.as_name()));
         let warning = |domain: &At<NameBuf>| {
             let message = format!(
-                "{} lies in the zone {apex}, which is served here and delegates no name there: the rule never applies",
+                "{} lies in the zone {apex}, which is served here and delegates no name there: the rule \
+                never applies",
                 domain.value
             );
             let hint = "delegate the domain by NS records in the zone, or remove the rule";
@@ -319,13 +321,14 @@ impl InnerRules {
     }
 }
 
-/// The names above a name, the closest first.
+/// Returns the ancestors of a name, the closest first.
 fn ancestors(name: NameBuf) -> impl Iterator<Item = NameBuf> {
     let parent = |name: &NameBuf| name.as_name().parent().map(|parent| parent.to_buf());
     std::iter::successors(parent(&name), parent)
 }
 
-/// What is allowed to clients, and probably not meant, where other machines reach the server in this way.
+/// Returns warnings about allowed but probably unintended access; `reached_by`: how other machines reach the
+/// server.
 pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diagnostic> {
     access::warnings(blocks, reached_by)
 }

@@ -1,4 +1,4 @@
-//! Networks, and words that stand for some.
+//! Networks, and words for sets of networks.
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -10,7 +10,7 @@ use crate::table::read::Reader;
 use crate::table::value::{Value, Word, quote};
 use wording::did_you_mean;
 
-/// A network, or a word for several.
+/// A network, or a word for a set of networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkOr<W> {
     /// The word.
@@ -48,7 +48,7 @@ impl<W: Word> Value for NetworkOr<W> {
     }
 }
 
-/// Reads one of the words or a network.
+/// Parses one of the words or a network.
 fn read<T: Copy>(
     node: &Spanned<DeValue<'_>>,
     reader: &mut Reader<'_>,

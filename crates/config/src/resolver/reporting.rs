@@ -7,7 +7,7 @@ use crate::table::keys;
 use crate::table::value::{Int, Seconds};
 
 keys! {
-    /// Reporting failures.
+    /// Keys about reporting failures.
     pub struct Reporting {
         /// Report to the operators of a zone that one of its names cannot be resolved or validated, if its
         /// servers name an agent domain for that (RFC 9567): with a question for a name there that says what
@@ -23,14 +23,14 @@ keys! {
 }
 
 impl Reporting {
-    /// How much is reported, if anything is.
+    /// Returns the limits of reporting, if it is on.
     pub(super) fn limits(&self) -> Option<ReportLimits> {
         self.on.then(|| ReportLimits { per_second: self.per_second.0, interval: self.interval.0 })
     }
 
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
         let unset = Reporting::default();
-        // A default may be written down.
+        // Default values may be written explicitly.
         let others = [
             (
                 "error-reports-per-second",

@@ -1,5 +1,5 @@
-//! From text to the settings of the parts: what every key reaches, which defaults there are, and what is
-//! refused where.
+//! From text to the settings of the parts: the effect of every key, the defaults, and the faults with their
+//! places.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -363,7 +363,7 @@ fn every_key_reaches_the_policy() {
     assert_eq!((policy.nxdomain_cut, policy.prefetch, policy.max_chain), (false, false, 9));
 }
 
-/// What operators get is what tests and benchmarks of the parts measure.
+/// Operators get the configuration that tests and benchmarks of the parts measure.
 #[test]
 fn defaults_are_those_of_the_parts() {
     let settings = settings(LEAST);
@@ -451,8 +451,7 @@ fn faults(text: &str) -> Vec<(String, String)> {
     rejected.faults.iter().map(|fault| (fault.message.clone(), marked(fault).unwrap_or_default())).collect()
 }
 
-/// One anchor that could not be used, such as that of a key which was revoked, refused the whole
-/// configuration.
+/// One unusable anchor, such as that of a revoked key, made the whole configuration invalid.
 #[test]
 fn a_trust_anchor_that_cannot_be_used_was_an_error_beside_one_that_can() {
     const GOOD: &str = ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";

@@ -1,4 +1,4 @@
-//! Keys of `[resolver]` about validating answers (DNSSEC): where trust begins, and what it may cost.
+//! Keys of `[resolver]` about validating answers (DNSSEC): the trust anchors, and the limits.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::table::value::{Int, Seconds, Value, Word, quote};
 use crate::threads::WorkerCount;
 
 keys! {
-    /// Validating answers.
+    /// Keys about validating answers.
     pub struct Validating {
         /// Validate what other servers answer (DNSSEC, RFC 4035), so that no client gets data that was forged
         /// on the way: it is answered with SERVFAIL. What is proven not to be signed passes. For the names of
@@ -32,7 +32,8 @@ keys! {
             example [". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"];
         /// Files of such records, beside those of `trust-anchors`. They are read again with the
         /// configuration.
-        live "trust-anchor-files" anchor_files: Option<Vec<At<AnchorFile>>> = None, example ["/etc/nomen/root.key"];
+        live "trust-anchor-files" anchor_files: Option<Vec<At<AnchorFile>>> = None,
+            example ["/etc/nomen/root.key"];
         /// Which trust anchors follow their zones (RFC 5011): "built-in": those of the public root, if no
         /// others are named; "all": those that are named, too; "off": none. A new key of a zone becomes an
         /// anchor when the old ones have signed for it for 30 days, and one that revokes itself is none from
@@ -80,12 +81,12 @@ keys! {
     }
 }
 
-/// Which trust anchors follow their zones.
+/// Which trust anchors are followed (RFC 5011).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rollover {
     /// None.
     Off,
-    /// Those that are built in.
+    /// The built-in ones.
     BuiltIn,
     /// All.
     All,
@@ -103,18 +104,18 @@ pub struct Anchor {
     record: LocalRecord,
     /// File, line and column, if it is from a file of anchors.
     at: Option<String>,
-    /// Why nothing can be validated by it.
+    /// Why it cannot be used for validation.
     unusable: Option<AnchorFault>,
 }
 
 /// What is wrong with the text of an [`Anchor`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnchorLineFault {
-    /// It is no record.
+    /// It is not a record.
     Record(LocalRecordFault),
-    /// A record of this type is no anchor.
+    /// A record of this type is not a trust anchor.
     Type(Type),
-    /// Nothing can be validated by it.
+    /// It cannot be used for validation.
     Anchor(AnchorFault),
 }
 
@@ -129,7 +130,7 @@ impl fmt::Display for AnchorLineFault {
 }
 
 impl Anchor {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
     /// [`AnchorLineFault`].
@@ -138,7 +139,7 @@ impl Anchor {
         Anchor { text: text.to_owned(), record, at: None, unusable: None }.tried()
     }
 
-    /// A record that was read from a file, at this line and column.
+    /// Returns the anchor of a record read from a file, at this line and column.
     ///
     /// # Errors
     /// [`AnchorLineFault`].
@@ -152,7 +153,7 @@ impl Anchor {
         Anchor { text: String::new(), record, at: Some(at), unusable: None }.tried()
     }
 
-    /// The same, with what makes it unusable, if it is a DS or DNSKEY at all.
+    /// Checks whether the anchor can be used; fails if it is not a DS or DNSKEY at all.
     fn tried(self) -> Result<Self, AnchorLineFault> {
         let unusable = match self.add_to(&mut TrustAnchors::none()) {
             Ok(()) => None,
@@ -164,7 +165,7 @@ impl Anchor {
         Ok(Anchor { unusable, ..self })
     }
 
-    /// What makes it unusable, and where it is written.
+    /// Returns why it cannot be used, and where it is written.
     fn fault(&self) -> Option<String> {
         let fault = self.unusable?;
         Some(self.at.as_ref().map_or_else(|| fault.to_string(), |at| format!("{at}: {fault}")))
@@ -193,40 +194,40 @@ impl Value for Anchor {
     const MAY_BE_NONE: bool = true;
 }
 
-/// A domain for private use that the public root denies, as it denies most special-use names.
+/// A domain for private use, which the public root denies like most special-use names.
 const INTERNAL: &[u8] = b"\x08internal\x00";
 
-/// Whether the public DNS has nothing to say of a domain, or the wrong thing, so that no chain of trust leads
-/// there.
+/// Returns whether the public DNS has no data or wrong data for a domain, so that no chain of trust leads to
+/// it.
 pub fn is_private(domain: Name<'_>) -> bool {
     let is_internal = Name::from_wire(INTERNAL).is_ok_and(|internal| domain.is_at_or_below(internal));
     is_internal || SpecialName::above(domain).is_some()
 }
 
 impl Validating {
-    /// Whether the names of a rule are validated that does not say so itself.
+    /// Returns whether names are validated under a rule without a setting of its own.
     pub(super) fn validates(&self, domain: Name<'_>) -> bool {
         *self.validate && !is_private(domain)
     }
 
-    /// Whether the operator has named no trust anchors.
+    /// Returns whether no trust anchors are configured.
     fn are_built_in(&self) -> bool {
         self.anchors.value.is_none() && self.anchor_files.value.is_none()
     }
 
-    /// The trust anchors that the operator has named.
+    /// Returns the configured trust anchors.
     fn named(&self) -> impl Iterator<Item = &Anchor> {
         self.placed().map(|(anchor, _)| anchor)
     }
 
-    /// The same, and where the configuration names each, or its file.
+    /// Returns the configured trust anchors, each with the place of its line or its file.
     fn placed(&self) -> impl Iterator<Item = (&Anchor, Option<&ConfigPlace>)> {
         let lines = self.anchors.value.iter().flatten().map(|line| (&line.value, line.place.as_ref()));
         let files = self.anchor_files.value.iter().flatten();
         lines.chain(files.flat_map(|file| file.read.iter().map(|anchor| (anchor, file.place.as_ref()))))
     }
 
-    /// The zones with an anchor that can be used.
+    /// Returns the zones with a usable trust anchor.
     fn anchored(&self) -> BTreeSet<NameBuf> {
         let usable = self.named().filter(|anchor| anchor.unusable.is_none());
         usable.map(|anchor| anchor.record.owner).collect()
@@ -239,14 +240,14 @@ impl Validating {
         }
     }
 
-    /// Anchors that cannot be used, of zones that have no other.
+    /// Reports unusable anchors of zones that have no other.
     pub(super) fn zones_without_anchor(&self) -> Vec<Diagnostic> {
         let anchored = self.anchored();
         let alone = self.placed().filter(|(anchor, _)| !anchored.contains(&anchor.record.owner));
         alone.filter_map(|(anchor, place)| Some(Diagnostic::at(place, anchor.fault()?))).collect()
     }
 
-    /// What an operator should know of the anchors that are named, each in a sentence.
+    /// Returns notes for the operator on the configured anchors, one sentence each.
     pub(super) fn notes(&self) -> Vec<String> {
         let unusable = self.named().filter_map(|anchor| Some((anchor, anchor.fault()?)));
         let left_out = unusable.map(|(anchor, fault)| {
@@ -256,13 +257,14 @@ impl Validating {
         });
         let none = *self.validate && !self.are_built_in() && self.named().next().is_none();
         let none = none.then(|| {
-            "no answer counts as signed: `trust-anchors` is empty; without the key, the anchors of the public root count"
+            "no answer counts as signed: `trust-anchors` is empty; without the key, the anchors of the \
+            public root count"
                 .to_owned()
         });
         left_out.chain(none).collect()
     }
 
-    /// The zones whose trust anchors follow them.
+    /// Returns the zones whose trust anchors are followed.
     pub(super) fn followed(&self) -> BTreeSet<NameBuf> {
         match *self.rollover {
             Rollover::BuiltIn | Rollover::All if self.are_built_in() => BTreeSet::from([NameBuf::ROOT]),
@@ -271,12 +273,12 @@ impl Validating {
         }
     }
 
-    /// How answers are validated, where so many clients of one network may wait.
+    /// Returns the validation settings; `per_network`: the number of clients of one network that may wait.
     pub(super) fn config(&self, per_network: usize) -> ValidationConfig {
         let mut anchors = match self.are_built_in() {
             true => TrustAnchors::root(),
             false => self.named().fold(TrustAnchors::none(), |mut anchors, line| {
-                // One that cannot be used is left out.
+                // Unusable anchors are left out.
                 let _ = line.add_to(&mut anchors);
                 anchors
             }),

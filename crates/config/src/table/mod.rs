@@ -1,6 +1,6 @@
-//! What features declare their keys with. `keys!` makes of one declaration per key the field, its reader, its
-//! default, its documentation and what a reload does with a change, so that none of them can disagree;
-//! `section!` makes one section of the file out of the keys of several features.
+//! Macros that declare keys. From one declaration per key, `keys!` generates the field, its reader, its
+//! default, its documentation and the effect of a reload, so that these cannot disagree; `section!` joins the
+//! keys of several features into one section of the file.
 //!
 //! ```text
 //! keys! {
@@ -12,11 +12,10 @@
 //! }
 //! ```
 //!
-//! The words before a key are its documentation. `live` or `restart` is its [`Effect`]. A key without `=`
+//! The doc comment of a key is its documentation. `live` or `restart` is its [`Effect`]. A key without `=`
 //! must be given. The example is TOML; readers copy it, so it must do no harm. Without `in "[log]"` the keys
-//! belong to a section that `section!` puts together. Keys that several sections share follow in
-//! `with { … }`, as a field of their own. A header such as `[[log.sink]]` makes blocks inside the section
-//! `[log]`.
+//! belong to a section that `section!` joins. Keys that several sections share follow in `with { … }`, as a
+//! field of their own. A header such as `[[log.sink]]` makes blocks inside the section `[log]`.
 
 pub mod pending;
 pub mod rare;
@@ -35,35 +34,35 @@ pub enum Effect {
     Restart,
 }
 
-/// What the reference page says about one key.
+/// The reference page's entry for one key.
 #[derive(Debug, Clone)]
 pub struct KeyDoc {
     /// Its name.
     pub name: &'static str,
     /// The kind of value.
     pub kind: String,
-    /// The default as TOML; none if the key must be given or stays unset.
+    /// The default as TOML; `None` if the key must be given or is unset by default.
     pub default: Option<String>,
     /// Whether the key must be given.
     pub required: bool,
     /// When a change takes effect.
     pub effect: Effect,
-    /// A value to copy, as TOML.
+    /// An example value, as TOML.
     pub example: &'static str,
-    /// The words beside its declaration.
+    /// The doc comment of its declaration.
     pub doc: &'static str,
 }
 
-/// What the reference page says about one section.
+/// The reference page's entry for one section.
 #[derive(Debug, Clone)]
 pub struct SectionDoc {
     /// The header, such as `[server]` or `[[zone]]`.
     pub header: &'static str,
-    /// The words beside its declaration.
+    /// The doc comment of its declaration.
     pub doc: &'static str,
-    /// Whether its feature is on without the section.
+    /// Whether its feature is on when the section is missing.
     pub on: bool,
-    /// Its keys in the order they were declared.
+    /// Its keys, in the order of declaration.
     pub keys: Vec<KeyDoc>,
 }
 
@@ -74,34 +73,34 @@ pub struct KeyValue {
     pub key: &'static str,
     /// When a change takes effect.
     pub effect: Effect,
-    /// The value as TOML; none where the key is not set.
+    /// The value as TOML; `None` if the key is not set.
     pub value: Option<String>,
 }
 
-/// Keys that belong together, declared by `keys!`.
+/// A group of keys, declared by `keys!`.
 pub trait Keys: Sized {
-    /// Takes the keys out of a section, reporting every fault; none if one that must be given is missing.
+    /// Reads the keys of a section and reports every fault; returns `None` if a required one is missing.
     fn read(fields: &mut Fields<'_, '_>, reader: &mut Reader<'_>) -> Option<Self>;
 
-    /// What the reference page says about them, in the order they were declared.
+    /// Returns the entries of the reference page, in the order of declaration.
     fn describe() -> Vec<KeyDoc>;
 
-    /// Every key with its value, in the order they were declared.
+    /// Returns every key with its value, in the order of declaration.
     fn values(&self) -> Vec<KeyValue>;
 
-    /// Takes over the values that can change while the server runs.
+    /// Takes over the values that may change while the server runs.
     fn take_live(&mut self, new: Self);
 }
 
-/// Keys that are a whole section of the file.
+/// Keys that form a whole section of the file.
 pub trait ConfigSection: Keys {
     /// The header, such as `[server]` or `[[zone]]`.
     const HEADER: &'static str;
-    /// The words beside its declaration.
+    /// The doc comment of its declaration.
     const DOC: &'static str;
 
-    /// The name at the top of the file: the header without its brackets, and without the placeholder `.X`.
-    /// Blocks inside a section have its name and a dot in front.
+    /// Returns the top-level name: the header without its brackets, and without the placeholder `.X`. The
+    /// name of blocks inside a section begins with the section's name and a dot.
     fn name() -> &'static str {
         let name = Self::HEADER.trim_matches(['[', ']']);
         name.strip_suffix(".X").unwrap_or(name)
@@ -122,7 +121,7 @@ macro_rules! keys {
     (@default) => {
         None
     };
-    // Keys that all have defaults can be left out together.
+    // If all keys have defaults, the whole group has one.
     (@unset $name:ident [ $($part:ident)* ] { $($field:ident = $default:expr;)* }) => {
         impl Default for $name {
             fn default() -> Self {
@@ -223,7 +222,7 @@ macro_rules! keys {
 }
 pub(super) use keys;
 
-/// Puts the keys of several features into one section.
+/// Joins the keys of several features into one section.
 macro_rules! section {
     (
         $(#[doc = $doc:literal])*

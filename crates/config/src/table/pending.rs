@@ -1,5 +1,5 @@
-//! Keys whose change waits for the next start: each reload compares what was read with what runs, key by key,
-//! takes over what is live, and returns the rest.
+//! Keys whose change waits for the next start: each reload compares the new configuration with the one in
+//! force, key by key, takes over the live keys, and returns the rest.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 use super::read::At;
 use super::{ConfigSection, Effect, KeyValue};
 
-/// A key that is configured with another value than the one in force since the start.
+/// A key whose configured value differs from the one in force since the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingKey {
     /// Its section, such as `[server]`.
     pub section: String,
-    /// The number of the block, from 1, of sections that may stand several times: the one in the
-    /// configuration, or the one that runs if there is no such block any more.
+    /// The number of the block, from 1, in sections that may occur several times: that of the configuration,
+    /// or that of the running server if the configuration has no such block any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<usize>,
     /// Its name.
     pub key: String,
-    /// The value in force as TOML; none if the key is unset, or if the section is not there.
+    /// The value in force as TOML; `None` if the key is unset or the section is missing.
     pub running: Option<String>,
-    /// The value that the next start would use, likewise.
+    /// The value that the next start would use, in the same form.
     pub configured: Option<String>,
 }
 
-/// A sentence without a full stop.
+/// Prints a sentence without a full stop.
 impl fmt::Display for PendingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` of {}", self.key, self.section)?;
@@ -38,14 +38,14 @@ impl fmt::Display for PendingKey {
     }
 }
 
-/// Takes over what is live in a section that is always there.
+/// Takes over the live keys of a section that always exists.
 pub fn adopt<T: ConfigSection>(running: &mut At<T>, new: At<T>, pending: &mut Vec<PendingKey>) {
     compare::<T>(fixed(&**running), fixed(&*new), None, pending);
     running.value.take_live(new.value);
 }
 
-/// Takes over what is live in a section that may be missing. Whether it is there changes at the next start,
-/// unless all its keys are live.
+/// Takes over the live keys of a section that may be missing. A section appears or disappears at the next
+/// start, unless all its keys are live.
 pub fn adopt_option<T: ConfigSection>(
     running: &mut Option<At<T>>,
     new: Option<At<T>>,
@@ -60,9 +60,9 @@ pub fn adopt_option<T: ConfigSection>(
     }
 }
 
-/// Takes over what is live in blocks. How many there are changes at the next start, and so does what only a
-/// start puts into force; by the latter a block is known again, wherever it stands. Blocks whose keys are all
-/// live are taken over.
+/// Takes over the live keys of blocks. The number of blocks and their restart keys change at the next start;
+/// a block is matched by its restart keys, whatever its position. Blocks whose keys are all live are
+/// replaced.
 pub fn adopt_blocks<T: ConfigSection>(
     running: &mut Vec<At<T>>,
     new: Vec<At<T>>,
@@ -101,17 +101,17 @@ fn all_live<T: ConfigSection>() -> bool {
     T::describe().iter().all(|key| key.effect == Effect::Live)
 }
 
-/// The keys that stay as they are until the next start.
+/// Returns the keys that keep their value until the next start.
 fn fixed<T: ConfigSection>(section: &T) -> Vec<KeyValue> {
     section.values().into_iter().filter(|key| key.effect == Effect::Restart).collect()
 }
 
-/// The key that represents a section that is there on one side only: the first one.
+/// Returns the key that represents a section present on one side only: the first one that is set.
 fn whole<T: ConfigSection>(section: &T) -> Vec<KeyValue> {
     fixed(section).into_iter().find(|key| key.value.is_some()).into_iter().collect()
 }
 
-/// Notes the keys that differ; a side without any has no such section.
+/// Adds the keys that differ to `pending`; a side without keys has no such section.
 fn compare<T: ConfigSection>(
     running: Vec<KeyValue>,
     configured: Vec<KeyValue>,
@@ -140,7 +140,7 @@ mod tests {
     use crate::table::keys;
 
     keys! {
-        /// A section that needs no start.
+        /// A section without restart keys.
         struct Live in "[live]" {
             /// A key.
             live "a" a: bool = false, example true;

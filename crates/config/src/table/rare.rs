@@ -1,19 +1,18 @@
-//! Keys that most sections leave out together, where there may be very many sections: a hundred thousand
-//! zones.
+//! Keys that most sections do not set, for kinds of sections that may be very many, such as a hundred
+//! thousand zones.
 
 use std::ops::Deref;
 
 use super::read::{Fields, Reader};
 use super::{KeyDoc, KeyValue, Keys};
 
-/// Keys that all have defaults.
+/// A group of keys that all have defaults.
 pub trait Unset: 'static {
-    /// What they are where none is written.
+    /// Returns their defaults.
     fn unset() -> &'static Self;
 }
 
-/// Keys that take no room where none of them is written, and are read as if they were no further away than
-/// others.
+/// Keys that take no memory while none of them is set, and are accessed like any others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rare<T>(Option<Box<T>>);
 

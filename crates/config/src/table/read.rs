@@ -1,5 +1,5 @@
-//! From TOML to typed values: reading goes on after a fault, so that all of them are reported at once. Which
-//! values there are is in `value` and beside the keys that hold them.
+//! Conversion of TOML to typed values: reading continues after a fault, so that all faults are reported at
+//! once. The types of values are in `value` and beside the keys that hold them.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,17 +14,17 @@ use super::value::{Value, list};
 use crate::report::{ConfigPlace, Diagnostic};
 use wording::{bounded_list, did_you_mean};
 
-/// A value together with the place it was written at; a default has no place.
+/// A value with its place in the configuration; a default has no place.
 #[derive(Debug, Clone, Default)]
 pub struct At<T> {
     /// The value.
     pub value: T,
-    /// Where the operator wrote it.
+    /// The place of the value.
     pub place: Option<ConfigPlace>,
 }
 
 impl<T> At<T> {
-    /// A value that was not written: a default.
+    /// Returns a default value, which has no place.
     pub fn unwritten(value: T) -> Self {
         Self { value, place: None }
     }
@@ -37,33 +37,33 @@ impl<T> Deref for At<T> {
     }
 }
 
-/// Places do not count: two files that say the same in different lines are the same configuration.
+/// Compares values only: two files with the same values on different lines are the same configuration.
 impl<T: PartialEq> PartialEq for At<T> {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
 }
 
-/// Faults found so far, and which text is being read.
+/// The state of reading one text.
 #[derive(Debug)]
 pub struct Reader<'f> {
     /// Number of the text in `ConfigTexts`.
     pub source: usize,
     /// Folder that relative paths in this text start from.
     pub base: PathBuf,
-    /// Where faults go.
+    /// The faults found so far.
     pub faults: &'f mut Vec<Diagnostic>,
-    /// Keys of the section being read that hold blocks, which are read by themselves.
+    /// Keys of the current section that hold blocks, which are read separately.
     pub blocks: Vec<&'static str>,
 }
 
 impl Reader<'_> {
-    /// The place of a byte range of the text being read.
+    /// Returns the place of a byte range of the current text.
     pub fn place(&self, span: Range<usize>) -> ConfigPlace {
         ConfigPlace { source: self.source, span }
     }
 
-    /// Reports that a value is of another kind than `wanted`.
+    /// Reports that a value has another type than `wanted`.
     pub fn wrong_type(&mut self, node: &Spanned<DeValue<'_>>, wanted: &str) {
         let found = match node.get_ref() {
             DeValue::String(_) => "a string",
@@ -77,13 +77,13 @@ impl Reader<'_> {
         self.bad_value(node, format!("expected {wanted}, found {found}"));
     }
 
-    /// Reports what is wrong with a value.
+    /// Reports a fault of a value.
     pub fn bad_value(&mut self, node: &Spanned<DeValue<'_>>, fault: impl Display) {
         let place = self.place(node.span());
         self.faults.push(Diagnostic::error(place, fault.to_string()));
     }
 
-    /// Reads a string and converts it; faults of kind and of conversion are reported here.
+    /// Reads a string and converts it; reports a wrong type and a failed conversion.
     pub fn text<T, E: Display>(
         &mut self,
         node: &Spanned<DeValue<'_>>,
@@ -116,12 +116,12 @@ impl Reader<'_> {
         None
     }
 
-    /// A path; a relative one starts from the folder of the text.
+    /// Returns a path; a relative one starts from the folder of the text.
     pub fn resolve(&self, text: &str) -> PathBuf {
         self.base.join(Path::new(text))
     }
 
-    /// Reads a whole section; a key that is not declared is a fault.
+    /// Reads a whole section; reports undeclared keys.
     pub fn section<T: ConfigSection>(&mut self, table: &DeTable<'_>, span: Range<usize>) -> Option<T> {
         let mut fields = Fields::new(table, span, T::HEADER, &self.blocks);
         let section = T::read(&mut fields, self);
@@ -130,7 +130,7 @@ impl Reader<'_> {
     }
 }
 
-/// The keys of one table while they are taken out one by one; what is left over in the end is unknown.
+/// The keys of one table that are not read yet; those left at the end are unknown.
 pub struct Fields<'t, 'i> {
     left: BTreeMap<&'t str, (&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>)>,
     header: &'static str,
@@ -150,7 +150,7 @@ impl<'t, 'i> Fields<'t, 'i> {
         Self { left, header, known: blocks.to_vec(), span }
     }
 
-    /// Takes a key; a bad or missing value yields the default after its fault was reported.
+    /// Takes a key; reports a bad or missing value and returns the default.
     pub fn take<T: Value>(
         &mut self,
         name: &'static str,

@@ -1,7 +1,6 @@
-//! The places at the top of a configuration that sections are read into. The type of the place decides how
-//! often a section may stand there: [`At`] once and always in force, `Option` once and off when it is
-//! missing, `Vec` any number of times, `BTreeMap` any number of times under names. Blocks inside a section
-//! have a place of their own.
+//! The top-level slots that sections are read into. The type of the slot determines how often a section may
+//! occur: [`At`] once and always in force, `Option` once and off if missing, `Vec` any number of times,
+//! `BTreeMap` any number of times under names. Blocks inside a section have their own slot.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +11,20 @@ use super::read::{At, Reader};
 use super::{ConfigSection, SectionDoc};
 use crate::report::Diagnostic;
 
-/// A place for sections of one kind.
+/// A slot for sections of one kind.
 pub trait SectionSlot {
-    /// The key at the top of the file.
+    /// Returns the top-level key.
     fn name(&self) -> &'static str;
 
-    /// Takes in what stands under that key; faults are reported to the reader.
+    /// Reads the value of that key; reports faults to the reader.
     fn read(&mut self, node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>);
 
-    /// What the reference page says about the section.
+    /// Returns the reference page's entry for the section.
     fn describe(&self) -> SectionDoc;
 }
 
-/// Reads what stands under a name at the top of a file, each block inside it into its own slot. Returns
-/// whether there is a slot of that name.
+/// Reads the value of a top-level name, and each block inside it into its own slot. Returns whether a slot of
+/// that name exists.
 pub fn read_section(
     slots: &mut [&mut dyn SectionSlot],
     name: &str,
@@ -103,8 +102,8 @@ impl<T: ConfigSection> SectionSlot for Vec<At<T>> {
             };
             let place = Some(reader.place(member.span()));
             let Some(value) = reader.section(table, member.span()) else { continue };
-            // The first block that is written replaces those that are there when none is. There may be very
-            // many.
+            // The first written block replaces the default ones. There may be very many blocks, so only the
+            // last one is checked.
             if self.last().is_some_and(|block| block.place.is_none()) {
                 self.clear();
             }
@@ -146,8 +145,8 @@ impl<T: ConfigSection> SectionSlot for BTreeMap<String, At<T>> {
     }
 }
 
-/// A section that may stand once in all texts together, and stood `first` already if it did. Where only
-/// blocks inside it stand, it has no place: they may be in several texts.
+/// Reads a section that may occur once in all texts together; `first` is the earlier occurrence. A section
+/// that has only blocks has no place: these may be in several texts.
 fn read_one<T: ConfigSection>(
     first: Option<&At<T>>,
     node: &Spanned<DeValue<'_>>,

@@ -1,6 +1,6 @@
-//! Values that keys of several features hold: numbers within bounds, durations ("30s"), sizes ("512MiB"),
-//! texts, paths, addresses ("192.0.2.1@53"), words out of a few, and lists. What one feature alone uses
-//! stands beside its keys.
+//! Values of keys of several features: numbers within bounds, durations ("30s"), sizes ("512MiB"), texts,
+//! paths, addresses ("192.0.2.1@53"), words from a fixed set, and lists. Values of a single feature are
+//! beside its keys.
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, SocketAddr};
@@ -12,24 +12,24 @@ use toml::de::DeValue;
 
 use super::read::{At, Reader};
 
-/// Something a key can hold.
+/// The type of a key's value.
 pub trait Value: Sized {
-    /// What the reference page and error messages call it.
+    /// Returns its name on the reference page and in error messages.
     fn kind() -> String;
-    /// Reads it; faults are reported to the reader.
+    /// Parses a value; reports faults to the reader.
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self>;
-    /// The value as TOML; none where "not set" is the value.
+    /// Returns the value as TOML; `None` if the value is "not set".
     fn render(&self) -> Option<String>;
     /// Whether a list of such values may be empty.
     const MAY_BE_NONE: bool = false;
 }
 
-/// A TOML string with what must be escaped escaped.
+/// Returns text as a TOML string, escaped.
 pub fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// `"a", "b" or "c"`.
+/// Returns the words as `"a", "b" or "c"`.
 pub fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = words.map(|w| format!("\"{w}\"")).collect();
     match quoted.split_last() {
@@ -50,7 +50,7 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// Lists keep each member's place, so that a fault found later points at the member.
+/// Lists store each member's place, so that a later fault points at the member.
 impl<T: Value> Value for Vec<At<T>> {
     fn kind() -> String {
         format!("list of {}", plural(&T::kind()))
@@ -81,7 +81,7 @@ impl<T: Value> Value for Vec<At<T>> {
     }
 }
 
-/// The plural of a kind: of its first word if an explanation follows.
+/// Returns the plural of a kind: of its first word if an explanation follows.
 fn plural(kind: &str) -> String {
     match kind.split_once(' ') {
         Some((first, rest)) if rest.starts_with(['`', '(']) => format!("{} {rest}", plural(first)),
@@ -90,7 +90,7 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// A share from 0 to 1, both included: a number such as 0.2.
+/// A share from 0 to 1 inclusive, such as 0.2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(pub f64);
 
@@ -136,12 +136,12 @@ impl Value for bool {
     }
 }
 
-/// A value that is one of a few words.
+/// A value that is one of a fixed set of words.
 pub trait Word: Copy + PartialEq + 'static {
     /// Every value with its word.
     const WORDS: &'static [(&'static str, Self)];
 
-    /// What the reference page calls it.
+    /// Returns its name on the reference page.
     fn kind() -> String {
         list(Self::WORDS.iter().map(|(word, _)| *word))
     }
@@ -159,7 +159,7 @@ impl<T: Word> Value for T {
     }
 }
 
-/// An integer within bounds, both included, in the type that its user wants.
+/// An integer within inclusive bounds, in the type that its user needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Int<T, const MIN: u64, const MAX: u64>(pub T);
 
@@ -184,12 +184,12 @@ impl<T: TryFrom<u64> + Display, const MIN: u64, const MAX: u64> Value for Int<T,
     }
 }
 
-/// A duration within bounds given in milliseconds, both included.
+/// A duration within inclusive bounds, given in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time<const MIN_MS: u64, const MAX_MS: u64>(pub Duration);
 
 impl<const MIN: u64, const MAX: u64> Time<MIN, MAX> {
-    /// A number of seconds.
+    /// Returns a duration of whole seconds.
     pub const fn secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
@@ -225,7 +225,7 @@ impl Display for NoDuration {
     }
 }
 
-/// Reads "500ms", "30s", "5m", "2h", "1d", or several of them in a row ("1h30m").
+/// Parses "500ms", "30s", "5m", "2h", "1d", or several of them in a row ("1h30m").
 pub fn parse_duration(text: &str) -> Result<Duration, NoDuration> {
     let fault = || NoDuration(text.to_owned());
     let mut total: u64 = 0;
@@ -263,7 +263,7 @@ pub fn format_duration(value: Duration) -> String {
     if ms == 0 { "0s".into() } else { format!("{ms}ms") }
 }
 
-/// A duration in whole seconds within bounds, both included: a TTL, or what is counted as TTLs are.
+/// A duration in whole seconds within inclusive bounds, such as a TTL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds<const MIN: u32, const MAX: u32>(pub u32);
 
@@ -291,7 +291,7 @@ impl<const MIN: u32, const MAX: u32> Value for Seconds<MIN, MAX> {
     }
 }
 
-/// A size in bytes within bounds, both included: an integer or text such as "64KiB".
+/// A size in bytes within inclusive bounds: an integer or text such as "64KiB".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size<const MIN: usize, const MAX: usize>(pub usize);
 
@@ -328,7 +328,7 @@ impl Display for NoSize {
     }
 }
 
-/// Reads "4096", "64KiB", "512MiB" or "2GiB" as bytes.
+/// Parses "4096", "64KiB", "512MiB" or "2GiB" as bytes.
 pub fn parse_size(text: &str) -> Result<u64, NoSize> {
     let fault = || NoSize(text.to_owned());
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -354,7 +354,7 @@ pub fn format_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// What is wrong with a text.
+/// Why a text is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StringFault {
     /// It has no characters.
@@ -372,7 +372,7 @@ impl Display for StringFault {
     }
 }
 
-/// Text that is not empty and has no control characters.
+/// Non-empty text without control characters.
 impl Value for String {
     fn kind() -> String {
         "text".into()
@@ -389,7 +389,7 @@ impl Value for String {
     }
 }
 
-/// A path; relative ones start from the folder of the file that names them.
+/// A path; a relative one starts from the folder of the file that contains it.
 impl Value for PathBuf {
     fn kind() -> String {
         "path".into()
@@ -410,13 +410,13 @@ pub struct AddrPort(pub SocketAddr);
 /// What is wrong with the text of an [`AddrPort`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddrPortFault {
-    /// There is no `@`; with what was probably meant.
+    /// There is no `@`; with the address that was probably intended.
     NoPort(String, Option<AddrPort>),
-    /// What stands before the `@` is not an address.
+    /// The text before the `@` is not an address.
     NoAddress(String),
     /// The port is 0, which means any port.
     PortZero,
-    /// What stands behind the `@` is not a port.
+    /// The text after the `@` is not a port.
     BadPort(String),
 }
 
@@ -435,7 +435,7 @@ impl Display for AddrPortFault {
 }
 
 impl AddrPort {
-    /// Reads `ip@port`.
+    /// Parses `ip@port`.
     pub fn parse(text: &str) -> Result<Self, AddrPortFault> {
         let Some((ip, port)) = text.split_once('@') else {
             return Err(AddrPortFault::NoPort(text.to_owned(), text.parse().ok().map(Self)));

@@ -1,4 +1,4 @@
-//! What is wrong with zones and templates as catalog zones, and as those that catalog zones list.
+//! Checks of zones and templates as catalog zones, and as members of catalog zones.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::table::Keys;
 use crate::table::read::At;
 use wording::did_you_mean;
 
-/// What zones and templates say of the catalog zones that list them.
+/// Checks the keys of zones and templates about the catalog zones that list them.
 pub(super) fn check_listings<'a>(
     zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
     templates: &Templates,
@@ -36,7 +36,7 @@ pub(super) fn check_listings<'a>(
     }
 }
 
-/// Keys without effect, templates that are not there, and members that would come from nowhere.
+/// Reports keys without effect, missing templates, and members that would have no source.
 pub(super) fn check(zone: &ConfiguredZone, templates: &Templates, primaries: bool) -> Vec<Diagnostic> {
     let keys = &zone.catalog;
     let mut faults = Vec::new();
@@ -63,7 +63,8 @@ pub(super) fn check(zone: &ConfiguredZone, templates: &Templates, primaries: boo
         };
         if template.file.is_none() && template.peers.primaries.is_none() && !primaries {
             let message = format!(
-                "template `{name}` has no `file` and no `primaries`, and the catalog zone {} has no primaries either",
+                "template `{name}` has no `file` and no `primaries`, and the catalog zone {} has no \
+                primaries either",
                 zone.name.value
             );
             faults.push(Diagnostic::at(place, message));

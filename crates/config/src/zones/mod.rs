@@ -1,5 +1,5 @@
-//! `[[zone]]` and `[template.X]`: which zones there are and where their files lie. Reads no zone file and no
-//! folder; `zones` of `zone-manager` does that.
+//! `[[zone]]` and `[template.X]`: the zones and the paths of their files. Reads no zone file and no folder;
+//! `zones` of `zone-manager` does that.
 
 mod catalogs;
 pub mod pattern;
@@ -40,7 +40,7 @@ keys! {
     } with {
         /// Other servers of the zone.
         peers: Rare<PeerKeys>;
-        /// Zones that it lists.
+        /// The zones that it lists.
         catalog: Rare<CatalogKeys>;
         /// The catalog zone that lists it.
         listing: Rare<ListingKeys>;
@@ -85,8 +85,8 @@ keys! {
 /// Every `[template.X]` by its name.
 pub type Templates = BTreeMap<String, At<Template>>;
 
-/// Templates that name no files, zones named twice or without a file, and updates of zones that cannot be
-/// kept.
+/// Reports templates without a source, zones defined twice or without a source, and updates that cannot be
+/// stored.
 pub(super) fn check<'a>(
     zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
     templates: &Templates,
@@ -134,7 +134,7 @@ pub(super) fn check<'a>(
     }
 }
 
-/// What is wrong with one zone, whatever others there are.
+/// Reports the faults of one zone that do not depend on other zones.
 pub(super) fn check_zone(
     zone: &ConfiguredZone,
     templates: &Templates,
@@ -154,14 +154,14 @@ pub(super) fn check_zone(
     faults.extend(catalogs::check(zone, templates, primaries));
 }
 
-/// Whether a zone is taken from other servers: its own word counts before that of its template.
+/// Returns whether a zone has primaries: its own keys take precedence over those of its template.
 fn has_primaries(zone: &ConfiguredZone, templates: &Templates) -> bool {
     let template = zone.template.as_deref().and_then(|name| templates.get(name));
     let of_template = template.is_some_and(|template| template.peers.primaries.is_some());
     zone.peers.primaries.is_some() || zone.file.is_none() && of_template
 }
 
-/// A catalog zone that is made here has no other source, and nothing else changes it.
+/// Reports other sources and updates of a catalog zone that is produced here.
 fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> {
     let (name, updates) = (&zone.name.value, &zone.updates);
     let others = [
@@ -182,7 +182,7 @@ fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> 
     (!has_state).then(|| fault().hint("set `state-dir` in [server]"))
 }
 
-/// A zone has a file or primaries, of its own or of its template.
+/// Checks that a zone has a file or primaries, of its own or of its template.
 fn check_source(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnostic> {
     let (name, primaries) = (&zone.name, &zone.peers.primaries);
     if zone.file.is_some() && primaries.is_some() {

@@ -1,5 +1,5 @@
-//! Patterns that tie zone names to files: the path of a template's zones, and the names of files in a zone
-//! directory. Both directions are here so that they agree on how a zone name is spelt as a file name.
+//! Patterns that map zone names to files: the path of a template's zones, and the file names in a zone
+//! directory. Both directions are here so that they agree on how a zone name is written as a file name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::{ZoneNameFault, zone_name};
 use crate::table::read::Reader;
 use crate::table::value::{Value, quote};
 
-/// The word for the root zone in a file name, since its own name is no file name.
+/// The word for the root zone in a file name, since "." is not usable as one.
 const ROOT_WORD: &str = "root";
 
 /// One piece of a pattern.
@@ -27,18 +27,18 @@ enum Piece {
     Tld,
 }
 
-/// What is wrong with a pattern.
+/// Why a pattern is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PatternFault {
     /// A `{` without its `}`.
     Unclosed,
-    /// There is no such placeholder.
+    /// The placeholder does not exist.
     Unknown(String),
     /// All zones would have the same path.
     Fixed,
-    /// A file name with a folder.
+    /// A file name pattern contains a folder.
     Folder,
-    /// A file name that does not say where the zone's name stands.
+    /// A file name pattern does not have `{zone}` exactly once.
     NotOneZone,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for PatternFault {
     }
 }
 
-/// A path with placeholders for the zone's name; relative ones start from the configuration file.
+/// A path with placeholders for the zone's name; a relative one starts from the configuration file's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
     base: PathBuf,
@@ -65,7 +65,7 @@ pub struct PathPattern {
 }
 
 impl PathPattern {
-    /// Reads a pattern; without any placeholder all zones would share one file, so that is an error.
+    /// Parses a pattern; one without placeholders is an error, since all zones would share one file.
     pub fn parse(text: &str, base: &Path) -> Result<Self, PatternFault> {
         let pieces = parse_pieces(text)?;
         if pieces.iter().all(|p| matches!(p, Piece::Text(_))) {
@@ -74,7 +74,7 @@ impl PathPattern {
         Ok(Self { base: base.to_owned(), text: text.to_owned(), pieces })
     }
 
-    /// The path of one zone's file.
+    /// Returns the path of a zone's file.
     pub fn path(&self, zone: Name<'_>) -> PathBuf {
         let name = file_word(zone);
         let mut path = String::new();
@@ -90,7 +90,7 @@ impl PathPattern {
     }
 }
 
-/// A file name with `{zone}` in it, read backwards: from a file name to the zone it holds.
+/// A file name pattern with `{zone}`, which maps a file name to its zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePattern {
     before: String,
@@ -104,7 +104,7 @@ impl Default for FilePattern {
 }
 
 impl FilePattern {
-    /// Reads a pattern with exactly one `{zone}` and no folder.
+    /// Parses a pattern with exactly one `{zone}` and no folder.
     pub fn parse(text: &str) -> Result<Self, PatternFault> {
         if text.contains('/') {
             return Err(PatternFault::Folder);
@@ -120,8 +120,8 @@ impl FilePattern {
         }
     }
 
-    /// The zone a file holds; none if the name does not fit the pattern or is hidden, an error if the part
-    /// that should be a zone name is none.
+    /// Returns the zone of a file; `None` if the name does not match the pattern or is hidden, an error if
+    /// the matching part is not a zone name.
     pub fn zone_of(&self, file_name: &str) -> Option<Result<NameBuf, ZoneNameFault>> {
         let word = file_name.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
         if word.is_empty() || self.is_leaving(file_name) {
@@ -131,8 +131,8 @@ impl FilePattern {
         Some(zone_name(name))
     }
 
-    /// Whether a file is what an editor or a tool left behind. An ending that the pattern itself asks for is
-    /// none of theirs.
+    /// Returns whether an editor or a tool left the file behind. An ending that the pattern itself contains
+    /// does not count.
     fn is_leaving(&self, file_name: &str) -> bool {
         let ending = file_name.rsplit_once('.').map_or("", |(_, ending)| ending);
         file_name.starts_with(['.', '#'])
@@ -140,8 +140,8 @@ impl FilePattern {
     }
 }
 
-/// Endings of files that editors, package managers and other servers leave beside zones. None is a top-level
-/// domain.
+/// Endings of files that editors, package managers and other servers leave beside zone files. None is a
+/// top-level domain.
 const LEAVINGS: [&str; 14] = [
     "bak",
     "dpkg-dist",
@@ -159,14 +159,14 @@ const LEAVINGS: [&str; 14] = [
     "tmp",
 ];
 
-/// A zone name without its final dot, safe as a file name.
+/// Returns a zone name without its final dot, safe as a file name.
 fn file_word(zone: Name<'_>) -> String {
     if zone.is_root() {
         return ROOT_WORD.into();
     }
     let text = zone.to_string().to_ascii_lowercase();
     let word = text.strip_suffix('.').unwrap_or(&text).replace('/', "\\047");
-    // A leading dot cannot come from a zone name: presentation form writes it `\.`.
+    // A zone name never yields a leading dot: the presentation format writes it as `\.`.
     word
 }
 
@@ -295,7 +295,7 @@ mod tests {
             assert_eq!(all.zone_of(left), None, "{left}");
         }
         assert_eq!(FilePattern::default().zone_of(".#example.com.zone"), None);
-        // Where the operator asks for such an ending, it is one.
+        // An ending that the pattern contains is accepted.
         let signed = FilePattern::parse("{zone}.signed").expect("pattern");
         assert_eq!(signed.zone_of("example.com.signed"), Some(Ok(name("example.com"))));
         assert_eq!(signed.zone_of("example.com"), None);
