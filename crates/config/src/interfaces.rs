@@ -26,7 +26,8 @@ pub struct Interfaces(pub Vec<AttachedAddress>);
 impl Interfaces {
     /// Returns the addresses of the interfaces that are up.
     ///
-    /// # Errors The system's error.
+    /// # Errors
+    /// The system's error.
     pub fn of_this_machine() -> io::Result<Self> {
         let up = getifaddrs()?.filter(|one| one.flags.contains(InterfaceFlags::IFF_UP));
         Ok(Interfaces(up.filter_map(|one| attached(&one)).collect()))

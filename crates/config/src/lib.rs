@@ -237,7 +237,8 @@ impl Settings {
 
     /// Reads the files that `[resolver]` names.
     ///
-    /// # Errors All faults in them, with file, line and column.
+    /// # Errors
+    /// All faults in them, with file, line and column.
     pub fn read_resolver_files(&mut self) -> Result<(), Vec<Diagnostic>> {
         self.resolver.as_mut().map_or(Ok(()), |resolver| resolver.value.read_files())
     }

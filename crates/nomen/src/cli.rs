@@ -1,5 +1,5 @@
-//! The command line: every verb and option, as one definition that also yields the man page and the
-//! completions. `server` and `tools` have what the verbs do; `run` only calls them.
+//! The command line: every verb and option, in one definition from which the man page and the completions are
+//! also generated. `server` and `tools` implement the verbs; `run` only calls them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +19,8 @@ Exit status:
   2  the command line was wrong
   3  something outside failed: no server answered, a file or an address could not be opened
 
-Every verb but serve ends by SIGPIPE, without a message, once its output has no reader any more, as with `| head`; shells call that 141.";
+Every verb but serve ends by SIGPIPE, without a message, once its output has no reader any more, as with `| \
+head`; shells call that 141.";
 
 /// A DNS server: authoritative service, resolver and forwarder.
 ///
@@ -110,11 +111,11 @@ impl From<ServeArgs> for ServeOptions {
     }
 }
 
-/// Parses the command line. Returns as an error the exit code, where there is nothing to run.
+/// Parses the command line. Returns the exit code as an error if there is nothing to run.
 fn parse() -> Result<Cli, u8> {
     let arguments = as_dig::command_line(std::env::args_os().collect());
     Cli::try_parse_from(&arguments).map_err(|fault| {
-        // Where the output cannot be written, the exit code tells the end.
+        // If the output cannot be written, only the exit code reports the fault.
         let _ = fault.print();
         let is_query = arguments.get(1).is_some_and(|verb| verb == "query");
         match fault.use_stderr() {
@@ -157,8 +158,8 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The manual page of the whole on standard output; or a page for each verb, and one of the configuration, in
-/// a folder.
+/// Prints the manual page of the program to standard output; or writes a page for each verb, and one for the
+/// configuration, to a folder.
 fn man(out: Option<&Path>) -> u8 {
     let result = match out {
         Some(folder) => clap_mangen::generate_to(Cli::command(), folder)

@@ -50,7 +50,8 @@ impl ConfigSource {
     /// Reads and checks the configuration, and finds its zones. While the server runs, the list of added
     /// zones is read from the state folder of `running`, because the state folder changes only at a start.
     ///
-    /// # Errors All faults found in it.
+    /// # Errors
+    /// All faults found in it.
     pub fn prepare(&self, running: Option<&Settings>) -> Result<Prepared, Rejected> {
         match self {
             Self::File(path) => {
@@ -119,7 +120,8 @@ impl InForce {
     /// Reads the configuration again, updates every part with the keys that may change while the server runs,
     /// and reports the keys that may not. Returns the zones it configures.
     ///
-    /// # Errors All faults found in it, or why `accept` rejects its zones. Nothing has changed then.
+    /// # Errors
+    /// All faults found in it, or why `accept` rejects its zones. Nothing has changed then.
     pub fn renew(&self, accept: &AcceptZones<'_>) -> Result<WantedZones, ReloadFault> {
         let prepared = self.source.prepare(Some(&self.settings.load()));
         let rejected = |rejected: Rejected| ReloadFault::Configuration(rejected.to_string().into());

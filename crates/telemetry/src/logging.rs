@@ -83,7 +83,8 @@ impl Logging {
     /// Reopens the files of the log, the query log and the audit trail, for example after they were moved
     /// away. Queued lines go to the new file.
     ///
-    /// # Errors If a file cannot be opened: lines then still go to the old one.
+    /// # Errors
+    /// If a file cannot be opened: lines then still go to the old one.
     pub fn reopen(&self) -> Result<(), LogFault> {
         let log = match (&self.file, &self.target) {
             (Some(file), LogTarget::File(path)) => file.reopen(path),

@@ -49,7 +49,8 @@ pub struct QueryLogger {
 impl QueryLogger {
     /// Starts the writing thread. Lines go to `file`, or else to the log.
     ///
-    /// # Errors The system's error if it refuses the thread.
+    /// # Errors
+    /// The system's error if it refuses the thread.
     pub fn start(file: Option<QueryFile>) -> std::io::Result<Self> {
         let (queue, thread) = WriterThread::start("query-log", QUEUE, Lines(file.clone()))?;
         Ok(Self { queue, thread, file })

@@ -23,7 +23,8 @@ pub fn notify_reloading() {
 /// Stores these descriptors with the service manager under `name`, in place of all stored under that name.
 /// Returns whether there is a service manager.
 ///
-/// # Errors The system's error if the service manager cannot be reached.
+/// # Errors
+/// The system's error if the service manager cannot be reached.
 pub fn store(name: &str, descriptors: &[OwnedFd]) -> std::io::Result<bool> {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return Ok(false);

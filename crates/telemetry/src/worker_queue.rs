@@ -180,7 +180,8 @@ pub struct WriterThread<R, W> {
 impl<R: Send + 'static, W: RecordWriter<R>> WriterThread<R, W> {
     /// Starts a thread in which `writer` writes the records of the queue, whose size is about `room` bytes.
     ///
-    /// # Errors The system's error if it refuses a thread.
+    /// # Errors
+    /// The system's error if it refuses a thread.
     pub fn start(name: &str, room: usize, mut writer: W) -> io::Result<(Arc<WorkerQueue<R>>, Self)> {
         let queue = Arc::new(WorkerQueue::new(room));
         let spare = Pile::new(room / queue.places.len());

@@ -1,4 +1,4 @@
-//! Arguments and options of each tool, as clap reads them. `nomen` joins them into one command line.
+//! Arguments and options of each tool, for clap. `nomen` joins them into one command line.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,8 @@ use config::addresses::Server;
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
 
-@served is the zone that the running server has. @stored is what the state folder has of it, while no server runs: as
+@served is the zone that the running server has. @stored is what the state folder has of it, while no \
+server runs: as
 updates have left it, or as it came from its primaries. A file of such a name is written ./@served.
 
 Exit status:
@@ -213,21 +214,27 @@ pub struct ZoneCompileArgs {
 /// `nomen query`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(
-    after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION. A second NAME is a second\n\
+    after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION. A second \
+        NAME is a second\n\
 query: what stands before the first NAME holds for all, what follows a NAME for its query.\n\n\
 Options, as dig has them; the first letters are enough, and most take `no` in front:\n  \
 +short +json +yaml: form of the output   +qr: show the query   +cmd: show the command line\n  \
 +all +comments +question +answer +authority +additional +stats: parts of the output\n  \
-+multiline +noclass +nottlid +ttlunits +nocrypto +split=N +rrcomments +unknownformat +expandaaaa: form of records\n  \
++multiline +noclass +nottlid +ttlunits +nocrypto +split=N +rrcomments +unknownformat +expandaaaa: form of \
+records\n  \
 +identify: with +short, the server that sent each record\n  \
 +dnssec +norec +cd +ad +aaflag +raflag +tcflag +zflag +opcode=N +qid=N +header-only: header of the query\n  \
-+edns=N +noedns +ednsflags=N +ednsopt=CODE:HEX +bufsize=N +padding=N +keepalive +nsid +cookie +expire +zoneversion +subnet=NET\n  \
++edns=N +noedns +ednsflags=N +ednsopt=CODE:HEX +bufsize=N +padding=N +keepalive +nsid +cookie +expire \
++zoneversion +subnet=NET\n  \
 +tcp +ignore (keep a truncated answer) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
 +nofail: ask the next server where one answers SERVFAIL\n  \
-+search +domain=NAME +ndots=N: complete a name that has fewer dots, by the list of /etc/resolv.conf or by NAME\n  \
++search +domain=NAME +ndots=N: complete a name that has fewer dots, by the list of /etc/resolv.conf or by \
+NAME\n  \
 +trace (walk from the root servers down) +chase (validate): as --trace and --chase\n\n\
-SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of /etc/resolv.conf.\n\
-A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER the servers of /etc/resolv.conf are asked, one\n\
+SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of \
+/etc/resolv.conf.\n\
+A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER the servers of \
+/etc/resolv.conf are asked, one\n\
 after the other; without these 127.0.0.1, with -6 ::1.\n\n\
 AXFR and IXFR=SERIAL ask for a transfer, over TCP."
 )]
@@ -310,15 +317,15 @@ pub struct KeyArgs {
 
 /// `nomen update`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A script has a command in each line; a line that begins with a semicolon is a comment:\n\n  \
+#[command(after_help = "A script has a command in each line; a line that begins with a semicolon is a \
+        comment:\n\n  \
 server HOST [PORT]   zone NAME   key [ALGORITHM:]NAME SECRET   ttl SECONDS   class CLASS\n  \
-[prereq] nxdomain NAME   [prereq] yxdomain NAME   [prereq] nxrrset NAME TYPE   [prereq] yxrrset NAME TYPE [DATA]\n  \
+[prereq] nxdomain NAME   [prereq] yxdomain NAME   [prereq] nxrrset NAME TYPE   [prereq] yxrrset NAME TYPE \
+[DATA]\n  \
 [update] add NAME [TTL] TYPE DATA   [update] delete NAME [TYPE [DATA]]\n  \
 show   send (or an empty line)   answer   quit\n\n\
-A script that is not typed is read to its end first, and nothing is sent if a line is wrong. Without `zone` and `server`, \
-both are found by SOA queries."
-)]
+A script that is not typed is read to its end first, and nothing is sent if a line is wrong. Without `zone` \
+and `server`, both are found by SOA queries.")]
 pub struct UpdateArgs {
     /// The script; standard input without one.
     #[arg(value_name = "FILE")]
@@ -423,7 +430,7 @@ pub enum CtlLog {
     },
 }
 
-/// The share of queries that `on`, `off` or a number means.
+/// Returns the share of queries that `on`, `off` or a number means.
 fn query_share(text: &str) -> Result<f64, String> {
     match text {
         "on" => Ok(1.0),
@@ -508,10 +515,10 @@ pub enum CtlNta {
     },
 }
 
-/// Reads `ADDRESS` or `ADDRESS@PORT`.
+/// Parses `ADDRESS` or `ADDRESS@PORT`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault as text.
 pub fn upstream(text: &str) -> Result<std::net::SocketAddr, String> {
     Server::parse(text).map(|server| server.0.0).map_err(|fault| fault.to_string())
 }

@@ -1,4 +1,4 @@
-//! What the audit of a signed zone found, summed up: where signatures have expired, thousands of faults are
+//! Summary of the audit of a signed zone: if signatures have expired, thousands of faults are reported as
 //! one.
 
 use std::collections::HashMap;
@@ -8,14 +8,15 @@ use authority::audit::{Finding, FindingKind, SigFault};
 use wire::Serial;
 use wire::text::write_time;
 
-/// Faults of one kind that are shown one by one; of more, so many are named as examples.
+/// Largest number of faults of one kind that are shown individually; of more, this many are named as
+/// examples.
 const EXAMPLES: usize = 3;
 
 /// Faults of one kind.
 struct Group {
     first: Vec<Finding>,
     count: u64,
-    /// The earliest and the latest time at which their signatures expire.
+    /// The earliest and the latest expiration of their signatures.
     expire: Option<(Serial, Serial)>,
 }
 
@@ -43,7 +44,7 @@ impl AuditSum {
         }
     }
 
-    /// What there is to say, each with the fault at whose place it is said, in the order in which kinds were
+    /// Passes each message to `say` with the fault that has its place, in the order in which the kinds were
     /// found.
     pub fn tell(&self, say: &mut dyn FnMut(&Finding, String)) {
         for group in self.order.iter().filter_map(|kind| self.groups.get(kind)) {
@@ -85,7 +86,7 @@ fn later(a: Serial, b: Serial) -> Serial {
     if a.compare(b).is_some_and(|order| order.is_gt()) { a } else { b }
 }
 
-/// A time of a signature for people.
+/// Returns a signature's time as text.
 fn date(Serial(seconds): Serial) -> String {
     let mut digits = String::new();
     // Writing to a String cannot fail.

@@ -1,4 +1,4 @@
-//! `nomen check`: everything that can be found out about a configuration and its zones without serving them.
+//! `nomen check`: all checks of a configuration and its zones that do not require serving them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub fn run(args: &CheckArgs) -> u8 {
             return exit_code(&rejected.faults);
         }
     };
-    // Whether the server will have sockets passed is not known here.
+    // Whether sockets will be passed to the server is unknown here.
     for warning in accepted.config.settings.warnings(true) {
         eprint!("{}", accepted.sources.render_as("warning", &warning));
     }
@@ -88,7 +88,7 @@ pub fn run(args: &CheckArgs) -> u8 {
     checked.code
 }
 
-/// What became of all zones.
+/// The result of checking all zones.
 #[derive(Default)]
 struct Checked {
     zones: usize,
@@ -113,7 +113,7 @@ impl Checked {
 
     fn good(&self) -> String {
         let zones = match self.zones {
-            // Those that come from elsewhere are not looked at here.
+            // Zones from primaries are not checked here.
             0 => return "the configuration is good; it names no zone that is read from a file here".into(),
             1 => "its zone".into(),
             many => format!("{many} zones"),
@@ -125,7 +125,7 @@ impl Checked {
         format!("the configuration and {zones} are good{warned}")
     }
 
-    /// How many zones are not good, and in which way; none if all are.
+    /// Returns how many zones have faults, and of which kind; `None` if none has.
     fn bad(&self) -> Option<String> {
         let parts: Vec<String> = [
             (self.refused, "bad, a server refuses them"),
@@ -141,7 +141,7 @@ impl Checked {
     }
 }
 
-/// Checks zones over all CPUs and prints what is wrong with them in the order of their names.
+/// Checks zones on all CPUs and prints their faults in the order of their names.
 fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs, rules: &InnerRules) -> Checked {
     specs.sort_by(|a, b| a.name().cmp(&b.name()));
     let (key, specs, next) = (HashKey::random(), &specs, &AtomicUsize::new(0));
@@ -157,7 +157,7 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs, rules: &InnerRules) -
                     let examined = judge(spec, &key, args.errors, args.dnssec.then(now), false);
                     let code = judge::exit_code(&examined, args.fail_on);
                     let idle = examined.zone.as_ref().map_or_else(Vec::new, |zone| rules.idle(zone));
-                    // The thread that prints is there as long as there are zones.
+                    // The thread that prints exists while there are zones.
                     let _ = done.send((at, text_of(spec, &examined), Verdict::on(&examined), code, idle));
                 }
             });

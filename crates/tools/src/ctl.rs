@@ -1,4 +1,4 @@
-//! `nomen ctl`: sends one command to the running server and prints the answer, as text or as it came.
+//! `nomen ctl`: sends one command to the running server and prints the answer, as text or as JSON.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -101,8 +101,8 @@ fn command(verb: &CtlVerb) -> Command {
     }
 }
 
-/// The line that the words of a record make. The shell has taken the quotation marks off: a word that needs
-/// some gets them again, unless the line is all there is.
+/// Joins the words of a record into a line. The shell has removed the quotation marks: a word that needs them
+/// is quoted again, unless it is the whole line.
 fn line_of(words: &[String]) -> String {
     let quoted = |word: &String| {
         let needs = word.is_empty() || word.contains([' ', '\t', ';']) && !word.contains('"');
@@ -111,7 +111,7 @@ fn line_of(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// The server may have another working folder.
+/// Returns an absolute path: the server may have another working folder.
 fn whole(file: &Option<PathBuf>) -> Option<String> {
     let path = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
     path.map(|path| path.display().to_string())
@@ -129,7 +129,7 @@ fn about_cache(verb: &CtlCache) -> Command {
     }
 }
 
-/// The socket named on the command line, in the configuration, or at one of the usual places.
+/// Connects to the socket named on the command line, in the configuration, or at one of the default paths.
 pub(super) fn connect(socket: Option<&Path>, config: Option<&Path>) -> Result<UnixStream, String> {
     let configured = match config {
         Some(file) => {
@@ -187,7 +187,7 @@ fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Re
         let line = line?;
         let answer: AnswerLine = serde_json::from_str(&line).map_err(io::Error::other)?;
         match answer {
-            // Pieces are JSON already, one object a line.
+            // Pieces are JSON already, one object per line.
             AnswerLine::Text { .. } if args.json => writeln!(out, "{line}")?,
             AnswerLine::Text { text } => out.write_all(text.as_bytes())?,
             AnswerLine::Done { data, .. } => {
@@ -222,7 +222,7 @@ fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Re
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended before the answer did"))
 }
 
-/// An answer for people.
+/// Returns an answer as text.
 fn human(verb: &CtlVerb, data: &Value) -> String {
     match (verb, data) {
         (CtlVerb::Zone(CtlZone::List { failed: true }), Value::Array(rows)) if rows.is_empty() => {
@@ -275,7 +275,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
     }
 }
 
-/// Keys of times in seconds since 1970, wherever they stand in an answer.
+/// Keys of times in seconds since 1970, anywhere in an answer.
 const TIMES: [&str; 9] = [
     "loaded",
     "signatures_end",
@@ -288,7 +288,7 @@ const TIMES: [&str; 9] = [
     "last",
 ];
 
-/// The value of a key, in one line: times as date, time and distance from now.
+/// Returns the value of a key on one line: times as date, time and age.
 fn value_text(key: &str, value: &Value) -> String {
     match value.as_u64().filter(|_| TIMES.contains(&key)) {
         Some(seconds) => moment_and_age(seconds, unix_seconds()),
@@ -296,14 +296,14 @@ fn value_text(key: &str, value: &Value) -> String {
     }
 }
 
-/// A time in seconds since 1970, for people, with its distance from `now`.
+/// Returns a time in seconds since 1970 as text, with its age at `now`.
 fn moment_and_age(seconds: u64, now: u64) -> String {
     let age = in_days(seconds.abs_diff(now));
     let age = if seconds > now { format!("in {age}") } else { format!("{age} ago") };
     format!("{} ({age})", moment(seconds))
 }
 
-/// What changes in a zone, a line for each record, and warnings before that.
+/// Returns the changes of a zone, one line per record, after the warnings.
 fn change_text(map: &Map<String, Value>) -> String {
     let rows = |key| map.get(key).and_then(Value::as_array).into_iter().flatten();
     let mut out: String = rows("warnings").map(|warning| format!("{}\n", flat(warning))).collect();
@@ -316,7 +316,7 @@ fn change_text(map: &Map<String, Value>) -> String {
     out
 }
 
-/// What a reload did: a line for each zone that changed or is bad, then the numbers.
+/// Returns the report of a reload: one line for each zone that changed or has a fault, then the counts.
 fn reload_text(report: &Map<String, Value>) -> String {
     let rows = |key| report.get(key).and_then(Value::as_array).into_iter().flatten();
     let cell = |row: &Value, key: &str| flat(row.get(key).unwrap_or(&Value::Null));
@@ -354,11 +354,11 @@ fn reload_text(report: &Map<String, Value>) -> String {
     out + &numbers.join(", ") + "\n"
 }
 
-/// The numbers of a reload, in the order in which they are of interest.
+/// The counts of a reload, in order of importance.
 const NUMBERS: [&str; 8] =
     ["zones", "loaded", "unchanged", "failed", "refused", "removed", "held_back", "not_taken"];
 
-/// One of several values under the same key: as it is said to people where that is there.
+/// Returns one of several values under the same key: its `text` field if it has one.
 fn row_text(row: &Value) -> String {
     if let Some(text) = row.get("text").and_then(Value::as_str) {
         return text.to_owned();
@@ -370,7 +370,7 @@ fn pair(key: &str, value: &str, width: usize) -> String {
     format!("{key:width$}  {}\n", value.trim_end().replace('\n', &format!("\n{:width$}  ", "")))
 }
 
-/// A value in one line: objects as `key value, key value`.
+/// Returns a value on one line: objects as `key value, key value`.
 fn flat(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -384,7 +384,7 @@ fn flat(value: &Value) -> String {
     }
 }
 
-/// A rule, and a line for each of its servers.
+/// Returns a forwarding rule, with a line for each of its servers.
 fn rule_text(rule: &Value) -> String {
     let field = |value: &Value, key: &str| flat(value.get(key).unwrap_or(&Value::Null));
     let mut out = format!("{} {}\n", field(rule, "domain"), field(rule, "kind"));
@@ -406,7 +406,7 @@ fn anchor_text(anchor: &Value) -> String {
     }
 }
 
-/// A trust anchor, or a key that may become one, in a line.
+/// Returns a trust anchor, or a key that may become one, on one line.
 fn trust_anchor_text(anchor: &Value) -> String {
     let field = |key: &str| flat(anchor.get(key).unwrap_or(&Value::Null));
     let days = |key: &str| anchor.get(key).and_then(Value::as_u64).map(in_days);
@@ -430,7 +430,7 @@ fn trust_anchor_text(anchor: &Value) -> String {
     out
 }
 
-/// A time in its two largest units.
+/// Returns a duration in its two largest units.
 fn in_days(seconds: u64) -> String {
     match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60) {
         (0, 0, minutes) => format!("{minutes}m{}s", seconds % 60),

@@ -1,5 +1,5 @@
-//! Everything `nomen zone check` looks for beyond single records: the zone as a whole, and with `--dnssec`
-//! its signatures and proofs. `zone_manager::zones::places` finds out where each stands.
+//! All checks of `nomen zone check` beyond single records: the zone as a whole, and with `--dnssec` its
+//! signatures and proofs. `zone_manager::zones::places` locates each finding.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,14 +22,14 @@ use zone_manager::zones::manager::unix_now;
 use zone_manager::zones::places::{self, Subject, Unplaced};
 use zone_manager::zones::text::{Examined, Meter, examine};
 
-/// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
-/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With
-/// `zonemd`, or where the configuration says so, the zone must have a digest that is right (RFC 8976).
+/// Reads a zone and runs all checks, with about `shown` findings of each kind reported at most. With
+/// `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With
+/// `zonemd`, or if the configuration requires it, the zone must have a correct digest (RFC 8976).
 pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>, zonemd: bool) -> Examined {
     let mut examined = examine(spec, key, shown, &Meter::default());
     let mut unplaced = Vec::new();
     if let Some(zone) = &examined.zone {
-        // Errors have room of their own: many warnings must not hide one.
+        // Errors have a limit of their own: many warnings must not hide one.
         let mut room = [shown.max(1); 2];
         let mut keep = |finding: Unplaced| match &mut room[usize::from(finding.error)] {
             0 => examined.hidden += 1,
@@ -70,8 +70,8 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
     examined
 }
 
-/// What there is to report of signatures that have ended, and whether it is an error: without any other check
-/// of DNSSEC.
+/// Returns a report on expired signatures, and whether it is an error. Used when DNSSEC is not checked
+/// otherwise.
 fn expired(zone: &Zone, now: i64) -> Option<(bool, String)> {
     let SignatureEnds { all, ended, last } = SignatureEnds::of(zone, now);
     match ended {
@@ -87,21 +87,21 @@ fn expired(zone: &Zone, now: i64) -> Option<(bool, String)> {
     }
 }
 
-/// The verdict on a zone, from the best to the worst.
+/// The verdict on a zone, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Nothing was found.
+    /// There are no findings.
     Good,
-    /// It is served; something is not as it should be.
+    /// It is served; there are warnings.
     Warned,
-    /// It is served, but works badly for some clients.
+    /// It is served, but fails for some clients.
     Faulty,
-    /// The server does not take it: its last good version stays in service, or it is answered with SERVFAIL.
+    /// The server refuses it: its last good version stays in service, or it is answered with SERVFAIL.
     Refused,
 }
 
 impl Verdict {
-    /// The verdict on what was found.
+    /// Returns the verdict on the findings.
     pub fn on(examined: &Examined) -> Self {
         match (&examined.zone, examined.errors(), examined.warnings()) {
             (None, ..) => Self::Refused,
@@ -111,7 +111,7 @@ impl Verdict {
         }
     }
 
-    /// The exit code of a check that found no worse than this.
+    /// Returns the exit code of a check whose worst verdict is this one.
     pub fn exit_code(self, fail_on: FailOn) -> u8 {
         let least = match fail_on {
             FailOn::Warning => Self::Warned,
@@ -122,17 +122,17 @@ impl Verdict {
     }
 }
 
-/// The exit code for one zone: of what was found, or that its file could not be opened.
+/// Returns the exit code for one zone: by its findings, or because its file could not be opened.
 pub fn exit_code(examined: &Examined, fail_on: FailOn) -> u8 {
     if examined.unread() { EXIT_OUTSIDE } else { Verdict::on(examined).exit_code(fail_on) }
 }
 
-/// Seconds since 1970 modulo 2^32, as signatures count them.
+/// Returns the time in seconds since 1970 modulo 2^32, as signatures count it.
 pub fn now() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as u32)
 }
 
-/// The findings of one zone for people: nothing if there are none.
+/// Returns the findings of one zone as text, which is empty if there are none.
 pub fn text_of(spec: &ZoneSpec, examined: &Examined) -> String {
     let mut out = String::new();
     for finding in &examined.findings {

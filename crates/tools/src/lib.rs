@@ -1,20 +1,20 @@
-//! Every verb but `nomen serve`: programs that do one thing and end. The server does not use them.
+//! Every verb except `nomen serve`: programs that do one task and end. The server does not use them.
 //!
 //! | module | verb |
 //! |---|---|
 //! | [`check`] | `nomen check` |
 //! | [`migrate`] | `nomen migrate` |
 //! | [`zone_check`], [`zone_dump`], [`zone_diff`], [`zone_digest`], [`zone_compile`] | `nomen zone` |
-//! | [`query`] | `nomen query`; [`query::as_dig`] is the same by the name `dig` |
+//! | [`query`] | `nomen query`; [`query::as_dig`]: the same under the name `dig` |
 //! | [`update`] | `nomen update` |
 //! | [`ctl`] | `nomen ctl` |
 //! | [`args`] | the arguments of all of them |
-//! | [`judge`], [`audited`], [`signing`] | parts of several: findings and exit statuses, DNSSEC checks, TSIG keys |
+//! | [`judge`], [`audited`], [`signing`] | shared: findings and exit statuses, DNSSEC checks, TSIG keys |
 #![forbid(unsafe_code)]
-// `println!` panics where the reader is gone or the disk is full: [`print_out`].
+// `println!` panics when the reader has closed the pipe or the disk is full: use [`print_out`].
 #![deny(clippy::print_stdout)]
 
-/// Prints a line to standard output. `println!` panics where that cannot be done.
+/// Prints a line to standard output with [`print_out`], since `println!` panics if that fails.
 macro_rules! say {
     ($($words:tt)*) => { $crate::print_out(&(format!($($words)*) + "\n")) };
 }
@@ -51,17 +51,17 @@ use zone_manager::zones::differences::DifferenceRule;
 use zone_manager::zones::text::{Meter, examine};
 use zone_manager::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
-/// Has the process end by SIGPIPE once its output has no reader any more, as `nomen zone dump … | head` needs
-/// it, and as most programs do. Rust ignores that signal from the start, so that `println!` panics instead.
-/// Sockets are not meant: what is written to them raises no signal (MSG_NOSIGNAL), so that a server that goes
-/// away is a fault that is reported.
+/// Makes SIGPIPE end the process once its output has no reader, as `nomen zone dump … | head` requires and
+/// most programs do. Rust ignores that signal from the start, so that `println!` panics instead. Sockets are
+/// not affected: writes to them raise no signal (MSG_NOSIGNAL), so that a disconnected server is a reported
+/// fault.
 pub fn end_with_the_reader() {
     let always = Arc::new(AtomicBool::new(true));
-    // It fails only for signals that cannot be caught; SIGPIPE can.
+    // Fails only for signals that cannot be caught; SIGPIPE can.
     let _ = signal_hook::flag::register_conditional_default(SIGPIPE, always);
 }
 
-/// The zone of this name in this file.
+/// Returns the specification of the zone with this name in this file.
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
     let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.into()));
@@ -69,7 +69,7 @@ pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     Ok(ZoneSpec { apex, text, origin, differences, rules: TextRules::of_command_line() })
 }
 
-/// Reads a zone for a verb that prints it. Faults go to standard error.
+/// Reads a zone for a verb that prints it. Prints faults to standard error.
 ///
 /// # Errors
 /// The exit code.
@@ -85,7 +85,7 @@ fn read_zone(origin: &str, file: &Path) -> Result<Zone, u8> {
     })
 }
 
-/// Prints to standard output. Where that cannot be done, the process ends: its work has no reader.
+/// Prints to standard output. Ends the process if that fails, since the output has no reader.
 pub fn print_out(text: &str) {
     let mut out = io::stdout().lock();
     let code = printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()), EXIT_OK);
@@ -94,7 +94,7 @@ pub fn print_out(text: &str) {
     }
 }
 
-/// The exit code of a verb that has written to standard output, which is `code` if nothing went wrong there.
+/// Returns the exit code of a verb that has written to standard output: `code` unless writing failed.
 fn printed(done: io::Result<()>, code: u8) -> u8 {
     match done {
         Ok(()) => code,

@@ -1,4 +1,4 @@
-//! `nomen migrate`: the configuration of another server in nomen's words, and what became of each of its
+//! `nomen migrate`: translates the configuration of another server, and reports the outcome for each of its
 //! statements.
 
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub fn run(args: &MigrateArgs) -> u8 {
         MigrateFrom::Pdns => PeerProgram::PowerDns,
         MigrateFrom::Unbound => PeerProgram::Unbound,
     });
-    // Paths in the output must hold wherever it is put.
+    // Paths in the output must be valid wherever it is stored.
     let file = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
     match migrate::convert(&file, program, &Disk) {
         Err(unreadable) => refuse(&unreadable),
@@ -29,7 +29,7 @@ pub fn run(args: &MigrateArgs) -> u8 {
     }
 }
 
-/// Shows why the configuration cannot be read.
+/// Prints why the configuration cannot be read.
 fn refuse(unreadable: &Unreadable) -> u8 {
     let fault =
         Diagnostic::at(unreadable.fault.span.as_ref().map(place).as_ref(), unreadable.fault.kind.to_string());
@@ -37,7 +37,7 @@ fn refuse(unreadable: &Unreadable) -> u8 {
     if unreadable.fault.kind.is_outside() { EXIT_OUTSIDE } else { EXIT_FAULTS }
 }
 
-/// Prints the configuration and the accounts.
+/// Prints the configuration and the report.
 fn report(converted: &Converted, args: &MigrateArgs) -> u8 {
     let texts = texts(&converted.texts);
     let base = PathBuf::from("/");
@@ -76,16 +76,15 @@ fn texts(all: &[SourceText]) -> ConfigTexts {
     texts
 }
 
-/// A path as the operator would write it: from the working folder where it is below that.
+/// Returns a path as the operator would write it: relative to the working folder if it is below that.
 fn shown(path: &Path) -> PathBuf {
-    // Below the root is everything, and a path without its first `/` looks as if it were below somewhere
-    // else.
+    // Every path is below the root, and one without its first `/` would look relative to another folder.
     let here = std::env::current_dir().ok().filter(|here| here.parent().is_some());
     let below = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
     below.unwrap_or_else(|| path.to_owned())
 }
 
-/// A word for an outcome, as it stands in front of an account.
+/// Returns the word for an outcome that begins its report.
 fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Missing => "missing",
@@ -96,8 +95,8 @@ fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What is narrower, missing or different with their lines; the rest with `all`, a line each. Counts come
-/// last.
+/// Returns narrower, missing and different statements with their lines; with `all` the rest, too, on one line
+/// each. Counts come last.
 fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
     let mut out = String::new();
     let is = |outcome: Outcome| move |account: &&Account| account.outcome == outcome;
@@ -125,7 +124,8 @@ fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
     let program = converted.program.name();
     let hint = if all || unneeded + translated == 0 { "" } else { "; --all shows those as well" };
     out += &format!(
-        "{program}: {narrower} narrower here, {missing} missing, {differs} mean something else, {unneeded} not needed, {translated} translated{hint}\n"
+        "{program}: {narrower} narrower here, {missing} missing, {differs} mean something else, {unneeded} \
+        not needed, {translated} translated{hint}\n"
     );
     out
 }
@@ -151,7 +151,7 @@ mod tests {
 
     use config::reference::sections;
 
-    /// Names that are turned off are names that nomen has.
+    /// Every name that can be turned off exists in nomen.
     #[test]
     fn special_names_are_the_same() {
         for special in SpecialName::all() {
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// What is written stays within what is read.
+    /// Written values are within the bounds of their keys.
     #[test]
     fn bounds_are_those_of_the_keys() {
         let all = sections();

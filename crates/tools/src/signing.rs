@@ -1,5 +1,5 @@
-//! Signing what the tools send (TSIG, RFC 8945): the key of a command line, and whether an answer can be
-//! believed.
+//! Signing the messages of the tools (TSIG, RFC 8945): the key of a command line, and the verification of
+//! answers.
 
 use std::fmt;
 use std::fs;
@@ -21,22 +21,22 @@ use config::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE, EXIT_USAGE};
 use server::message::print;
 use wording::reason;
 
-/// Why the command line has no key that can be used.
+/// Why the command line has no usable key.
 #[derive(Debug)]
 pub enum KeyFault {
     /// It is not `[ALGORITHM:]NAME:SECRET`.
     Form,
-    /// There is no such algorithm, or it is not safe any more.
+    /// The algorithm is unknown or no longer safe.
     Algorithm(String),
     /// The name is not a domain name.
     Name(String, NameTextError),
-    /// The secret is none.
+    /// The secret is invalid.
     Secret(TsigKeyError),
     /// The file cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// The file is no key file: where and why.
+    /// The file is not a key file: the place and the fault.
     File(PathBuf, String),
-    /// The file has so many keys, and it was not said which is meant.
+    /// The file has this many keys, and none was selected.
     Several(PathBuf, usize),
     /// The file has no key of this name.
     NotThere(PathBuf, String),
@@ -75,7 +75,7 @@ impl fmt::Display for KeyFault {
 }
 impl std::error::Error for KeyFault {}
 
-/// The key of the command line; its absence is no fault.
+/// Returns the key of the command line; `None` if it has none.
 ///
 /// # Errors
 /// [`KeyFault`].
@@ -88,7 +88,7 @@ pub fn key(args: &KeyArgs) -> Result<Option<Arc<TsigKey>>, KeyFault> {
     Ok(Some(Arc::new(key)))
 }
 
-/// `[ALGORITHM:]NAME:SECRET`, as dig and nsupdate have it.
+/// Parses `[ALGORITHM:]NAME:SECRET`, as in dig and nsupdate.
 fn key_of_text(text: &str) -> Result<TsigKey, KeyFault> {
     let (front, secret) = text.rsplit_once(':').ok_or(KeyFault::Form)?;
     let (algorithm, name) = match front.split_once(':') {
@@ -101,7 +101,7 @@ fn key_of_text(text: &str) -> Result<TsigKey, KeyFault> {
     TsigKey::from_base64(name_of(name)?.as_name(), algorithm, secret).map_err(KeyFault::Secret)
 }
 
-/// The key of this name in a file; without a name the only one.
+/// Reads the key of this name in a file; without a name, its only key.
 fn key_of_file(name: Option<&str>, path: &Path) -> Result<TsigKey, KeyFault> {
     let name = match name {
         Some(text) if text.contains(':') => return Err(KeyFault::Form),
@@ -124,10 +124,10 @@ fn name_of(text: &str) -> Result<NameBuf, KeyFault> {
         .map_err(|fault| KeyFault::Name(text.to_owned(), fault))
 }
 
-/// Signs a message, if there is a key, and returns who verifies the answer.
+/// Signs a message, if there is a key, and returns the verifier of the answer.
 ///
 /// # Errors
-/// If there is no room for the signature; the message is as before.
+/// If there is no room for the signature; the message is then unchanged.
 pub fn sign(key: Option<&Arc<TsigKey>>, message: &mut Vec<u8>) -> Result<Option<ResponseVerifier>, Full> {
     let Some(key) = key else { return Ok(None) };
     let len = message.len();
@@ -137,24 +137,24 @@ pub fn sign(key: Option<&Arc<TsigKey>>, message: &mut Vec<u8>) -> Result<Option<
     signed.map(|(_, verifier)| Some(verifier))
 }
 
-/// Why an answer to a signed message cannot be believed.
+/// Why an answer to a signed message is not authentic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignatureFault {
-    /// It cannot be read.
+    /// It cannot be parsed.
     Malformed,
-    /// It has no signature where it must have one. Its response code, which is not authenticated.
+    /// A required signature is missing. The response code is not authenticated.
     Unsigned(Rcode),
-    /// What is wrong with a signature: that of the answer, or ours in the server's eyes.
+    /// A signature is bad: that of the answer, or in the server's view that of the request.
     Bad {
-        /// What.
+        /// The fault.
         error: ResponseError,
-        /// Our time then, in seconds since 1970.
+        /// The local time of the verification, in seconds since 1970.
         now: u64,
     },
 }
 
 impl SignatureFault {
-    /// Whether the server refuses our signature.
+    /// Returns whether the server refuses the signature of the request.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Bad { error: ResponseError::Refused { .. }, .. })
     }
@@ -192,7 +192,7 @@ impl fmt::Display for SignatureFault {
 }
 impl std::error::Error for SignatureFault {}
 
-/// Two clocks that disagree, in seconds since 1970.
+/// The times of two clocks that disagree, in seconds since 1970.
 struct Clocks {
     theirs: u64,
     ours: u64,
@@ -206,8 +206,8 @@ impl fmt::Display for Clocks {
     }
 }
 
-/// Verifies the next message of an answer. Returns whether it was signed: if not, it is proven by a later one
-/// that is.
+/// Verifies the next message of an answer. Returns whether it is signed: if not, a later signed message
+/// authenticates it.
 ///
 /// # Errors
 /// [`SignatureFault`].
@@ -230,7 +230,7 @@ pub fn verify_whole(mut verifier: ResponseVerifier, message: &[u8]) -> Result<()
     end(&verifier, message)
 }
 
-/// Says that an answer has ended with this message.
+/// Checks that an answer may end with this message.
 ///
 /// # Errors
 /// [`SignatureFault::Unsigned`].

@@ -1,4 +1,4 @@
-//! `nomen zone check`: one zone's file without a configuration.
+//! `nomen zone check`: checks one zone's file without a configuration.
 
 use authority::audit::is_meant_to_be_signed;
 use serde_json::json;
@@ -34,7 +34,7 @@ pub fn run(args: &ZoneCheckArgs) -> u8 {
     exit_code(&examined, args.fail_on)
 }
 
-/// The verdict on the zone, in one line.
+/// Prints the verdict on the zone, on one line.
 fn report(spec: &ZoneSpec, examined: &Examined) {
     let name = spec.name();
     let warnings = format!("{} warnings", examined.warnings());

@@ -1,4 +1,4 @@
-//! `nomen zone compile`: makes the images of configured zones, beside a server that runs or without one.
+//! `nomen zone compile`: makes the images of configured zones, with or without a running server.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -26,7 +26,7 @@ pub fn run(args: &ZoneCompileArgs) -> u8 {
     }
 }
 
-/// The state folder, the zones to compile, and the least number of records that one must have.
+/// Returns the state folder, the zones to compile, and the least number of records per zone.
 fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), (String, u8)> {
     let faults = |message: String| (message, EXIT_FAULTS);
     let accepted = config::read_files(&args.config)
@@ -51,7 +51,7 @@ fn open(storage: &Storage) -> Result<StateFolder, (String, u8)> {
     opened.map_err(|fault| (format!("nomen: {fault}"), EXIT_OUTSIDE))
 }
 
-/// The zones of these names.
+/// Returns the zones with these names.
 fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, String> {
     let mut wanted: HashSet<Apex> = HashSet::new();
     for name in names {
@@ -67,7 +67,7 @@ fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, Strin
     Ok(specs.into_iter().filter(|spec| wanted.contains(&spec.apex)).collect())
 }
 
-/// Compiles zones one after the other: each of them is read by as many threads as there are uses for.
+/// Compiles zones one after the other; several threads read each of them.
 fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
     let (mut code, mut small) = (EXIT_OK, 0);
     for spec in specs {

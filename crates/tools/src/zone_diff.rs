@@ -1,4 +1,4 @@
-//! `nomen zone diff`: what differs between two versions of a zone, wherever they are.
+//! `nomen zone diff`: prints the differences between two versions of a zone.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ use zone_manager::zones::shown_change::{IgnoredParts, ShownChange, lines};
 use zone_manager::zones::text::{Meter, examine};
 use zone_manager::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
-/// What differs, as JSON.
+/// The difference, as JSON.
 #[derive(Serialize)]
 struct DiffReport<'d> {
     zone: String,
@@ -99,7 +99,7 @@ fn print(args: &ZoneDiffArgs, before: &Zone, after: &Zone, change: &ChangeSet) -
     out.flush()
 }
 
-/// The version of a zone that an argument names.
+/// Returns the version of a zone that an argument names.
 fn read(args: &ZoneDiffArgs, apex: Name<'_>, source: &str, key: &HashKey) -> Result<Zone, String> {
     match source {
         "@served" => served(args, apex, key),
@@ -120,7 +120,7 @@ fn read(args: &ZoneDiffArgs, apex: Name<'_>, source: &str, key: &HashKey) -> Res
     }
 }
 
-/// The version in service.
+/// Returns the version in service.
 fn served(args: &ZoneDiffArgs, apex: Name<'_>, key: &HashKey) -> Result<Zone, String> {
     let stream =
         connect(args.socket.as_deref(), args.config.as_deref()).map_err(|e| format!("nomen: {e}"))?;
@@ -135,7 +135,7 @@ fn served(args: &ZoneDiffArgs, apex: Name<'_>, key: &HashKey) -> Result<Zone, St
     })
 }
 
-/// The version that the state folder has: as updates have left it, or as it came from its primaries.
+/// Returns the version in the state folder: after the last update, or as transferred from its primaries.
 fn stored(args: &ZoneDiffArgs, apex: Name<'_>, key: &HashKey) -> Result<Zone, String> {
     let Some(file) = &args.config else {
         return Err(
@@ -171,16 +171,16 @@ fn stored(args: &ZoneDiffArgs, apex: Name<'_>, key: &HashKey) -> Result<Zone, St
     Err(format!("nomen: the state folder {} has nothing of zone {apex}", state.display()))
 }
 
-/// The text of a zone as the server sends it, piece by piece.
+/// Reads the text of a zone that the server sends in pieces.
 struct DumpReader {
     lines: BufReader<UnixStream>,
-    /// Text, and how much of it was taken.
+    /// The current piece, and the number of bytes read from it.
     piece: (Vec<u8>, usize),
     ended: bool,
 }
 
 impl DumpReader {
-    /// Asks for a zone. Inside is why the server has none.
+    /// Requests a zone. The inner error is why the server does not send it.
     fn begin(mut stream: UnixStream, apex: Name<'_>, patience: Duration) -> io::Result<Result<Self, String>> {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
@@ -191,7 +191,7 @@ impl DumpReader {
         Ok(dump.next_piece()?.map(|()| dump).map_err(|error| format!("nomen: {error}")))
     }
 
-    /// Reads another piece, or the end.
+    /// Reads the next piece, or the end.
     fn next_piece(&mut self) -> io::Result<Result<(), String>> {
         let mut line = String::new();
         if self.lines.read_line(&mut line)? == 0 {

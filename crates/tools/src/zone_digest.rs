@@ -1,4 +1,5 @@
-//! `nomen zone digest`: one zone's file with a digest of the zone (ZONEMD, RFC 8976), added or renewed.
+//! `nomen zone digest`: prints one zone's file with a digest of the zone (ZONEMD, RFC 8976), added or
+//! renewed.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -40,7 +41,7 @@ impl DigestHash {
     }
 }
 
-/// The ZONEMD records as text, each with the TTL of the SOA (RFC 8976 §2).
+/// Returns the ZONEMD records as text, with the TTL of the SOA (RFC 8976 §2).
 fn digest_lines(zone: &Zone, hashes: &[ZonemdHash]) -> Vec<String> {
     let owner = zone.apex_node().written_owner();
     let ttl = zone.apex_node().rrset(Type::SOA).map_or(Ttl::ZERO, |soa| soa.ttl());
@@ -53,7 +54,7 @@ fn digest_lines(zone: &Zone, hashes: &[ZonemdHash]) -> Vec<String> {
     zonemd::records(zone, hashes).into_iter().map(line).collect()
 }
 
-/// The zone in canonical order, with these digests behind the SOA instead of those that it has.
+/// Prints the zone in canonical order, with these digests after the SOA in place of its old ones.
 fn print(zone: &Zone, digests: &[String], out: &mut impl Write) -> io::Result<()> {
     let chosen = |set: &RrSet<'_>| set.rtype() != Type::ZONEMD || set.node().owner() != zone.apex();
     let (mut digests, mut done) = (Some(digests), Ok(()));

@@ -1,4 +1,4 @@
-//! `nomen zone dump`: one zone's file as a server would see it.
+//! `nomen zone dump`: prints one zone's file as a server would load it.
 
 use std::io::{self, Write};
 

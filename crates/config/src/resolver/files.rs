@@ -47,7 +47,8 @@ impl<T: Default> Value for RecordFile<T> {
 impl Resolver {
     /// Reads the files that its keys name.
     ///
-    /// # Errors All faults in them, with file, line and column.
+    /// # Errors
+    /// All faults in them, with file, line and column.
     pub(crate) fn read_files(&mut self) -> Result<(), Vec<Diagnostic>> {
         let mut faults = Vec::new();
         let hints = &mut self.iterating.hints;

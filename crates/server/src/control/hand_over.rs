@@ -33,7 +33,8 @@ const MAX_LINE: usize = 4096;
 /// Sends the listening sockets. Returns whether they were sent: if so, the listeners leave unread data in
 /// them.
 ///
-/// # Errors The system's error if the client has disconnected.
+/// # Errors
+/// The system's error if the client has disconnected.
 pub(super) async fn give(frontend: &Frontend, writer: &mut OwnedWriteHalf) -> io::Result<bool> {
     let sockets = match frontend.sockets() {
         Ok(sockets) => sockets,
@@ -73,7 +74,8 @@ fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
 /// Reads the answer to [`super::Command::HandOver`] and the sockets after it. The stream should have a read
 /// timeout.
 ///
-/// # Errors A text: the server's refusal, or the fault in its answer.
+/// # Errors
+/// A text: the server's refusal, or the fault in its answer.
 pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, String> {
     let broken = |e: io::Error| format!("it does not hand its sockets over: {}", wording::reason(&e));
     let wanted = match serde_json::from_slice(&read_line(stream).map_err(broken)?) {

@@ -379,7 +379,8 @@ impl Socket {
     /// Opens the socket at `wanted`, or at the first of [`default_paths`] that can be used. `owner`, if
     /// given, becomes its owner. The stale socket of an ended server is replaced; a live one is an error.
     ///
-    /// # Errors [`SocketFault`]; for the default paths, the fault of the last one.
+    /// # Errors
+    /// [`SocketFault`]; for the default paths, the fault of the last one.
     pub fn bind(wanted: Option<&Path>, owner: Option<privileges::UserIds>) -> Result<Self, SocketFault> {
         match wanted {
             Some(path) => Self::bind_at(path, owner),

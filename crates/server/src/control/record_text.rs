@@ -30,7 +30,8 @@ impl Sink for OneRecord {
 /// Parses `OWNER [TTL] [CLASS] TYPE DATA`; a relative owner name is below `apex`. Returns the record and
 /// warnings.
 ///
-/// # Errors The faults as text.
+/// # Errors
+/// The faults as text.
 pub(super) fn set_record(text: &str, apex: Name<'_>) -> Result<(SetRecord, Vec<String>), String> {
     match scan_one(text, apex, None) {
         Ok((mut record, faults)) => {
@@ -50,7 +51,8 @@ pub(super) fn set_record(text: &str, apex: Name<'_>) -> Result<(SetRecord, Vec<S
 
 /// Parses `OWNER`, `OWNER TYPE`, or a whole record, whose TTL is ignored.
 ///
-/// # Errors As for [`set_record`].
+/// # Errors
+/// As for [`set_record`].
 pub(super) fn unset_records(text: &str, apex: Name<'_>) -> Result<UnsetRecords, String> {
     let words: Vec<Token<'_>> = tokens(text).collect();
     let (owner, rtype) = match words[..] {

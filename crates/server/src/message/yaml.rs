@@ -27,7 +27,8 @@ pub struct Passage {
 
 /// Returns a response as one document of a YAML list.
 ///
-/// # Errors If the message cannot be parsed.
+/// # Errors
+/// If the message cannot be parsed.
 pub fn response(message: &[u8], passage: &Passage, style: &Style) -> Result<String, Malformed> {
     let parts = Decoded::of(message)?;
     let Passage { server, client, tcp, sent, received } = passage;

@@ -35,7 +35,8 @@ pub use zones::ZoneFigures;
 pub trait Figures: Send + Sync {
     /// Prints the metrics.
     ///
-    /// # Errors If writing to `out` fails.
+    /// # Errors
+    /// If writing to `out` fails.
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result;
 }
 

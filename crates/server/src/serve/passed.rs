@@ -128,8 +128,9 @@ impl PassedSockets {
     /// Takes the sockets that the environment names, if it is meant for this process, and those of the
     /// previous server, if any. Closes sockets of the previous server that are no longer configured.
     ///
-    /// # Errors [`PassingFault`] at the first socket that cannot be listened on, or that a socket unit passes
-    /// and these settings do not use.
+    /// # Errors
+    /// [`PassingFault`] at the first socket that cannot be listened on, or that a socket unit passes and
+    /// these settings do not use.
     pub(super) fn take(settings: &Settings, inherited: Option<Vec<OwnedFd>>) -> Result<Self, PassingFault> {
         let variable = |name| std::env::var(name).ok();
         let [pid, count, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].map(variable);

@@ -23,7 +23,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(120);
 /// Receives the sockets of the server whose control socket is at `path`, or at the first default path; `None`
 /// if no server runs.
 ///
-/// # Errors A text with advice: the server refuses, or does not end.
+/// # Errors
+/// A text with advice: the server refuses, or does not end.
 pub(super) fn take_over(path: Option<&Path>) -> Result<Option<Vec<OwnedFd>>, String> {
     let paths = path.map_or_else(default_paths, |path| vec![path.to_owned()]);
     let Some(mut stream) = paths.iter().find_map(|path| UnixStream::connect(path).ok()) else {

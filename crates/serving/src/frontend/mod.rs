@@ -91,7 +91,8 @@ impl Frontend {
     /// Returns an engine without zones and without listeners. Query log lines go to the file, if there is
     /// one.
     ///
-    /// # Errors The system's error if it refuses a thread for the query log.
+    /// # Errors
+    /// The system's error if it refuses a thread for the query log.
     pub fn new(
         key: &HashKey,
         settings: &Settings,
@@ -131,7 +132,8 @@ impl Frontend {
 
     /// Starts the workers of these sockets.
     ///
-    /// # Errors If the system refuses a thread; workers already started continue.
+    /// # Errors
+    /// If the system refuses a thread; workers already started continue.
     pub fn serve(&self, bound: Vec<Bound>) -> Result<(), ServeError> {
         let mut context = Context::default().on_fault(|fault| {
             // A query that makes a handler panic may be sent again, and shortages recur.
@@ -188,7 +190,8 @@ impl Frontend {
 
     /// Returns descriptors of all listening sockets, for the server that takes over.
     ///
-    /// # Errors The system's error if it refuses descriptors.
+    /// # Errors
+    /// The system's error if it refuses descriptors.
     pub fn sockets(&self) -> std::io::Result<Vec<OwnedFd>> {
         let mut sockets = Vec::new();
         for listener in lock(&self.listeners).iter() {

@@ -72,7 +72,8 @@ impl KeptText {
 
     /// Replaces the file with these lines.
     ///
-    /// # Errors The system's error; the old file is then unchanged.
+    /// # Errors
+    /// The system's error; the old file is then unchanged.
     pub(super) fn write(&self, lines: &str) -> io::Result<()> {
         let all = format!("{}{lines}", self.head);
         replace(&self.path, format!("{all}sum {}", sum_of(&all)).as_bytes())

@@ -340,7 +340,8 @@ impl ZoneCopy for LocalRoot {
 impl RootCopy {
     /// Returns the version for the resolver if it is valid.
     ///
-    /// # Errors Why it is not valid, as text.
+    /// # Errors
+    /// Why it is not valid, as text.
     fn judge(zone: &Arc<Zone>, trust: &RootTrust, now: u64) -> Result<RootCopy, String> {
         let serial = zone.serial();
         let refused = |why: &dyn std::fmt::Display| format!("serial {serial}: {why}");

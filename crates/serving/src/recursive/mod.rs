@@ -259,7 +259,8 @@ impl Recursive {
     /// Replaces the configuration. Flushes from the cache names whose rules changed, and names that are now
     /// validated differently. Temporary negative trust anchors stay.
     ///
-    /// # Errors If the policy cannot be applied; nothing has changed then.
+    /// # Errors
+    /// If the policy cannot be applied; nothing has changed then.
     pub fn configure(
         &self,
         policy: PolicyConfig,

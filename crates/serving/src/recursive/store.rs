@@ -31,7 +31,8 @@ pub struct CacheFile {
 impl CacheFile {
     /// Reads the file in the background, if it exists, and saves the cache to it periodically.
     ///
-    /// # Errors The system's error if it refuses a thread.
+    /// # Errors
+    /// The system's error if it refuses a thread.
     pub fn start(path: PathBuf, every: Duration, service: &Arc<Service>) -> io::Result<CacheFile> {
         let (stop, stopped) = channel();
         let (service, file) = (Arc::clone(service), path.clone());
@@ -124,7 +125,8 @@ impl<R: Read> Read for Progress<R> {
 
 /// Loads a file into the cache, except entries that the current policy allows for no client.
 ///
-/// # Errors [`LoadFault`]; entries before the fault are in the cache.
+/// # Errors
+/// [`LoadFault`]; entries before the fault are in the cache.
 pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
     let file = regular::open(path).map_err(LoadFault::Io)?;
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
@@ -137,8 +139,8 @@ pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
 
 /// Writes the cache to a file, which replaces the old one when it is complete. Returns the number of entries.
 ///
-/// # Errors The system's error.
-/// The system's.
+/// # Errors
+/// The system's error. The system's.
 pub fn save(path: &Path, service: &Service) -> io::Result<u64> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");

@@ -110,7 +110,8 @@ impl Dnstap {
     /// Reopens the file, for example after it was moved away; returns its name. Does nothing if frames go to
     /// a collector.
     ///
-    /// # Errors If the file cannot be opened: frames then still go to the old one.
+    /// # Errors
+    /// If the file cannot be opened: frames then still go to the old one.
     pub fn reopen(&self) -> Result<Option<String>, SinkFault> {
         let Destination::File(path) = &self.destination else { return Ok(None) };
         let reopened = self.thread.ask(REOPEN, Frames::reopen);

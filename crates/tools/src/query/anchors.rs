@@ -1,4 +1,4 @@
-//! The trust anchors of `nomen query --chase`: DS and DNSKEY records, as a zone file has them.
+//! The trust anchors of `nomen query --chase`: DS and DNSKEY records in zone file syntax.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use zone::scan::{self, FaultKind, Record, Rejection, ScanConfig, Severity, Sink,
 use crate::args::QueryArgs;
 use config::exit_status::{EXIT_OUTSIDE, EXIT_USAGE};
 
-/// What an anchor of the command line is called in faults.
+/// The source name of command-line anchors in faults.
 const ARGUMENT: &str = "--anchor";
 
-/// Why there are no anchors: what is wrong with their text, for people.
+/// Why there are no anchors: the fault as text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AnchorsFault {
     /// A file cannot be read.
     Unreadable(String),
-    /// The text has what is no anchor, or none at all.
+    /// The text has a record that is not an anchor, or none at all.
     Text(String),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for AnchorsFault {
 }
 impl std::error::Error for AnchorsFault {}
 
-/// Puts the records of a text among the anchors.
+/// Adds the records of a text to the anchors.
 struct Collector<'a>(&'a mut TrustAnchors);
 
 impl Sink for Collector<'_> {
@@ -56,10 +56,10 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// The anchors of the command line; those of the root that are built in if it has none.
+/// Returns the anchors of the command line, or the built-in ones of the root if it has none.
 ///
 /// # Errors
-/// [`AnchorsFault`], of the first text with a fault.
+/// [`AnchorsFault`] of the first text with a fault.
 pub fn read(args: &QueryArgs) -> Result<TrustAnchors, AnchorsFault> {
     if args.anchor.is_empty() && args.anchor_file.is_none() {
         return Ok(TrustAnchors::root());

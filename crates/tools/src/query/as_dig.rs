@@ -1,9 +1,9 @@
-//! `nomen query` in the place of dig: the exit statuses of dig, and a program that is called `dig`.
+//! `nomen query` as a replacement of dig: dig's exit statuses, and a program named `dig`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// A response came, whatever its response code.
+/// A response was received, whatever its response code.
 pub const OK: u8 = 0;
 /// The command line was wrong.
 pub const USAGE: u8 = 1;
@@ -14,7 +14,7 @@ pub const NO_REPLY: u8 = 9;
 /// Something else failed.
 pub const INTERNAL: u8 = 10;
 
-/// Whether the program was called as dig.
+/// Returns whether the program was called as dig.
 pub fn is_called_dig() -> bool {
     std::env::args_os().next().is_some_and(|program| is_dig(&program))
 }
@@ -23,7 +23,7 @@ fn is_dig(program: &OsStr) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "dig")
 }
 
-/// The command line of a program with these arguments: one that is called as dig is `nomen query --dig`.
+/// Returns the command line for these arguments: a program called as dig is `nomen query --dig`.
 pub fn command_line(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.first().is_some_and(|program| is_dig(program)) {
         let query = ["nomen", "query", "--dig"].map(OsString::from);

@@ -1,5 +1,5 @@
-//! One exchange with a server: the message out, the answer back, over UDP with retries or over TCP. Answers
-//! are taken only from the server asked, with the ID and question that were sent (RFC 5452 §9).
+//! One exchange with a server: a query and its response, over UDP with retries or over TCP. A response is
+//! accepted only from the queried server, with the ID and question of the query (RFC 5452 §9).
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -11,19 +11,19 @@ use wire::message::{Header, Parser};
 use super::words::Wanted;
 use wording::reason;
 
-/// An answer and how it came.
+/// A response with its source and timing.
 pub struct Received {
     /// The message.
     pub message: Vec<u8>,
-    /// Who sent it.
+    /// The server that sent it.
     pub server: SocketAddr,
-    /// Whether it came over TCP.
+    /// Whether it was received over TCP.
     pub tcp: bool,
-    /// How long it took.
+    /// Time from the query to the response.
     pub took: Duration,
 }
 
-/// Sends the query and waits for the answer, as the options ask for.
+/// Sends the query and waits for the response, as the options require.
 pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
     let begun = Instant::now();
     let (message, tcp) = if wanted.tcp {
@@ -41,7 +41,8 @@ pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
     Ok(Received { message, server: wanted.server, tcp, took: begun.elapsed() })
 }
 
-/// Whether a message answers the query: same ID, a response, and the same question if there is one.
+/// Returns whether a message answers the query: a response with the same ID, and the same question if it has
+/// one.
 pub fn belongs(query: &[u8], message: &[u8]) -> bool {
     let (Ok((asked, mut a)), Ok((answered, mut b))) = (Parser::new(query), Parser::new(message)) else {
         return false;
@@ -49,13 +50,13 @@ pub fn belongs(query: &[u8], message: &[u8]) -> bool {
     if asked.id() != answered.id() || !answered.is_response() {
         return false;
     }
-    // Servers that could not read the question may leave it out.
+    // Servers that could not parse the question may omit it.
     answered.counts()[0] == 0
         || asked.counts()[0] == 0
         || matches!((a.question(), b.question()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Any address of the family of a server, and any port.
+/// Returns the unspecified address of a server's family, with port 0.
 pub fn any_source(server: SocketAddr) -> SocketAddr {
     if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() }
 }
@@ -64,7 +65,7 @@ fn unusable(source: SocketAddr, e: &io::Error) -> String {
     format!("cannot send from {source}: {}", reason(e))
 }
 
-/// A connection to a server, from an address of this machine if one is chosen.
+/// Connects to a server, from a source address if one is configured.
 fn connect(wanted: &Wanted) -> Result<TcpStream, String> {
     let server = wanted.server;
     let fault = |e: io::Error| failure("ask", server, "TCP", &e);
@@ -95,7 +96,7 @@ fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
             socket.set_read_timeout(Some(left)).map_err(fault)?;
             match socket.recv(&mut buf) {
                 Ok(n) if belongs(query, &buf[..n]) => return Ok(buf[..n].to_vec()),
-                // An answer to another query, one that comes late, or a forgery.
+                // A response to another query, a late one, or a forgery.
                 Ok(n) => {
                     eprintln!(";; Ignored a datagram of {n} bytes from {server}: it does not fit the query")
                 }
@@ -126,7 +127,7 @@ pub struct TcpLink {
 }
 
 impl TcpLink {
-    /// Connects.
+    /// Connects to the server.
     pub fn connect(wanted: &Wanted) -> Result<Self, String> {
         let server = wanted.server;
         let fault = |e: io::Error| failure("ask", server, "TCP", &e);
@@ -136,7 +137,7 @@ impl TcpLink {
         Ok(Self { stream, server })
     }
 
-    /// Sends a message with its length in front (RFC 1035 §4.2.2).
+    /// Sends a message with its length prefix (RFC 1035 §4.2.2).
     pub fn send(&mut self, message: &[u8]) -> Result<(), String> {
         let length = u16::try_from(message.len()).map_err(|_| "the query is too long for TCP".to_owned())?;
         let framed = [&length.to_be_bytes(), message].concat();
@@ -153,7 +154,7 @@ impl TcpLink {
     }
 }
 
-/// What an operator reads of an error at the network.
+/// Returns the text of a network error.
 pub fn failure(what: &str, server: SocketAddr, transport: &str, e: &io::Error) -> String {
     let why = match e.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused, nothing listens there".into(),

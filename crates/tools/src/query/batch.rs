@@ -1,5 +1,5 @@
-//! A file of queries for `nomen query -f`: the words of a query, or of several, on each line. Lines that
-//! begin with `#` or `;` are comments.
+//! A file of queries for `nomen query -f`: each line has the words of one or more queries. Lines that begin
+//! with `#` or `;` are comments.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -13,18 +13,18 @@ use wording::reason;
 /// The name of standard input.
 const STDIN: &str = "-";
 
-/// Why a file of queries cannot be used. Nothing has been asked.
+/// Why a file of queries cannot be used. No query was sent.
 #[derive(Debug)]
 pub enum BatchFault {
     /// It cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// A line holds what cannot be meant.
+    /// A line has a fault.
     Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         fault: WordFault,
     },
 }
@@ -51,8 +51,8 @@ impl fmt::Display for BatchFault {
 }
 impl std::error::Error for BatchFault {}
 
-/// The queries of a file, or of standard input if it is `-`. The words of the command line hold for each
-/// line, and stand in front of it.
+/// Reads the queries of a file, or of standard input if it is `-`. The words of the command line apply to
+/// each line, and precede it.
 pub fn read(path: &Path, args: &QueryArgs) -> Result<Vec<Wanted>, BatchFault> {
     let text = match path == Path::new(STDIN) {
         true => {

@@ -1,5 +1,5 @@
-//! The chain of trust that a chase has come along, for people and as JSON: what was signed by which key, from
-//! the trust anchor down to the answer.
+//! The chain of trust of a chase, as text and as JSON: the records, and the keys that sign them, from the
+//! trust anchor down to the answer.
 
 use std::fmt::Write as _;
 
@@ -19,21 +19,21 @@ use wire::{NameBuf, Serial, Type};
 
 use super::chase::{Chase, ChasedAnswer, budget};
 
-/// Signatures shown of an RRset, and RRsets of a response.
+/// Largest number of signatures shown per RRset, and of RRsets per response.
 const SIGNATURES: usize = 8;
 const SETS: usize = 16;
 
-/// In the flags of a key: it is given up (RFC 5011 §3).
+/// Flag of a revoked key (RFC 5011 §3).
 const REVOKE: u16 = 0x0080;
 
 /// A step of the chain.
 #[derive(Debug, Default, Serialize)]
 pub struct ChainStep {
-    /// Whose records they are.
+    /// The owner name of the records.
     name: String,
     /// Their type, or `trust anchor`.
     what: String,
-    /// What they say, if that needs words.
+    /// A remark on the records, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     says: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -58,9 +58,9 @@ struct ShownDs {
 struct ShownKey {
     tag: u16,
     algorithm: String,
-    /// What the flags say: `KSK`, `ZSK`, `revoked` or `no zone key`.
+    /// The role by the flags: `KSK`, `ZSK`, `revoked` or `no zone key`.
     role: &'static str,
-    /// Whether a DS or a trust anchor is of this key.
+    /// Whether a DS or a trust anchor refers to this key.
     trusted: bool,
 }
 
@@ -76,10 +76,10 @@ struct ShownSignature {
 }
 
 impl Chase<'_> {
-    /// The chain, from the top.
+    /// Returns the chain, from the top.
     pub fn chain(&self) -> Vec<ChainStep> {
         let mut learned: Vec<&Response> = self.learned.iter().collect();
-        // Of one zone the DS first.
+        // For each zone, the DS first.
         learned.sort_by_key(|response| {
             (NameBuf::from(response.name).as_name().label_count(), response.qtype != Type::DS)
         });
@@ -127,14 +127,15 @@ impl Chase<'_> {
             let proofs = response.sets.iter().filter(|set| is_telling(set) && set.rtype != Type::SOA);
             steps.extend(proofs.take(SETS).map(|set| self.of_set(set)));
         }
-        // The keys were not to be had.
+        // The DNSKEY records could not be obtained.
         if let Some(says) = self.said_of(name).filter(|_| is_last) {
             steps.push(ChainStep { says: Some(says), ..nothing(name, Type::DNSKEY) });
         }
     }
 
-    /// What the DS of a zone are, or the proof that there are none, if they end the chain or leave it as it
-    /// is. They are the word of the zone above; that the keys which they lead to are bogus is said of these.
+    /// Returns the state of a zone's DS records, or of the proof that there are none, if they end the chain
+    /// or do not extend it. They belong to the parent zone; that the keys they refer to are bogus is stated
+    /// for the keys.
     fn said_of_ds(&self, response: &Response) -> Option<String> {
         let name = NameBuf::from(response.name);
         if let Trust::NoCut | Trust::Insecure(_) = self.table.get(name.as_name(), self.now)? {
@@ -149,7 +150,7 @@ impl Chase<'_> {
         }
     }
 
-    /// What was learned of a name, if it ends the chain or leaves it as it is.
+    /// Returns the state of a name, if it ends the chain or does not extend it.
     fn said_of(&self, name: NameBuf) -> Option<String> {
         match self.table.get(name.as_name(), self.now)? {
             Trust::Secure(_) | Trust::Delegated(_) => None,
@@ -192,12 +193,12 @@ impl Chase<'_> {
         .collect()
     }
 
-    /// The DS or DNSKEY of a name, if they were asked for and are there.
+    /// Returns the DS or DNSKEY records of a name, if they were queried and exist.
     fn learned_set(&self, name: NameBuf, rtype: Type) -> Option<&ReceivedSet> {
         self.learned_of(name, rtype).and_then(|response| answer_of(response, name, rtype))
     }
 
-    /// What came when they were asked for.
+    /// Returns the response to the query for these records.
     fn learned_of(&self, name: NameBuf, rtype: Type) -> Option<&Response> {
         self.learned.iter().find(|r| r.qtype == rtype && NameBuf::from(r.name) == name)
     }
@@ -232,18 +233,18 @@ impl Chase<'_> {
     }
 }
 
-/// An RRset of the answer section.
+/// Returns an RRset of the answer section.
 fn answer_of(response: &Response, name: NameBuf, rtype: Type) -> Option<&ReceivedSet> {
     let is_it = |set: &&ReceivedSet| (set.section, set.owner, set.rtype) == (Section::Answer, name, rtype);
     response.sets.iter().find(is_it)
 }
 
-/// Whether an RRset answers or denies.
+/// Returns whether an RRset is part of an answer or a denial.
 fn is_telling(set: &ReceivedSet) -> bool {
     set.section == Section::Answer || matches!(set.rtype, Type::NSEC | Type::NSEC3 | Type::SOA)
 }
 
-/// The step of records that are not there.
+/// Returns the step for records that do not exist.
 fn nothing(name: NameBuf, rtype: Type) -> ChainStep {
     ChainStep { name: name.to_string(), what: format!("no {rtype}"), ..ChainStep::default() }
 }
@@ -272,7 +273,7 @@ fn time_of(Serial(seconds): Serial) -> String {
     out
 }
 
-/// The chain as comments of a zone file.
+/// Returns the chain as zone file comments.
 pub fn text(steps: &[ChainStep]) -> String {
     let mut out = String::from("\n;; CHAIN OF TRUST:\n");
     for step in steps {
@@ -295,7 +296,7 @@ pub fn text(steps: &[ChainStep]) -> String {
     out
 }
 
-/// What the answer is, in one word.
+/// Returns the security of the answer in one word.
 fn word(security: Security) -> &'static str {
     match security {
         Security::Secure => "secure",
@@ -322,7 +323,8 @@ fn reason_of(security: Security) -> Option<String> {
     }
 }
 
-/// What the answer is, and why: `bogus at www.broken.: no good signature: … (EDE 7, Signature Expired)`.
+/// Returns the security of the answer with its reason: `bogus at www.broken.: no good signature: … (EDE 7,
+/// Signature Expired)`.
 pub fn outcome(validated: &Validated) -> String {
     let security = validated.security;
     let mut out = word(security).to_owned();
@@ -335,7 +337,7 @@ pub fn outcome(validated: &Validated) -> String {
     out
 }
 
-/// The same as JSON.
+/// Returns the security of the answer with its reason as JSON.
 pub fn outcome_json(validated: &Validated) -> Value {
     let security = validated.security;
     json!({
@@ -354,8 +356,8 @@ mod tests {
 
     use super::*;
 
-    /// The chain of `question` in the test tree, where `server` makes what it does of the DS and DNSKEY asked
-    /// for.
+    /// Returns the chain of `question` in the test tree; `server` may change the replies to DS and DNSKEY
+    /// queries.
     fn chain(question: &str, server: fn(&Need, Reply) -> Option<Reply>) -> String {
         let (tree, mut budget) = (Tree::new(), budget());
         let anchors = tree.anchors();
@@ -385,7 +387,7 @@ mod tests {
         text(&chase.chain())
     }
 
-    /// The same with another last byte in the records of this type of `test.`.
+    /// Returns the reply with a changed last byte in the records of this type of `test.`.
     fn forged(need: &Need, mut reply: Reply, rtype: Type) -> Option<Reply> {
         let of_test = need.name() == name("test.").as_name() && need.rtype() == rtype;
         for line in reply.answer.iter_mut().filter(|line| of_test && line.rtype == rtype) {

@@ -1,5 +1,5 @@
-//! Validating an answer on the way of a resolver, and keeping what was asked for: the DS and DNSKEY from the
-//! trust anchor down. `dnssec` decides; here is who is asked, and what the chain looked like.
+//! Validates an answer as a resolver would, and stores the DS and DNSKEY responses from the trust anchor
+//! down. `dnssec` decides; this file sends the queries and records the chain.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,40 +15,40 @@ use super::walk::{Walk, WalkFault};
 use super::words::Wanted;
 use server::message::{QuerySpec, print};
 
-/// Names that a chain passes.
+/// Largest number of names in a chain.
 const NAMES: usize = 4096;
 
-/// What a chase may spend on validating.
+/// Returns the budget of a chase's validation.
 pub fn budget() -> ValidationBudget {
     ValidationBudget::new(ValidationLimits { signatures: 64, ..ValidationLimits::default() })
 }
 
-/// Who answers.
+/// The source of answers.
 pub enum Answerer<'w> {
-    /// A server that asks others.
+    /// A resolver.
     Server(&'w Wanted),
-    /// Those who serve the zones.
+    /// The servers of the zones.
     Walk(Walk<'w>),
 }
 
-/// An answer from either.
+/// An answer from either source.
 pub struct Reply {
-    /// As it came.
+    /// The response as received.
     pub received: Received,
     /// Its response code.
     pub rcode: Rcode,
-    /// What of it counts.
+    /// The part of it that is used.
     message: Vec<u8>,
-    /// The target of an alias, if the answer has nothing about it.
+    /// The target of an alias, if the answer has no records for it.
     pub leads_to: Option<LowerNameBuf>,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum NoReply {
-    /// The walk has not come to one.
+    /// The walk failed.
     Walk(WalkFault),
-    /// The server has not answered, for this reason.
+    /// The server did not answer, for this reason.
     Server(String),
 }
 
@@ -68,7 +68,7 @@ impl From<std::io::Error> for NoReply {
 }
 
 impl Answerer<'_> {
-    /// Asks.
+    /// Sends a query and returns the answer.
     pub fn ask(
         &mut self,
         steps: &mut Steps<'_>,
@@ -103,33 +103,34 @@ impl Answerer<'_> {
     }
 }
 
-/// A response that was validated.
+/// A validated response.
 pub struct ChasedAnswer {
     /// The response.
     pub response: Response,
-    /// What it is.
+    /// The result of its validation.
     pub validated: Validated,
 }
 
-/// The chase of an answer: what was learned, and what the answers along its aliases turned out to be.
+/// The chase of an answer: the DS and DNSKEY responses, and the validated answers along its aliases.
 pub struct Chase<'a> {
-    /// Where trust begins.
+    /// The trust anchors.
     pub anchors: &'a TrustAnchors,
     /// How responses are validated.
     pub settings: ValidationSettings,
-    /// What is known of zones.
+    /// The trust in zones so far.
     pub table: TrustTable,
     budget: ValidationBudget,
     /// The time in seconds since 1970.
     pub now: u64,
-    /// The responses that were asked for.
+    /// The DS and DNSKEY responses.
     pub learned: Vec<Response>,
-    /// The answers, alias by alias.
+    /// The answers, one for each alias.
     pub links: Vec<ChasedAnswer>,
 }
 
 impl<'a> Chase<'a> {
-    /// One that begins at these anchors, now. Clocks may not differ: what has ended is shown to have ended.
+    /// Returns a chase that begins at these anchors, now. No clock skew is allowed, so that expired
+    /// signatures show.
     pub fn new(anchors: &'a TrustAnchors) -> Self {
         Chase {
             anchors,
@@ -142,8 +143,8 @@ impl<'a> Chase<'a> {
         }
     }
 
-    /// Validates an answer, asking for what that takes. Returns the target of an alias, if the answer has
-    /// nothing about it.
+    /// Validates an answer, with the queries this takes. Returns the target of an alias, if the answer has no
+    /// records for it.
     pub fn validate(
         &mut self,
         source: &mut Answerer<'_>,
@@ -158,7 +159,7 @@ impl<'a> Chase<'a> {
             let need = match validator.step(&by, &self.table, &mut self.budget) {
                 Progress::Done(validated) => break validated,
                 Progress::Need(need) => need,
-                // Who asks wants to see what this server says.
+                // The user wants to see what this server answers.
                 Progress::Again(_) => {
                     validator.give_up(&by, &self.table);
                     continue;
@@ -178,7 +179,7 @@ impl<'a> Chase<'a> {
         Ok(leads_to)
     }
 
-    /// What all of it is together: what its worst part is.
+    /// Returns the worst result of all answers.
     pub fn worst(&self) -> Option<&Validated> {
         let rank = |link: &&ChasedAnswer| match link.validated.security {
             Security::Secure => 0,
@@ -186,12 +187,12 @@ impl<'a> Chase<'a> {
             Security::Indeterminate => 2,
             Security::Bogus(_) => 3,
         };
-        // Of two that are equally bad the first.
+        // Of two equally bad results, the first.
         self.links.iter().rev().max_by_key(rank).map(|link| &link.validated)
     }
 }
 
-/// Asks for DS or DNSKEY; none if they cannot be had.
+/// Queries for DS or DNSKEY; returns `None` if they cannot be obtained.
 fn ask_for(
     source: &mut Answerer<'_>,
     steps: &mut Steps<'_>,

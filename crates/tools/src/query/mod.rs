@@ -1,8 +1,8 @@
-//! `nomen query`: asks questions and prints the answers as dig does, short, or as JSON. The words of the
-//! command line are read in `words` and `options`, those of a file of queries in `batch`, and the message
-//! goes out and back in `ask`; zone transfers are read in `transfer`. `pursue` takes a question further: from
-//! the root servers down (`walk`), and validated from the trust anchors (`anchors`) down, asking for what
-//! that takes (`chase`); `steps` and `chain` print what it came along.
+//! `nomen query`: sends queries and prints the answers as dig does, in short form, or as JSON. `words` and
+//! `options` parse the command line, `batch` a file of queries; `ask` exchanges messages; `transfer` reads
+//! zone transfers. `pursue` implements `--trace`, from the root servers down (`walk`), and `--chase`,
+//! validated from the trust anchors (`anchors`) down, with the queries this takes (`chase`); `steps` and
+//! `chain` print the path.
 
 pub mod anchors;
 pub mod as_dig;
@@ -38,8 +38,7 @@ use transfer::{Transfer, TransferFault, is_transfer};
 use wording::reason;
 use words::{Form, Wanted, WordFault};
 
-/// Runs the verb; returns the exit code: that of the query that went worst, or as dig has it, that of the
-/// last one.
+/// Runs the verb; returns the worst exit code of all queries, or in dig mode that of the last one.
 pub fn run(args: &QueryArgs) -> u8 {
     let all = match &args.file {
         None => words::read(args).map_err(|fault| (fault.to_string(), EXIT_USAGE)),
@@ -63,7 +62,7 @@ pub fn run(args: &QueryArgs) -> u8 {
     }
 }
 
-/// Asks all queries. Returns the exit code of each, or of what keeps all from being asked.
+/// Sends all queries. Returns the exit code of each, or of the fault that prevents all.
 fn ask_all(args: &QueryArgs, all: Vec<Wanted>) -> Result<Vec<u8>, u8> {
     let key = match signing::key(&args.key) {
         Ok(key) => key,
@@ -94,13 +93,13 @@ fn ask_all(args: &QueryArgs, all: Vec<Wanted>) -> Result<Vec<u8>, u8> {
     Ok(codes)
 }
 
-/// How a query ended.
+/// The end of a query.
 enum Ended {
     /// With this exit code.
     Code(u8),
     /// Its server has no address.
     NoServer,
-    /// The answer cannot be written.
+    /// The answer could not be written.
     NotWritten,
 }
 
@@ -112,7 +111,7 @@ impl Ended {
         }
     }
 
-    /// The exit code of dig. A response whose signature is not good is none.
+    /// Returns the exit code of dig. A response with a bad signature counts as no response.
     fn dig_code(self) -> u8 {
         match self {
             Ended::Code(EXIT_OK | EXIT_FAULTS) => as_dig::OK,
@@ -123,7 +122,7 @@ impl Ended {
     }
 }
 
-/// Asks one question, signed if there is a key, and prints the answer.
+/// Sends one query, signed if there is a key, and prints the answer.
 fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -> Ended {
     let wanted = match located(wanted) {
         Ok(wanted) => wanted,
@@ -145,8 +144,8 @@ fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -
     }
 }
 
-/// The same with the addresses of its servers: those of the server's name, where it has one. Without a server
-/// they are those of `/etc/resolv.conf`.
+/// Adds the addresses of the servers: those of the server's name, if it has one, or without a server those of
+/// `/etc/resolv.conf`.
 pub fn located(mut wanted: Wanted) -> Result<Wanted, String> {
     let found = match wanted.host.take() {
         Some(host) => server::addresses(&host, wanted.family, &wanted)?,
@@ -186,8 +185,7 @@ fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
     Ok(EXIT_OK)
 }
 
-/// Asks for one name, and prints the answer. Where another name is to be tried, NXDOMAIN is none, and `None`
-/// is returned.
+/// Queries for one name, and prints the answer. Returns `None` for NXDOMAIN if another name is to be tried.
 fn exchange_one(
     wanted: &Wanted,
     key: Option<&Arc<TsigKey>>,
@@ -233,8 +231,8 @@ fn exchange_one(
     show(wanted, &answer, signed.as_ref(), out).map(Some)
 }
 
-/// Asks the servers one after the other until one answers. With `past_failure`, SERVFAIL is no answer while
-/// there is a next server.
+/// Queries the servers one after the other until one answers. With `past_failure`, SERVFAIL counts as no
+/// answer while there is a next server.
 fn ask_in_turn(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
     let mut servers = std::iter::once(wanted.server).chain(wanted.others.iter().copied()).peekable();
     let mut last = Err("there is no server to ask".to_owned());
@@ -253,15 +251,14 @@ fn ask_in_turn(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
     last
 }
 
-/// What became of a signed query.
+/// The result of a signed query.
 struct Signed {
     key: Arc<TsigKey>,
-    /// Why the answer cannot be believed, if it cannot.
+    /// Why the answer is not authentic, if it is not.
     fault: Option<SignatureFault>,
 }
 
-/// Prints an answer. Of one that cannot be believed, nothing is printed in the short form, which programs
-/// read.
+/// Prints an answer. The short form, which programs read, omits an answer that is not authentic.
 fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut impl Write) -> io::Result<u8> {
     let fault = signed.and_then(|signed| signed.fault.as_ref());
     let text = match wanted.form {
@@ -306,7 +303,7 @@ fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut i
     Ok(if good { EXIT_OK } else { EXIT_FAULTS })
 }
 
-/// The records of the short form, each with the server that sent it where that is wanted.
+/// Returns the records of the short form, each with its server if that is wanted.
 fn short(wanted: &Wanted, records: &[String], answer: &Received) -> String {
     let from = match wanted.identify {
         true => format!(" from server {} in {} ms.", answer.server.ip(), answer.took.as_millis()),
@@ -315,7 +312,7 @@ fn short(wanted: &Wanted, records: &[String], answer: &Received) -> String {
     records.iter().map(|record| format!("{record}{from}\n")).collect()
 }
 
-/// How an answer came, for YAML.
+/// Returns the addresses and times of an exchange, for YAML.
 fn passage(wanted: &Wanted, answer: &Received) -> yaml::Passage {
     let received = SystemTime::now();
     yaml::Passage {
@@ -327,7 +324,7 @@ fn passage(wanted: &Wanted, answer: &Received) -> yaml::Passage {
     }
 }
 
-/// Prints a transfer as it arrives.
+/// Prints a transfer as it is received.
 fn transfer(
     wanted: &Wanted,
     query: &[u8],
@@ -353,7 +350,7 @@ fn transfer(
                     Form::Yaml => yaml::response(&message, &transfer.passage(wanted), wanted.style()),
                     Form::Json => print::json(&message).map(|parts| format!("{parts}\n")),
                 };
-                // What cannot be read is reported next.
+                // An unreadable message is reported by the next call.
                 out.write_all(text.unwrap_or_default().as_bytes())?;
                 out.flush()?;
             }
@@ -371,7 +368,7 @@ fn transfer(
     })
 }
 
-/// What has come of a transfer in all, and what keeps it from being complete.
+/// Prints the totals of a transfer, and why it is incomplete if it is.
 fn end_of_transfer(
     wanted: &Wanted,
     transfer: &Transfer,
@@ -384,8 +381,8 @@ fn end_of_transfer(
     match wanted.form {
         Form::Full if fault.is_none() && wanted.parts.stats => write!(
             out,
-            "\n;; SERVER: {}#{}({}) (TCP)\n;; XFR size: {records} records (messages {messages}, bytes {bytes}), \
-             {ms:.0} msec\n{}",
+            "\n;; SERVER: {}#{}({}) (TCP)\n;; XFR size: {records} records (messages {messages}, bytes \
+            {bytes}), {ms:.0} msec\n{}",
             server.ip(),
             server.port(),
             server.ip(),
@@ -411,13 +408,14 @@ fn end_of_transfer(
             eprintln!("nomen: {qtype} of {zone} from {server}: {fault}");
         }
         Some(fault) => eprintln!(
-            "nomen: {qtype} of {zone} from {server} is incomplete after {records} records in {messages} messages: {fault}"
+            "nomen: {qtype} of {zone} from {server} is incomplete after {records} records in {messages} \
+            messages: {fault}"
         ),
     }
     Ok(())
 }
 
-/// How the answer came, in the form of dig.
+/// Returns size, server and time of the response, in the form of dig.
 fn footer(answer: &Received, signed: Option<&Signed>) -> String {
     let Received { message, server, tcp, took } = answer;
     let transport = if *tcp { "TCP" } else { "UDP" };
@@ -436,12 +434,12 @@ fn footer(answer: &Received, signed: Option<&Signed>) -> String {
     )
 }
 
-/// The line that says that every signature was good.
+/// Returns the line that states that every signature was good.
 fn verified_by(key: &TsigKey) -> String {
     format!(";; TSIG: verified, key {} ({})\n", key.name(), key.algorithm())
 }
 
-/// Adds how the answer came to the parts of its message.
+/// Adds server, transport and time to the fields of a message.
 pub fn with_origin(mut parts: Value, answer: &Received) -> Value {
     parts["server"] = answer.server.to_string().into();
     parts["transport"] = if answer.tcp { "tcp" } else { "udp" }.into();

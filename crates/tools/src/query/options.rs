@@ -1,6 +1,6 @@
 //! The `+OPTION` words of `nomen query`: those of dig, in full or by their first letters. An option of dig
-//! that would change nothing here is accepted; one that would change something that does not exist here is
-//! refused with what to use instead.
+//! that has no effect here is accepted; an option for a feature that does not exist here is refused with an
+//! alternative.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use server::message::Style;
 use server::message::print::Parts;
 use wording::did_you_mean;
 
-/// Options with the words that name them; the first word is the one messages use.
+/// The names of the options.
 const OPTIONS: [&str; 63] = [
     "short",
     "dnssec",
@@ -80,11 +80,11 @@ const OPTIONS: [&str; 63] = [
     "ndots",
 ];
 
-/// Options of dig that change nothing here, whether on or off.
+/// Options of dig that have no effect here, on or off.
 const WITHOUT_EFFECT: [&str; 9] =
     ["badcookie", "besteffort", "defname", "ednsnegotiation", "idn", "idnin", "idnout", "keepopen", "mapped"];
 
-/// Options of dig that change nothing here while they are off, and what to use in their place.
+/// Options of dig that are accepted while off, with an alternative for each.
 const OFF_ONLY: [(&str, &str); 12] = [
     ("showsearch", "use +search"),
     ("nssearch", "ask each server of the zone for its SOA, or use --trace"),
@@ -100,7 +100,7 @@ const OFF_ONLY: [(&str, &str); 12] = [
     ("http-plain-get", "queries go over UDP and TCP only"),
 ];
 
-/// EDNS options that `+ednsopt` takes by name, as dig has them.
+/// EDNS options that `+ednsopt` accepts by name, as in dig.
 const EDNS_NAMES: [(&str, OptionCode); 8] = [
     ("NSID", OptionCode::NSID),
     ("ECS", OptionCode::SUBNET),
@@ -112,10 +112,10 @@ const EDNS_NAMES: [(&str, OptionCode); 8] = [
     ("ZONEVERSION", OptionCode::ZONEVERSION),
 ];
 
-/// Length of the pieces of `+split` without a value, as dig has it.
+/// Default length of the pieces of `+split`, as in dig.
 const SPLIT: usize = 56;
 
-/// Reads one option, without its `+`.
+/// Parses one option, without its `+`.
 pub(super) fn read(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     let (word, value) = match text.split_once('=') {
         Some((word, value)) => (word, Some(value)),
@@ -142,7 +142,7 @@ fn unknown(word: &str) -> WordFault {
     WordFault::Option(word.to_owned(), did_you_mean(word, OPTIONS.iter().copied()))
 }
 
-/// The option that a word names, in full or by its first letters.
+/// Returns the option that a word names, in full or by its first letters.
 fn resolve(word: &str) -> Result<Option<&'static str>, WordFault> {
     let off = OFF_ONLY.iter().map(|(name, _)| *name);
     let all = || OPTIONS.iter().copied().chain(WITHOUT_EFFECT).chain(off.clone());
@@ -157,7 +157,7 @@ fn resolve(word: &str) -> Result<Option<&'static str>, WordFault> {
     }
 }
 
-/// Options of what is printed. Returns whether it is one.
+/// Applies an option about the output. Returns whether it is one.
 fn shown(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Result<bool, WordFault> {
     let form = |form| if on { form } else { Form::Full };
     let Parts { style, .. } = &mut wanted.parts;
@@ -192,7 +192,7 @@ fn shown(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Resu
     Ok(true)
 }
 
-/// Options that are flags of the query or of how it is sent. Returns whether it is one.
+/// Applies an option that is a flag of the query or of its transport. Returns whether it is one.
 fn flag(wanted: &mut Wanted, name: &str, on: bool) -> bool {
     let query = &mut wanted.query;
     match name {
@@ -211,7 +211,7 @@ fn flag(wanted: &mut Wanted, name: &str, on: bool) -> bool {
         "zoneversion" => query.zone_version = on,
         "keepalive" => query.keepalive = on,
         "ignore" => wanted.keep_truncated = on,
-        // As dig has it: +fail stops at the first server that answers.
+        // As in dig: +fail stops at the first server that answers.
         "fail" => wanted.past_failure = !on,
         "search" => wanted.search = on,
         "trace" => trace(wanted, on),
@@ -221,7 +221,7 @@ fn flag(wanted: &mut Wanted, name: &str, on: bool) -> bool {
     true
 }
 
-/// Options with values, of the query or of its tries.
+/// Applies an option with a value, about the query or its tries.
 fn edns(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Result<(), WordFault> {
     let query = &mut wanted.query;
     match name {
@@ -247,11 +247,11 @@ fn edns(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Resul
         }
         "opcode" if !on => query.opcode = Opcode::QUERY,
         "opcode" => query.opcode = opcode(need(name, value)?)?,
-        // As dig counts: tries after the first.
         "domain" if !on => wanted.domain = None,
         "domain" => (wanted.domain, wanted.search) = (Some(name_of(need(name, value)?)?), true),
         "ndots" if !on => wanted.ndots = None,
         "ndots" => wanted.ndots = Some(number(name, need(name, value)?, 0, 127)? as usize),
+        // As dig counts: tries after the first.
         "retry" => wanted.tries = number(name, need(name, value)?, 0, 99)? as u32 + 1,
         "tries" => wanted.tries = number(name, need(name, value)?, 1, 100)? as u32,
         "time" | "timeout" => wanted.time = Duration::from_secs(number(name, need(name, value)?, 1, 600)?),
@@ -260,8 +260,7 @@ fn edns(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Resul
     Ok(())
 }
 
-/// --trace: those who serve a zone are asked without RD, and of each reply the records are shown, as dig
-/// does.
+/// Applies --trace: queries have no RD, and of each reply the records are shown, as in dig.
 pub(super) fn trace(wanted: &mut Wanted, on: bool) {
     wanted.trace = on;
     if on {
@@ -272,7 +271,7 @@ pub(super) fn trace(wanted: &mut Wanted, on: bool) {
     }
 }
 
-/// --chase: a resolver is not to withhold what it finds bogus.
+/// Applies --chase: CD makes a resolver return answers that it finds bogus.
 pub(super) fn chase(wanted: &mut Wanted, on: bool) {
     wanted.chase = on;
     wanted.query.checking_disabled = on;
@@ -282,7 +281,7 @@ fn need<'v>(name: &str, value: Option<&'v str>) -> Result<&'v str, WordFault> {
     value.ok_or_else(|| WordFault::NoValue(name.to_owned()))
 }
 
-/// A number in decimal digits, or in hexadecimal ones behind `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, WordFault> {
     let read = match value.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -294,7 +293,8 @@ fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, WordFault>
     }
 }
 
-/// Pieces are multiples of four characters, of which base 64 has whole bytes; 0 cuts nothing.
+/// Returns the length of the pieces, a multiple of four characters, at which base 64 has whole bytes; 0 cuts
+/// nothing.
 fn split(value: Option<&str>) -> Result<Option<usize>, WordFault> {
     let width = value.map_or(Ok(SPLIT as u64), |v| number("split", v, 0, 1024))? as usize;
     Ok(Some(width.next_multiple_of(4)).filter(|width| *width > 0))
@@ -306,7 +306,7 @@ fn opcode(text: &str) -> Result<Opcode, WordFault> {
     known.or_else(number).ok_or_else(|| WordFault::Opcode(text.to_owned()))
 }
 
-/// `CODE` or `CODE:HEX`; the code is a number or a name.
+/// Parses `CODE` or `CODE:HEX`; the code is a number or a name.
 fn edns_option(text: &str) -> Result<(OptionCode, Vec<u8>), WordFault> {
     let fault = || WordFault::EdnsOption(text.to_owned());
     let (code, data) = text.split_once(':').unwrap_or((text, ""));
@@ -320,14 +320,14 @@ fn cookie(text: &str) -> Result<Vec<u8>, WordFault> {
     bytes.ok_or_else(|| WordFault::Cookie(text.to_owned()))
 }
 
-/// The bytes of hexadecimal digits.
+/// Returns the bytes of hexadecimal digits.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
     let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// An address and the length of its prefix; `0` is no address at all (RFC 7871 §7.1.2).
+/// Parses an address and its prefix length; `0` means no address (RFC 7871 §7.1.2).
 fn subnet(text: &str) -> Result<(IpAddr, u8), WordFault> {
     let (ip, length) = text.split_once('/').map_or((text, None), |(ip, l)| (ip, Some(l)));
     let (ip, length) = if ip == "0" { ("0.0.0.0", length.or(Some("0"))) } else { (ip, length) };
@@ -338,7 +338,7 @@ fn subnet(text: &str) -> Result<(IpAddr, u8), WordFault> {
 }
 
 impl Wanted {
-    /// The form of records.
+    /// Returns the format of records.
     pub fn style(&self) -> &Style {
         &self.parts.style
     }

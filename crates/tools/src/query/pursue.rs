@@ -1,5 +1,4 @@
-//! `--trace` and `--chase`: from the question to the answer, alias by alias, and what is to be said of it in
-//! the end.
+//! `--trace` and `--chase`: follows aliases from the question to the answer, and prints the result.
 
 use std::io::{self, Write};
 
@@ -15,20 +14,20 @@ use super::words::{Form, Wanted};
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use server::message::print;
 
-/// Aliases that are followed from one answer to the next.
+/// Largest number of aliases followed from one answer to the next.
 const ALIASES: usize = 16;
 
-/// What was reached.
+/// The end of the alias chain.
 struct End {
     /// The data of all answers, for the short form.
     short: String,
     /// The response code of the last one.
     rcode: Rcode,
-    /// The alias that was not followed any more.
+    /// The alias that was not followed.
     open: Option<NameBuf>,
 }
 
-/// Asks as `--trace` and `--chase` want it, and prints the result. Returns the exit code.
+/// Runs `--trace` and `--chase`, and prints the result. Returns the exit code.
 pub fn run(wanted: &Wanted, anchors: &TrustAnchors, out: &mut dyn Write) -> io::Result<u8> {
     let mut steps = Steps::new(wanted, out);
     let mut chase = wanted.chase.then(|| Chase::new(anchors));
@@ -63,7 +62,7 @@ fn is_bogus(chase: Option<&Chase<'_>>) -> bool {
     worst.is_some_and(|validated| matches!(validated.security, Security::Bogus(_)))
 }
 
-/// From the question along all aliases.
+/// Follows all aliases of the question.
 fn pursue(wanted: &Wanted, chase: &mut Option<Chase<'_>>, steps: &mut Steps<'_>) -> Result<End, NoReply> {
     let mut source = match wanted.trace {
         true => Answerer::Walk(Walk::begin(wanted, steps).map_err(NoReply::Walk)?),
@@ -99,7 +98,7 @@ fn print_chain(chase: Option<&Chase<'_>>, steps: &mut Steps<'_>) -> io::Result<(
     steps.write(&format!("\n;; SECURITY: {outcome}\n"))
 }
 
-/// What is bogus is not for programs.
+/// Prints the short form; programs do not receive bogus answers.
 fn print_short(
     chase: Option<&Chase<'_>>,
     end: &Result<End, NoReply>,

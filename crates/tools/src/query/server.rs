@@ -1,5 +1,5 @@
-//! Servers by name: `/etc/hosts`, then the servers of `/etc/resolv.conf`. Not asked of the C library, since
-//! that of a static binary looks up no names.
+//! Looks up servers by name: in `/etc/hosts`, then at the servers of `/etc/resolv.conf`. The C library is not
+//! used, since that of a static binary looks up no names.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -11,10 +11,10 @@ use super::ask::ask;
 use super::words::{Family, Wanted};
 use server::message::QuerySpec;
 
-/// The addresses of a host, of a family if one is asked for.
+/// Returns the addresses of a host, in the selected family.
 ///
 /// # Errors
-/// Words for people, if there is none.
+/// A text, if there is none.
 pub fn addresses(host: &str, family: Family, wanted: &Wanted) -> Result<Vec<IpAddr>, String> {
     let known = fs::read_to_string("/etc/hosts").unwrap_or_default();
     let mut found: Vec<IpAddr> = from_hosts(&known, host).filter(|ip| family.takes(*ip)).collect();
@@ -41,13 +41,12 @@ pub fn addresses(host: &str, family: Family, wanted: &Wanted) -> Result<Vec<IpAd
     Err(fault)
 }
 
-/// The servers of `/etc/resolv.conf`.
+/// Returns the servers of `/etc/resolv.conf`.
 pub fn resolvers() -> Vec<IpAddr> {
     ResolvConf::read(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default()).servers
 }
 
-/// The names to ask for, one after the other while there is no such name: with `+search` those that a search
-/// list makes.
+/// Returns the names to query in turn until one exists: with `+search`, those of the search list, too.
 pub fn searched(wanted: &Wanted) -> Vec<NameBuf> {
     let (Some(text), true) = (wanted.relative.as_deref(), wanted.search) else {
         return vec![wanted.query.name];
@@ -57,7 +56,7 @@ pub fn searched(wanted: &Wanted) -> Vec<NameBuf> {
     let list = domain.unwrap_or_else(|| conf.search.iter().filter_map(|text| absolute(text)).collect());
     let completed =
         list.iter().filter_map(|domain| NameBuf::from_text(text.as_bytes(), Some(domain.as_name())).ok());
-    // A name with so many dots is tried as it is first, another one last.
+    // A name with `ndots` dots or more is tried as it is first, another one last.
     let is_whole = text.matches('.').count() >= wanted.ndots.or(conf.ndots).unwrap_or(1);
     let name = [wanted.query.name];
     match is_whole {
@@ -70,7 +69,7 @@ fn absolute(text: &str) -> Option<NameBuf> {
     NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).ok()
 }
 
-/// The addresses that a hosts file has for a name.
+/// Returns the addresses of a name in a hosts file.
 fn from_hosts<'t>(text: &'t str, host: &'t str) -> impl Iterator<Item = IpAddr> + 't {
     let host = host.trim_end_matches('.');
     text.lines().filter_map(move |line| {
@@ -80,12 +79,12 @@ fn from_hosts<'t>(text: &'t str, host: &'t str) -> impl Iterator<Item = IpAddr> 
     })
 }
 
-/// What matters here of `/etc/resolv.conf`.
+/// The settings of `/etc/resolv.conf` that are used.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ResolvConf {
     servers: Vec<IpAddr>,
     search: Vec<String>,
-    /// Dots from which on a name is tried as it is before the search list completes it.
+    /// The number of dots from which a name is tried as it is before the search list is applied.
     ndots: Option<usize>,
 }
 
@@ -110,7 +109,7 @@ impl ResolvConf {
     }
 }
 
-/// The names to look up: a name without a dot is completed by the search list first.
+/// Returns the names to look up: a name without a dot is completed by the search list first.
 fn candidates(host: &str, search: &[String]) -> Vec<NameBuf> {
     let mut texts = Vec::new();
     if !host.contains('.') {
@@ -142,7 +141,7 @@ fn look_up(name: NameBuf, qtype: Type, servers: &[IpAddr], wanted: &Wanted) -> R
     Err(fault)
 }
 
-/// Every address in the answer section, whatever chain led there.
+/// Returns every address in the answer section, whatever CNAME chain leads there.
 pub fn addresses_in(message: &[u8]) -> Result<Vec<IpAddr>, Malformed> {
     let (header, mut parser) = Parser::new(message)?;
     let [questions, answers, ..] = header.counts();

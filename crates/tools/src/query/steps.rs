@@ -1,4 +1,4 @@
-//! What a walk or a chase does step by step, for people or as JSON.
+//! The steps of a walk or a chase, as text or as JSON.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,16 +13,16 @@ use super::words::{Form, Wanted};
 use super::{footer, with_origin};
 use server::message::print;
 
-/// What a query is for.
+/// The purpose of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
-    /// To learn who the root servers are.
+    /// To find the root servers.
     Guide,
     /// To answer the question.
     Question,
-    /// To learn the address of a server.
+    /// To find the address of a server.
     Address,
-    /// To learn the DS or DNSKEY of a zone.
+    /// To fetch the DS or DNSKEY of a zone.
     Proof,
 }
 
@@ -36,7 +36,7 @@ impl Errand {
         }
     }
 
-    /// Whether its replies are shown whole.
+    /// Returns whether its replies are printed in full.
     fn is_shown(self) -> bool {
         matches!(self, Self::Guide | Self::Question)
     }
@@ -45,22 +45,22 @@ impl Errand {
 /// A query of a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct WalkStep {
-    /// What it is for.
+    /// Its purpose.
     pub errand: Errand,
-    /// The zone whose servers are asked.
+    /// The zone whose servers are queried.
     pub zone: NameBuf,
-    /// Which of them.
+    /// The queried server.
     pub server: SocketAddr,
     /// Its name, if it has one.
     pub host: Option<LowerNameBuf>,
-    /// What is asked.
+    /// The query name.
     pub name: NameBuf,
-    /// The type.
+    /// The query type.
     pub qtype: Type,
 }
 
 impl WalkStep {
-    /// The server as dig writes it: `192.0.2.1#53(ns1.example.)`.
+    /// Returns the server as dig prints it: `192.0.2.1#53(ns1.example.)`.
     fn server(&self) -> String {
         let mut out = format!("{}#{}", self.server.ip(), self.server.port());
         if let Some(host) = self.host {
@@ -70,13 +70,13 @@ impl WalkStep {
         out
     }
 
-    /// What stands in front of a step that is not for the question itself.
+    /// Returns the prefix of a step that is not for the question itself.
     fn front(&self) -> String {
         if self.errand.is_shown() { String::new() } else { format!("({} {}) ", self.name, self.qtype) }
     }
 }
 
-/// The steps so far: printed, or kept for JSON.
+/// The steps so far: printed, or collected for JSON.
 pub struct Steps<'o> {
     wanted: &'o Wanted,
     out: &'o mut dyn Write,
@@ -84,42 +84,42 @@ pub struct Steps<'o> {
 }
 
 impl<'o> Steps<'o> {
-    /// None yet. They are printed as `wanted` says.
+    /// Returns an empty list of steps, which are printed as `wanted` says.
     pub fn new(wanted: &'o Wanted, out: &'o mut dyn Write) -> Self {
         Steps { wanted, out, kept: Vec::new() }
     }
 
-    /// Takes what was kept for JSON.
+    /// Returns the steps collected for JSON, and clears them.
     pub fn take(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.kept)
     }
 
-    /// Prints.
+    /// Prints a text.
     pub fn write(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
 
-    /// A server has said nothing.
+    /// Records that a server did not reply.
     pub fn silent(&mut self, step: &WalkStep, why: &str) -> io::Result<()> {
         self.keep(step, None, json!({"outcome": "no reply", "fault": why}));
         self.line(&format!("{}{}: {why}", step.front(), step.server()))
     }
 
-    /// A reply is of no use.
+    /// Records a reply that cannot be used.
     pub fn useless(&mut self, step: &WalkStep, reply: &Received, fault: ReplyFault) -> io::Result<()> {
         self.keep(step, Some(reply), json!({"outcome": "no use", "fault": fault.to_string()}));
         self.line(&format!("{}{}: the reply is of no use: {fault}", step.front(), step.server()))
     }
 
-    /// A reply refers to the servers of a zone below.
+    /// Records a referral to the servers of a child zone.
     pub fn referred(&mut self, step: &WalkStep, reply: &Received, referral: &Referral) -> io::Result<()> {
         let zone = NameBuf::from(referral.zone);
         self.keep(step, Some(reply), json!({"outcome": "referral", "refers_to": zone.to_string()}));
         self.received(step, reply, &format!(": refers to {zone}"))
     }
 
-    /// A reply is the answer.
+    /// Records the reply with the answer.
     pub fn answered(&mut self, step: &WalkStep, reply: &Received) -> io::Result<()> {
         self.keep(step, Some(reply), json!({"outcome": "answer"}));
         let rcode = print::rcode(&reply.message).unwrap_or(Rcode::FORMERR);
@@ -130,7 +130,7 @@ impl<'o> Steps<'o> {
         )
     }
 
-    /// The server that was asked to resolve the question has replied.
+    /// Records the reply of the server that resolves the question.
     pub fn resolved(&mut self, step: &WalkStep, reply: &Received) -> io::Result<()> {
         if step.errand != Errand::Question {
             return self.answered(step, reply);

@@ -1,5 +1,5 @@
-//! Zone transfers as a client reads them: AXFR (RFC 5936) and IXFR (RFC 1995) over TCP, message by message up
-//! to the SOA that closes them. A transfer that ends before is a fault, whatever ended it.
+//! The client side of zone transfers: AXFR (RFC 5936) and IXFR (RFC 1995) over TCP, message by message up to
+//! the closing SOA. A transfer that ends before that is a fault, whatever the reason.
 
 use std::cmp::Ordering::Greater;
 use std::collections::VecDeque;
@@ -19,37 +19,37 @@ use crate::signing::{self, SignatureFault};
 use server::message::print;
 use server::message::yaml::Passage;
 
-/// What keeps a transfer from being complete.
+/// Why a transfer is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransferFault {
-    /// The server refuses it: the response code, and that with the server's own words.
+    /// The server refuses it: the response code, and the text with the server's extended errors.
     Refused(Rcode, String),
     /// Connecting, sending or receiving failed, or the connection ended.
     Link(String),
-    /// A message cannot be read.
+    /// A message cannot be parsed.
     Malformed,
-    /// A message belongs to another question.
+    /// A message answers another question.
     Foreign,
     /// A transfer begins with the zone's SOA (RFC 5936 §2.2); this one does not.
     NoOpeningSoa,
-    /// The SOA at the end is not that of the beginning (RFC 5936 §2.2).
+    /// The closing SOA differs from the opening one (RFC 5936 §2.2).
     OtherSerial {
-        /// Serial at the beginning.
+        /// Serial of the opening SOA.
         opening: Serial,
-        /// Serial at the end.
+        /// Serial of the closing SOA.
         closing: Serial,
     },
-    /// The steps from version to version do not follow each other (RFC 1995 §4).
+    /// The differences between versions are not consecutive (RFC 1995 §4).
     Gap {
-        /// Where the step before led.
+        /// The serial that the previous difference leads to.
         reached: Serial,
-        /// Where the next one begins.
+        /// The serial that the next difference starts from.
         next: Serial,
     },
     /// Records after the closing SOA.
     AfterTheEnd,
-    /// The request was signed, and its answer is not as RFC 8945 §5.3.1 says, or the server refuses the
-    /// signature.
+    /// The request was signed, and the signature of the answer is not as RFC 8945 §5.3.1 requires, or the
+    /// server refuses the signature of the request.
     Signature(SignatureFault),
 }
 
@@ -78,27 +78,27 @@ impl fmt::Display for TransferFault {
 
 impl std::error::Error for TransferFault {}
 
-/// How far the records of a transfer have come.
+/// The progress of a transfer's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// No record has come.
+    /// No record was received.
     Start,
-    /// Only the opening SOA.
+    /// Only the opening SOA was received.
     Opened,
     /// Records of the whole zone.
     Zone,
-    /// Records that are to go.
+    /// Records to remove.
     Removing,
-    /// Records that are new in this version.
+    /// Records to add in this version.
     Adding(Serial),
-    /// The closing SOA.
+    /// The closing SOA was received.
     Closed,
 }
 
-/// Follows the records of a transfer to its end.
+/// Tracks the records of a transfer up to its end.
 #[derive(Debug)]
 struct Sequence {
-    /// The version that the client has: the transfer is an IXFR.
+    /// The client's version if the transfer is an IXFR.
     has: Option<Serial>,
     opening: Serial,
     stage: Stage,
@@ -109,7 +109,7 @@ impl Sequence {
         Self { has, opening: Serial(0), stage: Stage::Start }
     }
 
-    /// Takes the next record: its serial, if it is the zone's SOA.
+    /// Processes the next record: `soa` is its serial if it is the zone's SOA.
     fn take(&mut self, soa: Option<Serial>) -> Result<(), TransferFault> {
         let opening = self.opening;
         self.stage = match (self.stage, soa) {
@@ -120,7 +120,7 @@ impl Sequence {
             (Stage::Start, None) => return Err(TransferFault::NoOpeningSoa),
             (Stage::Opened | Stage::Zone, None) => Stage::Zone,
             (Stage::Opened | Stage::Zone, Some(serial)) if serial == opening => Stage::Closed,
-            // A second SOA right behind the first begins the changes (RFC 1995 §4).
+            // A second SOA directly after the first begins the differences (RFC 1995 §4).
             (Stage::Opened, Some(serial)) if self.has == Some(serial) => Stage::Removing,
             (Stage::Opened | Stage::Zone, Some(closing)) => match self.has {
                 Some(reached) if self.stage == Stage::Opened => {
@@ -140,15 +140,15 @@ impl Sequence {
         Ok(())
     }
 
-    /// Whether nothing more is to come after a whole message. One SOA alone answers IXFR where there is
-    /// nothing newer (RFC 1995 §2).
+    /// Returns whether the transfer is complete after a whole message. A single SOA answers an IXFR if
+    /// nothing is newer (RFC 1995 §2).
     fn is_complete(&self) -> bool {
         let nothing_newer = || self.has.is_some_and(|has| self.opening.compare(has) != Some(Greater));
         self.stage == Stage::Closed || (self.stage == Stage::Opened && nothing_newer())
     }
 }
 
-/// A transfer under way.
+/// A transfer in progress.
 pub struct Transfer {
     /// Records so far.
     pub records: u64,
@@ -162,17 +162,17 @@ pub struct Transfer {
     zone: NameBuf,
     link: TcpLink,
     sequence: Sequence,
-    /// Of a signed request: who verifies the answer.
+    /// Verifies the answer, if the request was signed.
     verifier: Option<ResponseVerifier>,
-    /// Messages that no signature proves yet.
+    /// Messages that no signature covers yet.
     unproven: Vec<Vec<u8>>,
-    /// Messages that were not taken yet.
+    /// Verified messages that the caller has not taken yet.
     ready: VecDeque<Vec<u8>>,
     fault: Option<TransferFault>,
 }
 
 impl Transfer {
-    /// Connects and asks; `verifier` is that of a signed query.
+    /// Connects and sends the query; `verifier` is that of a signed query.
     ///
     /// # Errors
     /// [`TransferFault::Link`].
@@ -201,12 +201,12 @@ impl Transfer {
         })
     }
 
-    /// Time since the beginning.
+    /// Returns the time since the beginning.
     pub fn took(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// How the messages come, for YAML.
+    /// Returns the addresses and times of the exchange, for YAML.
     pub fn passage(&self, wanted: &Wanted) -> Passage {
         let received = SystemTime::now();
         Passage {
@@ -218,9 +218,9 @@ impl Transfer {
         }
     }
 
-    /// The next message; none after the last of a complete transfer. What is wrong with a message is reported
-    /// by the call after the one that returns it. Of a signed transfer only messages that a signature proves
-    /// are returned.
+    /// Returns the next message; `None` after the last one of a complete transfer. A fault in a message is
+    /// reported by the call after the one that returns it. In a signed transfer, only messages that a
+    /// signature covers are returned.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, TransferFault> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -238,7 +238,7 @@ impl Transfer {
             let followed = self.follow(&message);
             let proven = match (self.prove(&message), &followed) {
                 (Ok(proven), _) => proven,
-                // What a server says who signs nothing.
+                // A refusal by a server that does not sign it.
                 (Err(SignatureFault::Unsigned(_)), Err(TransferFault::Refused(..))) => false,
                 (Err(fault), _) => return Err(TransferFault::Signature(fault)),
             };
@@ -250,7 +250,8 @@ impl Transfer {
         }
     }
 
-    /// Verifies a message. Returns whether it and those before it are proven, where the request was signed.
+    /// Verifies a message. Returns whether it and the earlier ones are authentic; without a signed request
+    /// they count as such.
     fn prove(&mut self, message: &[u8]) -> Result<bool, SignatureFault> {
         let Some(verifier) = &mut self.verifier else { return Ok(true) };
         let proven = signing::verify(verifier, message)?;
@@ -306,7 +307,7 @@ impl From<Malformed> for TransferFault {
     }
 }
 
-/// Whether a type asks for a transfer.
+/// Returns whether a query type requests a transfer.
 pub fn is_transfer(qtype: Type) -> bool {
     matches!(qtype, Type::AXFR | Type::IXFR)
 }
@@ -315,7 +316,7 @@ pub fn is_transfer(qtype: Type) -> bool {
 mod tests {
     use super::*;
 
-    /// Follows records, written as `s7` for the zone's SOA of serial 7 and `r` for any other, and says
+    /// Follows records, written as `s7` for the zone's SOA of serial 7 and `r` for any other, and returns
     /// whether they are a complete transfer.
     fn follow(has: Option<u32>, records: &str) -> Result<bool, TransferFault> {
         let mut sequence = Sequence::new(has.map(Serial));
@@ -340,13 +341,13 @@ mod tests {
 
     #[test]
     fn ixfr_answers_take_three_forms() {
-        // Nothing newer: one SOA. What is newer must follow it.
+        // Nothing newer: one SOA. A newer one must be followed by records.
         assert_eq!(follow(Some(7), "s7"), Ok(true));
         assert_eq!(follow(Some(8), "s7"), Ok(true));
         assert_eq!(follow(Some(u32::MAX), "s7"), Ok(false));
         // The whole zone.
         assert_eq!(follow(Some(5), "s7 r r s7"), Ok(true));
-        // Changes, here in two steps; each may have nothing to remove or to add.
+        // Differences, here in two steps; each may remove or add nothing.
         assert_eq!(follow(Some(5), "s7 s5 r r s6 r s6 r s7 r"), Ok(false));
         assert_eq!(follow(Some(5), "s7 s5 r r s6 r s6 r s7 r s7"), Ok(true));
         assert_eq!(follow(Some(6), "s7 s6 s7 s7"), Ok(true));

@@ -1,6 +1,6 @@
-//! Walks from the root servers to the server that answers, referral after referral, with glue where there is
-//! some. What a reply leads to, `resolver` judges, as it does for the server's own lookups; here are only the
-//! exchange and its order.
+//! Walks from the root servers to the server that answers, referral by referral, with glue if there is some.
+//! `resolver` judges each reply, as for the server's own lookups; this file has only the exchanges and their
+//! order.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -17,26 +17,26 @@ use super::steps::{Errand, Steps, WalkStep};
 use super::words::Wanted;
 use server::message::{QuerySpec, print};
 
-/// Queries of one walk, all proofs and addresses included.
+/// Largest number of queries of one walk, including those for proofs and addresses.
 const QUERIES: u32 = 300;
-/// Lookups of servers' addresses that wait for each other.
+/// Largest depth of nested lookups of servers' addresses.
 const DEPTH: u8 = 7;
-/// Servers of a zone that are considered, and addresses of each.
+/// Largest number of servers considered per zone, and of addresses per server.
 const SERVERS: usize = 13;
 const ADDRESSES: usize = 6;
 
-/// Why a walk does not reach its end.
+/// Why a walk fails.
 #[derive(Debug)]
 pub enum WalkFault {
-    /// The server that was asked for the root servers does not name them.
+    /// The server that was queried for the root servers did not return them.
     NoRoot(SocketAddr, String),
     /// No server of this zone has an answer.
     NoAnswer(Box<NameBuf>),
-    /// No server of this zone has an address that can be asked.
+    /// No server of this zone has a usable address.
     NoAddress(Box<NameBuf>),
     /// It takes too many queries.
     TooMany,
-    /// What came of it cannot be written.
+    /// The output cannot be written.
     Output(io::Error),
 }
 
@@ -59,47 +59,47 @@ impl From<io::Error> for WalkFault {
     }
 }
 
-/// A zone and its servers, by the word of the zone above.
+/// A zone and its servers, as the parent zone delegates it.
 #[derive(Debug, Clone)]
 struct Cut {
     zone: NameBuf,
-    /// Each with its addresses, if they are known.
+    /// Each server with its addresses, if they are known.
     servers: Vec<(LowerNameBuf, Vec<IpAddr>)>,
 }
 
-/// An address to ask, and whose it is.
+/// An address to query, with the server's name.
 type Candidate = (LowerNameBuf, SocketAddr);
 
-/// An answer that was reached.
+/// The answer that the walk reached.
 pub struct Reached {
-    /// As it came.
+    /// The response as received.
     pub reply: Received,
-    /// What is kept of it.
+    /// The part of it that is used.
     pub answer: Answer,
 }
 
-/// What the reply of a zone's server leads to.
+/// The next step after the reply of a zone's server.
 enum Turn {
     Down(Referral),
     Answer(Answer),
 }
 
-/// A walk, and the zones that it has come by.
+/// A walk, with the zones it has passed.
 pub struct Walk<'w> {
     wanted: &'w Wanted,
-    /// Who named the root servers, and their addresses if need be.
+    /// The server that returned the root servers and, if needed, their addresses.
     guide: Option<SocketAddr>,
-    /// Whether servers may be on loopback: where the guide is.
+    /// Whether servers may have loopback addresses: true if the guide has one.
     loopback: bool,
-    /// The root first.
+    /// The known zones, the root first.
     cuts: Vec<Cut>,
-    /// The servers whose addresses were looked up, with what was found.
+    /// The servers whose addresses were looked up, with the results.
     looked_up: HashMap<LowerNameBuf, Vec<IpAddr>>,
     left: u32,
 }
 
 impl<'w> Walk<'w> {
-    /// Finds the root servers: those that the server on the command line names, or the built-in ones.
+    /// Finds the root servers: from the server on the command line, or the built-in ones.
     pub fn begin(wanted: &'w Wanted, steps: &mut Steps<'_>) -> Result<Self, WalkFault> {
         let guide = wanted.has_server.then_some(wanted.server);
         let loopback = guide.is_some_and(|guide| guide.ip().is_loopback());
@@ -158,7 +158,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Goes from the closest known zone to the server that answers. Aliases are not followed.
+    /// Walks from the closest known zone to the server that answers. Does not follow aliases.
     pub fn find(
         &mut self,
         steps: &mut Steps<'_>,
@@ -177,7 +177,7 @@ impl<'w> Walk<'w> {
         depth: u8,
     ) -> Result<Reached, WalkFault> {
         let mut cut = self.closest(question);
-        // Each zone is below the one before.
+        // Each zone is below the previous one.
         loop {
             match self.ask_zone(steps, errand, &cut, question, depth)? {
                 (_, Turn::Down(Referral { zone, servers, .. })) => {
@@ -189,7 +189,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The closest zone that is known; of DS above the name, where they are kept (RFC 4035 §3.1.4.1).
+    /// Returns the closest known zone; for DS a zone above the name, which has them (RFC 4035 §3.1.4.1).
     fn closest(&self, (name, qtype): (NameBuf, Type)) -> Cut {
         let has = |cut: &&Cut| {
             let zone = cut.zone.as_name();
@@ -199,7 +199,7 @@ impl<'w> Walk<'w> {
         closest.cloned().unwrap_or(Cut { zone: NameBuf::ROOT, servers: Vec::new() })
     }
 
-    /// Asks the servers of a zone, until one has an answer or refers to others.
+    /// Queries the servers of a zone until one answers or refers to others.
     fn ask_zone(
         &mut self,
         steps: &mut Steps<'_>,
@@ -227,7 +227,7 @@ impl<'w> Walk<'w> {
                     Ok(reply) => reply,
                     Err(why) => {
                         steps.silent(&step, &why)?;
-                        // Where no way leads, none will the next time.
+                        // An address without a route will not have one next time.
                         silent.extend(is_routed(server).then_some((host, server)));
                         continue;
                     }
@@ -250,8 +250,8 @@ impl<'w> Walk<'w> {
         Err(if any { WalkFault::NoAnswer(zone) } else { WalkFault::NoAddress(zone) })
     }
 
-    /// The addresses to ask, the first of each server before the second of any. Those that no way leads to
-    /// are left out, if others remain.
+    /// Returns the addresses to query, the first of each server before the second of any. Omits addresses
+    /// without a route, if others remain.
     fn candidates(&self, servers: &[(LowerNameBuf, Vec<IpAddr>)]) -> VecDeque<Candidate> {
         let mut all: Vec<(usize, Candidate)> = Vec::new();
         for (host, addresses) in servers {
@@ -265,7 +265,7 @@ impl<'w> Walk<'w> {
         all.into_iter().map(|(_, candidate)| candidate).collect()
     }
 
-    /// Looks up the addresses of a server that came without, once.
+    /// Looks up the addresses of a server without glue, once.
     fn look_up(
         &mut self,
         steps: &mut Steps<'_>,
@@ -276,7 +276,7 @@ impl<'w> Walk<'w> {
         if let Some(known) = self.looked_up.get(&host) {
             return Ok(known.clone());
         }
-        // A lookup on the way that needs this host gets no address.
+        // A nested lookup that needs this host finds no address.
         self.looked_up.insert(host, Vec::new());
         let name: NameBuf = host.into();
         let mut found = Vec::new();
@@ -300,7 +300,7 @@ impl<'w> Walk<'w> {
         Ok(found)
     }
 
-    /// Asks one server once. The inner error is why there is no reply.
+    /// Queries one server once. The inner error is why there is no reply.
     fn exchange(
         &mut self,
         server: SocketAddr,
@@ -329,7 +329,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Decides what a reply leads to.
+    /// Decides the next step after a reply.
     fn judge(&self, cut: &Cut, (name, qtype): (NameBuf, Type), reply: &Received) -> Result<Turn, ReplyFault> {
         let message = &reply.message;
         let rcode = print::rcode(message).map_err(|_| ReplyFault::Malformed)?;
@@ -337,7 +337,7 @@ impl<'w> Walk<'w> {
         match rcode {
             Rcode::NOERROR => {
                 if let Some(referral) = resolver::referral(message, &self.scope(zone, name.as_name()))? {
-                    // Who serves the zone above answers for DS itself.
+                    // A server of the parent zone answers for DS itself.
                     let own = qtype == Type::DS && NameBuf::from(referral.zone) == name;
                     return if own { Err(ReplyFault::Lame) } else { Ok(Turn::Down(referral)) };
                 }
@@ -359,13 +359,13 @@ impl<'w> Walk<'w> {
         let answer = resolver::scrub(message, &inquiry, rcode, &scope).map_err(lame)?;
         let is_positive = Header::of(&answer.message).is_some_and(|header| header.counts()[1] > 0);
         let recursive = Header::of(message).is_some_and(|header| header.recursion_available());
-        // As it is for the server's own lookups: an answer from a cache does not show who has the zone.
+        // As for the server's own lookups: an answer from a cache does not show which server has the zone.
         let lame = !answer.authoritative && (recursive || !is_positive && answer.negative_ttl.is_none());
         if lame { Err(ReplyFault::Lame) } else { Ok(Turn::Answer(answer)) }
     }
 }
 
-/// Whether this machine has a way to an address. Nothing is sent.
+/// Returns whether this machine has a route to an address. Sends nothing.
 fn is_routed(server: SocketAddr) -> bool {
     let any: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     UdpSocket::bind(any).and_then(|socket| socket.connect(server)).is_ok()

@@ -1,6 +1,5 @@
-//! The words of `nomen query` in any order, as dig takes them: NAME, TYPE, CLASS, @SERVER and +OPTIONs. A
-//! second name begins a second query: words before the first name hold for all queries, those after a name
-//! for its query.
+//! The words of `nomen query` in any order, as in dig: NAME, TYPE, CLASS, @SERVER and +OPTIONs. A second name
+//! begins a second query: words before the first name apply to all queries, those after a name to its query.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,20 +15,20 @@ use crate::args::QueryArgs;
 use server::message::QuerySpec;
 use server::message::print::Parts;
 
-/// How the answer is printed.
+/// The format of the answer's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Every section, as dig does.
+    /// Every section, as in dig.
     Full,
     /// The data of the answer section only.
     Short,
     /// JSON (after RFC 8427).
     Json,
-    /// YAML, as dig has it.
+    /// YAML, as in dig.
     Yaml,
 }
 
-/// Which addresses of a host are asked.
+/// The address family of the queried servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Family {
     /// Any.
@@ -42,12 +41,12 @@ pub enum Family {
 }
 
 impl Family {
-    /// Whether an address is one of them.
+    /// Returns whether an address is in the family.
     pub fn takes(self, ip: IpAddr) -> bool {
         self.wants(if ip.is_ipv4() { Type::A } else { Type::AAAA })
     }
 
-    /// Whether addresses of this type are.
+    /// Returns whether addresses of this type are in the family.
     pub fn wants(self, qtype: Type) -> bool {
         match self {
             Self::Any => true,
@@ -57,46 +56,46 @@ impl Family {
     }
 }
 
-/// What to ask, whom, and how.
+/// A query, its servers, and the options of the exchange and the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
     /// The query.
     pub query: QuerySpec,
-    /// The server; while `host` is not looked up, only its port counts.
+    /// The server; until `host` is looked up, only its port is used.
     pub server: SocketAddr,
-    /// The server's name, where it is not an address.
+    /// The server's name, if it was not given as an address.
     pub host: Option<String>,
-    /// Servers that are asked if `server` does not answer, in this order.
+    /// Servers to query if `server` does not answer, in this order.
     pub others: Vec<SocketAddr>,
-    /// A server that answers SERVFAIL is not the last that is asked.
+    /// Whether the next server is queried after SERVFAIL.
     pub past_failure: bool,
-    /// The address to send from.
+    /// The source address.
     pub source: Option<SocketAddr>,
     /// Print the command line.
     pub show_command: bool,
-    /// In the short form, print which server sent each record.
+    /// In the short form, print the server that sent each record.
     pub identify: bool,
-    /// Which of its addresses are asked.
+    /// The address family of the server.
     pub family: Family,
-    /// How to print.
+    /// The output format.
     pub form: Form,
-    /// The parts that the full form has.
+    /// The parts that the full form shows.
     pub parts: Parts,
-    /// Over TCP from the start.
+    /// Use TCP from the start.
     pub tcp: bool,
-    /// Keep a truncated answer instead of asking again over TCP.
+    /// Keep a truncated answer instead of retrying over TCP.
     pub keep_truncated: bool,
     /// Show the query as well.
     pub show_query: bool,
-    /// Time for each try.
+    /// Timeout of each try.
     pub time: Duration,
-    /// Tries over UDP.
+    /// Number of tries over UDP.
     pub tries: u32,
-    /// The command line names a server.
+    /// Whether the command line names a server.
     pub has_server: bool,
     /// Walk from the root servers to the answer, and show each step.
     pub trace: bool,
-    /// The port of the servers that a walk comes by.
+    /// The port of the servers on a walk.
     pub walk_port: u16,
     /// Validate the answer, and show the chain of trust.
     pub chase: bool,
@@ -104,9 +103,9 @@ pub struct Wanted {
     pub search: bool,
     /// The domain that completes names, in place of the list of `/etc/resolv.conf`.
     pub domain: Option<NameBuf>,
-    /// Dots from which on a name is tried as it is first.
+    /// The number of dots from which a name is tried as it is first.
     pub ndots: Option<usize>,
-    /// The name as it was written, if that is without a dot at its end.
+    /// The name as it was written, if it does not end with a dot.
     pub relative: Option<String>,
 }
 
@@ -141,16 +140,16 @@ impl Default for Wanted {
     }
 }
 
-/// What is wrong with a word.
+/// Why a word is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WordFault {
-    /// Both are types of one query.
+    /// Both are types for the same query.
     Types(Type, Type),
     /// It is not a domain name.
     Name(String, NameTextError),
-    /// It is neither an IP address nor the name of a host.
+    /// It is neither an IP address nor a host name.
     Server(String),
-    /// The server's address is not of the family asked for.
+    /// The server's address is not in the selected family.
     Family(IpAddr),
     /// It is neither a type nor IXFR with a serial.
     Type(String),
@@ -158,11 +157,11 @@ pub enum WordFault {
     Class(String),
     /// It is not a port.
     Port(String),
-    /// There is no such option; perhaps this one is meant.
+    /// There is no such option; with a similar one.
     Option(String, Option<&'static str>),
-    /// The first letters of several options.
+    /// It abbreviates several options.
     Ambiguous(String, Vec<&'static str>),
-    /// An option of dig that does not exist here, and what to use instead.
+    /// An option of dig that does not exist here, with an alternative.
     Unsupported(String, &'static str),
     /// It is neither the number nor the name of an opcode.
     Opcode(String),
@@ -170,9 +169,9 @@ pub enum WordFault {
     EdnsOption(String),
     /// It is not a cookie in hexadecimal digits.
     Cookie(String),
-    /// It is not an address to send from.
+    /// It is not a source address.
     Source(String),
-    /// The address to send from is of another family than the server's.
+    /// The source address is of another family than the server's.
     SourceFamily(IpAddr, IpAddr),
     /// The option needs a value.
     NoValue(String),
@@ -182,18 +181,18 @@ pub enum WordFault {
         name: String,
         /// Its value.
         value: String,
-        /// The least that it may be.
+        /// The smallest allowed value.
         min: u64,
-        /// The most that it may be.
+        /// The largest allowed value.
         max: u64,
     },
     /// It is not a network address.
     Subnet(String),
-    /// IXFR without the serial of the version that the client has, or with what is no serial.
+    /// IXFR without the client's serial, or with an invalid one.
     Ixfr(String),
-    /// A zone transfer is asked of one server, and is not validated.
+    /// A zone transfer comes from one server, and is not validated.
     Walked(Type),
-    /// There is nothing to validate in this class.
+    /// Answers in this class cannot be validated.
     Chased(Class),
 }
 
@@ -202,7 +201,8 @@ impl fmt::Display for WordFault {
         match self {
             Self::Types(first, second) => write!(
                 f,
-                "`{first}` and `{second}` are two types of one query; a name like a type is written with a dot, `{second}.`"
+                "`{first}` and `{second}` are two types of one query; a name like a type is written with a \
+                dot, `{second}.`"
             ),
             Self::Name(text, fault) => write!(f, "`{text}` is not a domain name: {fault}"),
             Self::Server(text) => write!(f, "`{text}` is neither an address nor the name of a server"),
@@ -243,10 +243,10 @@ impl fmt::Display for WordFault {
 
 impl std::error::Error for WordFault {}
 
-/// Reads the words: a query or several.
+/// Parses the words of one or more queries.
 ///
 /// # Errors
-/// [`WordFault`], of the first word that cannot be meant.
+/// [`WordFault`] of the first word that is not accepted.
 pub fn read(args: &QueryArgs) -> Result<Vec<Wanted>, WordFault> {
     let mut common = Reading::default();
     if let Some(text) = &args.rtype {
@@ -276,7 +276,7 @@ pub fn read(args: &QueryArgs) -> Result<Vec<Wanted>, WordFault> {
     for word in &args.words {
         let has_more = args.words.len() > 1;
         if !reading.take(word, has_more)? {
-            // What stood before the first name holds for this query as well.
+            // The words before the first name apply to this query as well.
             done.push(std::mem::replace(&mut reading, common.clone()).end(args)?);
             reading.name = Some(word.clone());
         } else if reading.name.is_none() {
@@ -287,20 +287,20 @@ pub fn read(args: &QueryArgs) -> Result<Vec<Wanted>, WordFault> {
     Ok(done)
 }
 
-/// What the words so far say of a query.
+/// The state of parsing one query.
 #[derive(Clone, Default)]
 struct Reading {
     wanted: Wanted,
     name: Option<String>,
     qtype: Option<Type>,
-    /// The type comes from an option of its own, and every word like one is a name.
+    /// The type was given by an option, so a word that looks like a type is a name.
     type_is_fixed: bool,
-    /// A server stands among the words.
+    /// Whether a server is among the words.
     has_server: bool,
 }
 
 impl Reading {
-    /// Takes a word. Returns false if it is the name of another query.
+    /// Parses a word. Returns false if it is the name of another query.
     fn take(&mut self, word: &str, has_more: bool) -> Result<bool, WordFault> {
         if let Some(server) = word.strip_prefix('@') {
             self.has_server = true;
@@ -315,7 +315,7 @@ impl Reading {
             type_word(word, self.name.is_some() || has_more).filter(|_| !self.type_is_fixed)
             && (self.qtype.is_none() || self.name.is_some())
         {
-            // A name that is a word like a type needs a dot where another name stands before it.
+            // A name that looks like a type needs a dot if another name precedes it.
             match self.qtype.replace(found) {
                 None => {}
                 Some(before) if self.name.is_some() => return Err(WordFault::Types(before, found)),
@@ -333,7 +333,7 @@ impl Reading {
         (self.qtype, self.wanted.query.has_version) = (Some(Type::IXFR), Some(serial));
     }
 
-    /// The query, once all its words are there.
+    /// Returns the query, once all its words are parsed.
     fn end(self, args: &QueryArgs) -> Result<Wanted, WordFault> {
         let Reading { mut wanted, name, qtype, has_server, .. } = self;
         if let Some(text) = &args.source {
@@ -351,7 +351,7 @@ impl Reading {
         wanted.relative = name.clone().filter(is_relative);
         wanted.query.name = name.map_or(Ok(NameBuf::ROOT), |text| name_of(&text))?;
         wanted.query.qtype = qtype.unwrap_or(default_type);
-        // Over UDP the option must not be sent (RFC 7828 §3.2.1).
+        // The option must not be sent over UDP (RFC 7828 §3.2.1).
         wanted.query.keepalive &= wanted.tcp;
         if (wanted.trace || wanted.chase) && is_transfer(wanted.query.qtype) {
             return Err(WordFault::Walked(wanted.query.qtype));
@@ -368,7 +368,7 @@ impl Reading {
     }
 }
 
-/// A name as people write it: letters beyond ASCII as IDNA has them (RFC 5891).
+/// Parses a name; converts non-ASCII letters by IDNA (RFC 5891).
 pub(super) fn name_of(text: &str) -> Result<NameBuf, WordFault> {
     let ascii = match text.is_ascii() {
         true => None,
@@ -379,7 +379,7 @@ pub(super) fn name_of(text: &str) -> Result<NameBuf, WordFault> {
         .map_err(|fault| WordFault::Name(text.to_owned(), fault))
 }
 
-/// A word that is a type. `A` and the like are types even as the first word, unless it is the only one.
+/// Parses a word as a type. `A` and the like are types even as the first word, unless it is the only one.
 fn type_word(word: &str, others: bool) -> Option<Type> {
     if !others || word.contains('.') {
         return None;
@@ -387,7 +387,8 @@ fn type_word(word: &str, others: bool) -> Option<Type> {
     word.parse().ok()
 }
 
-/// `IXFR=serial`; IXFR alone is a fault, since a server must know what to compare with (RFC 1995 §3).
+/// Parses `IXFR=serial`; IXFR alone is a fault, since the server needs a serial to compare with (RFC 1995
+/// §3).
 fn ixfr_word(word: &str) -> Result<Option<Serial>, WordFault> {
     let fault = || WordFault::Ixfr(word.to_owned());
     match word.split_once('=') {
@@ -408,7 +409,7 @@ fn class_word(word: &str, has_name: bool) -> Option<Class> {
     }
 }
 
-/// -4 and -6: which addresses of a named server are asked, and which loopback address without one.
+/// Applies -4 and -6: the address family of a named server, or of the loopback address without a server.
 fn choose_family(wanted: &mut Wanted, args: &QueryArgs, has_server: bool) -> Result<(), WordFault> {
     wanted.family = match (args.v4, args.v6) {
         (true, _) => Family::V4,
@@ -426,14 +427,14 @@ fn choose_family(wanted: &mut Wanted, args: &QueryArgs, has_server: bool) -> Res
     Ok(())
 }
 
-/// The address of -b: without a port, any.
+/// Parses the address of -b; without a port, it is any.
 fn source(text: &str) -> Result<SocketAddr, WordFault> {
     let fault = || WordFault::Source(text.to_owned());
     let (ip, port) = text.split_once(['#', '@']).unwrap_or((text, "0"));
     Ok(SocketAddr::new(ip.parse().map_err(|_| fault())?, port.parse().map_err(|_| fault())?))
 }
 
-/// What stands behind the `@` of `@SERVER`: an address or a name, with its port behind `@` or `#`.
+/// Parses the text after the `@` of `@SERVER`: an address or a name, with its port after `@` or `#`.
 pub fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     let (ip, port) = match text.split_once(['@', '#']) {
         Some((ip, port)) => (ip, Some(port.parse::<u16>().map_err(|_| WordFault::Port(port.to_owned()))?)),
@@ -453,7 +454,7 @@ pub fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     Ok(())
 }
 
-/// Whether a text can be the name of a host; what has digits and dots only is an address that was mistyped.
+/// Returns whether a text can be a host name; one of digits and dots only is a mistyped address.
 fn is_host(text: &str) -> bool {
     let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.chars().all(letters)
@@ -461,7 +462,7 @@ fn is_host(text: &str) -> bool {
         && NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).is_ok()
 }
 
-/// The name under in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC 3596 §2.5).
+/// Returns the name under in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC 3596 §2.5).
 fn reverse(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => {
@@ -508,7 +509,7 @@ mod tests {
             short("c.example.", Type::TXT, false, "192.0.2.2"),
         ];
         assert_eq!(all.iter().map(asked).collect::<Vec<_>>(), expected);
-        // The type before the first name holds for all that have none of their own.
+        // The type before the first name applies to all queries without their own.
         let types: Vec<Type> =
             all_wanted("MX a.example b.example").expect("good").iter().map(|w| w.query.qtype).collect();
         assert_eq!(types, [Type::MX, Type::MX]);

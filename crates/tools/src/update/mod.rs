@@ -1,5 +1,5 @@
 //! `nomen update`: changes a zone by dynamic updates (RFC 2136), with a script in the language of nsupdate.
-//! The language is read in `script`; messages are made and sent in `send`.
+//! `script` parses the language; `send` builds and sends the messages.
 
 pub mod script;
 pub mod send;
@@ -56,13 +56,13 @@ fn outside(message: &str) -> u8 {
     EXIT_OUTSIDE
 }
 
-/// A script that is there as a whole: nothing of it is sent if any line is wrong.
+/// Runs a complete script: sends nothing if any line has a fault.
 fn whole(mut session: Session, path: &Path, text: String) -> u8 {
     let mut texts = ConfigTexts::default();
     let source = texts.add(path, text.clone());
     let mut reader = ScriptReader::default();
     let (mut commands, mut faults, mut start) = (Vec::new(), Vec::<Diagnostic>::new(), 0);
-    // What follows the last line break is a line only if there is something in it.
+    // Text after the last line feed is a line only if it is not empty.
     for line in text.strip_suffix('\n').unwrap_or(&text).split('\n') {
         match reader.line(source, &text, start..start + line.len()) {
             Ok(command) => commands.extend(command),
@@ -83,7 +83,7 @@ fn whole(mut session: Session, path: &Path, text: String) -> u8 {
     session.code
 }
 
-/// Input from a terminal: each line is done at once, and a wrong one leaves the rest as it is.
+/// Runs lines from a terminal: each is executed at once, and one with a fault changes nothing.
 fn interactive(mut session: Session) -> u8 {
     let mut reader = ScriptReader::default();
     for (number, line) in io::stdin().lock().lines().enumerate() {
@@ -106,16 +106,16 @@ fn interactive(mut session: Session) -> u8 {
     session.code
 }
 
-/// A script at work.
+/// The state of a running script.
 struct Session {
     sender: Sender,
     json: bool,
-    /// The worst so far.
+    /// The worst exit code so far.
     code: u8,
 }
 
 impl Session {
-    /// Does what a line says. Returns whether there is to be a next one.
+    /// Executes a command. Returns whether to continue.
     fn run(&mut self, command: Command) -> bool {
         match command {
             Command::Server(text) => {
@@ -142,7 +142,7 @@ impl Session {
         true
     }
 
-    /// Sends what there is. A refusal leaves the rest of the script as it is; without an answer, it ends.
+    /// Sends the collected records. A refusal does not end the script; a missing answer does.
     fn send(&mut self) -> bool {
         let outcome = match self.sender.send() {
             Ok(Some(outcome)) => outcome,

@@ -1,4 +1,4 @@
-//! The language of nsupdate, line by line: what a line says, or what is wrong with it and where. Sends
+//! Parses the language of nsupdate, line by line: the command of a line, or its fault and place. Sends
 //! nothing.
 
 use std::ops::Range;
@@ -13,28 +13,28 @@ use wire::{Class, Name, NameBuf, Ttl, Type};
 use config::report::{ConfigPlace, Diagnostic};
 use wording::did_you_mean;
 
-/// What a line says.
+/// The command of a line.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Updates go to this server, as `nomen query` has it behind `@`.
+    /// Send updates to this server, written as after `@` in `nomen query`.
     Server(String),
-    /// The zone that is changed.
+    /// The zone to update.
     Zone(NameBuf),
     /// The class of the zone.
     Class(Class),
-    /// The key that signs.
+    /// The key to sign with.
     Key(Arc<TsigKey>),
     /// A prerequisite or an update.
     Record(UpdateRecord),
     /// Show the message so far.
     Show,
-    /// Send it.
+    /// Send the message.
     Send,
     /// Show the last answer.
     Answer,
-    /// No more lines are read.
+    /// Stop reading lines.
     Quit,
-    /// Understood, but of no effect: why.
+    /// Accepted without effect, for this reason.
     Ignored(&'static str),
 }
 
@@ -55,7 +55,7 @@ pub struct UpdateRecord {
     pub rdata: Vec<u8>,
 }
 
-/// The words that a line begins with.
+/// The first words of lines.
 const VERBS: [&str; 24] = [
     "server",
     "local",
@@ -84,7 +84,7 @@ const VERBS: [&str; 24] = [
 ];
 const PREREQUISITES: [&str; 4] = ["nxdomain", "yxdomain", "nxrrset", "yxrrset"];
 
-/// Reads lines, and remembers what earlier ones say of later ones.
+/// Parses lines, and stores the settings that earlier lines make for later ones.
 #[derive(Debug)]
 pub struct ScriptReader {
     class: Class,
@@ -98,11 +98,11 @@ impl Default for ScriptReader {
 }
 
 impl ScriptReader {
-    /// Reads the line that takes up `span` of the text `source`, which is `text`. A line without a word sends
-    /// what there is, as nsupdate does; one that begins with a semicolon is a comment.
+    /// Parses the line at `span` of `text`, the text with number `source`. An empty line sends the message,
+    /// as in nsupdate; a line that begins with a semicolon is a comment.
     ///
     /// # Errors
-    /// What is wrong, at the word that is.
+    /// The fault, at the word that has it.
     pub fn line(
         &mut self,
         source: usize,
@@ -111,7 +111,7 @@ impl ScriptReader {
     ) -> Result<Option<Command>, Diagnostic> {
         let mut words = Words::of(source, text, span.clone());
         let Some(verb) = words.next() else { return Ok(Some(Command::Send)) };
-        // Only here: further on a semicolon is data, as it is for nsupdate.
+        // Only at the start of a line: elsewhere a semicolon is data, as in nsupdate.
         if verb.bytes.starts_with(b";") && !verb.quoted {
             return Ok(None);
         }
@@ -227,7 +227,7 @@ impl ScriptReader {
         }
     }
 
-    /// Steps over a class, which must be that of the zone. ANY is a type first.
+    /// Skips a class, which must be that of the zone. ANY is parsed as a type.
     fn skip_class(&self, words: &mut Words<'_>) -> Result<(), Diagnostic> {
         let is_class = |word: &Token<'_>| Class::from_text(word.bytes).is_ok_and(|class| class != Class::ANY);
         let Some(word) = words.peek().filter(is_class) else { return Ok(()) };
@@ -246,7 +246,7 @@ fn is_number(word: &Token<'_>) -> bool {
     !word.quoted && word.bytes.iter().all(u8::is_ascii_digit)
 }
 
-/// `HOST [PORT]`.
+/// Parses `HOST [PORT]`.
 fn server(words: &mut Words<'_>) -> Result<String, Diagnostic> {
     let host = words.need("the server")?;
     let host = String::from_utf8_lossy(host.bytes).into_owned();
@@ -258,7 +258,7 @@ fn server(words: &mut Words<'_>) -> Result<String, Diagnostic> {
     }
 }
 
-/// `[ALGORITHM:]NAME SECRET`.
+/// Parses `[ALGORITHM:]NAME SECRET`.
 fn key(words: &mut Words<'_>) -> Result<TsigKey, Diagnostic> {
     let name_word = words.need("the name of the key")?;
     let secret_word = words.need("the secret of the key, in base64")?;
@@ -281,7 +281,7 @@ fn key(words: &mut Words<'_>) -> Result<TsigKey, Diagnostic> {
 struct Words<'t> {
     source: usize,
     text: &'t str,
-    /// The line.
+    /// The byte range of the line.
     span: Range<usize>,
     words: std::vec::IntoIter<Token<'t>>,
 }
@@ -300,7 +300,7 @@ impl<'t> Words<'t> {
         self.words.as_slice().first().copied()
     }
 
-    /// All words that are left.
+    /// Returns all remaining words.
     fn rest(&mut self) -> Vec<Token<'t>> {
         self.words.by_ref().collect()
     }
@@ -340,7 +340,7 @@ impl<'t> Words<'t> {
         if found.is_meta() && found != Type::ANY { Err(fault()) } else { Ok(found) }
     }
 
-    /// The data of a record, if any word is left.
+    /// Parses the data of a record, if any word is left.
     fn data(&mut self, rtype: Type) -> Result<Option<Vec<u8>>, Diagnostic> {
         let (words, mut rdata) = (self.rest(), Vec::new());
         if words.is_empty() {
@@ -362,14 +362,14 @@ impl<'t> Words<'t> {
         self.fault_at(self.end(), format!("expected {what}"))
     }
 
-    /// Where the line ends.
+    /// Returns the end of the line.
     fn end(&self) -> Range<usize> {
         let end = self.span.start + self.text[self.span.clone()].trim_end().len();
         end..end
     }
 
     fn fault(&self, word: Token<'_>, message: impl Into<String>) -> Diagnostic {
-        // The word is part of the text.
+        // `word.bytes` points into `text`.
         let start =
             (word.bytes.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize).min(self.text.len());
         self.fault_at(start..(start + word.bytes.len()).min(self.text.len()), message)
@@ -384,7 +384,7 @@ impl<'t> Words<'t> {
 mod tests {
     use super::*;
 
-    /// The command of the last line; those before it count as well.
+    /// The command of the last line; earlier lines also take effect.
     fn read(text: &str) -> Result<Option<Command>, (usize, String)> {
         let mut reader = ScriptReader::default();
         let (mut start, mut last) = (0, Ok(None));

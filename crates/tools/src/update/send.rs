@@ -1,5 +1,5 @@
-//! Update messages: made of the records of a script, sent to the server that takes them, and the answer
-//! verified. Where the script names neither zone nor server, both are found by SOA queries, as nsupdate does.
+//! Update messages: builds them from the records of a script, sends them to the server, and verifies the
+//! answer. If the script names no zone or no server, SOA queries find them, as in nsupdate.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -21,67 +21,67 @@ use crate::signing::{self, SignatureFault};
 use ::server::message::{QuerySpec, print};
 use config::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE};
 
-/// The longest message that goes over UDP (RFC 1035 §2.3.4); longer ones go over TCP (RFC 2136 §2.1).
+/// Longest message sent over UDP, in bytes (RFC 1035 §2.3.4); longer ones are sent over TCP (RFC 2136 §2.1).
 const LONGEST_DATAGRAM: usize = 512;
 
-/// Gathers the records of a message, and sends it.
+/// Collects the records of a message, and sends it.
 pub struct Sender {
-    /// The zone, if the script says so.
+    /// The zone, if the script names it.
     pub zone: Option<NameBuf>,
     /// Its class.
     pub class: Class,
-    /// Who signs.
+    /// The key to sign with.
     pub key: Option<Arc<TsigKey>>,
-    /// What is to be sent.
+    /// The records to send.
     pub records: Vec<UpdateRecord>,
     /// The last answer.
     pub answer: Option<Vec<u8>>,
-    /// The server, if it was said which.
+    /// The server, if it was named.
     server: Option<Wanted>,
-    /// How to ask.
+    /// The options of the exchange.
     how: Wanted,
 }
 
-/// What became of a message.
+/// The result of an update message.
 pub struct UpdateOutcome {
     /// The zone.
     pub zone: NameBuf,
-    /// Who answered.
+    /// The server that answered.
     pub server: SocketAddr,
-    /// With what.
+    /// Its response code.
     pub rcode: Rcode,
     received: Received,
 }
 
 impl UpdateOutcome {
-    /// Whether nothing was changed.
+    /// Returns whether nothing was changed.
     pub fn is_refused(&self) -> bool {
         self.rcode != Rcode::NOERROR
     }
 
-    /// The answer, as `nomen query` prints it.
+    /// Returns the answer as JSON, as `nomen query` prints it.
     pub fn json(&self) -> Result<Value, Malformed> {
         print::json(&self.received.message).map(|parts| crate::query::with_origin(parts, &self.received))
     }
 }
 
-/// Why there is no answer that can be believed.
+/// Why there is no authentic answer.
 #[derive(Debug)]
 pub enum SendFault {
     /// The update does not fit into a message.
     TooLong,
-    /// No server answers, or not what was asked.
+    /// No server answered, or a message did not answer the query.
     Link(String),
     /// No zone was found for a name.
     NoZone(Box<NameBuf>),
-    /// The signature of the answer is not good, or the server refuses ours.
+    /// The signature of the answer is bad, or the server refuses that of the update.
     Tsig(SocketAddr, SignatureFault),
-    /// The answer cannot be read.
+    /// The answer cannot be parsed.
     Malformed(SocketAddr),
 }
 
 impl SendFault {
-    /// The exit code.
+    /// Returns the exit code.
     pub fn code(&self) -> u8 {
         match self {
             Self::TooLong | Self::NoZone(_) => EXIT_FAULTS,
@@ -102,7 +102,8 @@ impl fmt::Display for SendFault {
             }
             Self::Tsig(server, fault) => write!(
                 f,
-                "the answer of {server} cannot be believed: {fault}; whether the zone was changed is not known"
+                "the answer of {server} cannot be believed: {fault}; whether the zone was changed is not \
+                known"
             ),
             Self::Malformed(server) => write!(f, "{server} sent a malformed answer"),
         }
@@ -110,13 +111,13 @@ impl fmt::Display for SendFault {
 }
 
 impl Sender {
-    /// A sender without a zone, a server or records.
+    /// Returns a sender without a zone, a server or records.
     pub fn new(key: Option<Arc<TsigKey>>, tcp: bool, time: Duration) -> Self {
         let how = Wanted { tcp, time, ..Wanted::default() };
         Self { zone: None, class: Class::IN, key, records: Vec::new(), answer: None, server: None, how }
     }
 
-    /// Sends to this server from now on: an address or a name, with a port behind `#` or `@`.
+    /// Sets the server: an address or a name, with a port after `#` or `@`.
     pub fn set_server(&mut self, text: &str) -> Result<(), WordFault> {
         let mut wanted = self.how.clone();
         read_server(&mut wanted, text)?;
@@ -124,7 +125,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The message as it stands, without a signature. Where no zone is said, its name is the root.
+    /// Returns the message so far, without a signature. If no zone is named, it has the root.
     pub fn message(&self) -> Result<Vec<u8>, SendFault> {
         self.message_for(self.zone.unwrap_or(NameBuf::ROOT))
     }
@@ -148,7 +149,7 @@ impl Sender {
         Ok(buf)
     }
 
-    /// Sends what there is and begins anew; `None` if there is nothing.
+    /// Sends the collected records and clears them; returns `None` if there are none.
     pub fn send(&mut self) -> Result<Option<UpdateOutcome>, SendFault> {
         let Some(first) = self.records.first() else { return Ok(None) };
         let (zone, server) = self.destination(first.owner)?;
@@ -168,8 +169,8 @@ impl Sender {
         Ok(Some(UpdateOutcome { zone, server: from, rcode, received }))
     }
 
-    /// The zone that takes an update of a name, and its server: as the script says, or else as the SOA of the
-    /// zone does.
+    /// Returns the zone for an update of a name, and its server: from the script, or else from the SOA of the
+    /// zone.
     fn destination(&self, name: NameBuf) -> Result<(NameBuf, Wanted), SendFault> {
         let known = self.server.clone().map(located).transpose().map_err(SendFault::Link)?;
         if let (Some(zone), Some(server)) = (self.zone, &known) {
@@ -199,7 +200,7 @@ impl Sender {
         }
     }
 
-    /// The zone that a name is in, and the primary server that its SOA names: asked of one server after the
+    /// Returns the zone of a name, and the primary server in its SOA, by querying the servers one after the
     /// other.
     fn find_zone(&self, name: NameBuf, servers: &[Wanted]) -> Result<(NameBuf, NameBuf), SendFault> {
         let mut fault = SendFault::NoZone(Box::new(name));
@@ -232,8 +233,8 @@ impl Sender {
     }
 }
 
-/// The zone whose SOA an answer has, be it as the answer or in the authority section, and its MNAME. It must
-/// be a zone that `name` can be in.
+/// Returns the zone whose SOA is in the answer or authority section, and its MNAME. It must be a zone that
+/// `name` can be in.
 fn soa_in(message: &[u8], name: NameBuf) -> Result<Option<(NameBuf, NameBuf)>, Malformed> {
     let (header, mut parser) = Parser::new(message)?;
     let [questions, answers, authorities, _] = header.counts();
