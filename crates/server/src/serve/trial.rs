@@ -1,5 +1,5 @@
-//! Checks what a start needs of the system, without starting: user, addresses, folders. For `nomen check
-//! --system`.
+//! Checks what a start needs of the system, without starting: user, addresses, folders. For
+//! `nomen check --system`.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;

@@ -323,8 +323,8 @@ fn reason_of(security: Security) -> Option<String> {
     }
 }
 
-/// Returns the security of the answer with its reason: `bogus at www.broken.: no good signature: … (EDE 7,
-/// Signature Expired)`.
+/// Returns the security of the answer with its reason, such as
+/// `bogus at www.broken.: no good signature: … (EDE 7, Signature Expired)`.
 pub fn outcome(validated: &Validated) -> String {
     let security = validated.security;
     let mut out = word(security).to_owned();
