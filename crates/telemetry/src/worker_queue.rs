@@ -117,8 +117,8 @@ impl<R> WorkerQueue<R> {
         if !left {
             self.dropped.fetch_add(1, Relaxed);
         } else if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
-            // The thread has checked the pile after it set `asleep`: the lock orders its check before this
-            // push.
+            // If the thread checked the pile before this push, the pile's lock makes `asleep` visible here;
+            // if it checks the pile later, it finds the record.
             self.thread.get().map(Thread::unpark).unwrap_or_default();
         }
     }

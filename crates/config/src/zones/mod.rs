@@ -44,7 +44,7 @@ keys! {
         catalog: Rare<CatalogKeys>;
         /// The catalog zone that lists it.
         listing: Rare<ListingKeys>;
-        /// Who may change it.
+        /// Updates of the zone.
         updates: Rare<UpdateKeys>;
     }
 }
@@ -77,7 +77,7 @@ keys! {
         peers: PeerKeys;
         /// The catalog zone that lists them.
         listing: ListingKeys;
-        /// Who may change them.
+        /// Updates of the zones.
         updates: UpdateKeys;
     }
 }

@@ -143,7 +143,7 @@ fn bind(
 }
 
 /// Puts the configured AF_XDP fronts before their listeners; if a front cannot be opened, the sockets receive
-/// its queries and a note tells the operator.
+/// its queries, with a note for the operator.
 fn put_fronts(
     fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
     config: &ListenerConfig,

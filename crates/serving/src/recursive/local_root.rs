@@ -4,8 +4,8 @@
 //! trust anchors lead to. Otherwise the version in use stays, and a version from a primary is not even
 //! stored. Without a usable version, the root servers are queried.
 //!
-//! `authority` answers the resolver from the copy. `secondaries` asks this module before it accepts a version
-//! from a primary.
+//! `authority` answers the resolver from the copy. `secondaries` calls this module before it accepts a
+//! version from a primary.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};

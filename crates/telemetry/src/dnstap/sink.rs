@@ -118,8 +118,8 @@ impl Sink {
         })
     }
 
-    /// Writes whole frames and removes what was written. After an error, keeps the frames that were not
-    /// begun, for the next connection; a partly written frame is removed, too.
+    /// Writes whole frames and removes what was written. After an error on a socket, removes a partly written
+    /// frame and keeps those not begun, for the next connection; after an error on a file, drops all.
     pub(super) fn write(&mut self, frames: &mut Vec<u8>) -> Result<(), SinkFault> {
         let mut written = 0;
         let outcome = match &mut self.to {
