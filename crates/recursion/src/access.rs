@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Access control: which clients may use recursion.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,36 +7,35 @@ use exchange::{Client, TRANSPORTS, Transport};
 
 use crate::prefix::{LOOPBACK, PRIVATE, Prefix, PrefixMasks};
 
-/// The most rules: each has a bit in a mask.
+/// Most rules: each has a bit in a mask.
 const MAX_RULES: usize = 64;
 
-/// What becomes of a client's question.
+/// What happens to a client's query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessAction {
-    /// It is answered.
+    /// The query is answered.
     Allow,
-    /// It is refused (RFC 8914 §4.19).
+    /// The query is refused (RFC 8914 §4.19).
     Refuse,
 }
 
-/// Clients, and what becomes of their questions. All conditions must hold; of several rules the first that
-/// fits counts.
+/// A condition on clients and an action. All conditions must hold; the first rule that matches counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
-    /// What it decides.
+    /// The action.
     pub action: AccessAction,
-    /// The client's address is in one of these.
+    /// The client's address is in one of these prefixes.
     pub from: Vec<Prefix>,
-    /// The question came to one of these addresses of ours; `None` for any.
+    /// The query arrived at one of these local addresses; `None` for any.
     pub local: Option<Vec<IpAddr>>,
-    /// It came by one of these transports; `None` for any.
+    /// The query arrived by one of these transports; `None` for any.
     pub transports: Option<Vec<Transport>>,
 }
 
-/// More rules than the 64 that there can be.
+/// More than the 64 possible rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyRules {
-    /// How many there are.
+    /// Number of rules.
     pub rules: usize,
 }
 
@@ -47,24 +46,24 @@ impl fmt::Display for TooManyRules {
 }
 impl std::error::Error for TooManyRules {}
 
-/// Rules made ready to be asked: for every condition the mask of the rules that it does not rule out, bit 0
-/// for the first rule. The lowest bit that is left of all of them is the rule that counts.
+/// Compiled access rules: for every condition a mask of the rules that it does not rule out, bit 0 for the
+/// first rule. The lowest bit set in all masks is the rule that counts.
 ///
-/// IPv4 mapped into IPv6 is IPv4, in rules as in clients.
+/// IPv4-mapped IPv6 addresses are IPv4, in rules as in clients.
 #[derive(Clone, Debug)]
 pub struct Access {
     from: PrefixMasks,
     by_transport: [u64; TRANSPORTS],
-    /// Rules that name addresses of ours.
+    /// Rules that name local addresses.
     with_local: u64,
-    /// The rules that name each of these addresses, sorted by address.
+    /// For each local address the rules that name it, sorted by address.
     by_local: Box<[(IpAddr, u64)]>,
     /// Rules that allow.
     allow: u64,
 }
 
 impl Access {
-    /// Compiles rules. Whom none of them fits is refused, so without rules that is everybody.
+    /// Compiles rules. Clients that match no rule are refused, so an empty list refuses all.
     ///
     /// # Errors
     /// There are more than 64.
@@ -99,7 +98,7 @@ impl Access {
         })
     }
 
-    /// What becomes of a client's question.
+    /// Returns the action for a client's query.
     #[inline]
     pub fn of(&self, client: &Client) -> AccessAction {
         let from = self.from.mask(client.peer.ip().to_canonical());
@@ -111,15 +110,15 @@ impl Access {
         if first & self.allow != 0 { AccessAction::Allow } else { AccessAction::Refuse }
     }
 
-    /// The rules that name this address of ours.
+    /// Returns the rules that name this local address.
     fn naming(&self, local: IpAddr) -> u64 {
         let found = self.by_local.binary_search_by_key(&local, |(address, _)| *address).ok();
         found.and_then(|at| self.by_local.get(at)).map_or(0, |(_, mask)| *mask)
     }
 
-    /// The rules where an operator has set none: this machine may ask, and of the networks that it is
-    /// attached to those that are private (RFC 1918, RFC 6598, RFC 3927, RFC 4193, and link-local ones of
-    /// IPv6). No other client may: a resolver that is open to all serves attacks on others (RFC 5358).
+    /// Default rules: loopback and the private ones of the attached networks (RFC 1918, RFC 6598, RFC 3927,
+    /// RFC 4193, and link-local ones of IPv6) are allowed. All others are refused: an open resolver serves
+    /// attacks on others (RFC 5358).
     pub fn default_rules(attached: &[Prefix]) -> Vec<AccessRule> {
         let attached = attached.iter().map(|network| network.to_canonical());
         let private = attached.filter(|network| PRIVATE.iter().any(|block| block.covers(network)));
@@ -214,7 +213,7 @@ mod tests {
         );
     }
 
-    /// The rules read one after the other.
+    /// The rules evaluated one after the other.
     fn walk(rules: &[AccessRule], client: &Client) -> AccessAction {
         let (peer, local) = (client.peer.ip().to_canonical(), client.local.ip().to_canonical());
         let fits = |rule: &&AccessRule| {

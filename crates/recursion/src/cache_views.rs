@@ -1,52 +1,52 @@
-//! Which rule covers a name: the one with the longest domain. What is cached of one rule's names is never
-//! served for another's, and the number that keeps them apart, the cache view, is the same after a restart.
+//! Finds the rule that covers a name: the one with the longest domain. Answers cached for the names of one
+//! rule are never served for another's. The number that separates them, the cache view, survives restarts.
 
 use wire::hash::{HashKey, HashedName};
 use wire::{LowerName, LowerNameBuf, Name, NameBuf, Type};
 
-/// A domain whose names go to servers of their own.
+/// A domain with upstream servers of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
-    /// Its name; the root for everything.
+    /// Its name; the root for all names.
     pub name: NameBuf,
-    /// Whether AD of its servers' answers is passed on: they validate, and the way to them is safe (RFC 4035
-    /// §4.9.3).
+    /// Whether AD of its servers' answers is passed on: they validate, and the path to them is secure
+    /// (RFC 4035 §4.9.3).
     pub trust_ad: bool,
-    /// Whether its servers' answers are validated here. Then what they say of having validated does not
-    /// count.
+    /// Whether its servers' answers are validated here. Then their AD flag is ignored.
     pub validate: bool,
 }
 
-/// A rule as far as answers are concerned.
+/// The properties of a rule that matter for cached answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheView {
-    /// Tells its answers from others.
+    /// Separates its answers from those of other rules.
     pub(crate) number: u32,
-    /// Whether AD of what is kept is passed on: as [`Domain::trust_ad`], or set by us.
+    /// Whether AD of cached answers is passed on: as [`Domain::trust_ad`], or set by our own validation.
     pub(crate) passes_ad: bool,
     /// As [`Domain::validate`].
     pub(crate) validates: bool,
 }
 
 impl CacheView {
-    /// Whether AD of what its servers answer is passed on.
+    /// Whether AD of its servers' answers is passed on.
     pub(crate) fn trusts_ad(self) -> bool {
         self.passes_ad && !self.validates
     }
 }
 
-/// The rules by their domains.
+/// The rules, by domain.
 pub(crate) struct Realms {
     root: Option<CacheView>,
-    /// All others, by the hash of the domain: open addressing, at most half full.
+    /// The rules of all other domains, by the domain's hash: open addressing, at most half full.
     slots: Box<[Option<(u64, LowerNameBuf, CacheView)>]>,
-    /// Whether there are others.
+    /// Whether a rule has a domain other than the root.
     any: bool,
 }
 
 impl Realms {
-    /// Rules for these domains. Of two for one domain the later counts. What was validated with trust anchors
-    /// of another fingerprint is never served, nor what was not validated at all where that is wanted.
+    /// Compiles the rules of `domains`; the last of several for one domain counts. `anchors` is the
+    /// fingerprint of the trust anchors: answers validated with others, or not validated where validation is
+    /// on, are never served.
     pub(crate) fn new(domains: &[Domain], key: &HashKey, anchors: u32) -> Self {
         let size = (domains.len() * 2).next_power_of_two();
         let mut cache_views = Realms { root: None, slots: vec![None; size].into(), any: false };
@@ -71,7 +71,7 @@ impl Realms {
         cache_views
     }
 
-    /// Where a domain stands or would.
+    /// Returns the slot of a domain, or the free slot where it belongs.
     fn place(&self, hash: u64, name: LowerName<'_>) -> Option<usize> {
         let mask = self.slots.len() - 1;
         (0..self.slots.len()).map(|step| (hash as usize).wrapping_add(step) & mask).find(|&at| {
@@ -82,15 +82,15 @@ impl Realms {
         })
     }
 
-    /// The rule for a question. DS stands in the parent's zone: at the domain of a rule it is another's (RFC
-    /// 4035 §3.1.4.1).
+    /// Returns the rule that covers a query. DS belongs to the parent's zone, so at a rule's own domain the
+    /// rule above counts (RFC 4035 §3.1.4.1).
     #[inline]
     pub(crate) fn of(&self, qname: &HashedName, qtype: Type) -> Option<CacheView> {
         if self.any { self.closest(qname, qtype) } else { self.root }
     }
 
-    /// The same for a name that is not hashed yet under the rules' key, which is only needed where there are
-    /// several.
+    /// Like [`of`](Self::of), for a name without hashes under `key`; they are computed only if there are
+    /// rules below the root.
     pub(crate) fn of_name(&self, key: &HashKey, name: LowerName<'_>, qtype: Type) -> Option<CacheView> {
         if !self.any {
             return self.root;
@@ -100,7 +100,7 @@ impl Realms {
         self.closest(&hashed, qtype)
     }
 
-    /// The domain of a rule.
+    /// Returns the domain of a rule.
     pub(crate) fn domain(&self, cache_view: CacheView) -> Option<LowerNameBuf> {
         if self.root == Some(cache_view) {
             return Some(Name::ROOT.to_lower());
@@ -119,8 +119,8 @@ impl Realms {
     }
 }
 
-/// The number of a domain: FNV-1a over its name and, if its names are validated, the anchors' fingerprint.
-/// Should two domains have one number, nothing is confused, since answers are kept under their names as well.
+/// Returns the number of a domain: FNV-1a over its name and, if validated, the anchors' fingerprint. Equal
+/// numbers of two domains do no harm, since cached answers are also keyed by their names.
 fn number(name: LowerName<'_>, anchors: Option<u32>) -> u32 {
     let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let hash = name.as_wire().iter().fold(0x811c_9dc5, fold);

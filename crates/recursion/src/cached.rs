@@ -1,5 +1,4 @@
-//! The cache as data in memory: a question that was answered before is answered on the query path, batch by
-//! batch, without a lock.
+//! The cache as seen by the query path: answers cache hits batch by batch, without a lock.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::message::ReplyOptions;
 use crate::policy::Policy;
 use crate::service::Service;
 
-/// The cache, or nothing where there is no recursive service.
+/// The cache; empty if recursive service is off.
 #[derive(Clone)]
 pub struct Cached {
     on: Option<On>,
@@ -30,14 +29,14 @@ struct On {
     policy: Arc<Policy>,
 }
 
-/// Where an answer lies in the cache.
+/// The position of an answer in the cache.
 pub struct CachedAim {
     lead: Lead,
     cache_view: CacheView,
 }
 
 impl Cached {
-    /// No recursive service; `key` is that of all names.
+    /// Recursive service is off; `key` is the hash key of names.
     pub fn off(key: HashKey) -> Self {
         Cached { on: None, key }
     }
@@ -48,7 +47,7 @@ impl Cached {
     }
 }
 
-/// What is asked, for those who go on asking.
+/// Returns the query's key for lookups.
 pub(crate) fn query_key(asked: &Asked<'_>) -> QueryKey {
     QueryKey {
         name: asked.qname.as_lower().to_buf(),
@@ -60,7 +59,7 @@ pub(crate) fn query_key(asked: &Asked<'_>) -> QueryKey {
 }
 
 impl On {
-    /// Writes the header of an answer whose sections stand behind the question already.
+    /// Writes the header of an answer whose sections are already behind the question.
     #[inline]
     fn finish(&self, hit: &Hit, cache_view: CacheView, asked: &Asked<'_>, b: &mut Builder<'_>) {
         b.advance(hit.len, hit.counts);
@@ -97,7 +96,7 @@ impl Memory for Cached {
     #[inline]
     fn prefetch_find(&self, qname: &HashedName) {
         let Some(On { service, policy }) = &self.on else { return };
-        // The type does not count for where the entries of a name lie.
+        // The position of a name's entries does not depend on the type.
         let Some(cache_view) = policy.cache_views.of(qname, Type::A) else { return };
         let (qtype, qclass, cache_view) = (Type::A, Class::IN, cache_view.number);
         service.cache().prefetch_find(&Key {
@@ -140,7 +139,7 @@ impl Memory for Cached {
     ) -> Result<Found<'s>, Refusal> {
         let Some(on @ On { service, policy }) = &self.on else { return Ok(Found::Nothing) };
         if asked.question.qtype == Type::AAAA && policy.dns64.is_some() {
-            // It may have to be made of A records.
+            // DNS64 may have to synthesize the answer.
             return Ok(Found::Nothing);
         }
         let key = key(asked.request, asked.question, asked.qname, aim.cache_view);
@@ -159,7 +158,7 @@ impl Memory for Cached {
     }
 }
 
-/// Under what the answer to a query is kept.
+/// Returns the cache key of a query.
 #[inline]
 fn key<'n>(
     request: &engine::request::Request,

@@ -1,5 +1,4 @@
-//! Where the outcomes of lookups go: into the cache, and to the clients who wait. Runs on the threads that
-//! ask other servers.
+//! Delivers lookup outcomes to the cache and the waiting clients. Runs on the resolver's threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,25 +26,25 @@ use crate::validation::{Moment, Unchecked, Verdict};
 /// A waiter for the outcome of a lookup.
 pub struct Waiter {
     who: Who,
-    /// Set where an answer is validated first: what was really asked.
+    /// Set if the answer is to be validated: the original query.
     pub(crate) unchecked: Option<Box<Unchecked>>,
 }
 
-/// Who that is.
+/// The kinds of waiters.
 pub(crate) enum Who {
-    /// No client: only the cache gets the answer. Its validation is paid from this.
+    /// No client: only the cache receives the answer. Validation is charged to this quota.
     Unattended(ValidationQuota),
     /// A client.
     Client(Box<Waiting>),
-    /// A callback in this program.
+    /// A callback in this process.
     Callback(Box<OutcomeCallback>),
-    /// A validation that needs it.
+    /// A validation that needs the answer.
     Validations(Box<Wanted>),
-    /// A validation that needs a second answer, since the first is bogus: its number.
+    /// The number of a validation that needs a second answer, since the first was bogus.
     Second(u64),
 }
 
-/// Takes the outcome of a lookup, and what validating has found.
+/// Takes the outcome of a lookup and the verdict of validation.
 pub(crate) type OutcomeCallback = dyn FnOnce(LookupOutcome, Option<Verdict>) + Send;
 
 impl Waiter {
@@ -53,12 +52,12 @@ impl Waiter {
         Waiter { who, unchecked: None }
     }
 
-    /// A waiter without a client; the validation of its answer is paid from this.
+    /// A waiter without a client; validation of its answer is charged to `quota`.
     pub(crate) fn unattended(quota: ValidationQuota) -> Self {
         Waiter::new(Who::Unattended(quota))
     }
 
-    /// What validating takes is paid from this.
+    /// Returns the quota that validation is charged to.
     pub(crate) fn quota(&self) -> ValidationQuota {
         match &self.who {
             Who::Unattended(quota) => quota.clone(),
@@ -67,13 +66,12 @@ impl Waiter {
         }
     }
 
-    /// A waiter that passes the outcome to a callback in this program and, where answers are validated, the
-    /// verdict.
+    /// A waiter that passes the outcome and, where answers are validated, the verdict to a callback.
     pub fn tell(told: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static) -> Self {
         Waiter::new(Who::Callback(Box::new(told)))
     }
 
-    /// Tells the outcome, if that is what is waited for.
+    /// Calls the callback with the outcome, if the waiter is a callback.
     pub(crate) fn told(self, outcome: LookupOutcome) {
         if let Who::Callback(told) = self.who {
             told(outcome, None);
@@ -81,30 +79,30 @@ impl Waiter {
     }
 }
 
-/// A client who waits.
+/// A waiting client.
 pub(crate) struct Waiting {
     pub(crate) responder: Responder,
     pub(crate) query_state: QueryState,
 }
 
-/// How long a withheld answer is remembered as none, in seconds.
+/// How long a withheld answer is cached as NODATA, in seconds.
 const WITHHELD_TTL: u32 = 60;
 
-/// Says how many seconds since 1970 it is at a moment.
+/// Returns the Unix time of an instant, in seconds.
 type Clock = dyn Fn(Instant) -> u64 + Send;
 
 /// Takes the outcomes of lookups.
 pub struct LookupCompletion {
     service: Arc<Service>,
     wall: Box<Clock>,
-    /// The answer that was judged last: most clients who wait for one get it one after the other.
+    /// The last answer judged: usually all clients waiting for one answer receive it in a row.
     judged: Option<Judged>,
 }
 
-/// An answer, and what clients get.
+/// An answer and its replacement.
 struct Judged {
     answer: Arc<Answer>,
-    /// What they get in its place, if they may not have it.
+    /// What clients get instead, if the answer is withheld.
     instead: Option<Arc<Answer>>,
 }
 
@@ -113,8 +111,8 @@ impl LookupCompletion {
         LookupCompletion { service, wall, judged: None }
     }
 
-    /// What clients get in place of an answer that they may not have: one without any records. Clients may be
-    /// settled long after their lookup has ended, so each answer is judged where it is handed out, too.
+    /// Returns the empty answer that clients get instead of a withheld one. Clients may be settled long after
+    /// their lookup has ended, so each answer is also judged when it is handed out.
     fn instead_of(
         &mut self,
         policy: &Policy,
@@ -133,7 +131,7 @@ impl LookupCompletion {
     }
 }
 
-/// An answer without records.
+/// Returns a NOERROR answer without records.
 fn nothing(query_key: &QueryKey) -> Arc<Answer> {
     let message = cache::message(
         Rcode::NOERROR,
@@ -171,7 +169,7 @@ impl LookupSink for LookupCompletion {
                     self.service.stats().withheld.add();
                 }
                 let answer = instead.as_ref().unwrap_or(answer);
-                // The beginning of a chain is no answer by itself.
+                // The first part of a chain is not an answer by itself.
                 if answer.leads_to.is_none() {
                     self.service.keep_received(&policy, query_key, answer, now);
                 }
@@ -214,7 +212,7 @@ impl LookupSink for LookupCompletion {
                 let cache_view = self.service.cache_view(&policy, &waiting.query_state.next);
                 let is_unchecked = !waiting.query_state.next.checking_disabled && instead.is_none();
                 if is_unchecked && cache_view.is_some_and(|cache_view| cache_view.validates) {
-                    // It was asked for when nothing was validated yet.
+                    // Validation was switched on after the request was sent.
                     return self.service.ask(&policy, waiting, false, now);
                 }
                 let trusts_ad = cache_view.is_some_and(CacheView::trusts_ad);
@@ -252,8 +250,8 @@ impl LookupCompletion {
 }
 
 impl Service {
-    /// Has the next question of a client asked; with an old answer at hand it waits for a shorter time, and
-    /// what comes later is for the cache (RFC 8767 §5).
+    /// Sends the client's next query to the resolver. With a stale answer at hand the client waits a shorter
+    /// time, and a later answer only goes into the cache (RFC 8767 §5).
     pub(crate) fn ask(&self, policy: &Policy, waiting: Box<Waiting>, stale: bool, now: Now) {
         let QueryState { next: query_key, client, .. } = waiting.query_state;
         let patience = policy.stale_after.filter(|_| stale);
@@ -279,8 +277,8 @@ impl Service {
         }
     }
 
-    /// A client's question came to nothing; an old answer will do, if there is one. If the servers have named
-    /// an agent for that, the failure is reported to it.
+    /// Ends a client's query after a failed lookup, with a stale answer if there is one. Reports the failure
+    /// to the agent, if the servers named one.
     pub(crate) fn fail(
         &self,
         policy: &Policy,
@@ -304,15 +302,15 @@ impl Service {
             return self.resume(policy, waiting, piece, None, now);
         }
         if let LookupFailure::Overspent(_) = failure {
-            // The name that comes next may be innocent: others can ask for it. The one that was asked led to
-            // all that.
+            // The next name may not be at fault, and other clients may query it; the query name led to the
+            // cost.
             self.keep_failure(policy, &waiting.query_state.asked, None, now);
         }
         self.failed(&waiting.query_state.next, FailureCause::Lookup(failure));
         waiting.responder.refuse(refusal(failure));
     }
 
-    /// Goes on with a client's question, of which one more piece is known.
+    /// Continues a client's query with one more piece of its answer.
     pub(crate) fn resume(
         &self,
         policy: &Policy,
@@ -335,8 +333,7 @@ impl Service {
     }
 }
 
-/// Whether a failure is one of the servers that were asked, which will not be better in an instant (RFC 9520
-/// §2).
+/// Whether a failure is due to the upstream servers and likely persists, so that it is cached (RFC 9520 §2).
 pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
     match failure {
         LookupFailure::TimedOut
@@ -352,7 +349,7 @@ pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
     }
 }
 
-/// The refusal that a client gets for a failure.
+/// Returns the response code and extended error for a failed lookup.
 fn refusal(failure: LookupFailure) -> Refusal {
     let info = match failure {
         LookupFailure::NoRecursion | LookupFailure::NoRule => return Refusal::NOT_AUTHORITATIVE,

@@ -1,4 +1,4 @@
-//! Why clients get SERVFAIL from recursive service, and how often.
+//! Causes of SERVFAIL in recursive service, and their counters.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use crate::stats::SharedCount;
 /// Why a client gets SERVFAIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCause<'a> {
-    /// Other servers were asked, and there is no answer.
+    /// A lookup failed.
     Lookup(LookupFailure),
     /// The answer is bogus.
     Bogus {
-        /// The name at which validation fails.
+        /// The name where validation failed.
         at: &'a NameBuf,
-        /// Why.
+        /// The reason.
         reason: BogusReason,
     },
-    /// An earlier lookup failed, and that is remembered (RFC 9520).
+    /// A cached failure of an earlier lookup (RFC 9520).
     Remembered,
-    /// An earlier answer was bogus, and that is remembered.
+    /// A cached failure of an earlier bogus answer.
     RememberedBogus(BogusReason),
     /// The chain of CNAME and DNAME is too long or a loop.
     AliasChain,
-    /// The name asks which trust anchors there are, and the answer is no (RFC 8509).
+    /// The sentinel name's statement about a trust anchor is false (RFC 8509).
     Sentinel,
 }
 
-/// The labels of all causes, in the order in which they are counted.
+/// The labels of all causes, in the order of their counters.
 const LABELS: [&str; 13] = [
     "no-reply",
     "timed-out",
@@ -48,10 +48,10 @@ const LABELS: [&str; 13] = [
 ];
 
 impl FailureCause<'_> {
-    /// How many causes are counted apart.
+    /// Number of causes that are counted separately.
     pub const COUNT: usize = LABELS.len();
 
-    /// Its number below [`COUNT`](Self::COUNT); `None` of what is refused, not failed.
+    /// Returns its index below [`COUNT`](Self::COUNT); `None` for causes of REFUSED.
     pub fn place(self) -> Option<usize> {
         Some(match self {
             FailureCause::Lookup(LookupFailure::NoRecursion | LookupFailure::NoRule) => return None,
@@ -92,19 +92,19 @@ impl fmt::Display for FailureCause<'_> {
 pub struct FailureCounts([SharedCount; LABELS.len()]);
 
 impl FailureCounts {
-    /// Counts one.
+    /// Counts one failure.
     pub(crate) fn add(&self, cause: FailureCause<'_>) {
         if let Some(count) = cause.place().and_then(|place| self.0.get(place)) {
             count.add();
         }
     }
 
-    /// All of them.
+    /// Returns the sum over all causes.
     pub fn total(&self) -> u64 {
         self.0.iter().map(SharedCount::get).sum()
     }
 
-    /// Each cause by its label, and its number.
+    /// Returns each cause's label and count.
     pub fn by_cause(&self) -> impl Iterator<Item = (&'static str, u64)> {
         LABELS.into_iter().zip(self.0.iter().map(SharedCount::get))
     }

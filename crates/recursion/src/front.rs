@@ -1,4 +1,4 @@
-//! What memory does not answer: who may ask, names answered on the spot, and the way to other servers.
+//! The source for cache misses: access control, local names, lookups.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::policy::Policy;
 use crate::query_state::{QueryState, Step};
 use crate::service::Service;
 
-/// The source of answers for names that are not in memory.
+/// The source of answers that are not in the cache.
 pub(crate) struct RecursiveSource(pub(crate) Arc<Service>);
 
-/// Whether other servers are asked for a type: no answer is made of meta types, ANY excepted (RFC 6895 §3.1).
+/// Whether a type can be looked up: meta types have no records, ANY excepted (RFC 6895 §3.1).
 fn is_askable(qtype: Type) -> bool {
     qtype == Type::ANY || !qtype.is_meta()
 }
@@ -50,7 +50,7 @@ impl Source for RecursiveSource {
             if leads_to.is_some() {
                 return SourceReply::Ready(None);
             }
-            // A client without RD does not learn what others have asked (RFC 8914 §4.21).
+            // A client without RD must not see which answers are cached (RFC 8914 §4.21).
             return SourceReply::Refused(Refusal::NOT_AUTHORITATIVE);
         }
         if !is_askable(question.qtype) {
@@ -87,7 +87,7 @@ impl Source for RecursiveSource {
 }
 
 impl RecursiveSource {
-    /// Answers with what is known, or has the rest asked for.
+    /// Answers from local state, or starts a lookup.
     fn go(
         &self,
         mut query_state: QueryState,
@@ -111,16 +111,16 @@ impl RecursiveSource {
     }
 }
 
-/// The name that a PTR question below the DNS64 prefix is about (RFC 6147 §5.3.1).
+/// Returns the PTR owner name that a query below the DNS64 prefix maps to (RFC 6147 §5.3.1).
 fn ptr_target(policy: &Policy, asked: &Asked<'_>) -> Option<LowerNameBuf> {
     let dns64 = policy.dns64.as_ref().filter(|_| asked.question.qtype == Type::PTR)?;
     dns64.applies_to(asked.client.peer.ip()).then(|| dns64.ptr_target(asked.qname.as_lower()))?
 }
 
-/// How long a link made for DNS64 may be kept, in seconds: what it says never changes.
+/// TTL of a CNAME made for DNS64, in seconds: its target never changes.
 const LINK_TTL: u32 = 3600;
 
-/// A message whose answer is a CNAME to `target`.
+/// Returns a message whose answer is a CNAME to `target`.
 fn link(asked: &Asked<'_>, target: Name<'_>) -> Option<Vec<u8>> {
     let (mut room, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
     let header = Header::query(0).reply();

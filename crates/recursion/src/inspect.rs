@@ -1,4 +1,4 @@
-//! What recursive service knows about a question, for a person who asks.
+//! State of recursive service for one query, for the control commands of operators.
 
 use std::net::Ipv4Addr;
 
@@ -13,40 +13,40 @@ use crate::dns64::Dns64Made;
 use crate::service::{Service, key};
 use crate::validation::Verdict;
 
-/// What is known about a question.
+/// State of recursive service for one query.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// It is answered on the spot: special-use names, local data.
+    /// The query is for a local name (special use or local data).
     pub local: bool,
     /// The domain of the rule that covers the name.
     pub rule: Option<LowerNameBuf>,
-    /// Its answers are validated.
+    /// Answers are validated.
     pub validates: bool,
-    /// The answer in the cache.
+    /// The cached answer.
     pub cached: Option<CachedAnswer>,
-    /// For how many seconds more a failure is remembered.
+    /// Remaining seconds of a cached failure.
     pub failure: Option<u32>,
-    /// If it is one, why the answer was bogus.
+    /// Why the answer was bogus, if the cached failure is due to that.
     pub bogus: Option<BogusReason>,
 }
 
-/// An answer in the cache.
+/// A cached answer.
 #[derive(Clone, Debug)]
 pub struct CachedAnswer {
-    /// Whether its time is up.
+    /// Whether it is fresh or expired, and for how long.
     pub freshness: Freshness,
-    /// It denies a name above, and so this one (RFC 8020).
+    /// It is the NXDOMAIN of an ancestor, which also denies this name (RFC 8020).
     pub above: bool,
     /// Its response code.
     pub rcode: Rcode,
-    /// It is secure, by what was found here or by the word of servers that are trusted with that.
+    /// It is secure, by our own validation or by AD of servers that are trusted to validate.
     pub authentic: bool,
-    /// The response, its TTLs aged.
+    /// The response, with aged TTLs.
     pub message: Vec<u8>,
 }
 
 impl Service {
-    /// What is known about a question now. Not counted as a use.
+    /// Returns the state for a query. Does not count as a use of the cache entry.
     pub fn inspect(&self, query_key: &QueryKey, now: Now) -> Inspection {
         let policy = self.policy();
         let mut hashed = HashedName::new();
@@ -98,25 +98,23 @@ impl Service {
         Inspection { local, rule: policy.cache_views.domain(cache_view), validates, cached, failure, bogus }
     }
 
-    /// Whether clients get no records of this answer of other servers, since private addresses are among
-    /// them.
+    /// Whether this upstream answer is withheld from clients because it contains private addresses.
     pub fn withholds(&self, message: &[u8]) -> bool {
         self.policy().private.as_ref().is_some_and(|private| private.offends(message))
     }
 
-    /// Whether AAAA records are made of A records (DNS64) where this is the response to a question for AAAA.
+    /// Whether DNS64 synthesizes AAAA records, given this response to a query for AAAA.
     pub fn wants_dns64(&self, aaaa_message: &[u8]) -> bool {
         self.policy().dns64.as_ref().is_some_and(|dns64| dns64.wants_synthesis(aaaa_message))
     }
 
-    /// What becomes of the addresses in a response to a question for A where AAAA records are made of them.
+    /// Returns what DNS64 makes of each address in a response to a query for A.
     pub fn dns64_made(&self, a_message: &[u8]) -> Vec<(Ipv4Addr, Dns64Made)> {
         self.policy().dns64.as_ref().map(|dns64| dns64.made_of_all(a_message)).unwrap_or_default()
     }
 
-    /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to
-    /// `callback`, which is dropped if no server can be asked. With it comes what validating has found, where
-    /// answers are validated.
+    /// Starts a lookup regardless of the cache. The answer is cached, and `callback` receives the outcome
+    /// and, where answers are validated, the verdict. `callback` is dropped if no resolver is connected.
     pub fn look_up(
         &self,
         query_key: QueryKey,

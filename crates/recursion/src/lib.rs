@@ -1,31 +1,30 @@
-//! Recursive service: what becomes of a question that no zone here answers.
+//! Recursive service: answers queries for names outside the zones served here.
 //!
-//! What lives here: who may ask, which names are answered on the spot, what is taken from the cache and what
-//! is kept in it, when an answer that is too old is better than none, and the client that waits meanwhile.
-//! What does not: the cache itself (`cache`), asking other servers (`resolver`), sockets (`net`), the query
-//! path (`engine`), configuration files (`config`).
+//! In this crate: access control, local names, reads and writes of the cache, serving stale answers, and the
+//! state of clients that wait for a lookup. Elsewhere: the cache itself (`cache`), lookups at other servers
+//! (`resolver`), sockets (`net`), the query path (`engine`), configuration files (`config`).
 //!
 //! | module | does |
 //! |---|---|
-//! | `service` | [`Service`]: cache, policy, and the way to other servers |
-//! | `cached` | the cache as data in memory: hits, on the query path |
-//! | `front` | the source for what memory does not answer |
-//! | `query_state` | one client's question, step by step to its answer |
-//! | `completion` | takes outcomes of lookups into the cache and to the clients who wait |
-//! | `policy` | what an operator decides, made ready to be asked |
-//! | `prefix` | networks: an address and a length |
-//! | `access` | says who may ask |
-//! | `local` | answers special-use names and local data |
-//! | `validation` | has answers validated before anybody gets them |
-//! | `reports` | tells who is named for that what cannot be resolved or validated (RFC 9567) |
-//! | `sentinel` | tells clients whether a key is a trust anchor (RFC 8509) |
-//! | `private` | keeps private addresses out of answers from outside |
-//! | `dns64` | makes AAAA records of A records |
-//! | `cache_views` | says which rule covers a name |
-//! | `message` | answers on their way to a client |
-//! | `inspect` | says to a person what is known |
-//! | `failures` | why clients get SERVFAIL |
-//! | `stalled` | which expired answers were served because servers failed |
+//! | `service` | [`Service`]: cache, policy, and the connection to the resolver |
+//! | `cached` | cache hits on the query path |
+//! | `front` | the source that answers cache misses |
+//! | `query_state` | the state of one client's query until its reply |
+//! | `completion` | passes lookup outcomes to the cache and the waiting clients |
+//! | `policy` | the operator's settings, compiled |
+//! | `prefix` | address prefixes |
+//! | `access` | access control |
+//! | `local` | special-use names and local data |
+//! | `validation` | validates answers before clients get them |
+//! | `reports` | error reports to agents (RFC 9567) |
+//! | `sentinel` | root key trust anchor sentinel (RFC 8509) |
+//! | `private` | filters private addresses from upstream answers |
+//! | `dns64` | synthesizes AAAA records from A records (RFC 6147) |
+//! | `cache_views` | finds the rule that covers a name |
+//! | `message` | replies to clients |
+//! | `inspect` | state of one query, for operators |
+//! | `failures` | causes of SERVFAIL |
+//! | `stalled` | stale answers served because upstreams failed |
 //! | `stats` | counters |
 #![forbid(unsafe_code)]
 

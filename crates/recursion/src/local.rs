@@ -1,11 +1,10 @@
-//! Names that are answered on the spot: special-use names, and records that an operator has written down.
+//! Local names: special-use names and the operator's records, answered without the cache or a lookup.
 //!
-//! All names are in one table, by their hash, with every name above them. A question walks it from the top:
-//! for `www.example.com` it looks up `com`, and if nothing here is at or below that, which is the rule, that
-//! was all.
+//! One hash table holds all names together with all their ancestors. A lookup descends from the top: for
+//! `www.example.com` it starts with `com`; usually nothing local is at or below that, and the lookup ends.
 //!
-//! An answer is that of the name itself, if it has one, or else that of the closest name above which answers
-//! for what is below it: the top of a special zone, or the parent of a wildcard.
+//! The answer is that of the name itself, if it has one, or else that of the closest ancestor that answers
+//! for names below it: the apex of a special zone, or the parent of a wildcard.
 
 mod record;
 mod special;
@@ -20,22 +19,22 @@ use wire::{Class, LowerName, LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 pub use record::{LocalRecord, LocalRecordFault};
 pub use special::{Below, SpecialName};
 
-/// What an operator sets about local names.
+/// Settings of local names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalConfig {
-    /// Special-use names that are resolved as any other.
+    /// Special-use names that are resolved like other names.
     pub special_off: SpecialOff,
-    /// Domains whose servers the operator has named. A special-use name at, above or below one of them is
-    /// off. The root does not count.
+    /// Domains for which the operator has configured servers. A special-use name at, above or below one of
+    /// them is off. The root does not count.
     pub forwarded: Vec<LowerNameBuf>,
-    /// Records.
+    /// The operator's records.
     pub data: Vec<LocalRecord>,
 }
 
 /// Which special-use names are off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecialOff {
-    /// All.
+    /// All of them.
     All,
     /// Those with these [`domain`](SpecialName::domain)s.
     These(Vec<LowerNameBuf>),
@@ -61,33 +60,32 @@ impl LocalConfig {
     }
 }
 
-/// An answer that has been written.
+/// The result of writing a local answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalAnswer {
-    /// The response code, as it stands in the header.
+    /// The response code, as set in the header.
     pub rcode: Rcode,
-    /// The answer ends in a CNAME record that leads to this name, which is not local: what it has is still to
-    /// be added.
+    /// The answer ends in a CNAME to this name, which is not local: its records are still to be added.
     pub leads_to: Option<LowerNameBuf>,
 }
 
-/// Aliases that one answer follows from local name to local name.
+/// Most CNAMEs from local name to local name that one answer follows.
 const MAX_LINKS: usize = 8;
 
-/// TTL and MINIMUM of the SOA records, in seconds: how long clients keep that there is nothing (RFC 6303 §3).
+/// TTL and MINIMUM of the SOA records, in seconds: how long clients cache a negative answer (RFC 6303 §3).
 const NEGATIVE_TTL: Ttl = Ttl::from_secs(10_800);
 
 /// RNAME and the five numbers of the SOA record that RFC 6303 §3 prescribes. MNAME is the name of the zone.
 const SOA_TAIL: [u8; 36] =
     *b"\x06nobody\x07invalid\0\0\0\0\x01\0\0\x0e\x10\0\0\x04\xb0\0\x09\x3a\x80\0\0\x2a\x30";
 
-/// Local names, made ready to be asked for.
+/// Local names, compiled for lookups.
 pub struct LocalNames {
     key: HashKey,
-    /// The root, and names that answer with all names above them.
+    /// The root, the names that have an answer, and all ancestors of those.
     entries: Box<[Entry]>,
-    /// Where they are, by hash: as many as a power of two, and at most half of them used. A used slot is
-    /// followed by others up to the next empty one.
+    /// Open-addressing hash table of `entries`: the length is a power of two, and at most half the slots are
+    /// used. A probe runs up to the next empty slot.
     slots: Box<[Slot]>,
 }
 
@@ -95,7 +93,7 @@ pub struct LocalNames {
 struct Slot {
     /// The upper half of the hash.
     tag: u32,
-    /// Which entry it is; beyond all for none.
+    /// Index into `entries`; out of range if the slot is empty.
     entry: u32,
 }
 
@@ -103,25 +101,25 @@ impl Slot {
     const EMPTY: Slot = Slot { tag: 0, entry: u32::MAX };
 }
 
-/// A name.
+/// One name of the table.
 struct Entry {
-    /// In wire form and lower case.
+    /// Wire form, lower case.
     name: Box<[u8]>,
-    /// What it answers itself.
+    /// The answer for the name itself.
     at: Option<Content>,
-    /// What names below answer that no closer entry answers for.
+    /// The answer for names below that have no closer entry with an answer.
     below: Option<Content>,
 }
 
-/// What a name answers.
+/// The answer of a name.
 #[derive(Default)]
 struct Content {
     records: Vec<Record>,
     /// Names without an entry do not exist.
     absent: bool,
-    /// Labels of the special zone that the name is in; the name is a zone of its own if there is none.
+    /// Label count of the special zone's apex, if the name is in one; otherwise the name is its own zone.
     zone: Option<usize>,
-    /// The special zone has a parent in the public DNS.
+    /// The special zone's parent is in the public DNS.
     delegated: bool,
 }
 
@@ -131,14 +129,14 @@ struct Record {
     rdata: Vec<u8>,
 }
 
-/// What was found for a name.
+/// The content found for a name.
 struct Found<'l> {
     content: &'l Content,
     exists: bool,
 }
 
 impl LocalNames {
-    /// Compiles the settings, for questions hashed under `key`.
+    /// Compiles the settings. `key` is the hash key of query names.
     pub fn new(config: &LocalConfig, key: &HashKey) -> Self {
         let mut table = Table::default();
         table.entry(LowerNameBuf::ROOT.as_lower());
@@ -155,17 +153,16 @@ impl LocalNames {
         table.finish(key)
     }
 
-    /// Answers a question, if it is for a local name. `written` is the name as the client wrote it; so it
-    /// stands in `b`, at [`Offset::QNAME`]. Behind it come answer and authority section; AA, RCODE and, if
-    /// not all fits, TC are set.
+    /// Answers a query for a local name. `written` is QNAME as the client wrote it, which is in `b` at
+    /// [`Offset::QNAME`]. Appends the answer and authority sections and sets AA, RCODE and, if the records do
+    /// not fit, TC.
     ///
-    /// `None`, and nothing is written, if others answer: the name is not local, the class is not IN, or it is
-    /// a question for DS at the top of a special zone that the public DNS delegates. DS belongs to the parent
-    /// (RFC 4035 §3.1.4.1), and a client that validates needs its proof that nothing below is signed, or else
-    /// takes our unsigned answers for forged ones (RFC 8375). BIND and Unbound ask the parent, too. `onion.`
-    /// and the other names right below the root have no delegation to prove, and the root servers shall not
-    /// be asked about them (RFC 6761 §6.2, RFC 7686 §2): DS is answered here, as any type that they do not
-    /// have.
+    /// Returns `None` and writes nothing if the name is not local, the class is not IN, or QTYPE is DS at the
+    /// apex of a special zone that the public DNS delegates. DS belongs to the parent (RFC 4035 §3.1.4.1),
+    /// and a validating client needs the parent's proof that the zone is unsigned, or else takes our unsigned
+    /// answers for forged ones (RFC 8375). BIND and Unbound ask the parent, too. `onion.` and the other names
+    /// right below the root have no delegation to prove, and the root servers must not be asked about them
+    /// (RFC 6761 §6.2, RFC 7686 §2): DS is answered here like any type that they do not have.
     #[inline]
     pub fn answer(
         &self,
@@ -179,7 +176,7 @@ impl LocalNames {
         Some(self.write(found, qname, written, qtype, b))
     }
 
-    /// Whether [`answer`](Self::answer) answers a question.
+    /// Whether [`answer`](Self::answer) answers this query.
     pub fn is_local(&self, qname: &HashedName, qtype: Type, qclass: Class) -> bool {
         self.found(qname, qtype, qclass).is_some()
     }
@@ -205,7 +202,7 @@ impl LocalNames {
         closest.at.as_ref().or(below).map(|content| Found { content, exists: true })
     }
 
-    /// The entry of the name without its `skip` leftmost labels.
+    /// Returns the entry of the name without its `skip` leftmost labels.
     #[inline]
     fn entry(&self, name: &HashedName, skip: usize) -> Option<&Entry> {
         let hash = name.hash(skip).bits();
@@ -239,7 +236,7 @@ impl LocalNames {
         answer
     }
 
-    /// Writes what the name answers and, where that is an alias, what the names answer that it leads to.
+    /// Writes the answer of the name and, if that is a CNAME, the answers of the local names it leads to.
     fn chain(
         &self,
         found: Found<'_>,
@@ -263,7 +260,7 @@ impl LocalNames {
 }
 
 impl Content {
-    /// Whether the name is the top of a zone that the public DNS delegates.
+    /// Whether the name is the apex of a special zone that the public DNS delegates.
     #[inline]
     fn is_delegation(&self, name: &HashedName) -> bool {
         self.delegated && self.zone == Some(name.label_count())
@@ -271,8 +268,8 @@ impl Content {
 }
 
 impl Found<'_> {
-    /// Writes what there is of a type at a name of so many labels: all its records, or an alias, or that
-    /// there are none. Returns the response code and where the alias leads.
+    /// Writes the answer for `qtype` at `name`, which has `labels` labels: all its records, a CNAME, or a
+    /// negative answer. Returns the response code and the target of the CNAME.
     fn write(
         &self,
         labels: usize,
@@ -305,8 +302,7 @@ impl Found<'_> {
     }
 }
 
-/// Writes the SOA record of a zone. Without one there is no saying how long a negative answer may be kept
-/// (RFC 2308 §3).
+/// Writes the SOA record of a zone: without one, a negative answer has no TTL (RFC 2308 §3).
 fn soa(section: Section, zone: Name<'_>, b: &mut Builder<'_>) -> Result<(), Full> {
     let mut rdata = [0; MAX_NAME + SOA_TAIL.len()];
     rdata.iter_mut().zip(zone.as_wire().iter().chain(&SOA_TAIL)).for_each(|(to, from)| *to = *from);
@@ -314,7 +310,7 @@ fn soa(section: Section, zone: Name<'_>, b: &mut Builder<'_>) -> Result<(), Full
     b.record(section, Owner::Name(zone), Type::SOA, Class::IN, NEGATIVE_TTL, rdata).map(|_| ())
 }
 
-/// The table while it grows.
+/// The table under construction.
 #[derive(Default)]
 struct Table {
     entries: Vec<Entry>,
@@ -322,7 +318,7 @@ struct Table {
 }
 
 impl Table {
-    /// The place of a name's entry, made with those of all names above where they are missing.
+    /// Returns the index of a name's entry; adds it and its missing ancestors.
     fn entry(&mut self, name: LowerName<'_>) -> usize {
         let mut place = 0;
         let ancestors: Vec<LowerName<'_>> = std::iter::successors(Some(name), |name| name.parent()).collect();
@@ -336,13 +332,13 @@ impl Table {
         place
     }
 
-    /// What a name answers itself.
+    /// The answer of the name itself.
     fn at(&mut self, name: LowerName<'_>) -> Option<&mut Option<Content>> {
         let place = self.entry(name);
         self.entries.get_mut(place).map(|entry| &mut entry.at)
     }
 
-    /// What the names below a name answer.
+    /// The answer of the names below the name.
     fn below(&mut self, name: LowerName<'_>) -> Option<&mut Option<Content>> {
         let place = self.entry(name);
         self.entries.get_mut(place).map(|entry| &mut entry.below)
@@ -370,8 +366,8 @@ impl Table {
         }
     }
 
-    /// Adds what an operator has written down for one owner. It replaces all records that the table of
-    /// special names has for it, but the name stays the top of its zone.
+    /// Adds the operator's records of one owner. They replace all records of that owner in the special-use
+    /// table, but the name stays the apex of its zone.
     fn add_data(&mut self, records: &[&LocalRecord]) {
         let Some(owner) = records.first().map(|record| record.owner.as_name().to_lower()) else { return };
         let content = match owner.as_lower().parent().filter(|_| owner.as_name().is_wildcard()) {
@@ -384,7 +380,7 @@ impl Table {
         }
     }
 
-    /// The table as it is asked.
+    /// Builds the hash table for lookups.
     fn finish(self, key: &HashKey) -> LocalNames {
         let mut slots = vec![Slot::EMPTY; (self.entries.len() * 2).next_power_of_two()];
         let mask = slots.len() - 1;
@@ -403,8 +399,8 @@ impl Table {
 }
 
 impl Content {
-    /// Adds a record. Those of one type have one TTL, the least of all (RFC 2181 §5.2), and no two are the
-    /// same.
+    /// Adds a record unless it is a duplicate. Records of one type share the lowest of their TTLs (RFC 2181
+    /// §5.2).
     fn push(&mut self, record: &LocalRecord) {
         let LocalRecord { rtype, rdata, .. } = record;
         let same = || self.records.iter().filter(|held| held.rtype == *rtype);

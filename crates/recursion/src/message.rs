@@ -1,5 +1,5 @@
-//! Answers on their way to a client: whole messages, joined where a chain led from one to the next, and
-//! copied behind the client's question.
+//! Replies to clients: whole messages, joined where a chain of aliases spans several, and copied behind the
+//! client's question.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use wire::edns::ErrorInfo;
 use wire::message::{Builder, Compressor, Full, MAX_MESSAGE, Malformed, Offset, Owner, Parser, Section};
 use wire::{Class, Header, LowerNameBuf, Rcode, Type};
 
-/// A response as it is kept and passed on: question in lower case at offset 12, no OPT.
+/// A response as cached and passed on: question in lower case at offset 12, no OPT.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    /// As the resolver has made it, for all who wait for it.
+    /// From the resolver, shared by all waiters.
     Shared(Arc<resolver::Answer>),
-    /// Made here.
+    /// Built in this crate.
     Own(Arc<[u8]>),
 }
 
 impl Message {
-    /// Its bytes.
+    /// The message's bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Message::Shared(answer) => &answer.message,
@@ -27,34 +27,34 @@ impl Message {
     }
 }
 
-/// What a client is answered.
+/// The reply to a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) message: Message,
     pub(crate) rcode: Rcode,
-    /// AA: the answer begins in a zone served here.
+    /// AA: the chain of the answer begins in a zone served here.
     pub(crate) authoritative: bool,
-    /// AD, for those who understand it.
+    /// AD, for clients that understand it.
     pub(crate) authentic: bool,
-    /// The extended error that goes with it.
+    /// The extended error to send with it.
     pub(crate) info: Option<ErrorInfo>,
 }
 
-/// What of a client's query shows in the answer.
+/// Properties of a client's query that affect the reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyOptions {
-    /// It understands AD: DO or AD was set (RFC 6840 §5.7).
+    /// The client understands AD: it set DO or AD (RFC 6840 §5.7).
     pub(crate) authentic: bool,
 }
 
 impl ReplyOptions {
-    /// Those of a query.
+    /// Returns the options of a query.
     #[inline]
     pub(crate) fn of(request: &engine::request::Request) -> Self {
         ReplyOptions { authentic: request.dnssec_ok() || request.header.authentic_data() }
     }
 
-    /// Sets the flags of an answer.
+    /// Sets the header flags of a reply.
     #[inline]
     pub(crate) fn set_flags(self, b: &mut Builder<'_>, rcode: Rcode, authoritative: bool, authentic: bool) {
         b.flags(|header| {
@@ -66,8 +66,7 @@ impl ReplyOptions {
 }
 
 impl Reply {
-    /// Writes the answer behind the client's question, which is for the same name. If it does not fit, TC is
-    /// set.
+    /// Appends the reply to the client's question, which has the same name. Sets TC if it does not fit.
     pub(crate) fn write(&self, reply_options: ReplyOptions, b: &mut Builder<'_>) -> Option<ErrorInfo> {
         reply_options.set_flags(b, self.rcode, self.authoritative, self.authentic);
         let bytes = self.message.bytes();
@@ -84,8 +83,8 @@ impl Reply {
     }
 }
 
-/// A message that does not fit its longest form, or a part that cannot be read: neither comes from the
-/// scrubber.
+/// The joined message exceeds 65,535 bytes, or a part is malformed: neither can follow from scrubbed
+/// responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unjoinable;
 
@@ -101,9 +100,9 @@ impl From<Full> for Unjoinable {
     }
 }
 
-/// The links of a chain and what they lead to as one message: the question of the first and the response code
-/// of the second, their answer sections one behind the other, then their authority sections. A record of both
-/// stands there once. AD is set if all of it is `authentic`.
+/// Joins the links of a chain and the response at their end into one message: the question of `links`, the
+/// response code of `end`, both answer sections and both authority sections. A record that both have is
+/// written once per section. AD is set if `authentic`.
 pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>, Unjoinable> {
     let (mut header, _) = Parser::new(links)?;
     let (last, _) = Parser::new(end)?;
@@ -126,7 +125,7 @@ pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>,
     Ok(joined)
 }
 
-/// Writes the records of one section of a message that are not among those `written`.
+/// Copies the records of one section that are not yet in `written`.
 fn copy(
     message: &[u8],
     wanted: Section,

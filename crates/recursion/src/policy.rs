@@ -1,6 +1,6 @@
-//! What an operator has decided, made ready to be asked.
+//! The operator's settings for recursive service, and their compiled form.
 //!
-//! It is replaced as a whole; a batch sees one version.
+//! It is replaced as a whole; each batch of queries uses one version.
 
 use std::time::Duration;
 
@@ -13,73 +13,72 @@ use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
 use crate::local::{LocalConfig, LocalNames};
 use crate::private::{PrivateAddresses, PrivateConfig};
 
-/// What an operator decides about recursive service.
+/// Settings of recursive service.
 #[derive(Clone, Debug)]
 pub struct PolicyConfig {
-    /// Who may ask: the first rule that fits counts, and no other client may.
+    /// Access rules: the first that matches counts; clients that match none are refused.
     pub access: Vec<AccessRule>,
-    /// Names answered on the spot.
+    /// Local names.
     pub local: LocalConfig,
-    /// Addresses that no answer from outside may hold.
+    /// Private addresses, which upstream answers must not contain.
     pub private: PrivateConfig,
-    /// AAAA records made of A records, if wanted.
+    /// DNS64 settings; `None`: off.
     pub dns64: Option<Dns64Config>,
-    /// The domains of the rules.
+    /// The rules' domains.
     pub domains: Vec<Domain>,
-    /// Whether answers that have expired are served where no server answers (RFC 8767); after how long a
-    /// client gets one while servers are still asked (§5: 1.8 seconds).
+    /// Serve-stale (RFC 8767): how long a client waits for servers before it gets an expired answer (§5: 1.8
+    /// seconds). `None`: off.
     pub stale_after: Option<Duration>,
-    /// Seconds after a failure in which expired answers are served at once and no server is asked (RFC 8767
-    /// §5: the failure recheck timer). 0: each client waits for servers.
+    /// Seconds after a failure in which stale answers are sent at once without a lookup (RFC 8767 §5: the
+    /// failure recheck timer). 0: every client waits for servers.
     pub stale_refresh: u32,
-    /// Whether an NXDOMAIN denies all names below (RFC 8020).
+    /// Whether NXDOMAIN denies all names below (RFC 8020).
     pub nxdomain_cut: bool,
-    /// Whether what was proven not to be there denies other names, too (RFC 8198).
+    /// Whether proven denials are also used for other names (RFC 8198).
     pub aggressive_nsec: bool,
-    /// Bytes of what was proven so, at the most.
+    /// Most bytes of cached denials for that.
     pub denials: usize,
-    /// Whether popular answers are fetched anew before they expire.
+    /// Whether popular answers are refreshed before they expire.
     pub prefetch: bool,
-    /// Links of a chain from one rule's names to another's, at the most.
+    /// Most links of a chain from one rule's names to another's.
     pub max_chain: u8,
-    /// How answers are validated, for the [domains](Domain) that want it.
+    /// Validation settings, for the [domains](Domain) that have it on.
     pub validation: ValidationConfig,
-    /// How much is reported of what cannot be resolved or validated (RFC 9567); `None`: nothing.
+    /// Limits of error reporting (RFC 9567); `None`: off.
     pub reports: Option<ReportLimits>,
 }
 
-/// How much is reported.
+/// Limits of error reporting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportLimits {
-    /// Reports in one second, at the most.
+    /// Most reports per second.
     pub per_second: usize,
-    /// Seconds between two reports of the same, at the least: the cache may hold the answer to the first one
-    /// for longer.
+    /// Least seconds between two identical reports; the cached answer to the first may prolong it.
     pub interval: u32,
 }
 
-/// How answers are validated.
+/// Validation settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationConfig {
-    /// What counts.
+    /// Algorithms and other settings of the validator.
     pub settings: ValidationSettings,
-    /// What one client's query may cost.
+    /// Limits per client query.
     pub limits: ValidationLimits,
-    /// Where trust begins, and where it is not wanted.
+    /// Trust anchors, positive and negative.
     pub anchors: TrustAnchors,
-    /// Whether clients can find out which keys are anchors of the root (RFC 8509).
+    /// Whether root key sentinels are answered (RFC 8509).
     pub sentinel: bool,
-    /// Names of which it is remembered what is known of their keys, at the most.
+    /// Most names whose keys are cached.
     pub names: usize,
-    /// Clients whose answers wait to be validated, at the most.
+    /// Most clients that wait for validation.
     pub waiting: usize,
-    /// Of these, clients of one network: an IPv4 /24 or an IPv6 /56.
+    /// Most of them from one network: an IPv4 /24 or an IPv6 /56.
     pub waiting_of_network: usize,
 }
 
 impl Default for ValidationConfig {
-    /// With the root's anchors, for 20,000 names and 10,000 clients, of one network 1000. Of signatures a
-    /// query may take what a chain of aliases through some ten zones needs when nothing is known yet.
+    /// The root's trust anchors, 20,000 names, 10,000 clients, 1000 of one network. The number of signatures
+    /// is enough for a chain of aliases through some ten zones with a cold cache.
     fn default() -> Self {
         ValidationConfig {
             settings: ValidationSettings::default(),
@@ -93,12 +92,12 @@ impl Default for ValidationConfig {
     }
 }
 
-/// Why it cannot be done.
+/// Why settings cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyFault {
-    /// There are too many access rules.
+    /// Too many access rules.
     Access(TooManyRules),
-    /// DNS64 cannot be done so.
+    /// Invalid DNS64 settings.
     Dns64(Dns64Fault),
 }
 
@@ -112,7 +111,7 @@ impl std::fmt::Display for PolicyFault {
 }
 impl std::error::Error for PolicyFault {}
 
-/// One version of it, made ready.
+/// One compiled version of the settings.
 pub(crate) struct Policy {
     pub(crate) access: Access,
     pub(crate) local: LocalNames,

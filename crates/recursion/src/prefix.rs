@@ -1,24 +1,24 @@
-//! Networks: an address and how many of its bits count; and which of many networks an address is in.
+//! Address prefixes, and a table that maps an address to the prefixes that contain it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network, such as `192.0.2.0/24` or `2001:db8::/32`. Bits behind the length are 0.
+/// An address prefix such as `192.0.2.0/24` or `2001:db8::/32`. Bits behind the length are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
     address: IpAddr,
     len: u8,
 }
 
-/// Why text is no prefix.
+/// Why a text is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixFault {
-    /// What stands in front of the slash is no address.
+    /// The part before the slash is not an IP address.
     Address,
-    /// What stands behind it is no number of bits that the address has.
+    /// The part after the slash is not a valid prefix length for the address.
     Length,
-    /// There are bits behind the length: the prefix that was meant may be this one.
+    /// Bits behind the length are set; the prefix without them is given.
     HostBits(Prefix),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for PrefixFault {
 impl std::error::Error for PrefixFault {}
 
 impl Prefix {
-    /// The network of this length that an address is in. IPv4 mapped into IPv6 stays what it is.
+    /// Returns the prefix of length `len` that contains `address`. IPv4-mapped IPv6 addresses stay IPv6.
     pub fn of(address: IpAddr, len: u8) -> Option<Prefix> {
         let cut = |bits: u128, width: u8| {
             let host = width.checked_sub(len)?;
@@ -47,8 +47,9 @@ impl Prefix {
         Some(Prefix { address, len })
     }
 
-    /// The network that is meant, where IPv4 is mapped into IPv6 (RFC 4291 §2.5.5.2): `::ffff:192.0.2.0/120`
-    /// is `192.0.2.0/24`. All others stay what they are, also those that hold more than the mapped addresses.
+    /// Returns the IPv4 prefix if this is an IPv4-mapped IPv6 prefix (RFC 4291 §2.5.5.2):
+    /// `::ffff:192.0.2.0/120` becomes `192.0.2.0/24`. Other prefixes are unchanged, also those that contain
+    /// more than mapped addresses.
     pub fn to_canonical(self) -> Prefix {
         match (self.address.to_canonical(), self.len.checked_sub(MAPPED_LEN)) {
             (address @ IpAddr::V4(_), Some(len)) if self.address.is_ipv6() => Prefix { address, len },
@@ -56,7 +57,7 @@ impl Prefix {
         }
     }
 
-    /// Whether every address of `other` is in it.
+    /// Whether it contains every address of `other`.
     pub fn covers(&self, other: &Prefix) -> bool {
         self.len <= other.len && self.contains(other.address)
     }
@@ -66,17 +67,17 @@ impl Prefix {
         self.address
     }
 
-    /// Bits that count.
+    /// Its length in bits.
     pub fn len(&self) -> u8 {
         self.len
     }
 
-    /// Whether every address of its family is in it.
+    /// Whether it contains every address of its family (length 0).
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether an address is in it. Those of the other family never are.
+    /// Whether it contains `address`. Addresses of the other family never match.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && Prefix::of(address, self.len) == Some(*self)
     }
@@ -85,7 +86,7 @@ impl Prefix {
 impl FromStr for Prefix {
     type Err = PrefixFault;
 
-    /// Reads `ADDRESS/LENGTH`, or an address by itself.
+    /// Parses `ADDRESS/LENGTH`, or an address alone.
     fn from_str(text: &str) -> Result<Self, PrefixFault> {
         let (address, len) = text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
         let address: IpAddr = address.parse().map_err(|_| PrefixFault::Address)?;
@@ -108,8 +109,8 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Which networks are private: RFC 1918, shared by carriers (RFC 6598), link-local (RFC 3927, RFC 4291
-/// §2.5.6) and unique local (RFC 4193).
+/// Private prefixes: RFC 1918, carriers' shared space (RFC 6598), link-local (RFC 3927, RFC 4291 §2.5.6) and
+/// unique local (RFC 4193).
 pub(crate) const PRIVATE: [Prefix; 7] = [
     v4([10, 0, 0, 0], 8),
     v4([100, 64, 0, 0], 10),
@@ -120,28 +121,28 @@ pub(crate) const PRIVATE: [Prefix; 7] = [
     v6(0xfe80, 10),
 ];
 
-/// Addresses of this machine (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
+/// Loopback addresses (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
 pub(crate) const LOOPBACK: [Prefix; 2] =
     [v4([127, 0, 0, 0], 8), Prefix { address: IpAddr::V6(Ipv6Addr::LOCALHOST), len: 128 }];
 
-/// Bits of an IPv6 address in front of a mapped IPv4 address (RFC 4291 §2.5.5.2).
+/// Length in bits of the prefix of IPv4-mapped IPv6 addresses (RFC 4291 §2.5.5.2).
 const MAPPED_LEN: u8 = 96;
 
-/// A network of IPv4. No bit behind the length may be set.
+/// Makes an IPv4 prefix. No bit behind the length may be set.
 pub(crate) const fn v4(address: [u8; 4], len: u8) -> Prefix {
     let [a, b, c, d] = address;
     Prefix { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), len }
 }
 
-/// A network of IPv6 by the first 16 bits of its addresses.
+/// Makes an IPv6 prefix from the first 16 bits of its addresses.
 const fn v6(first: u16, len: u8) -> Prefix {
     Prefix { address: IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)), len }
 }
 
-/// Networks, each with a number from 0 to 63; an address is looked up in all at once.
+/// Prefixes numbered 0 to 63; one search finds all that contain an address.
 ///
-/// Addresses are cut into ranges whose addresses are in the same networks. Each range is kept with a mask:
-/// bit `n` is set if one of the networks with the number `n` has it.
+/// The address space is cut into ranges whose addresses are in the same prefixes. Each range has a mask: bit
+/// `n` is set if a prefix with the number `n` contains it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrefixMasks {
     v4: Ranges<u32>,
@@ -149,7 +150,7 @@ pub(crate) struct PrefixMasks {
 }
 
 impl PrefixMasks {
-    /// Compiles networks. Numbers above 63 are left out.
+    /// Compiles prefixes. Numbers above 63 are left out.
     pub(crate) fn new<'p>(networks: impl Iterator<Item = (u8, &'p Prefix)>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (number, prefix) in networks.filter(|(number, _)| *number < 64) {
@@ -167,12 +168,12 @@ impl PrefixMasks {
         PrefixMasks { v4: Ranges::new(v4), v6: Ranges::new(v6) }
     }
 
-    /// Networks without numbers: the mask of an address in any of them is not 0.
+    /// Compiles prefixes without numbers: the mask of an address in any of them is not 0.
     pub(crate) fn any<'p>(networks: impl IntoIterator<Item = &'p Prefix>) -> Self {
         PrefixMasks::new(networks.into_iter().map(|prefix| (0, prefix)))
     }
 
-    /// The mask of the networks that an address is in. IPv4 mapped into IPv6 is IPv6 here.
+    /// Returns the mask of the prefixes that contain `address`. IPv4-mapped addresses count as IPv6 here.
     #[inline]
     pub(crate) fn mask(&self, address: IpAddr) -> u64 {
         match address {
@@ -181,14 +182,14 @@ impl PrefixMasks {
         }
     }
 
-    /// Whether an address is in any network.
+    /// Whether any prefix contains `address`.
     #[inline]
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.mask(address) != 0
     }
 }
 
-/// Ranges of numbers without gaps from 0 on, each up to where the next one starts.
+/// Contiguous ranges from 0 on; each ends where the next one starts.
 #[derive(Clone, Debug, Default)]
 struct Ranges<T> {
     starts: Box<[T]>,
@@ -196,8 +197,8 @@ struct Ranges<T> {
 }
 
 impl<T: Copy + Ord + Default> Ranges<T> {
-    /// Cuts spans, each from its first number up to its end or to the last number there is, and numbered
-    /// below 64.
+    /// Builds ranges from spans (first, end, number). `end` is exclusive, `None` for up to the maximum;
+    /// numbers are below 64.
     fn new(spans: Vec<(T, Option<T>, u8)>) -> Self {
         let mut edges = vec![(T::default(), None)];
         for (first, end, number) in spans {
@@ -235,7 +236,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Addresses of few kinds, so that networks of them overlap.
+    /// Addresses from a small set, so that prefixes of them overlap.
     pub(crate) fn address() -> impl Strategy<Value = IpAddr> {
         prop_oneof![
             any::<[u8; 4]>().prop_map(|bytes| IpAddr::from(bytes.map(|byte| byte & 0x81))),
@@ -245,7 +246,7 @@ pub(crate) mod tests {
         ]
     }
 
-    /// Networks of those.
+    /// Prefixes of such addresses.
     pub(crate) fn prefix() -> impl Strategy<Value = Prefix> {
         (address(), 0..=128u8).prop_map(|(address, len)| {
             let len = if address.is_ipv4() { len / 4 } else { len };

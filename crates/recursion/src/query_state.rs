@@ -1,6 +1,5 @@
-//! One client's question on its way to an answer: through the cache, through rules that a chain crosses,
-//! through DNS64. Every step is taken the same way whether its answer was in the cache or came from another
-//! server.
+//! State of one client's query: cache lookups, chains across rules, DNS64. Each step runs the same way
+//! whether its answer came from the cache or from another server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,35 +19,34 @@ use crate::service::{Known, Piece, Service};
 use crate::stalled::Refresh;
 use crate::validation::quota::ValidationQuota;
 
-/// How far a client's question has got.
+/// State of a client's query.
 pub(crate) struct QueryState {
-    /// The question.
+    /// The client's query.
     pub(crate) asked: QueryKey,
-    /// What has to be answered next for that.
+    /// The query to answer next.
     pub(crate) next: QueryKey,
-    /// Where the client is.
+    /// The client's network.
     pub(crate) client: ClientPrefix,
-    /// What other servers are asked for it is paid from this, from the first name of a chain to the last.
+    /// Pays for the upstream queries, for all names of a chain.
     pub(crate) budget: Budget,
     links: Option<Links>,
-    /// The answer that had no AAAA records and the links that led to it, while A records are sought to make
-    /// some of.
+    /// While A records are looked up for DNS64: the answer without AAAA records and the links that led to it.
     without: Option<(Piece, Option<Links>)>,
-    /// Whether AAAA records may be made for this client.
+    /// Whether DNS64 applies to this query.
     dns64: bool,
-    /// The names that a chain has led to so far, the one asked first.
+    /// All names of the chain so far, QNAME first.
     passed: Vec<LowerNameBuf>,
     chain_left: u8,
     authentic: bool,
     stale: bool,
     info: Option<ErrorInfo>,
-    /// The server that the newest piece of the answer came from, if one was asked.
+    /// The server that sent the newest piece of the answer, if it was not cached.
     pub(crate) upstream: Option<SocketAddr>,
-    /// What validating takes is paid from this, likewise.
+    /// Pays for validation, for all names of a chain.
     pub(crate) quota: ValidationQuota,
 }
 
-/// The beginning of a chain.
+/// The first part of a chain.
 #[derive(Clone)]
 struct Links {
     message: Vec<u8>,
@@ -56,30 +54,30 @@ struct Links {
     from_zone: bool,
 }
 
-/// What comes next.
+/// What to do next.
 pub(crate) enum Step {
-    /// The answer goes out.
+    /// Send the reply.
     Reply(Reply),
-    /// Other servers are to be asked; whether there is an old answer meanwhile.
+    /// Start a lookup.
     Ask {
-        /// There is one.
+        /// A stale answer is available.
         stale: bool,
     },
-    /// There is none.
+    /// Refuse the query.
     Refuse(Refusal),
 }
 
-/// A chain is too long or a loop, or its parts cannot be joined.
+/// The chain is too long or a loop, or its parts cannot be joined.
 const CHAIN: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
-/// The name says of a key what is not so (RFC 8509 §3.2).
+/// The name's statement about a key is false (RFC 8509 §3.2).
 const SENTINEL: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 /// A cached failure: no server answered a short time ago.
 const REMEMBERED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::CACHED_ERROR);
 
 impl QueryState {
-    /// A question of a client.
+    /// The state of a new query from `address`.
     pub(crate) fn new(policy: &Policy, asked: QueryKey, address: std::net::IpAddr) -> Self {
-        // A client that validates must see what is signed (RFC 6147 §5.5).
+        // A validating client must see the signed data (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;
         let dns64 = policy.dns64.as_ref().is_some_and(|dns64| dns64.applies_to(address)) && !validates;
         QueryState {
@@ -100,8 +98,8 @@ impl QueryState {
         }
     }
 
-    /// The same behind links from a zone served here, which lead to `target`. They are not validated
-    /// (RFC 4035 §3.1.6).
+    /// Returns the state behind `links`, which come from a zone served here and lead to `target`. The links
+    /// are not validated (RFC 4035 §3.1.6).
     pub(crate) fn behind(mut self, links: Vec<u8>, target: LowerNameBuf) -> Self {
         self.authentic = false;
         self.links = Some(Links { message: links, from_zone: true });
@@ -110,7 +108,7 @@ impl QueryState {
         self
     }
 
-    /// The links alone: an answer, if not a whole one.
+    /// Returns the links alone as an incomplete answer.
     fn links_alone(&mut self) -> Option<Reply> {
         let Links { message, from_zone } = self.links.take()?;
         let message = Message::Own(message.into());
@@ -129,16 +127,16 @@ impl QueryState {
 }
 
 impl Service {
-    /// Goes as far as what is known leads.
+    /// Answers from cached data as far as possible, and returns the next step.
     pub(crate) fn pursue(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Step {
         loop {
             let (piece, leads_to) = match self.known(policy, &query_state.next, Some(query_state.client), now)
             {
                 Known::Answer(piece) => (piece, None),
-                // Further links are asked for with what is behind them, as many as a server follows at once.
+                // Further links are looked up together with their targets, as many as one server follows.
                 Known::Link(..) if query_state.links.is_some() => return Step::Ask { stale: false },
                 Known::Link(piece, target) => {
-                    // Nor does the first one count then.
+                    // In that case the first link does not count either.
                     query_state.chain_left = query_state.chain_left.saturating_add(1);
                     (piece, Some(target))
                 }
@@ -174,8 +172,8 @@ impl Service {
         }
     }
 
-    /// Takes the answer to what was asked next, which may lead out of the domain of its rule. Returns nothing
-    /// if more has to be asked.
+    /// Takes the answer to the `next` query, which may lead into another rule's domain. Returns `None` if
+    /// another query has to be answered.
     pub(crate) fn take(
         &self,
         policy: &Policy,
@@ -193,7 +191,7 @@ impl Service {
             return led.err().map(|Unjoinable| self.no_chain(query_state));
         }
         let piece = match (query_state.without.take(), &policy.dns64) {
-            // The operator does without it by now.
+            // DNS64 was switched off since.
             (Some((without, links)), None) => {
                 query_state.links = links;
                 without
@@ -229,7 +227,7 @@ impl Service {
         Some(self.end(policy, query_state, piece, now))
     }
 
-    /// What is done for the next question, whose answer has expired.
+    /// Returns how to refresh the expired answer to the next query.
     fn refresh(&self, policy: &Policy, query_state: &QueryState, now: Now) -> Refresh {
         self.stalled.refresh(&query_state.next, now, policy.stale_refresh)
     }
@@ -239,7 +237,7 @@ impl Service {
         Step::Refuse(CHAIN)
     }
 
-    /// The whole answer, of which this is the last piece.
+    /// Completes the answer with its last piece.
     fn end(&self, policy: &Policy, query_state: &QueryState, piece: Piece, now: Now) -> Step {
         if query_state.authentic
             && !query_state.stale
@@ -268,7 +266,7 @@ impl Service {
 }
 
 impl QueryState {
-    /// Goes on with a name that the chain leads to, unless it has been there.
+    /// Continues with the chain's next name, unless the chain is too long or a loop.
     fn lead_on(&mut self, piece: &Piece, target: LowerNameBuf) -> Result<(), Unjoinable> {
         self.chain_left = self.chain_left.checked_sub(1).ok_or(Unjoinable)?;
         if self.passed.contains(&target) {
@@ -285,12 +283,12 @@ impl QueryState {
     }
 }
 
-/// The refusal that a client gets in place of a bogus answer.
+/// Returns the refusal for a bogus answer.
 pub(crate) fn refusal_of(reason: BogusReason) -> Refusal {
     Refusal::because(Rcode::SERVFAIL, reason.extended_error())
 }
 
-/// A message shared by all who wait for it.
+/// Returns the resolver's answer as a piece that shares its message.
 pub(crate) fn shared(answer: &Arc<resolver::Answer>, trust_ad: bool) -> Piece {
     Piece {
         message: Message::Shared(Arc::clone(answer)),

@@ -1,9 +1,8 @@
-//! Reports of what cannot be resolved or validated, to the agent that the servers of the zone name
-//! (RFC 9567). A report is a query like any other, by the ordinary way and with a budget of its own: its
-//! answer is validated and kept, and no client waits for it. Only what fails for a client is reported, so
-//! that what a report needs is never the subject of another one.
+//! Reports of lookups and validations that failed, to the agent named by the zone's servers (RFC 9567). A
+//! report is an ordinary query with a budget of its own: its answer is validated and cached, and no client
+//! waits for it. Only failures of client queries are reported, so a failed report never causes another one.
 //!
-//! The resolver passes the agent on with the answer (`Answer::agent`), or with the budget of the query that
+//! The resolver returns the agent with the answer (`Answer::agent`), or in the budget of the query that
 //! failed.
 
 use std::collections::{HashSet, VecDeque};
@@ -22,33 +21,33 @@ use crate::policy::{Policy, ReportLimits};
 use crate::service::{Known, Service};
 use crate::validation::quota::ValidationQuota;
 
-/// The first label of a report, and the one before the agent domain (RFC 9567 §6.1.1).
+/// The first label of a report, and the last one before the agent domain (RFC 9567 §6.1.1).
 const LABEL: &[u8] = b"_er";
-/// Most reports that are remembered as sent. With more, those that were sent first may be sent once more.
+/// Most sent reports remembered. Beyond that the oldest are forgotten and may be sent again.
 const MAX_REMEMBERED_REPORTS: usize = 10_000;
 
-/// Why something is not reported.
+/// Why a failure is not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreported {
-    /// The agent domain is in the zone that it is for, against RFC 9567 §8.1: what is broken there would
-    /// break the report.
+    /// The agent domain is in the failed zone, which RFC 9567 §8.1 forbids: the failure would affect the
+    /// report.
     Agent,
-    /// What failed is a report itself.
+    /// The failed query is itself a report.
     Report,
     /// The report's name would have more than 255 bytes (RFC 9567 §6.1.1).
     Length,
-    /// The agent domain is a name that is answered here, or no rule says whom to ask for it.
+    /// The agent domain is a local name, or no rule covers it.
     Local,
-    /// It was reported a short time ago, or what came of that is still in the cache.
+    /// It was reported recently, or the answer to the report is still in the cache.
     Repeated,
-    /// Enough was reported within this second.
+    /// The limit of reports per second is reached.
     Rate,
-    /// Too many requests wait in the queue for lookups.
+    /// The resolver's queue is full.
     Queue,
 }
 
 impl Unreported {
-    /// Every reason, with its word.
+    /// Every reason with its label.
     pub const ALL: [(Unreported, &str); 7] = [
         (Unreported::Agent, "agent"),
         (Unreported::Report, "report"),
@@ -60,20 +59,20 @@ impl Unreported {
     ];
 }
 
-/// The reports that were sent a short time ago.
+/// The reports sent recently.
 #[derive(Default)]
 pub(crate) struct Reports(Mutex<Sent>);
 
 #[derive(Default)]
 struct Sent {
-    /// Hashes of their names, and when, in the order of their sending.
+    /// Hashes of the reports' names with the time of sending, oldest first.
     order: VecDeque<(u64, Now)>,
     /// The same hashes.
     recent: HashSet<u64>,
 }
 
 impl Reports {
-    /// Takes note of a report that is to be sent now, unless that is too soon.
+    /// Records a report that is about to be sent, or returns why it must not be sent now.
     fn take(&self, hash: u64, limits: ReportLimits, now: Now) -> Result<(), Unreported> {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Sent { order, recent } = &mut *sent;
@@ -96,7 +95,7 @@ impl Reports {
         Ok(())
     }
 
-    /// One that was taken could not be sent.
+    /// Removes a recorded report that could not be sent.
     fn give_back(&self, hash: u64) {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = sent.order.iter().rposition(|(taken, _)| *taken == hash) {
@@ -107,8 +106,7 @@ impl Reports {
 }
 
 impl Service {
-    /// Reports that this question of a client, who has been answered, failed with this error at servers that
-    /// name an agent.
+    /// Reports to the servers' agent that this client query, which has been answered, failed with `error`.
     pub(crate) fn report(
         &self,
         policy: &Policy,
@@ -117,14 +115,14 @@ impl Service {
         agent: &ReportAgent,
         now: Now,
     ) {
-        // Other is meaningless without the text that goes with it: mostly that a limit of ours was reached.
+        // OTHER means nothing without its text: mostly that one of our own limits was reached.
         let Some(limits) = policy.reports.filter(|_| error != ErrorInfo::OTHER) else { return };
         let sent =
             self.write_report(policy, failed, error, agent, limits, now).and_then(|(query_key, hash)| {
                 let shed = self.request(LookupRequest {
                     query_key,
                     recursion_desired: true,
-                    // It is no client's.
+                    // No client's address.
                     client: ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into()),
                     patience: None,
                     budget: Some(Budget::default()),
@@ -145,7 +143,7 @@ impl Service {
         }
     }
 
-    /// The question that is the report, if it is to be sent, and the hash under which that is remembered.
+    /// Returns the report's query, if it may be sent, and the hash under which it was recorded.
     fn write_report(
         &self,
         policy: &Policy,
@@ -185,8 +183,8 @@ impl Service {
     }
 }
 
-/// The name that is asked for to report (RFC 9567 §6.1.1): `_er`, QTYPE, QNAME, the code of the error, `_er`,
-/// the agent domain. [`BadName`] if that is too long.
+/// Returns the query name of a report (RFC 9567 §6.1.1): `_er`, QTYPE, QNAME, the error code, `_er`, the
+/// agent domain. [`BadName`] if it exceeds 255 bytes.
 fn report_name(
     qname: LowerName<'_>,
     qtype: Type,

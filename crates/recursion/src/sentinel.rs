@@ -1,18 +1,17 @@
-//! Root key sentinels (RFC 8509): names that a client asks for to find out whether a key is a trust anchor of
-//! the root here. Such a question is answered as any other, unless the answer is secure and would tell a lie:
-//! then it is SERVFAIL.
+//! Root key sentinels (RFC 8509): query names by which a client finds out whether a key is a trust anchor of
+//! the root here. Such queries are answered like any other, unless the answer is secure and the name's
+//! statement is false: then the response is SERVFAIL.
 
 use resolver::QueryKey;
 use wire::{Class, Name, Type};
 
 use crate::policy::ValidationConfig;
 
-/// The beginnings of the first label. Five digits follow: the tag of the key.
+/// Prefixes of the first label. Five digits follow: the key tag.
 const IS_ANCHOR: &[u8] = b"root-key-sentinel-is-ta-";
 const IS_NO_ANCHOR: &[u8] = b"root-key-sentinel-not-ta-";
 
-/// Whether a secure answer to a question is withheld: its name says of a key what is not so (RFC 8509 §3.1,
-/// §3.2).
+/// Whether a secure answer is withheld: the name's statement about a key is false (RFC 8509 §3.1, §3.2).
 pub(crate) fn lies(validation: &ValidationConfig, query_key: &QueryKey) -> bool {
     let is_asked = matches!(query_key.qtype, Type::A | Type::AAAA)
         && query_key.qclass == Class::IN
@@ -23,7 +22,7 @@ pub(crate) fn lies(validation: &ValidationConfig, query_key: &QueryKey) -> bool 
             .is_some_and(|(tag, is_anchor)| validation.anchors.has_tag(Name::ROOT, tag) != is_anchor)
 }
 
-/// What a name says: that the root's key of this tag is an anchor, or is not. Names here are in lower case.
+/// Returns the name's statement: the key tag, and whether the key is an anchor. Names are in lower case here.
 fn statement(name: Name<'_>) -> Option<(u16, bool)> {
     let label = name.labels().next()?;
     let (digits, is_anchor) = match label.strip_prefix(IS_ANCHOR) {

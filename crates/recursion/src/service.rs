@@ -1,5 +1,4 @@
-//! The parts of recursive service that its two doors, memory and source, share with the threads that ask
-//! other servers.
+//! State of recursive service that the query path, the source and the resolver's threads share.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -34,86 +33,86 @@ use crate::validation::quota::ValidationQuota;
 use crate::validation::repeats::Repeats;
 use crate::validation::{State, Unchecked, Validations, wall};
 
-/// Passes requests on to the resolver that asks other servers.
+/// Passes requests to the resolver.
 pub trait Lookups: Send + Sync {
-    /// Takes a request, unless too many wait already: then it is returned. If the resolver has ended, the
-    /// request is dropped, which notifies its client.
+    /// Queues a request, or returns it if the queue is full. If the resolver has stopped, the request is
+    /// dropped, which notifies its client.
     fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>>;
 }
 
-/// Recursive service: the cache, the policy, the way to other servers.
+/// Recursive service: cache, policy, and the connection to the resolver.
 pub struct Service {
     cache: Cache,
-    /// When the cache's clock began.
+    /// Time 0 of the cache's clock.
     start: Instant,
     stats: RecursionStats,
     policy: ArcSwap<Policy>,
     lookups: OnceLock<Box<dyn Lookups>>,
     report: OnceLock<Box<FailureReport>>,
     last_resort: OnceLock<Box<LastResortReport>>,
-    /// Answers on their way to the validating threads.
+    /// Answers queued for the validation threads.
     pub(crate) unvalidated: Queue,
-    /// Answers being validated, and what is known of the keys of zones.
+    /// Validations in progress, and the cached keys of zones.
     pub(crate) validating: Mutex<State>,
-    /// Why answers are remembered as failures that were bogus.
+    /// Reasons of cached failures that are due to bogus answers.
     pub(crate) bogus: BogusAnswers,
-    /// What was proven not to be there.
+    /// Proven denials (RFC 8198).
     pub(crate) denials: ProvenDenials,
-    /// What answers were made of it for.
+    /// Recent queries answered from `denials`.
     pub(crate) made: Repeats,
-    /// What was reported a short time ago.
+    /// Reports sent recently.
     pub(crate) reports: Reports,
-    /// Questions whose expired answers were served since their servers failed.
+    /// Queries whose stale answers were served because their servers failed.
     pub(crate) stalled: StalledRefreshes,
 }
 
-/// Takes note of questions that get SERVFAIL, and why, for an operator who asks. Must not block.
+/// Receives each query that gets SERVFAIL and the cause. Must not block.
 pub type FailureReport = dyn Fn(&QueryKey, FailureCause<'_>) + Send + Sync;
 
-/// Takes an answer that is used although its server is not authoritative: the zone, the server, the question.
-/// Must not block.
+/// Receives the zone, server and query of an answer accepted from a server that is not authoritative. Must
+/// not block.
 pub type LastResortReport = dyn Fn(Name<'_>, SocketAddr, &QueryKey) + Send + Sync;
 
-/// A response, or a part of one where a chain leads on.
+/// A response, or the part of one up to a link of a chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub(crate) message: Message,
     pub(crate) rcode: Rcode,
-    /// The servers that it is from say that they have validated it, and are trusted with that.
+    /// It is secure: validated here, or by servers that are trusted to validate.
     pub(crate) authentic: bool,
-    /// How long a denial may be kept.
+    /// How long a negative answer may be cached.
     pub(crate) negative_ttl: Option<Ttl>,
-    /// Its time is up.
+    /// It has expired.
     pub(crate) stale: bool,
-    /// The extended error that goes with it.
+    /// The extended error to send with it.
     pub(crate) info: Option<ErrorInfo>,
-    /// The server that has given it for this question, if one was asked.
+    /// The server that sent it for this query, unless it was cached.
     pub(crate) upstream: Option<SocketAddr>,
 }
 
-/// What is known about a question without asking anyone.
+/// The result of answering a query from local state.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Known {
-    /// The answer.
+    /// An answer.
     Answer(Piece),
-    /// An alias, and where it leads.
+    /// An alias and its target.
     Link(Piece, LowerNameBuf),
-    /// A cached failure: no server answered a short time ago; an old answer, if there is one.
+    /// A cached failure: no server answered a short time ago; with a stale answer, if there is one.
     Failure(Option<Piece>),
-    /// That a short time ago the answer was bogus. An old answer is no help then.
+    /// The answer was bogus a short time ago. A stale answer does not help then.
     Bogus(BogusReason),
-    /// Nothing, or only an old answer.
+    /// No answer, or only a stale one.
     Nothing(Option<Piece>),
-    /// No rule says whom to ask.
+    /// No rule covers the name.
     NoRule,
 }
 
 impl Service {
-    /// Service out of this cache, whose clock began at `start`. It asks no server until
-    /// [`connect`](Self::connect) is called.
+    /// Creates the service with a cache whose clock began at `start`. Lookups need [`connect`](Self::connect)
+    /// first.
     ///
     /// # Errors
-    /// If the policy cannot be carried out.
+    /// The policy is invalid.
     pub fn new(cache: Cache, start: Instant, policy: &PolicyConfig) -> Result<Arc<Service>, PolicyFault> {
         let policy = Policy::new(policy, cache.key())?;
         let (denials, policy) = (denied::denials(&policy), Arc::new(policy));
@@ -135,29 +134,29 @@ impl Service {
         }))
     }
 
-    /// Sets the resolver that asks other servers; the first call counts.
+    /// Sets the resolver; only the first call has an effect.
     pub fn connect(&self, lookups: Box<dyn Lookups>) {
         let _ = self.lookups.set(lookups);
     }
 
-    /// Sets the callback for failures; the first call counts.
+    /// Sets the callback for failures; only the first call has an effect.
     pub fn report_failures(&self, report: Box<FailureReport>) {
         let _ = self.report.set(report);
     }
 
-    /// Sets the function that reports answers of the last resort; the first call counts.
+    /// Sets the callback for last-resort answers; only the first call has an effect.
     pub fn report_last_resorts(&self, report: Box<LastResortReport>) {
         let _ = self.last_resort.set(report);
     }
 
-    /// An answer is taken of a server that is not authoritative for the zone.
+    /// Reports an answer accepted from a server that is not authoritative for the zone.
     pub(crate) fn took_recursive(&self, zone: Name<'_>, server: SocketAddr, query_key: &QueryKey) {
         if let Some(report) = self.last_resort.get() {
             report(zone, server, query_key);
         }
     }
 
-    /// A question gets SERVFAIL.
+    /// Counts and reports a query that gets SERVFAIL.
     pub(crate) fn failed(&self, query_key: &QueryKey, cause: FailureCause<'_>) {
         self.stats.failures.add(cause);
         if let Some(report) = self.report.get() {
@@ -165,10 +164,10 @@ impl Service {
         }
     }
 
-    /// Decides otherwise from now on; memory handed out before goes on with what it had.
+    /// Replaces the policy. Handles from [`memory`](Self::memory) keep the one they were created with.
     ///
     /// # Errors
-    /// If the policy cannot be carried out; the old one stays.
+    /// The policy is invalid; the old one stays.
     pub fn set_policy(&self, policy: &PolicyConfig) -> Result<(), PolicyFault> {
         let policy = Arc::new(Policy::new(policy, self.cache.key())?);
         self.policy.store(Arc::clone(&policy));
@@ -177,12 +176,12 @@ impl Service {
         Ok(())
     }
 
-    /// Drops from the cache what it must not answer with now: names that are answered on the spot, and
-    /// private addresses. For after a change of policy, and for what came from a file.
+    /// Drops cached answers that the policy forbids: local names, and answers with private addresses. Call it
+    /// after a change of policy and after loading a cache file.
     pub fn drop_unfit(&self) {
         let (policy, mut unfit) = (self.policy.load(), HashSet::new());
         let mut hashed = HashedName::new();
-        // The age of an answer does not count here.
+        // The age of an answer does not matter here.
         self.cache.for_each(Now::since_start(0), |held| {
             let name = held.name();
             hashed.set(self.cache.key(), name.as_name());
@@ -196,23 +195,22 @@ impl Service {
         }
     }
 
-    /// The data that are answered from at once.
+    /// Returns a handle of the cache for the query path, with the current policy.
     pub fn memory(self: &Arc<Self>) -> Cached {
         Cached::new(Arc::clone(self), self.policy.load_full())
     }
 
-    /// The source of answers that memory does not have.
+    /// Returns the source that answers cache misses.
     pub fn source(self: &Arc<Self>) -> Arc<dyn Source> {
         Arc::new(RecursiveSource(Arc::clone(self)))
     }
 
-    /// Where the outcomes of lookups go.
+    /// Returns the sink for lookup outcomes.
     pub fn completion(self: &Arc<Self>) -> LookupCompletion {
         self.settler_by(|_| wall())
     }
 
-    /// The same by another clock than the system's, in seconds since 1970: the one that answers are validated
-    /// by.
+    /// Like [`completion`](Self::completion), with `wall` as the validation clock (Unix seconds).
     pub fn settler_by(self: &Arc<Self>, wall: impl Fn(Instant) -> u64 + Send + 'static) -> LookupCompletion {
         LookupCompletion::new(Arc::clone(self), Box::new(wall))
     }
@@ -222,18 +220,18 @@ impl Service {
         Validations::new(Arc::clone(self))
     }
 
-    /// Answers are validated no more: [`Validations::run`] returns, and every waiter is notified.
+    /// Stops validation: [`Validations::run`] returns, and every waiter is notified.
     pub fn stop_validating(&self) {
         self.unvalidated.close();
     }
 
-    /// Clients whose answers wait to be validated.
+    /// Returns the number of clients whose answers wait for validation.
     pub fn unvalidated(&self) -> usize {
         self.unvalidated.clients()
     }
 
-    /// Drops what is kept of a name, and of all names below it if `tree` is set, of one type or of every one;
-    /// and what is known of keys there. Returns the number of answers.
+    /// Drops cached answers and keys of a name and, if `tree` is set, all names below; of one type or of all
+    /// types. Returns the number of answers.
     pub fn flush(&self, name: LowerName<'_>, tree: bool, qtype: Option<Type>) -> usize {
         self.forget_keys(name.as_name());
         self.denials.forget(name.as_name(), tree);
@@ -245,7 +243,7 @@ impl Service {
         &self.cache
     }
 
-    /// Denials that were proven and that deny other names, too: how many records, and their bytes.
+    /// Returns the number and bytes of cached denials that are also used for other names.
     pub fn proven_denials(&self) -> (usize, usize) {
         (self.denials.len(), self.denials.bytes())
     }
@@ -255,7 +253,7 @@ impl Service {
         &self.stats
     }
 
-    /// The cache's time at a moment.
+    /// Returns the cache's time at `at`.
     #[inline]
     pub fn now(&self, at: Instant) -> Now {
         let seconds = at.saturating_duration_since(self.start).as_secs();
@@ -266,11 +264,11 @@ impl Service {
         self.policy.load_full()
     }
 
-    /// Has other servers asked. A request that finds no place in the queue is returned. If no resolver is
-    /// connected, the waiter is dropped: the drop reports that no answer comes.
+    /// Sends a request to the resolver. Returns it if the queue is full. If no resolver is connected, the
+    /// waiter is dropped, and the drop reports that no answer comes.
     ///
-    /// Where answers are validated, a client without CD gets what was validated here, and other servers are
-    /// asked for everything that this takes, whether they think it good or not (RFC 6840 §5.9).
+    /// Where answers are validated, clients without CD get answers validated here, and the upstream queries
+    /// have CD set, so that servers return data that they consider bogus, too (RFC 6840 §5.9).
     pub(crate) fn request(&self, mut request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
         let asked = request.query_key;
         let validates =
@@ -288,7 +286,7 @@ impl Service {
         shed
     }
 
-    /// Has an answer fetched for the cache alone, paid by the client's query that it is of use for.
+    /// Starts a lookup for the cache alone, charged to the client's query that benefits.
     #[cold]
     pub(crate) fn fetch(
         &self,
@@ -299,7 +297,7 @@ impl Service {
     ) {
         let waiter = Waiter::unattended(quota);
         let (patience, other_than, trace) = (None, None, None);
-        // The next client that wants a shed answer asks for it again.
+        // A shed request is sent again for the next client that needs it.
         let _ = self.request(LookupRequest {
             query_key,
             recursion_desired: true,
@@ -312,14 +310,14 @@ impl Service {
         });
     }
 
-    /// Has an answer in use fetched anew.
+    /// Refreshes a popular answer.
     #[cold]
     pub(crate) fn prefetch(&self, query_key: QueryKey, client: ClientPrefix) {
         self.stats.prefetched.add();
         self.fetch(query_key, client, None, ValidationQuota::default());
     }
 
-    /// Looks for the answer to a question. One in use by a client is fetched anew before its time is up.
+    /// Answers a query from local state. Refreshes a popular answer before it expires if a client asked.
     pub(crate) fn known(
         &self,
         policy: &Policy,
@@ -331,7 +329,7 @@ impl Service {
         hashed.set(self.cache.key(), query_key.name.as_name());
         let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else { return Known::NoRule };
         let key = key(query_key, &hashed, cache_view);
-        // Nearly everything that is found fits in there.
+        // Nearly every answer fits.
         let mut room = vec![0; 2048];
         let found = fetch_all(query_key, cache_view, &mut room, |room| self.cache.lookup(&key, now, room));
         let stale = match found {
@@ -365,12 +363,12 @@ impl Service {
         }
     }
 
-    /// The rule that covers a question, as far as answers are concerned.
+    /// Returns the cache view of the rule that covers a query.
     pub(crate) fn cache_view(&self, policy: &Policy, query_key: &QueryKey) -> Option<CacheView> {
         policy.cache_views.of_name(self.cache.key(), query_key.name.as_lower(), query_key.qtype)
     }
 
-    /// Whether it is remembered that the servers for a question could not answer it.
+    /// Whether a failure of the query's servers is cached.
     pub(crate) fn has_failed(&self, policy: &Policy, query_key: &QueryKey, now: Now) -> bool {
         let mut hashed = HashedName::new();
         hashed.set(self.cache.key(), query_key.name.as_name());
@@ -380,7 +378,7 @@ impl Service {
         })
     }
 
-    /// An answer that has expired but may still be served.
+    /// Returns an answer that may be sent although expired.
     pub(crate) fn stale(&self, policy: &Policy, query_state: &QueryState, now: Now) -> Option<Piece> {
         match self.known(policy, &query_state.next, Some(query_state.client), now) {
             Known::Answer(piece) => Some(piece),
@@ -389,8 +387,8 @@ impl Service {
         }
     }
 
-    /// Keeps what a server has answered, or in its place. Where answers are validated, it is for those alone
-    /// who asked with CD; of AD nothing is known then.
+    /// Caches a server's answer, or its replacement. Where answers are validated, only clients with CD get
+    /// it, and its AD is cleared.
     pub(crate) fn keep_received(
         &self,
         policy: &Policy,
@@ -409,8 +407,8 @@ impl Service {
         }
     }
 
-    /// Keeps a response to a question; what is not fit for that, of a TTL of 0, or to a question that is
-    /// answered on the spot by now, is left.
+    /// Caches a response. Does nothing if it is uncacheable, its TTL is 0, or the query is for a local name
+    /// by now.
     pub(crate) fn keep(
         &self,
         policy: &Policy,
@@ -442,8 +440,8 @@ impl Service {
         }
     }
 
-    /// Remembers that the servers asked could not answer a question (RFC 9520). Where answers are validated,
-    /// no client gets one then, with CD or without.
+    /// Caches that no server could answer a query (RFC 9520). Where answers are validated, the failure counts
+    /// for clients with and without CD.
     pub(crate) fn keep_failure_of_servers(&self, policy: &Policy, query_key: &QueryKey, now: Now) {
         self.keep_failure(policy, query_key, None, now);
         if query_key.checking_disabled
@@ -456,7 +454,7 @@ impl Service {
         }
     }
 
-    /// Caches a failure to answer a query (RFC 9520), for `ttl` or else for the cache's own time.
+    /// Caches a failure to answer a query (RFC 9520), for `ttl` or else the cache's default time.
     pub(crate) fn keep_failure(&self, policy: &Policy, query_key: &QueryKey, ttl: Option<Ttl>, now: Now) {
         let message = cache::message(
             Rcode::SERVFAIL,
@@ -470,7 +468,7 @@ impl Service {
     }
 }
 
-/// A response with this AD.
+/// Returns the response with AD set or cleared.
 pub(crate) fn with_ad(message: &[u8], authentic: bool) -> Vec<u8> {
     let mut message = message.to_vec();
     if let (Some(mut header), Some(front)) = (Header::of(&message), message.first_chunk_mut()) {
@@ -480,7 +478,7 @@ pub(crate) fn with_ad(message: &[u8], authentic: bool) -> Vec<u8> {
     message
 }
 
-/// Under what the answer to a question is kept.
+/// Returns the cache key of a query.
 pub(crate) fn key<'n>(query_key: &QueryKey, hashed: &'n HashedName, cache_view: CacheView) -> Key<'n> {
     Key {
         name: hashed,
@@ -492,7 +490,7 @@ pub(crate) fn key<'n>(query_key: &QueryKey, hashed: &'n HashedName, cache_view: 
     }
 }
 
-/// Takes what a lookup finds, whatever its length, as a message.
+/// Copies a cached response of any length into a message.
 fn fetch_all(
     query_key: &QueryKey,
     cache_view: CacheView,
@@ -503,7 +501,7 @@ fn fetch_all(
         match lookup(room) {
             Lookup::Miss => return None,
             Lookup::Hit(hit) => break hit,
-            // It may be replaced by a longer one in between.
+            // A longer one may replace it in between.
             Lookup::TooLong(hit) => room.resize(hit.len, 0),
         }
     };

@@ -1,5 +1,5 @@
-//! Questions whose expired answers were served because their servers failed, and when (RFC 8767 §5: the
-//! failure recheck timer).
+//! Queries whose stale answers were served because their servers failed, with the time of the failure
+//! (RFC 8767 §5: the failure recheck timer).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,25 +9,25 @@ use std::sync::{Mutex, PoisonError};
 use cache::Now;
 use resolver::QueryKey;
 
-/// Most questions that are remembered.
+/// Most queries remembered.
 const MAX_STALLED: usize = 16_384;
 
-/// What is done for a question whose answer has expired.
+/// How an expired answer is refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refresh {
-    /// Other servers are asked, and the client waits for them.
+    /// Lookup; the client waits for its outcome.
     Wait,
-    /// The expired answer is served at once, and other servers are asked meanwhile.
+    /// The stale answer is sent at once, and a lookup runs in the background.
     Behind,
-    /// The expired answer is served at once, and no server is asked.
+    /// The stale answer is sent at once, without a lookup.
     Later,
 }
 
-/// Questions by their hash, each with the time when its servers failed or were asked behind a client.
+/// Hashed queries with the time when their servers failed or a background lookup started.
 #[derive(Default)]
 pub(crate) struct StalledRefreshes {
     since: Mutex<HashMap<u64, Now>>,
-    /// How many there are.
+    /// Number of entries.
     len: AtomicUsize,
     hasher: RandomState,
 }
@@ -37,7 +37,7 @@ impl StalledRefreshes {
         self.hasher.hash_one((query_key.name.as_lower().as_wire(), query_key.qtype.0, query_key.qclass.0))
     }
 
-    /// Notes that the servers for a question have failed at `now`.
+    /// Records that the servers failed to answer a query at `now`.
     pub(crate) fn failed(&self, query_key: &QueryKey, now: Now, interval: u32) {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         if since.len() >= MAX_STALLED {
@@ -49,7 +49,7 @@ impl StalledRefreshes {
         self.len.store(since.len(), Relaxed);
     }
 
-    /// Forgets a question: a server has answered it.
+    /// Removes a query that a server has answered.
     pub(crate) fn answered(&self, query_key: &QueryKey) {
         if self.len.load(Relaxed) > 0 {
             let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,8 +58,8 @@ impl StalledRefreshes {
         }
     }
 
-    /// Returns what is done at `now` for a question whose answer has expired: for `interval` seconds after a
-    /// failure no server is asked, and for as long again one of those who ask has them asked behind.
+    /// Returns how to refresh an expired answer. For `interval` seconds after a failure no lookup starts; in
+    /// the next `interval` seconds the first query starts one in the background.
     pub(crate) fn refresh(&self, query_key: &QueryKey, now: Now, interval: u32) -> Refresh {
         if self.len.load(Relaxed) == 0 {
             return Refresh::Wait;
@@ -71,7 +71,7 @@ impl StalledRefreshes {
         if age < interval {
             Refresh::Later
         } else if age < interval.saturating_mul(2) {
-            // Others that come before that has ended do not ask.
+            // Later queries do not start another one meanwhile.
             *at = now;
             Refresh::Behind
         } else {

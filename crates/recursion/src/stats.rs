@@ -1,16 +1,16 @@
-//! What is counted on the way past memory. Any thread adds; that is rare enough to share.
+//! Counters of queries that miss the cache. All threads share them: such queries are rare enough.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::failures::FailureCounts;
 use crate::reports::Unreported;
 
-/// A number that any thread adds to.
+/// A counter that any thread increments.
 #[derive(Debug, Default)]
 pub struct SharedCount(AtomicU64);
 
 impl SharedCount {
-    /// The number.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -24,46 +24,46 @@ impl SharedCount {
     }
 }
 
-/// What became of questions that no zone here answers and that were not answered from the cache at once.
+/// Outcomes of queries outside the zones served here that were not cache hits on the query path.
 #[derive(Debug, Default)]
 pub struct RecursionStats {
-    /// Clients refused: they may not have others asked.
+    /// Queries refused because the client may not use recursion.
     pub refused: SharedCount,
     /// Answered with special-use names or local data.
     pub local: SharedCount,
-    /// Not in the cache: other servers were asked.
+    /// Queries that were passed to the resolver because the answer was not in the cache.
     pub misses: SharedCount,
-    /// Denied because a name above is known not to exist (RFC 8020).
+    /// Queries answered NXDOMAIN because of a cached NXDOMAIN for an ancestor (RFC 8020).
     pub nxdomain_above: SharedCount,
-    /// Denied by what was proven for another name (RFC 8198).
+    /// Queries denied by cached proofs for other names (RFC 8198).
     pub denied: SharedCount,
-    /// Answered with records of a wildcard that other names have, too (RFC 8198).
+    /// Queries answered from a cached wildcard that was received for another name (RFC 8198).
     pub expanded: SharedCount,
-    /// Redirected by a DNAME that was known from another name (RFC 6672 §3.4).
+    /// Queries redirected by a DNAME that was cached for another name (RFC 6672 §3.4).
     pub redirected: SharedCount,
-    /// SHA-1 blocks hashed for NSEC3 to deny or answer so.
+    /// SHA-1 blocks hashed to use cached NSEC3 records that way.
     pub denial_hashes: SharedCount,
-    /// Answered with a failure that is remembered (RFC 9520).
+    /// Queries answered with a cached failure (RFC 9520).
     pub remembered_failures: SharedCount,
-    /// Answered with what had expired (RFC 8767).
+    /// Queries answered with an expired answer (RFC 8767).
     pub stale: SharedCount,
-    /// Answers fetched anew before they expired, since they are in use.
+    /// Popular answers refreshed before they expired.
     pub prefetched: SharedCount,
-    /// Answers with addresses made of IPv4 ones (RFC 6147).
+    /// Answers with AAAA records synthesized from A records (RFC 6147).
     pub synthesized: SharedCount,
     /// Answers withheld because of private addresses in them.
     pub withheld: SharedCount,
-    /// Shed because too many requests waited for the resolver that asks other servers.
+    /// Requests shed because the resolver's queue was full.
     pub shed: SharedCount,
-    /// Clients that got SERVFAIL, by cause.
+    /// Clients that received SERVFAIL, by cause.
     pub failures: FailureCounts,
-    /// What came of validating.
+    /// Results of validation.
     pub validation: ValidationStats,
-    /// What was reported of failures.
+    /// Error reports.
     pub reports: ReportStats,
 }
 
-/// What was reported of failures to whom the servers of the zone name (RFC 9567).
+/// Error reports to the agents that the zones' servers name (RFC 9567).
 #[derive(Debug, Default)]
 pub struct ReportStats {
     /// Reports sent.
@@ -72,7 +72,7 @@ pub struct ReportStats {
 }
 
 impl ReportStats {
-    /// What was not reported for this reason.
+    /// Returns how many reports were not sent for the reason `why`.
     pub fn unreported(&self, why: Unreported) -> &SharedCount {
         let [agent, report, length, local, repeated, rate, queue] = &self.unreported;
         match why {
@@ -87,36 +87,35 @@ impl ReportStats {
     }
 }
 
-/// What became of answers that were to be validated; each counts once, however many clients wait for it.
+/// Results of validation. Each answer counts once, however many clients wait for it.
 #[derive(Debug, Default)]
 pub struct ValidationStats {
-    /// Found secure.
+    /// Secure answers.
     pub secure: SharedCount,
-    /// Proven not to be secured.
+    /// Insecure answers: proven to be unsigned.
     pub insecure: SharedCount,
-    /// Found bogus.
+    /// Bogus answers.
     pub bogus: SharedCount,
-    /// Without a trust anchor above, or of a kind that cannot be signed.
+    /// Indeterminate answers: no trust anchor above, or of a type that cannot be signed.
     pub indeterminate: SharedCount,
-    /// Answers whose state followed from what was known of their zones, so that they were not queued for
-    /// validation.
+    /// Answers whose state followed from cached keys of their zones, without being queued for validation.
     pub recalled: SharedCount,
-    /// Of the bogus ones those that would have taken more work than one query may cost.
+    /// Bogus answers because validation would have exceeded the budget of one query.
     pub overspent: SharedCount,
-    /// Not validated since DS or DNSKEY could not be had.
+    /// Answers not validated because DS or DNSKEY records could not be fetched.
     pub unfinished: SharedCount,
-    /// Signatures that were verified.
+    /// Signatures verified.
     pub signatures: SharedCount,
-    /// Of these, those that were not good.
+    /// Signatures that failed verification.
     pub failed_signatures: SharedCount,
-    /// Questions for DS and DNSKEY.
+    /// Queries for DS and DNSKEY.
     pub fetches: SharedCount,
-    /// DS, or proofs that there are none, that referrals brought, so that no server had to be asked.
+    /// DS records, or proofs of their absence, that came with referrals and so needed no query.
     pub referrals: SharedCount,
-    /// Answers, DS and DNSKEY that another server of the zone had, asked since what came first was bogus.
+    /// Answers, DS and DNSKEY fetched from another server of the zone because the first answer was bogus.
     pub again: SharedCount,
-    /// Answers that were bogus at first and that another server had good ones in place of.
+    /// Bogus answers that were replaced by a good one from another server.
     pub mended: SharedCount,
-    /// Clients turned away since too many waited already.
+    /// Clients shed because too many waited for validation.
     pub shed: SharedCount,
 }

@@ -1,4 +1,4 @@
-//! A record that an operator writes down.
+//! Records that an operator configures.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,40 +8,40 @@ use wire::rdata::{self, TextFault};
 use wire::text::{self, Token};
 use wire::{Class, Name, NameBuf, Ttl, Type};
 
-/// The TTL of a record that has none of its own, in seconds: an hour.
+/// TTL of a record without one: one hour.
 const DEFAULT_TTL: Ttl = Ttl::from_secs(3600);
 
-/// A record of class IN that is answered on the spot.
+/// A local record of class IN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalRecord {
-    /// Whose it is. With a `*` in front it is of all names below that have no records of their own.
+    /// The owner name. A leading `*` makes it a wildcard for all names below without records of their own.
     pub owner: NameBuf,
-    /// Its type, none of those that are for questions only.
+    /// Its type; never a meta type.
     pub rtype: Type,
-    /// How long clients may keep it.
+    /// How long clients may cache it.
     pub ttl: Ttl,
     /// Its data, uncompressed.
     pub rdata: Vec<u8>,
 }
 
-/// Why text is no record.
+/// Why a text is not a local record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalRecordFault {
-    /// There is nothing.
+    /// The line is empty.
     Empty,
-    /// What stands first is no name.
+    /// The first token is not a name.
     Owner(NameTextError),
-    /// A TTL that is no number of seconds up to 2147483647 (RFC 2181 §8).
+    /// The TTL is not a number of seconds up to 2147483647 (RFC 2181 §8).
     Ttl,
     /// A class other than IN.
     Class(Class),
-    /// There is no type behind the name.
+    /// The type is missing.
     NoType,
-    /// What stands where the type should is none.
+    /// The type is unknown.
     UnknownType,
-    /// A type that is for questions only, such as ANY (RFC 6895 §3.1).
+    /// A meta type such as ANY, which no record has (RFC 6895 §3.1).
     QuestionType(Type),
-    /// The data is not that of the type. Tokens are counted from the first one of the data.
+    /// The data does not fit the type. Tokens are counted from the first one of the data.
     Data(TextFault),
 }
 
@@ -62,9 +62,9 @@ impl fmt::Display for LocalRecordFault {
 impl std::error::Error for LocalRecordFault {}
 
 impl LocalRecord {
-    /// Reads one line of master-file text (RFC 1035 §5.1), without comments and parentheses:
-    /// `name [TTL] [IN] type data`, TTL and class in either order. Names without a final dot have one.
-    /// Without a TTL it is an hour.
+    /// Parses one line of master-file text (RFC 1035 §5.1) without comments and parentheses:
+    /// `name [TTL] [IN] type data`, TTL and class in either order. Names without a final dot are absolute.
+    /// The TTL defaults to one hour.
     ///
     /// # Errors
     /// [`LocalRecordFault`]
@@ -101,7 +101,7 @@ impl LocalRecord {
 impl FromStr for LocalRecord {
     type Err = LocalRecordFault;
 
-    /// As [`LocalRecord::parse`] does.
+    /// Same as [`LocalRecord::parse`].
     fn from_str(line: &str) -> Result<Self, LocalRecordFault> {
         LocalRecord::parse(line)
     }

@@ -1,79 +1,78 @@
-//! Special-use names: those that mean something here and nothing out there.
+//! Special-use names: answered here and never resolved in the public DNS.
 //!
-//! Their registries are "Special-Use Domain Names" (RFC 6761) and "Locally-Served DNS Zones" (RFC 6303). Not
-//! in the table: `example.` and its like, which are resolved as any name is (RFC 6761 §6.5).
+//! Registries: "Special-Use Domain Names" (RFC 6761) and "Locally-Served DNS Zones" (RFC 6303). `example.`
+//! and its like are not in the table: they are resolved as any other name (RFC 6761 §6.5).
 
 use wire::{LowerNameBuf, Name, NameBuf};
 
 use super::record::LocalRecord;
 
-/// A special-use name. It is the top of a zone that is served here, as RFC 6303 §3 has it: with an SOA
-/// record, an NS record that names the zone itself, and little else.
+/// A special-use name: the apex of a zone that is served locally as in RFC 6303 §3. The zone has an SOA
+/// record, an NS record that names the apex itself, and few others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecialName {
     /// The name, in lower case with its final dot.
     pub domain: &'static str,
     /// The zone's other records, each a line of master-file text. Owners are at or below `domain`.
     pub records: &'static [&'static str],
-    /// What names below answer that are not in the zone.
+    /// The answer for names below the apex that the zone does not contain.
     pub below: Below,
-    /// The RFC that makes it special, and the section.
+    /// The RFC and section that define it.
     pub source: &'static str,
 }
 
-/// What names below a special-use name answer.
+/// The answer for names below a special-use name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
-    /// That they do not exist.
+    /// NXDOMAIN.
     Nothing,
-    /// The same as the name itself.
+    /// The records of the name itself.
     Same,
 }
 
 impl SpecialName {
-    /// Every special-use name.
+    /// Returns every special-use name.
     pub fn all() -> impl Iterator<Item = &'static SpecialName> {
         TABLES.iter().copied().flatten()
     }
 
-    /// The special-use name that a name is, or is below; the closest, if it is below several.
+    /// Returns the closest special-use name at or above `name`.
     pub fn above(name: Name<'_>) -> Option<&'static SpecialName> {
         let above = SpecialName::all()
             .filter(|special| special.name().is_some_and(|special| name.is_at_or_below(special.as_name())));
         above.max_by_key(|special| special.domain.len())
     }
 
-    /// The name.
+    /// The apex as a name.
     pub fn name(&self) -> Option<LowerNameBuf> {
         self.domain.parse().ok().map(|name: NameBuf| name.as_name().to_lower())
     }
 
-    /// The zone's records but SOA and NS.
+    /// The zone's records except SOA and NS.
     pub(super) fn parsed_records(&self) -> impl Iterator<Item = LocalRecord> {
         self.records.iter().filter_map(|line| line.parse().ok())
     }
 
-    /// Whether the root or `arpa` says what is signed below: the name stands in the public DNS, so that
-    /// questions for DS have an answer there.
+    /// Whether the public DNS has the name: below `arpa`, queries for DS have an answer at the parent.
     pub(super) fn is_delegated(&self) -> bool {
         self.domain.ends_with(".arpa.")
     }
 }
 
-/// The table, in parts.
+/// All tables.
 const TABLES: [&[SpecialName]; 4] = [NAMES, REVERSE, &RFC1918_172, &RFC6598];
 
-/// A zone with nothing in it.
+/// A zone without further records.
 const fn empty(domain: &'static str, source: &'static str) -> SpecialName {
     SpecialName { domain, records: &[], below: Below::Nothing, source }
 }
 
-/// A zone with some records.
+/// A zone with further records.
 const fn with(domain: &'static str, records: &'static [&'static str], source: &'static str) -> SpecialName {
     SpecialName { domain, records, below: Below::Nothing, source }
 }
 
-/// Names for people and programs.
+/// Names that users and programs look up.
 const NAMES: &[SpecialName] = &[
     SpecialName {
         domain: "localhost.",
@@ -89,7 +88,7 @@ const NAMES: &[SpecialName] = &[
     empty("home.arpa.", "RFC 8375 §4"),
     empty("service.arpa.", "RFC 9665"),
     empty("resolver.arpa.", "RFC 9462"),
-    // DNS64 makes the AAAA records.
+    // DNS64 synthesizes the AAAA records.
     with(
         "ipv4only.arpa.",
         &["ipv4only.arpa. 10800 A 192.0.0.170", "ipv4only.arpa. 10800 A 192.0.0.171"],
@@ -97,7 +96,7 @@ const NAMES: &[SpecialName] = &[
     ),
 ];
 
-/// Addresses that belong to no host or to every host.
+/// Reverse names of addresses that belong to no host or to every host.
 const REVERSE: &[SpecialName] = &[
     with(
         "170.0.0.192.in-addr.arpa.",
@@ -132,7 +131,7 @@ const REVERSE: &[SpecialName] = &[
     empty("8.b.d.0.1.0.0.2.ip6.arpa.", "RFC 6303 §4.6"),
 ];
 
-/// Zones for the numbers of the label in front of a common end.
+/// Zones that differ in their first label, a number.
 macro_rules! numbered {
     ($end:literal $source:literal $($number:literal)*) => {
         [$(empty(concat!($number, $end), $source)),*]
@@ -145,7 +144,7 @@ const RFC1918_172: [SpecialName; 16] = numbered!(
     16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
 );
 
-/// 100.64.0.0/10, shared by carriers.
+/// 100.64.0.0/10, carriers' shared address space.
 const RFC6598: [SpecialName; 64] = numbered!(
     ".100.in-addr.arpa." "RFC 7793 §2.1"
     64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79
