@@ -1,8 +1,8 @@
-//! AAAA records made of A records, so that clients with IPv6 alone reach servers with IPv4 alone (RFC 6147).
+//! DNS64: AAAA records synthesized from A records, for IPv6-only clients of IPv4-only servers (RFC 6147).
 //!
-//! An IPv4 address is embedded in a prefix whose addresses a translator (NAT64) takes (RFC 6052 §2.2). What
-//! is made so is in no zone: signatures cannot cover it, and who validates by itself, with DO and CD set,
-//! gets none of it.
+//! An IPv4 address is embedded in a prefix that a translator (NAT64) serves (RFC 6052 §2.2). Synthesized
+//! records are in no zone, so signatures cannot cover them; clients that validate, with DO and CD set, get
+//! none.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,26 +14,26 @@ use wire::{Class, Header, LowerName, LowerNameBuf, Malformed, NameBuf, Rcode, Tt
 
 use crate::prefix::{Prefix, PrefixMasks, v4};
 
-/// What an operator sets about DNS64.
+/// Settings of DNS64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns64Config {
-    /// Where IPv4 addresses are embedded: IPv6, of 32, 40, 48, 56, 64 or 96 bits, of which 64 to 71 are 0
-    /// (RFC 6052 §2.2).
+    /// The prefix for embedding: IPv6, length 32, 40, 48, 56, 64 or 96, with bits 64 to 71 set to 0 (RFC 6052
+    /// §2.2).
     pub prefix: Prefix,
-    /// The clients that are served so; all if there are none here. IPv4 mapped into IPv6 is IPv4.
+    /// The clients that DNS64 applies to; empty for all. IPv4-mapped IPv6 counts as IPv4.
     pub clients: Vec<Prefix>,
-    /// IPv6 addresses that count as none (RFC 6147 §5.1.4).
+    /// IPv6 addresses that are ignored (RFC 6147 §5.1.4).
     pub exclude: Vec<Prefix>,
     /// IPv4 addresses that are not embedded.
     pub exclude_v4: Vec<Prefix>,
-    /// Whether addresses that are not global are embedded in the well-known prefix `64:ff9b::/96`, too, which
-    /// RFC 6052 §3.1 forbids.
+    /// Whether non-global addresses are also embedded in the well-known prefix `64:ff9b::/96`, which RFC 6052
+    /// §3.1 forbids.
     pub non_global: bool,
 }
 
 impl Dns64Config {
-    /// A prefix with everything else as usual: for all clients, and AAAA records of IPv4 mapped into IPv6
-    /// count as none.
+    /// Default settings with this prefix: for all clients; AAAA records with IPv4-mapped addresses are
+    /// ignored.
     pub fn new(prefix: Prefix) -> Self {
         let mapped = Prefix::of(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().into(), 96);
         Dns64Config {
@@ -46,29 +46,29 @@ impl Dns64Config {
     }
 }
 
-/// What becomes of an IPv4 address, for a person who asks.
+/// The result of synthesis for an IPv4 address, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dns64Made {
-    /// It is embedded in this address.
+    /// The IPv6 address that embeds it.
     Address(Ipv6Addr),
-    /// The operator has excluded it.
+    /// Excluded by the operator.
     Excluded,
-    /// It is not global, and the prefix is the well-known one (RFC 6052 §3.1).
+    /// Not global, and the prefix is the well-known one (RFC 6052 §3.1).
     NotGlobal,
 }
 
-/// Why settings cannot be used.
+/// Why settings are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dns64Fault {
-    /// The prefix is one of IPv4.
+    /// The prefix is IPv4.
     PrefixFamily(Prefix),
-    /// The prefix has a length that RFC 6052 §2.2 does not know.
+    /// The prefix length is not one of RFC 6052 §2.2.
     PrefixLength(Prefix),
     /// Bits 64 to 71 of the prefix are not 0 (RFC 6052 §2.2).
     ReservedBits(Prefix),
-    /// An IPv4 network among the IPv6 addresses that count as none.
+    /// An excluded IPv6 prefix is IPv4.
     ExcludeFamily(Prefix),
-    /// An IPv6 network among the IPv4 addresses that are not embedded.
+    /// An excluded IPv4 prefix is IPv6.
     ExcludeV4Family(Prefix),
 }
 
@@ -87,14 +87,14 @@ impl fmt::Display for Dns64Fault {
 }
 impl std::error::Error for Dns64Fault {}
 
-/// The byte of an address that holds bits 64 to 71, the octet "u", which is 0 (RFC 6052 §2.2).
+/// Index of the address byte with bits 64 to 71, the octet "u", which is 0 (RFC 6052 §2.2).
 const U: usize = 8;
 
-/// The Well-Known Prefix (RFC 6052 §2.1), with a length of 96.
+/// The Well-Known Prefix (RFC 6052 §2.1); its length is 96.
 const WELL_KNOWN: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
-/// Addresses that are not global and so not for the well-known prefix (RFC 6052 §3.1): those of RFC 5735 §3,
-/// and RFC 6598. 192.0.0.0/24 is not among them: clients learn the prefix from 192.0.0.170 and 192.0.0.171
+/// Non-global addresses, which the well-known prefix must not embed (RFC 6052 §3.1): those of RFC 5735 §3,
+/// and RFC 6598. 192.0.0.0/24 is not among them: clients discover the prefix by 192.0.0.170 and 192.0.0.171
 /// embedded in it (RFC 7050 §2.2).
 const NOT_GLOBAL: [Prefix; 13] = [
     v4([0, 0, 0, 0], 8),
@@ -112,21 +112,20 @@ const NOT_GLOBAL: [Prefix; 13] = [
     v4([240, 0, 0, 0], 4),
 ];
 
-/// The most seconds that a made record may be kept if the answer to the AAAA question came without an SOA
-/// (RFC 6147 §5.1.7).
+/// Highest TTL of synthesized records, in seconds, if the response to the AAAA query has no SOA (RFC 6147
+/// §5.1.7).
 const TTL_WITHOUT_SOA: u32 = 600;
 
-/// Settings made ready. Queries with DO and CD set must not be passed in: the caller sees to that
-/// (RFC 6147 §5.5).
+/// Compiled settings. The caller must not pass in queries with DO and CD set (RFC 6147 §5.5).
 #[derive(Clone, Debug)]
 pub struct Dns64 {
     prefix: [u8; 16],
-    /// Bytes of the prefix.
+    /// Length of the prefix in bytes.
     len: usize,
     clients: Option<PrefixMasks>,
     exclude: PrefixMasks,
     exclude_v4: PrefixMasks,
-    /// Addresses that are not for the prefix.
+    /// Addresses that must not be embedded in the prefix.
     not_global: Option<PrefixMasks>,
 }
 
@@ -163,18 +162,17 @@ impl Dns64 {
         })
     }
 
-    /// Whether a client is served so.
+    /// Whether DNS64 applies to a client.
     #[inline]
     pub fn applies_to(&self, client: IpAddr) -> bool {
         self.clients.as_ref().is_none_or(|clients| clients.contains(client.to_canonical()))
     }
 
-    /// Whether the response to a question for AAAA is to be replaced by what can be made of the A records: it
-    /// says that the name has no AAAA records (NOERROR, RFC 6147 §5.1.1), or all that it has count as none
-    /// (§5.1.4). Not if the name does not exist (§5.1.2). What is asked after an error or a timeout is up to
-    /// the caller (§5.1.2, §5.1.3).
+    /// Whether a response to an AAAA query is to be replaced by a synthesized one: NOERROR without AAAA
+    /// records (RFC 6147 §5.1.1), or all AAAA records are ignored (§5.1.4). Not for NXDOMAIN (§5.1.2). After
+    /// an error or a timeout the caller decides (§5.1.2, §5.1.3).
     ///
-    /// The response stands as [`synthesize`](Self::synthesize) has it; `false` if it cannot be read.
+    /// The response has the form described at [`synthesize`](Self::synthesize); `false` if it is malformed.
     pub fn wants_synthesis(&self, aaaa_response: &[u8]) -> bool {
         let Ok(response) = Response::read(aaaa_response, Type::AAAA) else { return false };
         let usable =
@@ -182,9 +180,9 @@ impl Dns64 {
         response.header.rcode() == Rcode::NOERROR && !response.records.iter().any(usable)
     }
 
-    /// The response to a question for AAAA without the addresses that count as none, if it has some of these
-    /// beside others (RFC 6147 §5.1.4). Signatures of what is left out go, too, and AD is clear. `None`: it
-    /// may stay as it is, or it cannot be read.
+    /// Returns the response to an AAAA query without the ignored addresses, if it has both ignored and usable
+    /// ones (RFC 6147 §5.1.4). The signatures are removed, too, and AD is clear. `None`: it can stay as it
+    /// is, or it is malformed.
     pub fn without_excluded(&self, aaaa_response: &[u8]) -> Option<Vec<u8>> {
         let mut response = Response::read(aaaa_response, Type::AAAA).ok()?;
         let all = response.records.len();
@@ -197,16 +195,15 @@ impl Dns64 {
         if changed && usable { response.write() } else { None }
     }
 
-    /// The response to the question for AAAA, made of the one to the question for A (RFC 6147 §5.1.6,
-    /// §5.1.7).
+    /// Synthesizes the response to an AAAA query from the response to the A query (RFC 6147 §5.1.6, §5.1.7).
     ///
-    /// Both are whole messages with the question, uncompressed, at [`Offset::QNAME`]. Of the answer section
-    /// the aliases are kept, and each A record becomes an AAAA record; signatures and all other sections are
-    /// left out, AD and AA are clear. `aaaa_negative_ttl` is the TTL in seconds of the SOA in the negative
-    /// response to the question for AAAA: no AAAA record is kept for longer; without one it is 600.
+    /// Both are whole messages with an uncompressed question at [`Offset::QNAME`]. The aliases of the answer
+    /// section are kept, and each A record becomes an AAAA record; signatures and all other sections are left
+    /// out, AD and AA are clear. `aaaa_negative_ttl` is the TTL in seconds of the SOA in the negative
+    /// response to the AAAA query: no AAAA record has a higher one. Without it the limit is 600.
     ///
-    /// `None` if there is no A record that may be embedded, or the response cannot be read: then the client
-    /// gets the response to its own question (§5.1.6).
+    /// `None` if there is no A record that may be embedded, or the response is malformed: then the client
+    /// gets the response to its own query (§5.1.6).
     pub fn synthesize(&self, a_response: &[u8], aaaa_negative_ttl: Option<u32>) -> Option<Vec<u8>> {
         let mut response = Response::read(a_response, Type::A).ok()?;
         if response.header.rcode() != Rcode::NOERROR {
@@ -229,9 +226,8 @@ impl Dns64 {
         if made > 0 { response.write() } else { None }
     }
 
-    /// The name in `in-addr.arpa` that a name in `ip6.arpa` is an alias of, where that is of an address in
-    /// which an IPv4 address is embedded (RFC 6147 §5.3.1). `None` for all other names, also those with fewer
-    /// labels than an address has.
+    /// Returns the `in-addr.arpa` name for an `ip6.arpa` name whose address embeds an IPv4 address (RFC 6147
+    /// §5.3.1). `None` for all other names, also those with fewer labels than a full address has.
     pub fn ptr_target(&self, qname: LowerName<'_>) -> Option<LowerNameBuf> {
         const NIBBLES: usize = 32;
         let end = qname.as_name().skip(NIBBLES);
@@ -248,8 +244,8 @@ impl Dns64 {
         Some(name.as_name().to_lower())
     }
 
-    /// The IPv4 addresses of a response to a question for A, and what becomes of each. Empty if it cannot be
-    /// read.
+    /// Returns the IPv4 addresses of a response to an A query, each with the result of synthesis. Empty if it
+    /// is malformed.
     pub fn made_of_all(&self, a_response: &[u8]) -> Vec<(Ipv4Addr, Dns64Made)> {
         let records =
             Response::read(a_response, Type::A).map(|response| response.records).unwrap_or_default();
@@ -257,8 +253,7 @@ impl Dns64 {
         addresses.map(|address| (address, self.made_of(address))).collect()
     }
 
-    /// What becomes of an IPv4 address: it is embedded behind the prefix, around the octet "u" (RFC 6052
-    /// §2.2), if it may be.
+    /// Embeds an IPv4 address behind the prefix, around the octet "u" (RFC 6052 §2.2), if it may be embedded.
     fn made_of(&self, address: Ipv4Addr) -> Dns64Made {
         if self.exclude_v4.contains(address.into()) {
             return Dns64Made::Excluded;
@@ -272,8 +267,7 @@ impl Dns64 {
         Dns64Made::Address(bytes.into())
     }
 
-    /// The IPv4 address embedded in an address that begins with the prefix. What stands behind it is not
-    /// looked at.
+    /// Returns the IPv4 address embedded in an address with the prefix. The bits behind it are ignored.
     fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bytes = address.octets();
         if bytes.get(..self.len)? != self.prefix.get(..self.len)? {
@@ -286,7 +280,7 @@ impl Dns64 {
     }
 }
 
-/// A response to one question of class IN: what of it goes into the one that is made.
+/// The parts of a response, to one question of class IN, that synthesis uses.
 struct Response {
     header: Header,
     qname: NameBuf,
@@ -325,7 +319,7 @@ impl Response {
         Ok(Response { header, qname: question.name.to_buf(), qtype, records })
     }
 
-    /// The message, with AD and AA clear. `None` if it is longer than a message can be.
+    /// Returns the message, with AD and AA clear. `None` if it exceeds 65,535 bytes.
     fn write(&self) -> Option<Vec<u8>> {
         let mut header = self.header;
         header.set_authentic_data(false);
@@ -404,7 +398,7 @@ mod tests {
         Dns64::new(&Dns64Config::new(network(prefix))).expect("a prefix")
     }
 
-    /// The records of a response's answer section as text, the AD flag, and the question's type.
+    /// The answer section's records as text, the AD flag, and QTYPE.
     fn text(message: &[u8]) -> (Vec<String>, bool, Type) {
         let question =
             Parser::new(message).and_then(|(_, mut parser)| parser.question()).expect("a question");
@@ -418,7 +412,7 @@ mod tests {
         (records, response.header.authentic_data(), question.qtype)
     }
 
-    /// RFC 6052 §2.4, table 2, and the well-known prefix of table 3 with an address that may stand there.
+    /// RFC 6052 §2.4, table 2, and the well-known prefix of table 3 with a global address.
     #[test]
     fn addresses_are_embedded_as_in_the_tables_of_the_rfc() {
         let address = Ipv4Addr::new(192, 0, 2, 33);
@@ -555,7 +549,7 @@ mod tests {
         assert_eq!(made.map(|made| text(&made).0), Some(vec!["a. 60 AAAA 2001:db8::c0a8:101".to_owned()]));
     }
 
-    /// The name of an address in `ip6.arpa`.
+    /// The `ip6.arpa` name of an address.
     fn reverse(address: Ipv6Addr) -> LowerNameBuf {
         let nibbles: String = (0..32).map(|n| format!("{:x}.", address.to_bits() >> (4 * n) & 0xf)).collect();
         format!("{nibbles}ip6.arpa.").parse::<NameBuf>().expect("a name").as_name().to_lower()

@@ -1,8 +1,7 @@
-//! Keeps private addresses out of answers from outside: DNS rebinding.
+//! Filters private addresses from upstream answers, against DNS rebinding.
 //!
-//! A page from outside can have its own name resolved to an address inside, and then speak to what is there
-//! as if it came from the same origin. So answers from other servers may not hold such addresses, but for
-//! domains that are ours.
+//! A web page on the Internet can have its own name resolve to an internal address, and then reach internal
+//! hosts as the same origin. So upstream answers must not contain such addresses, except for exempt domains.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,20 +10,18 @@ use wire::{Class, LowerNameBuf, Malformed, Name, Type};
 
 use crate::prefix::{LOOPBACK, PRIVATE, Prefix, PrefixMasks, v4};
 
-/// What an operator sets about private addresses.
+/// Settings of the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrivateConfig {
-    /// The networks whose addresses may not come from outside. IPv4 mapped into IPv6 is IPv4, here and in
-    /// answers.
+    /// The blocked prefixes. IPv4-mapped IPv6 counts as IPv4, here and in answers.
     pub blocks: Vec<Prefix>,
-    /// Names at and below these may have them.
+    /// Domains that may have such addresses, with all names below.
     pub exempt: Vec<LowerNameBuf>,
 }
 
 impl PrivateConfig {
-    /// Networks that no host outside has an address of: this machine (127.0.0.0/8, ::1), no address at all
-    /// (0.0.0.0/8, ::), private ones (RFC 1918, RFC 6598, RFC 4193), and those of a link (RFC 3927,
-    /// RFC 4291 §2.5.6).
+    /// Prefixes that no host on the Internet uses: loopback (127.0.0.0/8, ::1), unspecified (0.0.0.0/8, ::),
+    /// private (RFC 1918, RFC 6598, RFC 4193) and link-local (RFC 3927, RFC 4291 §2.5.6).
     pub fn usual_blocks() -> Vec<Prefix> {
         let unspecified = Prefix::of(Ipv6Addr::UNSPECIFIED.into(), 128);
         [v4([0, 0, 0, 0], 8)].into_iter().chain(unspecified).chain(LOOPBACK).chain(PRIVATE).collect()
@@ -45,8 +42,8 @@ impl PrivateAddresses {
         PrivateAddresses { blocks: PrefixMasks::any(&blocks), exempt: config.exempt.clone().into() }
     }
 
-    /// Whether a response has a private address in its answer section, in A, AAAA, SVCB or HTTPS (RFC 9460
-    /// §7.3), at a name that is not exempt. One that cannot be read offends, too.
+    /// Whether the answer section has a private address in A, AAAA, SVCB or HTTPS (RFC 9460 §7.3) at a name
+    /// that is not exempt. Also true for a malformed message.
     pub fn offends(&self, message: &[u8]) -> bool {
         self.find(message).unwrap_or(true)
     }
@@ -70,7 +67,7 @@ impl PrivateAddresses {
         if parser.at_end() { Ok(found) } else { Err(Malformed) }
     }
 
-    /// Whether a record's data has a private address.
+    /// Whether RDATA contains a private address.
     fn is_private(&self, rtype: Type, class: Class, rdata: &[u8]) -> Result<bool, Malformed> {
         match (class, rtype) {
             (Class::IN, Type::A) => Ok(self.is_in_block(v4_of(rdata.try_into().map_err(|_| Malformed)?))),
@@ -84,7 +81,7 @@ impl PrivateAddresses {
         self.blocks.contains(address.to_canonical())
     }
 
-    /// Whether the address hints of a service (RFC 9460 §7.3) have a private address.
+    /// Whether the address hints of a service (RFC 9460 §7.3) contain a private address.
     fn has_private_hint(&self, rtype: Type, rdata: &[u8]) -> Result<bool, Malformed> {
         wire::rdata::validate(rtype, rdata)?;
         let (_priority, rest) = rdata.split_first_chunk::<2>().ok_or(Malformed)?;
@@ -111,7 +108,7 @@ impl PrivateAddresses {
     }
 }
 
-/// SvcParamKey `ipv4hint` (RFC 9460 §14.3.2): IPv4 addresses, one after the other.
+/// SvcParamKey `ipv4hint` (RFC 9460 §14.3.2): a list of IPv4 addresses.
 const IPV4HINT: u16 = 4;
 /// SvcParamKey `ipv6hint`.
 const IPV6HINT: u16 = 6;
@@ -132,8 +129,8 @@ pub(crate) mod tests {
     use crate::LocalRecord;
     use wire::message::{Builder, Compressor, Header, Owner, Section};
 
-    /// A response in the form that a resolver passes on: to `www.example. A`, say, with these records in
-    /// answer and authority section.
+    /// A response in the form that the resolver passes on, for a query such as `www.example. A`, with these
+    /// records in the answer and authority sections.
     pub(crate) fn response(question: &str, answers: &[&str], authorities: &[&str]) -> Vec<u8> {
         let (name, qtype) = question.split_once(' ').expect("a name and a type");
         let mut header = Header::query(0);

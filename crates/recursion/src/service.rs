@@ -378,7 +378,7 @@ impl Service {
         })
     }
 
-    /// Returns an answer that may be sent although expired.
+    /// Returns an answer to send although the lookup failed: a fresh one by now, or a stale one.
     pub(crate) fn stale(&self, policy: &Policy, query_state: &QueryState, now: Now) -> Option<Piece> {
         match self.known(policy, &query_state.next, Some(query_state.client), now) {
             Known::Answer(piece) => Some(piece),

@@ -1,4 +1,4 @@
-//! What local names answer, as text.
+//! Answers for local names, as text.
 
 use proptest::prelude::*;
 use wire::message::{Compressor, Header, Parser};
@@ -39,7 +39,7 @@ struct Response {
     leads_to: Option<String>,
 }
 
-/// Asks for `www.example. A`, say; in a message of so many bytes.
+/// Sends a query such as `www.example. A`, with this size limit of the message.
 fn ask_within(names: &LocalNames, question: &str, limit: usize) -> Option<Response> {
     let (qname, qtype) = question.split_once(' ').expect("a name and a type");
     ask_for(names, name(qname).as_name(), qtype.parse().expect("a type"), Class::IN, limit)
@@ -168,7 +168,7 @@ fn records_of_special_zones_are_those_of_their_rfcs() {
             ),
             (&format!("{one} PTR"), positive(&[&format!("{one} 10800 PTR localhost.")])),
             ("2.0.0.127.in-addr.arpa. PTR", negative(Rcode::NXDOMAIN, "127.in-addr.arpa.")),
-            // There is something below it (RFC 8020 §2).
+            // It has names below (RFC 8020 §2).
             ("0.0.127.in-addr.arpa. PTR", negative(Rcode::NOERROR, "127.in-addr.arpa.")),
         ],
     );

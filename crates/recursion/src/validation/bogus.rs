@@ -1,4 +1,4 @@
-//! Why answers were bogus, for as long as the cache remembers them as failures.
+//! Reasons of bogus answers, kept as long as the cache has them as failures.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -8,25 +8,25 @@ use dnssec::BogusReason;
 use resolver::QueryKey;
 use wire::{NameBuf, Type};
 
-/// Most answers of which it is known why they were bogus. Of others it is known that they failed.
+/// Most answers whose reason is kept. For others only the failure is known.
 const MAX_BOGUS_REASONS: usize = 1000;
 
-/// A question, whatever its DO bit.
+/// A query, whatever its DO bit.
 type Asked = (NameBuf, Type);
 
-/// The answers that were bogus.
+/// The bogus answers.
 #[derive(Default)]
 pub(crate) struct BogusAnswers(Mutex<Noted>);
 
 #[derive(Default)]
 struct Noted {
     all: BTreeMap<Asked, (BogusReason, Now)>,
-    /// The same in the order of their coming.
+    /// The same queries, oldest first.
     order: VecDeque<Asked>,
 }
 
 impl BogusAnswers {
-    /// The answer to a question is bogus, which is remembered up to `until`.
+    /// Records that the answer to a query is bogus, until `until`.
     pub(crate) fn note(&self, query_key: &QueryKey, reason: BogusReason, until: Now) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = (query_key.name.into(), query_key.qtype);
@@ -40,7 +40,7 @@ impl BogusAnswers {
         }
     }
 
-    /// Why the answer to a question was bogus, if that is remembered.
+    /// Returns why the answer to a query was bogus, if that is recorded.
     pub(crate) fn reason(&self, query_key: &QueryKey, now: Now) -> Option<BogusReason> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = (query_key.name.into(), query_key.qtype);

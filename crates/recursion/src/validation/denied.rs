@@ -1,5 +1,5 @@
-//! Answers made of what was proven before (RFC 8198): no server is asked for a name that is known not to
-//! exist, nor for one that a known wildcard matches or a known DNAME redirects (RFC 6672 §3.4).
+//! Answers made from cached proofs (RFC 8198), without a lookup: for names that are proven not to exist, that
+//! a cached wildcard matches, or that a cached DNAME redirects (RFC 6672 §3.4).
 
 use cache::Now;
 use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Validated};
@@ -12,22 +12,22 @@ use crate::message::Message;
 use crate::policy::Policy;
 use crate::service::{Piece, Service, with_ad};
 
-/// Room for an answer; a longer one is asked for.
+/// Largest size of an answer, in bytes; a longer one needs a lookup.
 const ROOM: usize = 4096;
 
-/// The time as denials are kept by: seconds.
+/// Returns the time in seconds that denials use.
 fn seconds(now: Now) -> u64 {
     now.since(Now::since_start(0)).into()
 }
 
-/// What was proven for one client may deny names to others, if the operator has nothing against it.
+/// Creates the cache of denials as the policy has it; its size is 0 if aggressive use is off.
 pub(crate) fn denials(policy: &Policy) -> ProvenDenials {
     let denials = ProvenDenials::new(0);
     configure(&denials, policy);
     denials
 }
 
-/// Drops all denials, and has what comes bounded as the policy says.
+/// Drops all denials and applies the policy's limits.
 fn configure(denials: &ProvenDenials, policy: &Policy) {
     denials.configure(room(policy), &policy.validation.settings, &policy.validation.limits);
 }
@@ -42,7 +42,7 @@ impl Service {
         configure(&self.denials, policy);
     }
 
-    /// Takes what an answer proves not to be there, which was found secure and may be kept for `ttl`.
+    /// Caches the denials of a secure negative answer, for `ttl`.
     pub(crate) fn learn_denial(
         &self,
         policy: &Policy,
@@ -58,7 +58,7 @@ impl Service {
         }
     }
 
-    /// Takes the wildcards that an answer was made of, which was found secure, and its DNAME.
+    /// Caches the wildcards that a secure answer was expanded from, and its DNAME.
     pub(crate) fn learn_wildcards(
         &self,
         policy: &Policy,
@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// The answer to a question, if what is proven makes one; and where it leads, if that is not its end.
+    /// Returns an answer made from cached proofs, and the target if it ends in an alias.
     pub(crate) fn made(
         &self,
         policy: &Policy,
@@ -95,7 +95,7 @@ impl Service {
         made
     }
 
-    /// The answer to a question, if it is known that there is nothing.
+    /// Returns a negative answer made from cached denials.
     fn denied(
         &self,
         policy: &Policy,
@@ -113,8 +113,7 @@ impl Service {
         Some(Piece { negative_ttl: Some(denial.ttl), ..piece(message, denial.rcode, cache_view) })
     }
 
-    /// The answer to a question, if it is known that a DNAME redirects the name or that a wildcard covers it;
-    /// and where it leads, if that is not its end.
+    /// Returns an answer made from a cached DNAME or wildcard, and the target if it ends in an alias.
     fn expanded(
         &self,
         policy: &Policy,
@@ -132,7 +131,7 @@ impl Service {
         }
         let made = self.denials.expand(cache_view.number, name, query_key.qtype, seconds(now), work)?;
         let message = write(query_key, Rcode::NOERROR, made.ttl, [&made.set, &*made.proof]).ok()?;
-        // Another name may have addresses that this one may not.
+        // The wildcard may be from a domain that is exempt from the filter of private addresses.
         if policy.private.as_ref().is_some_and(|private| private.offends(&message)) {
             return None;
         }
@@ -144,8 +143,8 @@ impl Service {
         Some((piece(message, Rcode::NOERROR, cache_view), leads_to))
     }
 
-    /// Keeps an answer made here, if it was asked for before a short time ago: the cache has it ready sooner
-    /// than it is made. Of a flood of names that are asked for once, none takes the room of others.
+    /// Caches an answer made here if the query was seen a short time ago: a cache hit is faster than
+    /// synthesis. A flood of names that are queried only once takes no space from other entries.
     fn keep_made(&self, policy: &Policy, query_key: &QueryKey, message: &[u8], ttl: Option<Ttl>, now: Now) {
         if self.made.has_come(query_key) {
             self.keep(policy, query_key, &with_ad(message, true), ttl, now);
@@ -165,7 +164,7 @@ fn piece(message: Vec<u8>, rcode: Rcode, cache_view: CacheView) -> Piece {
     }
 }
 
-/// Whether the client of this query gets answers that are made here.
+/// Whether the client of this query may get answers made here.
 fn is_synthesized(policy: &Policy, query_key: &QueryKey, cache_view: CacheView) -> bool {
     !query_key.checking_disabled && query_key.qclass == Class::IN && is_denied_in(policy, cache_view)
 }
@@ -174,7 +173,7 @@ fn is_denied_in(policy: &Policy, cache_view: CacheView) -> bool {
     policy.aggressive_nsec && cache_view.validates
 }
 
-/// The message of these RRsets: for those who have set DO with signatures, and with what proves it.
+/// Returns the message of these RRsets: with signatures and proofs if DO is set.
 fn write<'s>(
     query_key: &QueryKey,
     rcode: Rcode,

@@ -1,5 +1,4 @@
-//! What clients get of an answer that was validated: with DNSSEC records for those who have set DO, without
-//! for others.
+//! A validated answer's messages for clients: with DNSSEC records if DO is set, otherwise without.
 
 use std::sync::Arc;
 
@@ -11,19 +10,19 @@ use wire::{LowerNameBuf, NameBuf, Ttl, Type};
 
 use crate::message::Unjoinable;
 
-/// So many records have hardly more names than a small table takes.
+/// A message with at most this many records has few names, which fit a small compression table.
 const FEW_RECORDS: usize = 16;
 
-/// An answer in the forms in which clients get it.
+/// A validated answer's messages for clients.
 pub(super) struct Form {
-    /// The RRsets that are secure, if all that answers is: nothing else is passed on then.
+    /// The secure RRsets, if the answer is secure: only these are passed on then.
     covered: Vec<(Section, NameBuf, Type)>,
-    /// The messages that were made, without and with DO.
+    /// The messages written so far, without and with DO.
     made: [Option<Arc<[u8]>>; 2],
 }
 
 impl Form {
-    /// The forms of a response that was validated.
+    /// The messages of a validated response; none is written yet.
     pub(super) fn of(response: Option<&Response>, validated: &Validated) -> Form {
         let sets = response.map_or(&[][..], |response| &response.sets);
         let covers = validated.covers.iter().filter_map(|at| sets.get(*at));
@@ -31,7 +30,7 @@ impl Form {
         Form { covered, made: [None, None] }
     }
 
-    /// Where the chain leads on, if the answer does not say what is at its end. Of ANY and CNAME the first
+    /// Returns where the chain leads on, if the answer does not include its end. For ANY and CNAME the first
     /// link is the answer.
     pub(super) fn leads_to(&self, answer: &Answer, validated: &Validated) -> Option<LowerNameBuf> {
         let qtype = question_of(answer).ok().map(|(_, qtype)| qtype);
@@ -39,13 +38,13 @@ impl Form {
         answer.leads_to.or(further.map(|name| name.as_name().to_lower()))
     }
 
-    /// A TTL, which of secure data is no longer than the signatures allow (RFC 4035 §5.3.3).
+    /// Caps a TTL: for secure data the signatures limit it (RFC 4035 §5.3.3).
     pub(super) fn cap(&self, validated: &Validated, ttl: Ttl) -> Ttl {
         if validated.security == Security::Secure { ttl.min(validated.ttl) } else { ttl }
     }
 
-    /// The message for clients with or without DO, and whether it was made just now. AD is set if it is
-    /// secure.
+    /// Returns the message for clients with or without DO, and whether it was written just now. AD is set if
+    /// the answer is secure.
     pub(super) fn write(
         &mut self,
         answer: &Answer,
@@ -70,7 +69,7 @@ impl Form {
         header.set_checking_disabled(false);
         let few = usize::from(answers) + usize::from(authorities) <= FEW_RECORDS;
         let mut names = if few { Compressor::small() } else { Compressor::large() };
-        // Without some of its records it is not longer, but for pointers that led to these.
+        // Leaving records out makes it longer only by names that were pointers into these records.
         let room = (answer.message.len() * 2 + 512).min(MAX_MESSAGE);
         let mut written = vec![0; room];
         let mut b = Builder::new(&mut written, room, header, &mut names);
@@ -107,8 +106,8 @@ impl Form {
     }
 }
 
-/// Whether records of this type are for those only who have set DO (RFC 4035 §3.2.1): all that is for
-/// validating, unless it was asked for.
+/// Whether records of this type are only sent to clients with DO (RFC 4035 §3.2.1): those for validation,
+/// unless queried.
 fn is_hidden(rtype: Type, section: Section, qtype: Type) -> bool {
     let asked = section == Section::Answer && (qtype == rtype || qtype == Type::ANY);
     matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3) && !asked

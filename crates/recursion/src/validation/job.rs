@@ -1,4 +1,4 @@
-//! One answer on its way through validation.
+//! The validation of one answer.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use super::queue::Candidate;
 use super::quota::{Spent, ValidationQuota};
 use super::{Basis, Turn};
 
-/// An answer being validated.
+/// A validation.
 pub(super) struct Job {
     /// The answer, or the second one.
     pub(super) answer: Arc<Answer>,
-    /// The question, with CD clear.
+    /// The query, with CD clear.
     pub(super) query_key: QueryKey,
     pub(super) validator: Validator,
-    /// Whose query pays, and from what.
+    /// The budget that its lookups are charged to.
     pub(super) payer: Budget,
     quota: ValidationQuota,
-    /// What was spent on it.
+    /// The work spent on it.
     spent: Spent,
     pub(super) asked: Vec<Need>,
-    /// What it needs could not be had for another query, which had no more time or means.
+    /// A lookup that it needs failed for another query, which ran out of time or budget.
     pub(super) outlived: bool,
-    /// Who DS and DNSKEY came from.
+    /// The source of each DS and DNSKEY.
     heard: Vec<(Need, AnsweredBy)>,
-    /// What the first answer was found to be, if there is a second one, or is to be.
+    /// The result for the first answer, if a second one is requested or in use.
     pub(super) first: Option<Validated>,
     /// Why the first answer is bogus, if it is.
     pub(super) fault: Option<BogusReason>,
-    /// The answer is the first link of the chain that came.
+    /// `answer` is the first link of the received chain.
     is_cut: bool,
-    /// What referrals brought and was not looked at: an answer, and which of its referrals.
+    /// Unused proofs from referrals: an answer and an index into its referrals.
     referrals: Vec<(Arc<Answer>, usize)>,
 }
 
-/// A job whose answer is not read yet.
+/// A job whose answer has not been parsed.
 pub(super) struct Unread {
     answer: Arc<Answer>,
     query_key: QueryKey,
@@ -47,10 +47,10 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Reads the answer.
+    /// Parses the answer.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// The answer is malformed.
     pub(super) fn read(self) -> Result<Box<Job>, LookupFailure> {
         let Unread { answer, query_key, payer, quota } = self;
         let response = Response::read(&answer.message, answer.rcode)
@@ -76,7 +76,7 @@ impl Unread {
 }
 
 impl Job {
-    /// A job for what a candidate brings, whose query pays.
+    /// Makes a job for a candidate's answer, charged to its query.
     pub(super) fn of(candidate: &Candidate) -> Unread {
         Unread {
             answer: Arc::clone(&candidate.answer),
@@ -86,26 +86,26 @@ impl Job {
         }
     }
 
-    /// Goes on as far as it can be gone.
+    /// Advances the validation until it needs data or ends.
     pub(super) fn step(&mut self, turn: &Turn<'_>) -> Progress {
         let Basis { config, table } = turn.basis;
         let validator = &mut self.validator;
         self.quota.pay(config.limits, &mut self.spent, |budget| validator.step(&turn.by(), table, budget))
     }
 
-    /// What was spent on it.
+    /// Returns the work spent on it.
     pub(super) fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// Whether this was too much work for the query that pays only because that has spent something on other
+    /// Whether the work exceeds the charged query's limit only because that query also paid for other
     /// answers.
     pub(super) fn is_spent_elsewhere(&self, reason: BogusReason) -> bool {
         matches!(reason, BogusReason::Limit(limit) if limit.is_of_query())
             && self.quota.is_more_than(self.spent)
     }
 
-    /// Begins again with a second answer, if that can be read.
+    /// Restarts with a second answer, unless it is malformed.
     pub(super) fn begin_again(&mut self, answer: Arc<Answer>) -> bool {
         let Ok(response) = Response::read(&answer.message, answer.rcode) else { return false };
         self.validator = Validator::answer(response);
@@ -114,8 +114,8 @@ impl Job {
         true
     }
 
-    /// Begins again with the first link of the chain, if there is more behind it and that is not too much
-    /// work. The answer was found to be `bogus`, which stands if this link is bogus, too.
+    /// Restarts with the first link of the chain, if there is more behind it and the reason is not a limit.
+    /// The whole answer is `bogus`, which stands if the first link is bogus, too.
     pub(super) fn begin_with_first_link(&mut self, bogus: &Validated) -> bool {
         let Security::Bogus(reason) = bogus.security else { return false };
         if self.is_cut || matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable) {
@@ -129,14 +129,14 @@ impl Job {
         self.is_cut
     }
 
-    /// Takes note of who had what was needed, and of what came with it.
+    /// Records the source of a DS or DNSKEY, and its referrals.
     pub(super) fn hear(&mut self, need: Need, answer: &Arc<Answer>) {
         self.heard.retain(|(known, _)| *known != need);
         self.heard.extend(answer.by.map(|by| (need, by)));
         self.note_referrals(answer);
     }
 
-    /// Who had it.
+    /// Returns the source of a DS or DNSKEY.
     pub(super) fn heard_from(&self, need: &Need) -> Option<AnsweredBy> {
         self.heard.iter().find(|(known, _)| known == need).map(|(_, by)| *by)
     }
@@ -145,7 +145,7 @@ impl Job {
         self.referrals.extend((0..answer.referrals.len()).map(|at| (Arc::clone(answer), at)));
     }
 
-    /// What a referral says of the DS that are needed. Each is looked at once.
+    /// Takes a referral's proof for the DS that is needed. Each is used once.
     pub(super) fn take_referral(&mut self, need: &Need) -> Option<Response> {
         let Need::Ds(name) = need else { return None };
         let of = |(answer, at): &(Arc<Answer>, usize)| {
@@ -155,8 +155,8 @@ impl Job {
         Response::read(&answer.referrals.get(at)?.message, Rcode::NOERROR).ok()
     }
 
-    /// Whether it may be for the server that answered that this is bogus, so that another one may know
-    /// better: not if the chain is broken above, and not if it was too much work.
+    /// Whether the answering server may be at fault, so that another may have a good answer: not if the chain
+    /// of trust is broken above, and not if a limit was reached.
     pub(super) fn is_at_fault(&self, reason: BogusReason, validated: &Validated, turn: &Turn<'_>) -> bool {
         let own = !matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable);
         let broken = || turn.basis.table.is_broken(validated.at.as_name(), turn.at.wall);

@@ -6,8 +6,8 @@ use wire::{LowerNameBuf, Name, Rcode, Type};
 
 use crate::message::Unjoinable;
 
-/// Returns the part of an answer that ends with the first alias, if there is more behind it: that leads to a
-/// name which is then looked up by itself.
+/// Returns the part of an answer up to the first alias, if there is more behind it; the alias's target is
+/// then looked up separately.
 pub(super) fn first_link(answer: &Answer) -> Option<Answer> {
     let (message, target) = cut(answer).ok().flatten()?;
     Some(Answer {
@@ -19,7 +19,7 @@ pub(super) fn first_link(answer: &Answer) -> Option<Answer> {
     })
 }
 
-/// The message with the first link and the proofs that belong to it, and where it leads.
+/// Returns the message with the first link and its proofs, and the link's target.
 fn cut(answer: &Answer) -> Result<Option<(Vec<u8>, LowerNameBuf)>, Unjoinable> {
     let (mut header, mut parser) = Parser::new(&answer.message)?;
     let [_, answers, authorities, _] = header.counts();
@@ -43,7 +43,7 @@ fn cut(answer: &Answer) -> Result<Option<(Vec<u8>, LowerNameBuf)>, Unjoinable> {
             parser.expand_rdata(&record, &mut rdata)?;
             let is_alias = record.rtype == Type::CNAME && owner.as_name() == question.name;
             let is_first = match section {
-                // A DNAME comes before the alias that follows from it.
+                // A DNAME precedes the CNAME synthesized from it.
                 Section::Answer if target.is_none() => {
                     matches!(record.rtype, Type::CNAME | Type::DNAME | Type::RRSIG)
                 }

@@ -1,6 +1,6 @@
-//! Answers are validated here before anybody gets them. No signature is verified and no name hashed on the
-//! query path, nor on the thread that asks other servers: [`Validations`] is for threads of its own, and
-//! answers come to them by a [`Queue`](queue::Queue).
+//! Validates answers before clients get them. The query path and the resolver's thread verify no signatures
+//! and hash no names: [`Validations`] runs on threads of its own, which take the answers from a
+//! [`Queue`](queue::Queue).
 //!
 //! ```text
 //!     completion ─┬─▶ queue ──▶ Validations ─┬─▶ cache, clients
@@ -8,50 +8,48 @@
 //!        └──────── other servers ◀────────┘ DS and DNSKEY
 //! ```
 //!
-//! An answer whose state follows from what is known of its zone already, such as that it is not signed, comes
-//! to its clients where it arrived, by the same rules: no thread is woken for it. It has no job, asks for
-//! nothing, and is never bogus.
+//! An answer whose state follows from cached zone keys, for example because its zone is known to be unsigned,
+//! goes to its clients on the thread where it arrived, by the same rules and without waking another thread.
+//! It has no job, sends no queries, and is never bogus.
 //!
-//! Clients who wait for the same answer share one validation, and the one that came first pays. If that one
-//! has spent so much on other answers that the rest does not suffice, the next one pays. Those that need the
-//! same DS or DNSKEY share the question for it; the one that came first pays. Whatever a client shares, it
-//! waits no longer than its own query's time; and where one that paid has no more time or means, the next one
-//! pays, from what it has. DS that referrals on the way to an answer brought come with it, and are not asked
-//! for.
+//! Clients that wait for the same answer share one validation, charged to the first of them. If its budget,
+//! partly spent on other answers, does not suffice, the next client is charged. Jobs that need the same DS or
+//! DNSKEY share one lookup, charged to the first. A client waits no longer than its own query may take,
+//! whatever it shares; if a charged client runs out of time or budget, the next one is charged. DS records
+//! that referrals brought on the way to an answer come with it and need no query.
 //!
-//! One server of a zone that is broken or lies must not make the zone bogus, nor a copy of it on this
-//! machine. So what is bogus is asked for once more, of another server of the zone; only if there is none, or
-//! what that says is bogus too, the first verdict stands. It is paid from the same budgets.
+//! One broken or malicious server of a zone, or a local copy of the zone, must not make the zone bogus. So a
+//! bogus answer is fetched once more from another server of the zone; the first verdict stands only if there
+//! is none, or its answer is bogus, too. The same budgets are charged.
 //!
-//! Where an answer is bogus at every server and begins with an alias, that alias is validated by itself, and
-//! what it leads to is looked up by itself: a server may know the names behind an alias only from a copy.
+//! If an answer is bogus at every server and begins with an alias, the alias is validated alone and its
+//! target is looked up separately: a server may have only a copy of the names behind an alias.
 //!
-//! Any number of threads share one [`State`], which is locked while a thread takes a job out of it or puts it
-//! back, and not while anything is verified. A job is at work on one thread at a time, or it rests and waits
-//! for something.
+//! Any number of threads share one [`State`]. It is locked while a thread takes a job out or puts it back,
+//! not during verification. A job either runs on one thread or rests until its data arrives.
 //!
-//! # Which answers are validated, and where they are kept
+//! # Validated answers and their cache keys
 //!
-//! The service asks other servers with DO and CD for every client without CD. What validating finds not bogus
-//! is handed on, with or without DNSSEC records. It is kept under keys with CD clear; what came for clients
-//! with CD is kept under keys with CD set, which serve no others. The number of the cache view has the trust
-//! anchors in it.
+//! For each client without CD, upstream queries have DO and CD set. Answers that are not bogus are passed on,
+//! with or without DNSSEC records, and cached under keys with CD clear. Answers for clients with CD are
+//! cached under keys with CD set, which serve no other clients. The number of the cache view depends on the
+//! trust anchors.
 //!
-//! Clients that wait have a bounded number of places; what validating has asked for always finds one.
+//! The number of waiting clients is bounded; DS, DNSKEY and second answers are always queued.
 //!
-//! What was proven before (`denied`: denials, wildcards, DNAME) is used when the cache has nothing and before
-//! any server is asked, off the path of hits. Such an answer is kept in the cache when it is asked for a
-//! second time (`repeats`), so that a flood of names that differ takes no room.
+//! Cached proofs (`denied`: denials, wildcards, DNAME) are used after a cache miss and before a lookup, off
+//! the path of cache hits. An answer made from them is cached when it is queried a second time (`repeats`),
+//! so that a flood of different names takes no space.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `work.rs` | what the threads do |
-//! | `state.rs`, `queue.rs` | what they share; the tasks on their way to them |
-//! | `job.rs`, `outcome.rs` | one answer on its way; what becomes of it |
-//! | `quota.rs` | what validating costs the query that pays |
-//! | `link.rs` | the first link of an alias chain by itself |
-//! | `denied.rs`, `repeats.rs` | answers from what was proven; which questions came lately |
-//! | `form.rs`, `bogus.rs` | what clients get of an answer; why answers were bogus |
+//! | `work.rs` | the validation threads' work |
+//! | `state.rs`, `queue.rs` | their shared state; their queue of tasks |
+//! | `job.rs`, `outcome.rs` | one validation; the handling of its result |
+//! | `quota.rs` | the work charged to one query |
+//! | `link.rs` | the first link of an alias chain as an answer |
+//! | `denied.rs`, `repeats.rs` | answers from cached proofs; recent queries |
+//! | `form.rs`, `bogus.rs` | a validated answer's messages for clients; reasons of bogus answers |
 
 pub(crate) mod bogus;
 pub(crate) mod denied;
@@ -83,49 +81,49 @@ use quota::ValidationQuota;
 pub(crate) use state::State;
 pub use work::Validations;
 
-/// What a client really asked, whose answer is validated before it gets it.
+/// The original query of an answer that is validated before its waiter gets it.
 pub(crate) struct Unchecked {
-    /// The question, with CD clear.
+    /// The query, with CD clear.
     pub(crate) query_key: QueryKey,
-    /// Where the client is.
+    /// The client's network.
     pub(crate) client: ClientPrefix,
-    /// What DS and DNSKEY are paid from.
+    /// Pays for lookups of DS and DNSKEY.
     pub(crate) budget: Budget,
-    /// What the work is paid from.
+    /// Pays for the validation work.
     pub(crate) quota: ValidationQuota,
 }
 
-/// What validating an answer has found, for a person who asks.
+/// The result of validation, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Its state.
+    /// The answer's security status.
     pub security: Security,
-    /// The name whose records decided: where the chain broke, or where it is insecure.
+    /// The name whose records decided: where the chain of trust breaks, or becomes insecure.
     pub at: NameBuf,
-    /// The DS and DNSKEY that had to be asked for, in order.
+    /// The DS and DNSKEY lookups that were needed, in order.
     pub asked: Vec<Need>,
 }
 
-/// What validating goes by.
+/// Validation settings and cached keys.
 struct Basis {
     config: ValidationConfig,
     table: TrustTable,
 }
 
-/// When something happens.
+/// A point in time, by both clocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) cache: Now,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub(crate) wall: u64,
 }
 
-/// The time in seconds since 1970, by the system's clock.
+/// Returns the system clock's Unix time in seconds.
 pub(crate) fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// What holds while one task is done.
+/// The settings and time of one task.
 struct Turn<'t> {
     policy: &'t Policy,
     basis: &'t Basis,
@@ -150,8 +148,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Service {
-    /// Has an answer validated, and then handed to its waiter: at once, if its state follows from what is
-    /// known.
+    /// Validates an answer and hands it to its waiter: at once, if its state follows from cached keys, or
+    /// else by the validation threads.
     pub(crate) fn validate(
         &self,
         policy: &Arc<Policy>,
@@ -173,8 +171,8 @@ impl Service {
         }
     }
 
-    /// Hands over an answer that was validated a moment ago, or that is not bogus and can be judged without
-    /// signatures, hashes or records. Any other is returned, and nothing was done about it.
+    /// Hands over an answer that was validated recently, or whose state follows from cached keys without
+    /// signatures, hashes or records and is not bogus. Any other candidate is returned unchanged.
     fn recall(&self, turn: &Turn<'_>, candidate: Candidate) -> Option<Candidate> {
         let recent = lock(&self.validating).recent(&candidate.answer);
         if let Some(finished) = recent {
@@ -182,7 +180,7 @@ impl Service {
             return None;
         }
         let (by, table) = (turn.by(), &turn.basis.table);
-        // Nothing is read here that will most likely be read again.
+        // Most likely the validation threads would have to read the answer again.
         if !by.knows_insecure(candidate.query_key.name.as_name(), table) {
             return Some(candidate);
         }
@@ -198,13 +196,13 @@ impl Service {
         None
     }
 
-    /// What validating goes by under a policy.
+    /// Returns the validation settings and cached keys under a policy.
     fn basis(&self, policy: &Arc<Policy>) -> Arc<Basis> {
         let mut state = lock(&self.validating);
         if !Arc::ptr_eq(&state.policy, policy) {
             state.policy = Arc::clone(policy);
             if policy.validation != state.basis.config {
-                // What was learned goes by other anchors or settings.
+                // The cached keys depend on the anchors and settings.
                 state.basis = Basis::new(&policy.validation);
                 state.recent.clear();
             }
@@ -212,7 +210,7 @@ impl Service {
         Arc::clone(&state.basis)
     }
 
-    /// What is known of the keys of a name and of those below may not be so any more.
+    /// Drops the cached keys at and below a name.
     pub(crate) fn forget_keys(&self, name: Name<'_>) {
         let mut state = lock(&self.validating);
         state.recent.clear();

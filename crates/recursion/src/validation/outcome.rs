@@ -1,5 +1,4 @@
-//! What becomes of an answer that was validated, or cannot be: it is counted, remembered, and handed to its
-//! waiter.
+//! Handles the end of a validation: counts it, caches the answer or failure, and hands it to its waiter.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,8 +20,8 @@ use crate::query_state::refusal_of;
 use crate::service::{Piece, Service};
 
 impl Service {
-    /// What an answer is stands now: that is counted and remembered, and those who wait for it get it. `who`
-    /// says as which answer it came first, and who waits.
+    /// Counts and records a result, and hands the answer to its waiters. `who` returns the first received
+    /// answer and the waiters.
     pub(super) fn conclude(
         &self,
         turn: &Turn<'_>,
@@ -43,7 +42,7 @@ impl Service {
         for candidate in candidates {
             hand_over(self, turn, &finished, candidate);
         }
-        // Also where another server had a better answer: one of them has not, and no client will complain of
+        // Also if another server had a good answer: one of them has not, and no client will complain about
         // it.
         let fault = fault.filter(|reason| for_client && !matches!(reason, BogusReason::Limit(_)));
         if let (Some(reason), Some(agent)) = (fault, &finished.received.agent) {
@@ -51,7 +50,7 @@ impl Service {
         }
     }
 
-    /// Counts what an answer was found to be, and remembers of it what is of use for others.
+    /// Counts a result, and caches its proofs and failures for other queries.
     fn learn(&self, turn: &Turn<'_>, job: &Job, validated: &Validated) {
         let stats = &self.stats().validation;
         match validated.security {
@@ -97,7 +96,7 @@ impl Service {
         }
     }
 
-    /// The waiter gets no answer.
+    /// Ends a waiter's query without an answer.
     pub(super) fn give_up(
         &self,
         policy: &Policy,
@@ -112,8 +111,7 @@ impl Service {
         }
     }
 
-    /// Validating the answer to a client's question is more than its query may cost, which it has spent on
-    /// other answers.
+    /// Refuses a query whose validation exceeds the limit because it also paid for other answers.
     pub(super) fn refuse_overspent(
         &self,
         policy: &Policy,
@@ -124,23 +122,23 @@ impl Service {
     ) {
         match who {
             Who::Client(waiting) => {
-                // The name that comes next may be innocent. The one that was asked led to all that.
+                // The next name may not be at fault: the query name led to the cost.
                 self.keep_failure(policy, &waiting.query_state.asked, None, now);
                 self.refuse_bogus(waiting, reason, at);
             }
-            // Callers in this program ask for one thing only.
+            // Callbacks ask for one answer only.
             who => drop(who),
         }
     }
 
-    /// The answer to a client's question is bogus.
+    /// Refuses a query whose answer is bogus.
     pub(super) fn refuse_bogus(&self, waiting: Box<Waiting>, reason: BogusReason, at: &NameBuf) {
         self.failed(&waiting.query_state.next, FailureCause::Bogus { at, reason });
         waiting.responder.refuse(refusal_of(reason));
     }
 }
 
-/// Hands a validated answer, if it is not bogus, to the cache and then to its waiter.
+/// Caches a validated answer, if it is not bogus, and hands it to its waiter.
 pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished, candidate: Candidate) {
     let Finished { answer, form, validated, asked, .. } = finished;
     let (policy, now) = (turn.policy, turn.at.cache);
@@ -162,7 +160,7 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
         return service.give_up(policy, candidate.who, failure, answer.agent.as_deref(), now);
     };
     drop(form);
-    // The beginning of a chain is no answer by itself.
+    // The first part of a chain is not an answer by itself.
     if is_new && leads_to.is_none() {
         service.keep(policy, &candidate.query_key, &message, negative_ttl, now);
     }
@@ -183,7 +181,7 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
     }
 }
 
-/// Passes the verdict to a callback in this program.
+/// Passes the verdict to a callback.
 fn tell(who: Who, answer: &Arc<Answer>, validated: &Validated, asked: &[Need]) {
     if let Who::Callback(told) = who {
         let Validated { security, at, .. } = *validated;

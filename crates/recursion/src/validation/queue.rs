@@ -1,5 +1,5 @@
-//! The queue to the validating threads: answers from the thread that asks other servers, and what validating
-//! has asked for.
+//! The queue to the validation threads: answers from the resolver's thread, and the data that validations
+//! requested.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,63 +11,64 @@ use resolver::{Answer, Budget, ClientPrefix, LookupOutcome, QueryKey};
 use super::quota::ValidationQuota;
 use crate::completion::Who;
 
-/// An answer whose waiter is not to have it before it is validated.
+/// An answer that must be validated before its waiter gets it.
 pub(crate) struct Candidate {
     pub(crate) answer: Arc<Answer>,
-    /// What was asked, with CD clear.
+    /// The query, with CD clear.
     pub(crate) query_key: QueryKey,
-    /// Where the client is.
+    /// The client's network.
     pub(crate) client: ClientPrefix,
-    /// What DS and DNSKEY are paid from, if no other candidate came first.
+    /// Pays for lookups of DS and DNSKEY, if this is the job's first candidate.
     pub(crate) budget: Budget,
-    /// What the work is paid from, likewise.
+    /// Pays for the validation work, if this is the job's first candidate.
     pub(crate) quota: ValidationQuota,
     /// The waiter.
     pub(crate) who: Who,
-    /// Its place among all that wait.
+    /// Its place in the count of waiting clients.
     pub(crate) _place: Place,
 }
 
-/// DS or DNSKEY that validating has asked for.
+/// A lookup of DS or DNSKEY for validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) need: Need,
-    /// Those that came first are bogus: another server is asked.
+    /// The first answer was bogus: the lookup goes to another server.
     pub(crate) again: bool,
 }
 
-/// DS or DNSKEY that came.
+/// DS or DNSKEY received.
 pub(crate) struct Came {
     pub(crate) response: Response,
-    /// The same as it came.
+    /// The answer that `response` was read from.
     pub(crate) answer: Arc<Answer>,
 }
 
-/// What there is to do.
+/// A task for a validation thread.
 pub(crate) enum Task {
-    /// An answer came.
+    /// An answer to validate.
     Validate(Box<Candidate>),
-    /// What was needed came, or cannot be had.
+    /// The outcome of a lookup of DS or DNSKEY.
     Found(Wanted, LookupOutcome),
-    /// The same for one of the validations that need it: another has learned from it already, most likely.
+    /// DS or DNSKEY for one of the validations that need it: most likely another one has cached its keys by
+    /// now.
     Resume(u64, Wanted, Arc<Came>),
-    /// The second answer of a validation came, or cannot be had.
+    /// The outcome of the lookup of a validation's second answer.
     Second(u64, LookupOutcome),
 }
 
-/// What a thread that waits for a task gets.
+/// The result of waiting for a task.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Next {
     /// A task.
     Task(Task),
-    /// The time has come, and there is no task.
+    /// The time limit passed without a task.
     Late,
-    /// There will be none any more.
+    /// The queue is closed.
     Closed,
 }
 
-/// Tasks, in the order of their coming. Clients have a bounded number of places; what validating has asked
-/// for always finds one, since without it those places would never be free again.
+/// Tasks in order of arrival. The number of clients is bounded; requested data is always queued, since
+/// without it the clients' places would never be free again.
 #[derive(Default)]
 pub(crate) struct Queue {
     tasks: Mutex<Tasks>,
@@ -75,7 +76,7 @@ pub(crate) struct Queue {
     taken: Arc<Mutex<Taken>>,
 }
 
-/// The places that are taken: a zone whose keys are long in coming must not let one network take them all.
+/// The places in use: a zone with slow servers must not let one network take all of them.
 #[derive(Default)]
 struct Taken {
     all: usize,
@@ -88,11 +89,11 @@ struct Tasks {
     closed: bool,
     /// Threads that wait for a task.
     idle: usize,
-    /// Of these, those that were called and have not looked yet.
+    /// Of these, threads that were notified and have not run yet.
     called: usize,
 }
 
-/// The place of one who waits, from the queue to the end of the validation.
+/// A waiter's place, from the queue to the end of its validation.
 pub(crate) struct Place {
     taken: Arc<Mutex<Taken>>,
     network: ClientPrefix,
@@ -116,8 +117,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Queue {
-    /// A place for one who waits, if fewer than `most` have one, and of its network fewer than
-    /// `most_of_network`.
+    /// Takes a place, if fewer than `most` are in use, and fewer than `most_of_network` by this network.
     pub(crate) fn place(&self, network: ClientPrefix, most: usize, most_of_network: usize) -> Option<Place> {
         let mut taken = lock(&self.taken);
         let own = taken.by_network.get(&network).copied().unwrap_or_default();
@@ -129,27 +129,27 @@ impl Queue {
         Some(Place { taken: Arc::clone(&self.taken), network })
     }
 
-    /// How many have a place.
+    /// Returns the number of places in use.
     pub(crate) fn clients(&self) -> usize {
         lock(&self.taken).all
     }
 
-    /// Has an answer validated.
+    /// Queues an answer for validation.
     pub(crate) fn put(&self, candidate: Candidate) {
         self.push(Task::Validate(Box::new(candidate)));
     }
 
-    /// The outcome of a question for DS or DNSKEY.
+    /// Queues the outcome of a lookup of DS or DNSKEY.
     pub(crate) fn found(&self, wanted: Wanted, outcome: LookupOutcome) {
         self.push(Task::Found(wanted, outcome));
     }
 
-    /// The same, for one more validation that needs it.
+    /// Queues received DS or DNSKEY for one more validation that needs them.
     pub(crate) fn resume(&self, id: u64, wanted: Wanted, came: Arc<Came>) {
         self.push(Task::Resume(id, wanted, came));
     }
 
-    /// The outcome of a question for a second answer.
+    /// Queues the outcome of the lookup of a second answer.
     pub(crate) fn second(&self, id: u64, outcome: LookupOutcome) {
         self.push(Task::Second(id, outcome));
     }
@@ -162,8 +162,8 @@ impl Queue {
             return drop(task);
         }
         tasks.waiting.push_back(task);
-        // A call is a system call. Threads that work look for the next task by themselves, and those that
-        // were called take all that there is by then.
+        // Notifying is a system call. Busy threads take the next task themselves, and notified threads take
+        // every task that is queued by then.
         let calls = tasks.called < tasks.idle.min(tasks.waiting.len());
         tasks.called += usize::from(calls);
         drop(tasks);
@@ -172,12 +172,12 @@ impl Queue {
         }
     }
 
-    /// The next task, if there is one.
+    /// Takes the next task, if there is one.
     pub(crate) fn next(&self) -> Option<Task> {
         lock(&self.tasks).waiting.pop_front()
     }
 
-    /// The next task, as soon as there is one before `until`.
+    /// Waits for the next task until `until`.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Next {
         let mut tasks = lock(&self.tasks);
         loop {
@@ -196,12 +196,12 @@ impl Queue {
                 None => self.came.wait(tasks).unwrap_or_else(PoisonError::into_inner),
                 Some(left) => self.came.wait_timeout(tasks, left).unwrap_or_else(PoisonError::into_inner).0,
             };
-            // If it was another that was called, that one finds nothing, or is called once more.
+            // If another thread was notified, it finds no task, or is notified once more.
             (tasks.idle, tasks.called) = (tasks.idle - 1, tasks.called.saturating_sub(1));
         }
     }
 
-    /// Nothing is taken any more, and what is there is dropped.
+    /// Closes the queue and drops all tasks.
     pub(crate) fn close(&self) {
         let mut tasks = lock(&self.tasks);
         tasks.closed = true;

@@ -1,4 +1,4 @@
-//! What validating may cost one client's query, and has.
+//! The validation work that one client's query may cost, and has cost.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,13 +6,12 @@ use dnssec::{ValidationBudget, ValidationLimits};
 
 use super::lock;
 
-/// The work that validating may take for one client's query, from the first name of a chain to the last. Its
-/// clones share it: everything that is asked for the query has one, and none is ever filled again.
+/// Limits of validation work for one client's query, for all names of a chain. Clones share it: every lookup
+/// for the query has one. It is never refilled.
 #[derive(Clone, Default)]
 pub(crate) struct ValidationQuota(Arc<Mutex<Option<ValidationBudget>>>);
 
-/// Work that was done: signatures, those of them that were not good, NSEC3 hashes, questions for DS and
-/// DNSKEY.
+/// Work done: signatures verified, signatures that failed, NSEC3 hashes, lookups of DS and DNSKEY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spent([u32; 4]);
 
@@ -21,20 +20,20 @@ impl Spent {
         Spent([budget.signatures(), budget.failures(), budget.nsec3_hashes(), budget.fetches()])
     }
 
-    /// Signatures that were verified.
+    /// Signatures verified.
     pub(super) fn signatures(self) -> u32 {
         self.0[0]
     }
 
-    /// Those of them that were not good.
+    /// Signatures that failed verification.
     pub(super) fn failures(self) -> u32 {
         self.0[1]
     }
 }
 
 impl ValidationQuota {
-    /// Does work that is paid from this, and adds it to what one answer has taken. The limits are those in
-    /// force when the query's first answer was validated.
+    /// Does work that is charged to this quota, and adds its cost to `own`, the cost of one answer. The
+    /// limits are those in force when the query's first answer was validated.
     pub(super) fn pay<T>(
         &self,
         limits: ValidationLimits,
@@ -51,7 +50,7 @@ impl ValidationQuota {
         done
     }
 
-    /// Whether the query has spent more than what one answer has taken.
+    /// Whether the query has spent more than `own`, the cost of one answer.
     pub(super) fn is_more_than(&self, own: Spent) -> bool {
         lock(&self.0).as_ref().is_some_and(|budget| Spent::of(budget) != own)
     }

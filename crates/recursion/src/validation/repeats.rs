@@ -1,18 +1,18 @@
-//! Which questions came before, a short time ago: those that come but once need no room in the cache.
+//! Recent queries: answers to queries that are sent only once are not worth caching.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use resolver::QueryKey;
 
-/// So many questions are remembered at the most, four bytes each.
+/// Most queries remembered, four bytes each.
 const SLOTS: usize = 1 << 14;
 
-/// The questions that came lately. A query replaces another one, which a client cannot choose: the hash is
+/// Recent queries. A query replaces another one in its slot; clients cannot choose which, since the hash is
 /// keyed.
 pub(crate) struct Repeats<K = RandomState> {
     key: K,
-    /// Of each question the upper half of its hash; the lower half says where.
+    /// Upper half of each query's hash; the lower half selects the slot.
     seen: Box<[AtomicU32]>,
 }
 
@@ -23,7 +23,7 @@ impl<K: Default> Default for Repeats<K> {
 }
 
 impl<K: BuildHasher> Repeats<K> {
-    /// Whether a question came before. From now on it has. One in four billion is taken for another.
+    /// Records a query, and returns whether it was there. One in four billion is a false positive.
     pub(crate) fn has_come(&self, query_key: &QueryKey) -> bool {
         let hash = self.key.hash_one(query_key);
         let upper = (hash >> 32) as u32;
@@ -40,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    /// Always with the same key: with any other, two of the questions might share a slot.
+    /// With a fixed key: with another one, two of the queries might share a slot.
     type Fixed = Repeats<BuildHasherDefault<DefaultHasher>>;
 
     fn query_key(name: &str, dnssec_ok: bool) -> QueryKey {
@@ -66,7 +66,7 @@ mod tests {
             (0..n).filter(|i| repeats.has_come(&query_key(&format!("n{i}.example."), false))).count()
         };
         assert_eq!(all(8 * SLOTS), 0);
-        // Of these most have driven one another out.
+        // Most of these have replaced one another.
         let known = all(8 * SLOTS);
         assert!(known < SLOTS, "{known}");
     }

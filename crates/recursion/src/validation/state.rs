@@ -1,4 +1,4 @@
-//! What is being validated, and what was a moment ago: what the threads share.
+//! The validation threads' shared state: running and recent validations.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -14,28 +14,28 @@ use super::job::Job;
 use super::queue::{Candidate, Wanted};
 use crate::policy::Policy;
 
-/// Answers whose validation is remembered for clients who are settled later than others.
+/// Recent validations kept for clients that are settled later than others.
 pub(super) const RECENT: usize = 16;
 
-/// Answers being validated, and what is known of the keys of zones: what the threads share.
+/// Running validations, and the cached keys of zones.
 pub(crate) struct State {
     /// The policy seen last.
     pub(super) policy: Arc<Policy>,
     pub(super) basis: Arc<Basis>,
     pub(super) jobs: HashMap<u64, Underway>,
-    /// The jobs by the address of the answer that came first, which each of these holds.
+    /// The jobs by the address of their first answer; [`Underway::received`] keeps it alive.
     pub(super) by_answer: HashMap<usize, u64>,
-    /// What is asked for, and who needs it.
+    /// Pending lookups of DS and DNSKEY, and the jobs that need them.
     pub(super) needed: HashMap<Key, Needed>,
-    /// When clients of the jobs that rest have waited as long as they may, with the job's number.
+    /// Deadlines of the clients of resting jobs, with the job's number.
     pub(super) ends: BTreeSet<(Instant, u64)>,
     pub(super) recent: VecDeque<Arc<Finished>>,
-    /// The number that a job had last.
+    /// The last job number used.
     pub(super) last: u64,
 }
 
 impl State {
-    /// Nothing is being validated, or known.
+    /// No validations and no cached keys.
     pub(crate) fn new(policy: Arc<Policy>) -> State {
         State {
             basis: Basis::new(&policy.validation),
@@ -49,12 +49,12 @@ impl State {
         }
     }
 
-    /// What an answer that has just been validated was found to be.
+    /// Returns the recent validation of this answer.
     pub(super) fn recent(&self, answer: &Arc<Answer>) -> Option<Arc<Finished>> {
         self.recent.iter().find(|known| Arc::ptr_eq(&known.received, answer)).cloned()
     }
 
-    /// One more waits for a job.
+    /// Adds a waiter to a job.
     pub(super) fn join(&mut self, id: u64, candidate: Candidate) {
         self.ends.extend(candidate.budget.ends().map(|end| (end, id)));
         if let Some(underway) = self.jobs.get_mut(&id) {
@@ -62,8 +62,8 @@ impl State {
         }
     }
 
-    /// A job rests and waits for something, unless no candidate waits for it any more. Returns who pays for
-    /// that, from where.
+    /// Puts a job to rest until its data arrives, unless no candidate waits for it. Returns the client and
+    /// budget to charge.
     pub(super) fn rest(&mut self, id: u64, job: Box<Job>) -> Option<(ClientPrefix, Budget)> {
         let underway = self.jobs.get_mut(&id)?;
         underway.job = Some(job);
@@ -72,7 +72,7 @@ impl State {
         Some((payer.client, payer.budget.for_proofs()))
     }
 
-    /// Takes an answer that is under way out.
+    /// Removes a validation.
     pub(super) fn remove(&mut self, id: u64) -> Option<Underway> {
         let underway = self.jobs.remove(&id)?;
         self.by_answer.remove(&(Arc::as_ptr(&underway.received) as usize));
@@ -83,22 +83,22 @@ impl State {
     }
 }
 
-/// The name and type that are needed, and whether that is once more.
+/// Name and type of the lookup, and whether it is the second one.
 pub(super) type Key = (LowerNameBuf, Type, bool);
 
-/// Who needs DS or DNSKEY that are asked for.
+/// A pending lookup of DS or DNSKEY.
 pub(super) struct Needed {
-    /// What the question is paid from.
+    /// The budget it is charged to.
     pub(super) payer: Budget,
-    /// The jobs, the one first that asked.
+    /// The jobs that need it, the first one started it.
     pub(super) jobs: Vec<u64>,
 }
 
-/// An answer under way, and who waits for it.
+/// A running validation and its waiters.
 pub(super) struct Underway {
-    /// The answer that came first.
+    /// The first answer.
     pub(super) received: Arc<Answer>,
-    /// Those who wait. The first pays.
+    /// The waiters. The first is charged.
     pub(super) candidates: Vec<Candidate>,
     /// The job, if it rests.
     pub(super) job: Option<Box<Job>>,
@@ -108,11 +108,11 @@ pub(super) fn key(wanted: &Wanted) -> Key {
     (wanted.need.name().to_lower(), wanted.need.rtype(), wanted.again)
 }
 
-/// An answer that was validated.
+/// A completed validation.
 pub(super) struct Finished {
-    /// As it came first.
+    /// The first answer.
     pub(super) received: Arc<Answer>,
-    /// What counts.
+    /// The answer that counts.
     pub(super) answer: Arc<Answer>,
     pub(super) form: Mutex<Form>,
     pub(super) validated: Validated,

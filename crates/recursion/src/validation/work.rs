@@ -1,5 +1,5 @@
-//! The validating threads: they take answers out of the queue, ask for the DS and DNSKEY that these need, and
-//! go on with what comes.
+//! The validation threads: they take answers from the queue, request the DS and DNSKEY they need, and
+//! continue when these arrive.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, MutexGuard};
@@ -22,7 +22,7 @@ use crate::policy::Policy;
 use crate::service::Service;
 use crate::stats::ValidationStats;
 
-/// Validates answers for a service, on whatever threads. All of one service are the same.
+/// Validates answers of a service, on any number of threads. All clones are equivalent.
 #[derive(Clone)]
 pub struct Validations {
     service: Arc<Service>,
@@ -37,8 +37,7 @@ impl Validations {
         lock(&self.service.validating)
     }
 
-    /// Validates what comes, until [`Service::stop_validating`] is called. As many threads may do so as there
-    /// are.
+    /// Validates answers until [`Service::stop_validating`] is called. Any number of threads may call it.
     pub fn run(&self) {
         loop {
             self.expire(Instant::now(), wall());
@@ -51,13 +50,13 @@ impl Validations {
         }
     }
 
-    /// When the time of the next waiter is over, if nothing happens before: [`work`](Self::work) then ends
-    /// its wait.
+    /// Returns the next waiter's deadline, when [`work`](Self::work) ends its wait unless its answer is ready
+    /// before.
     pub fn deadline(&self) -> Option<Instant> {
         self.state().ends.first().map(|(at, _)| *at)
     }
 
-    /// Does what there is to do `now`, at `wall` seconds since 1970, and returns.
+    /// Does all pending work at the time `now`, which is `wall` in Unix seconds, and returns.
     pub fn work(&self, now: Instant, wall: u64) {
         while let Some(task) = self.service.unvalidated.next() {
             self.take(task, now, wall);
@@ -65,8 +64,7 @@ impl Validations {
         self.expire(now, wall);
     }
 
-    /// Drops what is being validated, and all that was learned: a thread has panicked, and its state may be
-    /// inconsistent.
+    /// Drops all validations and cached keys: a thread has panicked, and the state may be inconsistent.
     pub fn begin_anew(&self) {
         let mut state = self.state();
         let jobs = std::mem::take(&mut state.jobs);
@@ -96,7 +94,7 @@ impl Validations {
         Turn { policy, basis, at: Moment { cache: self.service.now(now), wall } }
     }
 
-    /// Tells those whose time is over.
+    /// Ends the wait of clients whose deadline has passed.
     fn expire(&self, now: Instant, wall: u64) {
         if self.deadline().is_none_or(|at| now < at) {
             return;
@@ -118,7 +116,7 @@ impl Validations {
         &self.service.stats().validation
     }
 
-    /// Begins with an answer, unless others have brought it already.
+    /// Starts the validation of an answer, or joins a running one of the same answer.
     fn begin(&self, turn: &Turn<'_>, candidate: Candidate) {
         let mut state = self.state();
         if let Some(finished) = state.recent(&candidate.answer) {
@@ -141,12 +139,12 @@ impl Validations {
         }
     }
 
-    /// Takes a job that rests to work.
+    /// Takes a resting job to run it.
     fn take_job(&self, id: u64) -> Option<Box<Job>> {
         self.state().jobs.get_mut(&id)?.job.take()
     }
 
-    /// Goes on with a job as far as it can be gone.
+    /// Runs a job until it rests or ends.
     fn go_on(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>) {
         let (by, table) = (turn.by(), &turn.basis.table);
         loop {
@@ -171,9 +169,9 @@ impl Validations {
         }
     }
 
-    /// A job rests until DS or DNSKEY come. They are asked for, unless others have done so.
+    /// Puts a job to rest until DS or DNSKEY arrive, and starts the lookup unless one is pending.
     fn want(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, wanted: Wanted) {
-        // That it has failed for the other one is remembered already.
+        // The cache already has a failure, of the other query.
         let outlived = std::mem::take(&mut job.outlived);
         let other_than = job.heard_from(&wanted.need).filter(|_| wanted.again);
         let mut state = self.state();
@@ -205,7 +203,7 @@ impl Validations {
         }
     }
 
-    /// Has other servers asked.
+    /// Sends a request to the resolver.
     fn ask(
         &self,
         query_key: QueryKey,
@@ -226,7 +224,7 @@ impl Validations {
         })
     }
 
-    /// DS or DNSKEY came, or could not be had.
+    /// Handles the outcome of a lookup of DS or DNSKEY.
     fn found(&self, turn: &Turn<'_>, wanted: Wanted, outcome: LookupOutcome) {
         let read = match outcome {
             LookupOutcome::Answered(answer) => match Response::read(&answer.message, answer.rcode) {
@@ -242,8 +240,8 @@ impl Validations {
         if wanted.again {
             self.stats().again.add();
         }
-        // The first job learns from it what the others then find in the table. Those that need it meanwhile
-        // do not ask for it once more.
+        // The first job puts the keys into the table, where the others find them. Jobs that need them
+        // meanwhile join this lookup.
         let ids = self.state().needed.get_mut(&key(&wanted)).map(|all| std::mem::take(&mut all.jobs));
         let mut ids = ids.into_iter().flatten();
         if let Some(first) = ids.next() {
@@ -255,7 +253,7 @@ impl Validations {
         }
     }
 
-    /// A job goes on with what it needed; without, if that is not to be had a second time.
+    /// Resumes a job with the data it needed, or without, if the second lookup failed.
     fn resume(&self, turn: &Turn<'_>, id: u64, wanted: Wanted, came: Option<&Came>) {
         let Some(mut job) = self.take_job(id) else { return };
         let (by, table) = (turn.by(), &turn.basis.table);
@@ -275,8 +273,8 @@ impl Validations {
         self.go_on(turn, id, job);
     }
 
-    /// What some jobs need cannot be had. If that was for want of means or time of the one that asked, others
-    /// ask again. What was asked for a second time need not be had.
+    /// Handles a failed lookup. If the client that was charged ran out of budget or time, the other jobs
+    /// request it again. A second lookup is optional.
     fn not_found(&self, turn: &Turn<'_>, wanted: Wanted, failure: LookupFailure) {
         use LookupFailure::{Overspent, Shed, TimedOut};
         let needed = self.state().needed.remove(&key(&wanted));
@@ -299,8 +297,8 @@ impl Validations {
         }
     }
 
-    /// Some of those who wait for a job get no answer. With the last of them it ends; returns whether it has
-    /// not.
+    /// Ends the wait of some waiters of a job without an answer. The job ends with the last one; returns
+    /// whether it continues.
     fn part(
         &self,
         turn: &Turn<'_>,
@@ -323,11 +321,11 @@ impl Validations {
         true
     }
 
-    /// A job cannot be finished.
+    /// Ends a job that cannot be completed.
     fn fail(&self, turn: &Turn<'_>, id: u64, failure: LookupFailure) {
         let Some(Underway { received, candidates, job, .. }) = self.state().remove(id) else { return };
         self.stats().unfinished.add();
-        // A client's timeout is no failure of the servers, which were asked by the resolver.
+        // A client's timeout is not a failure of the servers; the resolver has reported those.
         let of_servers = is_of_servers(failure) && failure != LookupFailure::TimedOut;
         if let Some(job) = job {
             self.count(&job);
@@ -344,16 +342,15 @@ impl Validations {
         }
     }
 
-    /// Counts what a job has cost.
+    /// Counts the work of a job.
     fn count(&self, job: &Job) {
         let spent = job.spent();
         self.stats().signatures.add_many(spent.signatures().into());
         self.stats().failed_signatures.add_many(spent.failures().into());
     }
 
-    /// It is known what an answer is. If it is bogus, another server may have a better one, or the beginning
-    /// of its chain may be good. Returns a job to go on with: this one, or that of the client that pays next
-    /// where the first could not.
+    /// Handles a result. If it is bogus, another server may have a good answer, or the chain's first link may
+    /// be good. Returns a job to continue with: this one, or that of the next client to be charged.
     fn done(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, validated: Validated) -> Option<Box<Job>> {
         if let Security::Bogus(reason) = validated.security {
             if job.is_spent_elsewhere(reason) {
@@ -383,8 +380,8 @@ impl Validations {
         None
     }
 
-    /// The query that pays has cost enough, and a part of that elsewhere. So nothing is known of this answer:
-    /// the next one that waits for it pays, from what is left of its own.
+    /// Handles a job whose charged query reached its limit, partly by other answers. The result says nothing
+    /// about this answer: the next waiter is charged, with what is left of its own quota.
     fn spent(
         &self,
         turn: &Turn<'_>,
@@ -417,7 +414,7 @@ impl Validations {
         }
     }
 
-    /// Asks another server than the one whose answer is bogus.
+    /// Requests the answer from another server than the one whose answer is bogus.
     fn ask_again(&self, id: u64, job: Box<Job>) {
         let other_than = job.answer.by;
         let query_key = QueryKey { dnssec_ok: true, checking_disabled: true, ..job.query_key };
@@ -429,7 +426,7 @@ impl Validations {
         }
     }
 
-    /// Another server has answered, or none.
+    /// Handles the outcome of the lookup of a second answer.
     fn second(&self, turn: &Turn<'_>, id: u64, outcome: LookupOutcome) {
         let Some(mut job) = self.take_job(id) else { return };
         let answer = match outcome {
@@ -449,7 +446,7 @@ impl Validations {
         }
     }
 
-    /// What an answer is stands now.
+    /// Ends a job with its result.
     fn finish(&self, turn: &Turn<'_>, id: u64, job: Box<Job>, validated: Validated) {
         self.count(&job);
         self.service.conclude(turn, job, validated, |state| {
@@ -459,7 +456,7 @@ impl Validations {
     }
 }
 
-/// A question with DO and CD: for everything that validating takes.
+/// Returns a query with DO and CD set, as validation uses for all its lookups.
 fn unchecked(name: LowerNameBuf, qtype: Type) -> QueryKey {
     QueryKey { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
 }

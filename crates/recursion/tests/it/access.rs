@@ -1,4 +1,4 @@
-//! Who may have others asked, and what is answered without.
+//! Access control, and answers to clients without recursion.
 
 use recursion::AccessAction;
 use wire::{Class, Rcode, Type};

@@ -1,4 +1,4 @@
-//! Misses, hits, what is kept for how long, and what keeps answers apart.
+//! Cache misses and hits, TTLs, and the separation of cached answers.
 
 use exchange::Transport;
 use recursion::LocalConfig;
@@ -105,7 +105,7 @@ fn do_cd_and_the_rule_of_a_name_never_share_an_answer() {
     for (n, question) in all.iter().enumerate() {
         assert_eq!(world.hit(&ask(question)).answers(), [format!("www.example. 600 A 192.0.2.{n}")]);
     }
-    // What another rule's servers have said of a name is not theirs to say once it has a rule of its own.
+    // An answer from another rule's servers does not count for a name that has a rule of its own since.
     world.learn("www.corp.example. A", &data(&["www.corp.example. 600 A 192.0.2.9"]));
     world.change_policy(|policy| policy.domains.truncate(1));
     world.miss(&ask("www.corp.example. A"));

@@ -1,5 +1,5 @@
-//! What RFC 4035 §4 and §5, RFC 8198, RFC 8767 and RFC 9520 leave to be got wrong, as cases that other
-//! resolvers can be asked, too: `peers.rs` does that.
+//! Cases of RFC 4035 §4 and §5, RFC 8198, RFC 8767 and RFC 9520 that are easy to get wrong. `peers.rs` runs
+//! them against other resolvers, too.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use wire::{Rcode, Ttl, Type};
 use crate::support::{Reply, ask};
 use crate::validation::{Server, Validated, forged};
 
-/// Servers that answer for a tree of zones, what they do from when on, and what clients get.
+/// Servers of a tree of zones, their faults over time, and the expected replies.
 pub(crate) struct Case {
     pub(crate) title: &'static str,
-    /// Expired answers are served.
+    /// Serve-stale is on.
     pub(crate) stale: bool,
     pub(crate) steps: &'static [Step],
 }
 
 /// A step of a case.
 pub(crate) enum Step {
-    /// From now on the servers do this. In the beginning they are honest.
+    /// The servers' behaviour from now on. At first they are honest.
     Server(Server),
-    /// So many seconds pass.
+    /// Seconds that pass.
     After(u64),
-    /// A question, and what a client gets: response code, flags, extended error.
+    /// A query and its expected reply: response code, flags, extended error.
     Ask(&'static str, &'static str),
 }
 
@@ -40,9 +40,9 @@ const fn stale(title: &'static str, steps: &'static [Step]) -> Case {
 
 /// No server replies.
 const SILENT: Step = Step::Server(|_, _| None);
-/// All servers do what they should.
+/// All servers answer honestly.
 const HONEST: Step = Step::Server(|_, reply| Some(reply));
-/// Records may be kept for a second.
+/// The TTLs are one second.
 const BRIEF: Step = Step::Server(|_, reply| Some(lasting(reply, 1)));
 /// The servers reply with errors.
 const FAILING: Step = Step::Server(|_, reply| Some(error(reply, Rcode::SERVFAIL)));
@@ -57,7 +57,7 @@ fn error(reply: TreeReply, rcode: Rcode) -> TreeReply {
     TreeReply { rcode, ..reply.without(|_| true) }
 }
 
-/// Changes the data of the signatures over one type, where that type is asked for.
+/// Changes the RDATA of the signatures over `rtype` in replies to queries for that type.
 fn signatures(
     query_key: &QueryKey,
     mut reply: TreeReply,
@@ -71,7 +71,7 @@ fn signatures(
     Some(reply)
 }
 
-/// Puts another signer into a signature.
+/// Replaces the signer in a signature.
 fn signed_by(rdata: &mut Vec<u8>, signer: &str) {
     let end = 18 + wire::Name::parse(&rdata[18..]).expect("a signer").len();
     rdata.splice(18..end, testkit::name(signer).as_name().as_wire().iter().copied());
@@ -178,7 +178,7 @@ const VALIDATION: [Case; 9] = [
     ),
 ];
 
-/// RFC 8198: what was proven is used while no server replies.
+/// RFC 8198: cached proofs are used while no server replies.
 const AGGRESSIVE: [Case; 9] = [
     case(
         "a denial of a name denies names beside it, and none that is there",
@@ -397,7 +397,7 @@ const FAILURES: [Case; 4] = [
     ),
 ];
 
-/// All of them.
+/// All cases.
 pub(crate) fn cases() -> impl Iterator<Item = &'static Case> {
     static ALL: [&[Case]; 4] = [&VALIDATION, &AGGRESSIVE, &STALE, &FAILURES];
     ALL.into_iter().flatten()
@@ -434,7 +434,7 @@ fn clients_get_what_the_cases_say() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// RFC 4035 §5.3.3: no longer than the original TTL that is signed, and than the signature is good.
+/// RFC 4035 §5.3.3: at most the signed original TTL, and at most the rest of the signature's validity.
 #[test]
 fn a_ttl_that_was_raised_on_the_way_is_that_which_is_signed() {
     let mut with = Validated::of(|_, reply| Some(lasting(reply, 80_000)));
@@ -443,7 +443,7 @@ fn a_ttl_that_was_raised_on_the_way_is_that_which_is_signed() {
     assert_eq!((reply.says(), ttl(&reply)), ("NOERROR rd ra ad".into(), Some(3600)));
     let denied = with.resolve("nothing.nsec.test. A do");
     assert!(ttl(&denied) <= Some(3600), "{denied:?}");
-    // Nothing was promised of what is not signed.
+    // Unsigned records have no such limit.
     let plain = with.resolve("www.plain.test. A");
     assert_eq!(ttl(&plain), Some(80_000));
     with.wall += 86_400 - 3000;
@@ -451,7 +451,7 @@ fn a_ttl_that_was_raised_on_the_way_is_that_which_is_signed() {
     assert!(ttl(&brief) <= Some(3060), "{brief:?}");
 }
 
-/// RFC 9520 §3.2: no longer than five minutes. An operator need not wait for that.
+/// RFC 9520 §3.2: at most five minutes. An operator can flush it before.
 #[test]
 fn a_failure_that_is_remembered_can_be_flushed() {
     let mut with = Validated::of(|_, _| None);

@@ -1,4 +1,4 @@
-//! Chains that lead out of a zone, out of local data, or from one rule's names to another's.
+//! Chains out of a zone, out of local data, or from one rule's names to another's.
 
 use exchange::Transport;
 use wire::Rcode;
@@ -111,7 +111,7 @@ fn a_chain_across_rules_is_joined_and_cached_under_its_first_name() {
 #[test]
 fn a_chain_across_rules_to_a_denial_is_kept_no_longer_than_that() {
     let mut world = world();
-    // Known already: the piece that the chain ends in comes out of the cache.
+    // The last piece of the chain is cached already.
     world.learn("www.example. A", &denial(Rcode::NXDOMAIN));
     world.after(100);
     world.miss(&ask("www.corp.example. A"));

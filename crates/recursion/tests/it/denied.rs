@@ -1,5 +1,4 @@
-//! Names that no server is asked for, since it is proven that they do not exist or that a wildcard matches
-//! them (RFC 8198).
+//! Names answered without a lookup, since they are proven not to exist or to match a wildcard (RFC 8198).
 
 use recursion::{PolicyConfig, PrivateConfig};
 use wire::Ttl;
@@ -38,13 +37,13 @@ fn one_denial_answers_for_all_names_between() {
         let plain = with.world.hit(&ask(&format!("{second} A")));
         assert_eq!((plain.says(), plain.authorities().len()), ("NXDOMAIN rd ra".into(), 1), "the SOA");
         assert_eq!((with.asked.len(), denied(&with)), (asked, 2), "no server was asked");
-        // What is there is asked for.
+        // Existing names need a lookup.
         assert_eq!(with.says(&format!("www.{zone} A")), "NOERROR rd ra");
         assert!(with.asked.len() > asked);
     }
 }
 
-/// NSEC3 with more iterations than by default were never used again, whatever the operator said.
+/// Before, NSEC3 with more iterations than the default were never used for other names.
 #[test]
 fn denials_are_used_again_with_as_many_iterations_and_hashes_as_are_validated() {
     let of = |iterations, hashes| {
@@ -61,7 +60,7 @@ fn denials_are_used_again_with_as_many_iterations_and_hashes_as_are_validated() 
     let hashes = || with.world.service.stats().denial_hashes.get();
     let first = hashes();
     assert!(first > 0 && first <= 3 * 450, "{first}");
-    // One question takes no more than the operator allows, and is asked of the servers then.
+    // One query hashes no more than the operator allows, and then goes to the servers.
     with.world.change_policy(|policy| policy.validation.limits.nsec3_hashes = 210);
     assert_eq!(with.says("nothing.iter.test. A do"), "NXDOMAIN rd ra ad");
     let before = with.world.service.stats().denial_hashes.get();
@@ -167,7 +166,7 @@ fn what_is_not_secure_denies_nothing_else() {
 #[test]
 fn one_name_of_a_wildcard_answers_for_the_others() {
     for zone in ["nsec.test.", "hash.test."] {
-        // Where names are hashed, what is known of x is no proof for its neighbours.
+        // With NSEC3, the proof for x does not cover its neighbours.
         let mut with = with_denials(|_| {});
         assert_eq!(with.says(&format!("x.wild.{zone} A do")), "NOERROR rd ra ad");
         let asked = with.asked.len();
@@ -182,13 +181,13 @@ fn one_name_of_a_wildcard_answers_for_the_others() {
         assert_eq!(plain.authorities(), [""; 0]);
         assert_eq!(with.world.hit(&ask(&format!("z.x.wild.{zone} A"))).says(), "NOERROR rd ra");
         assert_eq!((with.asked.len(), expanded(&with)), (asked, 3), "no server was asked");
-        // What is there, and what is not known, is asked for.
+        // Existing names and unproven ones need a lookup.
         for question in ["here.wild.ZONE A do", "z.x.wild.ZONE TXT do", "x.top.ZONE A do"] {
             with.world.miss(&ask(&question.replace("ZONE", zone)));
             with.run();
             with.world.late();
         }
-        // By now it is known that the wildcard has no such records.
+        // By now the denial of such records at the wildcard is cached.
         let none = with.world.hit(&ask(&format!("w.x.wild.{zone} TXT do")));
         assert_eq!((none.says(), none.answers().len()), ("NOERROR rd ra ad".into(), 0));
         assert_eq!((expanded(&with), denied(&with)), (3, 1));
@@ -206,12 +205,12 @@ fn an_alias_that_a_wildcard_stands_for_is_followed() {
     assert_eq!(with.asked.len(), asked, "both are known");
     let alias = with.world.hit(&ask("z.walias.nsec.test. CNAME do"));
     assert_eq!((alias.says(), alias.answers().len()), ("NOERROR rd ra ad".into(), 2), "{alias:?}");
-    // Where it leads is asked for by itself.
+    // The target is looked up separately.
     assert_eq!(with.says("z.walias.nsec.test. TXT do"), "NOERROR rd ra ad");
     assert_eq!(with.asked[asked..], ["www.nsec.test. TXT do cd"]);
 }
 
-/// Other servers were asked for every name below a DNAME that was known (RFC 6672 §3.4).
+/// Before, each name below a cached DNAME needed a lookup (RFC 6672 §3.4).
 #[test]
 fn each_name_below_a_dname_was_asked_for_though_the_dname_was_known() {
     let mut with = with_denials(|_| {});
@@ -237,7 +236,7 @@ fn each_name_below_a_dname_was_asked_for_though_the_dname_was_known() {
         (asked, 1),
         "no server was asked"
     );
-    // Where it leads is asked for by itself.
+    // The target is looked up separately.
     assert_eq!(with.says("z.moved.nsec.test. TXT do"), "NOERROR rd ra ad");
     assert_eq!(with.asked[asked..], ["z.wild.nsec.test. TXT do cd"]);
     // A client that sets CD gets the answer of the servers, and an unsigned DNAME redirects nothing.

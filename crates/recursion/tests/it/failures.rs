@@ -69,7 +69,7 @@ fn a_question_that_finds_no_place_in_the_queue_is_refused_at_once() {
     world.miss(&ask("www.example. A"));
     assert_eq!(world.later().says(), "SERVFAIL rd ra EDE 0");
     assert_eq!((world.service.stats().shed.get(), world.service.stats().failures.total()), (1, 1));
-    // It is no fault of the servers, and not remembered. What has expired will do (RFC 8767 §4).
+    // It is not a failure of the servers, and not cached. A stale answer will do (RFC 8767 §4).
     world.miss(&ask("old.example. A"));
     assert_eq!(world.later().says(), "NOERROR rd ra EDE 3");
     world.failed("n7.example. A", LookupFailure::NoReply);
@@ -118,7 +118,7 @@ fn why_a_question_gets_servfail_is_reported_for_the_log() {
     assert_eq!(told[..], expected);
 }
 
-/// TsuNAME: clients that go on asking what no server can answer. Servers are asked once in two seconds.
+/// TsuNAME: clients repeat queries that no server can answer. Servers get one lookup in two seconds.
 #[test]
 fn a_thousand_retries_in_a_minute_are_thirty_lookups() {
     let (mut world, mut lookups) = (World::new(|_| {}), 0);

@@ -1,4 +1,4 @@
-//! Clients who wait for the same, and how long: on virtual time, with the real way to other servers.
+//! Clients that share a lookup or validation, and their deadlines: on virtual time, with the real resolver.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use crate::validation::{TREE, Validated};
 struct Joined {
     with: Validated,
     resolver: Resolver<LookupCompletion, ChaCha>,
-    /// The questions that it does not answer.
+    /// The queries that it does not answer.
     silent: Vec<&'static str>,
-    /// Queries that it has not answered.
+    /// Unanswered queries.
     held: Vec<(Link, Vec<u8>)>,
     start: Instant,
 }
@@ -33,7 +33,7 @@ impl Joined {
             cookies: false,
             ..Default::default()
         };
-        // So the query's own time counts.
+        // So that the query's own deadline decides.
         config.timing.client = Duration::from_secs(60);
         config.limits.tries = 100;
         let resolver = Resolver::new(config, with.world.completion(), ChaCha::new([1; 32]));
@@ -46,13 +46,13 @@ impl Joined {
         self.settle();
     }
 
-    /// The server answers this question from now on, also those who have asked before.
+    /// The server answers this query from now on, and those it holds.
     fn speak(&mut self, question: &str) {
         self.silent.retain(|silent| *silent != question);
         self.settle();
     }
 
-    /// Whatever follows at once from what has happened.
+    /// Does all work that is possible now.
     fn settle(&mut self) {
         loop {
             let now = self.with.world.now();
@@ -83,7 +83,7 @@ impl Joined {
         }
     }
 
-    /// Lets time pass up to so long after the start, and says who has got what meanwhile, and when.
+    /// Advances the time to `millis` after the start, and returns the replies to clients with their times.
     fn until(&mut self, millis: u64) -> Vec<String> {
         let end = self.start + Duration::from_millis(millis);
         let mut told = Vec::new();
@@ -109,7 +109,7 @@ impl Joined {
     }
 }
 
-/// The question of a query, as `www.example. A`.
+/// The query as `www.example. A`.
 fn question(query: &[u8]) -> String {
     let (_, mut parser) = Parser::new(query).expect("a header");
     let question = parser.question().expect("a question");
@@ -135,7 +135,7 @@ fn a_client_waits_no_longer_than_its_own_time_whatever_it_joins() {
     assert!(joined.until(5_000).is_empty());
     joined.ask(2, "www.nsec.test. A do");
     assert!(joined.until(6_000).is_empty());
-    // From now on the first waits for the keys that the second has asked for.
+    // From now on the first client waits for the keys that the second one's query requested.
     joined.speak(TEXT);
     assert!(joined.until(9_999).is_empty());
     assert_eq!(joined.until(11_000), ["1 at 10000 ms: SERVFAIL rd ra EDE 22"]);

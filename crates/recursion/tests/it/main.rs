@@ -1,6 +1,5 @@
-//! Recursive service as a whole: queries go in at a worker of an engine, and replies come out. There are no
-//! sockets, no threads (but in `threads`) and no clock: lookups are noted instead of made, and a test says
-//! what came of each, and when.
+//! Recursive service as a whole: queries enter a worker of an engine, and replies leave it. Without sockets,
+//! threads (but in `threads`) and clock: lookups are recorded, and a test supplies their outcomes and times.
 
 mod access;
 mod answers;

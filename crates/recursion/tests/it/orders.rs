@@ -1,4 +1,4 @@
-//! Any order of questions, outcomes, time and changes of policy.
+//! Random sequences of queries, outcomes, time and changes of policy.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use wire::{Rcode, Type};
 
 use crate::support::{Ask, Reply, SOA, Upstream, World, ask, data, denial, domain, query_key, record};
 
-/// What happens next.
+/// The next step.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A client asks: the name, the type, DO, CD, RD, and whether it may.
+    /// A client's query: name, type, DO, CD, RD, and whether it may use recursion.
     Ask(usize, usize, [bool; 4]),
-    /// The lookup of that number, of those under way, has this outcome.
+    /// The pending lookup of that number has this outcome.
     End(usize, Reported),
-    /// The clients with an old answer at hand have waited long enough.
+    /// The clients with a stale answer have waited long enough.
     RunOut,
-    /// So many seconds pass.
+    /// Seconds that pass.
     Wait(u64),
-    /// Another policy is in force.
+    /// Another policy takes effect.
     Policy(usize),
 }
 
-/// What a server says.
+/// A server's answer.
 #[derive(Clone, Copy, Debug)]
 enum Reported {
     Data,
@@ -68,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Puts into force one of several policies, all with the same rules.
+/// Applies one of several policies, all with the same rules.
 fn change(world: &mut World, number: usize) {
     world.change_policy(|policy| {
         let domains = vec![domain("."), domain("+corp.example.")];
@@ -84,8 +84,7 @@ fn change(world: &mut World, number: usize) {
     });
 }
 
-/// What a server says to a query key. Its data show what was asked: whether DO and CD were set, and by which
-/// rule.
+/// Delivers a server's answer to a query. Its data encode DO, CD and the rule of the query.
 fn report(world: &mut World, query_key: &QueryKey, reported: Reported) {
     let name = query_key.name.to_string();
     let mark = mark(&name, query_key.dnssec_ok, query_key.checking_disabled);
@@ -112,13 +111,13 @@ fn report(world: &mut World, query_key: &QueryKey, reported: Reported) {
     world.end(query_key, &outcome);
 }
 
-/// A number below 8 for the rule, DO and CD.
+/// Encodes the rule, DO and CD as a number below 8.
 fn mark(name: &str, dnssec_ok: bool, checking_disabled: bool) -> u8 {
     let corp = name.to_lowercase().ends_with("corp.example.");
     u8::from(dnssec_ok) | u8::from(checking_disabled) << 1 | u8::from(corp) << 2
 }
 
-/// Every record is for this question and was made for its DO and CD, by the rule for its owner.
+/// Every record fits the query, its DO and CD, and the rule of its owner.
 fn check(ask: &Ask, reply: &Reply) {
     assert_eq!(reply.0.question, ask.question(), "{ask:?}: {reply:?}");
     assert_eq!(reply.flags().contains("cd"), ask.checking_disabled && reply.flags().contains("ra"));
@@ -189,7 +188,7 @@ proptest! {
             }
             late(&mut world, &mut waiting);
         }
-        // Whatever is still under way comes to an end at last.
+        // All pending lookups end.
         let mut rounds = 0;
         while let Some(text) = world.asked().first() {
             let text = text.split(" within").next().expect("text").to_owned();

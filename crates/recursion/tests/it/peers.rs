@@ -1,13 +1,13 @@
-//! The cases of `cases.rs` with Unbound, BIND and PowerDNS Recursor in place of the resolver here: they
-//! forward all names to one server, in a network namespace, which answers as the servers of the tree do.
-//! Response code and AD are compared. Where the three agree with each other and not with the case, the test
-//! fails, unless `peers.md` beside this file has the question, with the reason.
+//! The cases of `cases.rs` with Unbound, BIND and PowerDNS Recursor instead of our resolver: they forward all
+//! names to one server, in a network namespace, which answers like the servers of the tree. Compares response
+//! code and AD. Where the three agree with each other and not with the case, the test fails, unless
+//! `peers.md` beside this file lists the query with the reason.
 //!
 //! ```text
 //! PEERS_SCENARIO='opt-out' cargo test -p recursion --test it -- --nocapture peers
 //! ```
 //!
-//! plays the cases whose title has that text, and prints what each has answered.
+//! runs the cases whose title contains that text, and prints each peer's answers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -30,7 +30,7 @@ use crate::validation::Server;
 
 /// The server that all names are forwarded to.
 const UPSTREAM: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53));
-/// Longest wait for a reply of a peer: longer than clients wait. None by then counts as SERVFAIL.
+/// Longest wait for a peer's reply: longer than clients wait. A missing reply counts as SERVFAIL.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[test]
@@ -92,7 +92,7 @@ fn setup(case: &Case, tree: &Tree) -> PeerSetup {
     }
 }
 
-/// The server's end: a resolver that does not validate.
+/// The upstream server: a resolver that does not validate.
 fn replies(tree: &Arc<Tree>, server: &Arc<Mutex<Server>>) -> Arc<Replies> {
     let (tree, server) = (Arc::clone(tree), Arc::clone(server));
     Arc::new(move |query| {
@@ -121,7 +121,7 @@ fn replies(tree: &Arc<Tree>, server: &Arc<Mutex<Server>>) -> Arc<Replies> {
     })
 }
 
-/// What each peer answers to a question, beside what the case expects.
+/// Compares each peer's answer to a query with the case.
 fn verdict(case: &Case, question: &str, says: &str) -> Verdict {
     let Ask { name, qtype, dnssec_ok, checking_disabled, authentic, .. } = ask(question);
     let bits = [(dnssec_ok, DO), (checking_disabled, CD), (authentic, AD)];
@@ -138,7 +138,7 @@ fn verdict(case: &Case, question: &str, says: &str) -> Verdict {
     Verdict { scenario: case.title.to_owned(), question: question.to_owned(), answers }
 }
 
-/// The response code and AD; without a reply the client is as well off as with SERVFAIL.
+/// The response code and AD; no reply counts as SERVFAIL.
 fn shown(reply: Option<&[u8]>) -> String {
     let Some(reply) = reply else { return "SERVFAIL".into() };
     let reply = decode(reply);

@@ -1,4 +1,4 @@
-//! What cannot be resolved or validated is reported to whom the servers of the zone name (RFC 9567).
+//! Reports of failed lookups and validations to the agents that the zones' servers name (RFC 9567).
 
 use recursion::{PolicyConfig, ReportLimits, SpecialOff, Unreported, Waiter};
 use resolver::{ClientPrefix, LookupRequest};
@@ -8,20 +8,20 @@ use crate::support::{QUEUE, ask, query_key};
 use crate::validation::{Server, Validated, forged};
 
 const AGENT: [&str; 2] = ["agent.plain.test.", "nsec.test."];
-/// What is asked to report that `www.nsec.test. A` is bogus.
+/// The report that `www.nsec.test. A` is bogus.
 const REPORT: &str = "_er.1.www.nsec.test.6._er.agent.plain.test. TXT do cd";
 
 fn reporting(policy: &mut PolicyConfig) {
     policy.reports = Some(ReportLimits { per_second: 2, interval: 300 });
 }
 
-/// Servers that forge A records in zones of this agent.
+/// Servers that forge A records in zones with this agent.
 fn lying() -> Validated {
     let server: Server = |query_key, reply| forged(query_key, reply, Type::A);
     Validated { server, agent: Some(AGENT), ..Validated::new(reporting) }
 }
 
-/// The reports among what was asked.
+/// The reports among the upstream queries.
 fn reports(with: &Validated) -> Vec<&str> {
     let is_report = |asked: &&str| asked.starts_with("_er.") && asked.contains(" TXT ");
     with.asked.iter().map(String::as_str).filter(is_report).collect()
@@ -48,7 +48,7 @@ fn what_is_bogus_is_reported_once_and_its_client_does_not_wait_for_that() {
     with.run();
     assert_eq!(reports(&with), [REPORT]);
     assert_eq!(counts(&with), (1, vec![]));
-    // That it is bogus is remembered for a minute, and then found once more.
+    // The bogus result is cached for a minute, and then found once more.
     for seconds in [0, 61, 61, 61, 61] {
         with.world.after(seconds);
         with.wall += seconds;
@@ -56,7 +56,7 @@ fn what_is_bogus_is_reported_once_and_its_client_does_not_wait_for_that() {
     }
     assert_eq!(reports(&with), [REPORT]);
     assert_eq!(counts(&with), (1, vec![("repeated", 4)]));
-    // The zone plain.test. denies the report, which is kept for as long as it says; then it is sent again.
+    // The zone plain.test. denies the report's name; the denial is cached. Then the report is sent again.
     with.world.after(7200);
     with.wall += 7200;
     assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
@@ -96,7 +96,7 @@ fn what_comes_of_a_report_is_not_reported() {
     with.run();
     assert_eq!(reports(&with).len(), 1, "{:?}", with.asked);
     assert_eq!(counts(&with), (1, vec![]));
-    // Nor is a client's question for one.
+    // A client's query for a report is not reported either.
     let question = "_er.1.www.nsec.test.7._er.agent.hash.test. TXT";
     assert!(with.says(question).starts_with("SERVFAIL rd ra EDE"));
     assert_eq!(counts(&with), (1, vec![("report", 1)]));
@@ -145,7 +145,7 @@ fn what_a_validator_cannot_have_is_reported_with_the_error_that_the_client_is_to
     assert_eq!(reports(&with).first(), Some(&report));
 }
 
-/// A question that takes a place in the queue.
+/// A request that fills a place in the queue.
 fn dummy() -> LookupRequest<Waiter> {
     LookupRequest {
         query_key: query_key("dummy. A"),

@@ -1,4 +1,4 @@
-//! Servers of one zone that do not say the same, and DS that come with referrals.
+//! Servers of one zone that answer differently, and DS from referrals.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use wire::{Rcode, Type};
 use crate::support::ask;
 use crate::validation::{Server, TREE, Validated, forged};
 
-/// The signatures over one type are not good.
+/// Breaks the signatures over one type.
 fn badly_signed(query_key: &QueryKey, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
     if query_key.qtype == rtype {
         let lines = reply.lines_mut().filter(|line| covered(line) == Some(rtype));
@@ -98,10 +98,10 @@ fn a_server_that_fails_for_keys_or_ds_does_not_end_the_answer() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A reply to the question for an alias, of whose tail, at the name given, something is wrong.
+/// Spoils the part of a reply behind an alias; the function tells which records belong to it.
 type BadTail = fn(TreeReply, fn(&Line) -> bool) -> TreeReply;
 
-/// Links of every kind: where each begins, and where it leads.
+/// Links of every kind: owner and target.
 const LINKS: [[&str; 2]; 3] = [["alias.", "www."], ["x.moved.", "x.wild."], ["x.walias.", "www."]];
 
 #[test]
@@ -145,7 +145,7 @@ fn a_bad_tail_of_an_alias_chain_is_looked_up_by_itself() {
     }
 }
 
-/// What proves that a wildcard covers an alias is a part of its link.
+/// The proof that a wildcard covers an alias is a part of the link.
 #[test]
 fn an_alias_of_a_wildcard_without_its_proof_is_bogus() {
     for zone in ["nsec.test.", "hash.test."] {
@@ -174,7 +174,7 @@ fn a_chain_whose_first_link_is_bad_is_bogus() {
     let mut with = Validated::of(bad);
     assert_eq!(with.says("alias.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
     assert!(!with.asked.iter().any(|asked| asked.starts_with("www")), "{:?}", with.asked);
-    // So it is where what it leads to is bogus by itself.
+    // The same if the target alone is bogus.
     let bad: Server = |query_key, reply| forged(query_key, reply, Type::A);
     let mut with = Validated::of(bad);
     assert_eq!(with.says("alias.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
@@ -214,7 +214,7 @@ fn a_second_answer_is_not_sought_where_it_cannot_help() {
     let mut with = Validated { second: Some(bad), ..Validated::of(bad) };
     assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
     assert!(!with.asked.iter().any(|asked| asked.starts_with("!www")), "{:?}", with.asked);
-    // It was too much work already.
+    // A limit was reached already.
     let mut with = Validated::new(|policy| policy.validation.limits.signatures = 2);
     with.second = Some(|_, reply| Some(reply));
     assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");

@@ -1,4 +1,4 @@
-//! Answers whose time is up, for clients whom no server answers (RFC 8767).
+//! Expired answers for clients whose servers do not answer (RFC 8767).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::{World, ask, cache_config, data, denial, domain};
 
 const WWW: [&str; 1] = ["www.example. 600 A 192.0.2.80"];
 
-/// Old answers are good for a day.
+/// Stale answers after 1.8 seconds.
 fn world() -> World {
     World::new(|policy| policy.stale_after = Some(Duration::from_millis(1800)))
 }
@@ -76,13 +76,13 @@ fn a_dead_upstream_costs_one_wait_and_then_old_answers_come_at_once() {
     world.miss(&ask("www.example. A"));
     world.failed("www.example. A", LookupFailure::NoReply);
     assert_eq!(world.later().says(), "NOERROR rd ra EDE 3");
-    // For half a minute no server is asked.
+    // For half a minute no lookup starts.
     for _ in 0..9 {
         world.after(3);
         assert_eq!(world.hit(&ask("www.example. A")).says(), "NOERROR rd ra EDE 3");
     }
     assert_eq!(world.asked(), Vec::<String>::new());
-    // Then they are asked behind the client, once in half a minute.
+    // Then one starts in the background, every half minute.
     for _ in 0..3 {
         world.after(4);
         for _ in 0..3 {
@@ -96,7 +96,7 @@ fn a_dead_upstream_costs_one_wait_and_then_old_answers_come_at_once() {
     assert_eq!(world.hit(&ask("www.example. A")).says(), "NOERROR rd ra EDE 3");
     world.answered("www.example. A", &data(&["www.example. 10 A 192.0.2.81"]));
     assert_eq!(world.hit(&ask("www.example. A")).answers(), ["www.example. 10 A 192.0.2.81"]);
-    // The servers are back: the next client waits for them, as ever.
+    // The servers are back: the next client waits for them again.
     world.after(11);
     world.miss(&ask("www.example. A"));
     assert_eq!(world.asked(), ["www.example. A", "www.example. A within 1800 ms"]);

@@ -1,4 +1,4 @@
-//! Recursive service with a zone of its own, clients, and upstream servers that say what a test has them say.
+//! Recursive service with a zone of its own, clients, and upstream servers whose answers the tests set.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -21,10 +21,10 @@ use wire::message::{Builder, Compressor, Offset, Owner, Section};
 use wire::{Class, Header, NameBuf, Rcode, Ttl, Type};
 use zone::catalog::{Catalog, Change};
 
-/// Requests that are noted; the next is returned.
+/// Number of requests that are recorded; the next one is returned.
 pub(crate) const QUEUE: usize = 100;
 
-/// Requests for lookups that have no outcome, in the order of their coming.
+/// Requests for lookups without an outcome, in order of arrival.
 #[derive(Clone, Default)]
 pub(crate) struct Noted(pub(crate) Arc<Mutex<Vec<LookupRequest<Waiter>>>>);
 
@@ -39,20 +39,20 @@ impl Lookups for Noted {
     }
 }
 
-/// Everything.
+/// The service with all parts around it.
 pub(crate) struct World {
     pub(crate) service: Arc<Service>,
     pub(crate) noted: Noted,
     pub(crate) policy: PolicyConfig,
     pub(crate) completion: LookupCompletion,
-    /// The clock that answers are validated by, in seconds since 1970.
+    /// The validation clock, Unix time in seconds.
     pub(crate) wall: Arc<AtomicU64>,
     engine: Arc<Engine<Both<Zones, Cached>>>,
     worker: Worker<Both<Zones, Cached>>,
     now: Instant,
 }
 
-/// `local.example.` of this server: aliases that lead out of it and one that does not.
+/// The zone `local.example.` of this server: aliases that lead out of it and one that does not.
 const ZONE: [&str; 6] = [
     "local.example. 60 SOA ns.local.example. admin.local.example. 1 3600 600 86400 60",
     "local.example. 60 NS ns.local.example.",
@@ -62,10 +62,10 @@ const ZONE: [&str; 6] = [
     "hop.local.example. 60 CNAME out.local.example.",
 ];
 
-/// SOA of `example.`: denials may be kept for 300 seconds.
+/// SOA of `example.`: negative answers may be cached for 300 seconds.
 pub(crate) const SOA: &str = "example. 900 SOA ns.example. admin.example. 1 3600 600 86400 300";
 
-/// Everybody on this machine may ask, and one rule is for all names.
+/// All clients on this machine may use recursion, and one rule covers all names.
 pub(crate) fn policy() -> PolicyConfig {
     PolicyConfig {
         access: vec![AccessRule {
@@ -90,7 +90,7 @@ pub(crate) fn policy() -> PolicyConfig {
     }
 }
 
-/// A rule's domain; a `+` in front: its servers are trusted with AD.
+/// A rule's domain; with a `+` in front its servers' AD is trusted.
 pub(crate) fn domain(text: &str) -> Domain {
     let name = text.trim_start_matches('+');
     Domain { name: testkit::name(name), trust_ad: text.starts_with('+'), validate: false }
@@ -100,13 +100,13 @@ pub(crate) fn record(line: &str) -> LocalRecord {
     line.parse().unwrap_or_else(|fault| panic!("{line}: {fault}"))
 }
 
-/// The small cache of the tests.
+/// A small cache.
 pub(crate) fn cache_config() -> cache::Config {
     cache::Config { bytes: 1 << 20, ..cache::Config::default() }
 }
 
 impl World {
-    /// The usual policy, changed.
+    /// The usual policy with changes.
     pub(crate) fn new(change: impl FnOnce(&mut PolicyConfig)) -> World {
         World::with_cache(&cache_config(), change)
     }
@@ -136,7 +136,7 @@ impl World {
         completion(&self.service, &self.wall)
     }
 
-    /// Puts another policy in force.
+    /// Applies another policy.
     pub(crate) fn change_policy(&mut self, change: impl FnOnce(&mut PolicyConfig)) {
         change(&mut self.policy);
         self.service.set_policy(&self.policy).expect("a policy");
@@ -144,22 +144,22 @@ impl World {
         self.engine.change_memory(|both| both.then = memory.clone());
     }
 
-    /// The time.
+    /// The current time.
     pub(crate) fn now(&self) -> Instant {
         self.now
     }
 
-    /// Has it be some other time.
+    /// Sets the time.
     pub(crate) fn set_time(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn after(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
     }
 
-    /// Asks. `None`: the answer comes later.
+    /// Sends a query. `None`: the answer comes later.
     pub(crate) fn ask(&mut self, ask: &Ask) -> Option<Reply> {
         let mut packets = Packets::new(ask.transport, MAX_MESSAGE).clock(Clock::At(self.now));
         let local = SocketAddr::from(([127, 0, 0, 1], 53));
@@ -172,46 +172,46 @@ impl World {
         None
     }
 
-    /// Asks what is answered at once.
+    /// Sends a query that is answered at once.
     pub(crate) fn hit(&mut self, ask: &Ask) -> Reply {
         self.ask(ask).expect("an answer at once")
     }
 
-    /// Asks what has to be asked of others.
+    /// Sends a query that needs a lookup.
     pub(crate) fn miss(&mut self, ask: &Ask) {
         if let Some(reply) = self.ask(ask) {
             panic!("answered at once: {reply:?}");
         }
     }
 
-    /// The late answers that are ready.
+    /// Returns the late answers that are ready.
     pub(crate) fn late(&mut self) -> Vec<Reply> {
         let packets = Packets::new(Transport::Udp, MAX_MESSAGE).clock(Clock::At(self.now));
         let all = packets.late(&mut self.worker);
         all.into_iter().map(|(_, _, message)| Reply::read(&message)).collect()
     }
 
-    /// The one late answer that is ready.
+    /// Returns the only late answer that is ready.
     pub(crate) fn later(&mut self) -> Reply {
         let mut late = self.late();
         assert_eq!(late.len(), 1, "{late:?}");
         late.remove(0)
     }
 
-    /// Every request for a lookup that has no outcome, as text.
+    /// Returns every pending request for a lookup, as text.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.noted.0.lock().expect("one thread").iter().map(show_request).collect()
     }
 
-    /// All who wait for this query key get this outcome.
+    /// Ends the lookup of this query key with this outcome, for all its waiters.
     pub(crate) fn end(&mut self, query_key: &QueryKey, outcome: &LookupOutcome) {
         self.completion.ended(query_key, outcome, self.now);
         self.settle(query_key, outcome);
     }
 
-    /// They get it, some time after the lookup has ended.
+    /// Delivers the outcome to the waiters, some time after the lookup has ended.
     pub(crate) fn settle(&mut self, query_key: &QueryKey, outcome: &LookupOutcome) {
-        // At once: other threads that validate may ask meanwhile.
+        // At once: validation threads may send requests meanwhile.
         let theirs: Vec<LookupRequest<Waiter>> = {
             let mut noted = self.noted.0.lock().expect("no panic");
             noted.extract_if(.., |request| request.query_key == *query_key).collect()
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// The time of the clients who have an old answer is over, while the lookup goes on.
+    /// Ends the wait of the clients that have a stale answer, while the lookup continues.
     pub(crate) fn run_out(&mut self) {
         let gone: Vec<LookupRequest<Waiter>> = {
             let mut noted = self.noted.0.lock().expect("no panic");
@@ -235,14 +235,14 @@ impl World {
         }
     }
 
-    /// The lookup for `www.example. A`, say, brings this answer.
+    /// Ends the lookup, for example of `www.example. A`, with this answer.
     pub(crate) fn answered(&mut self, question: &str, reply: &Upstream<'_>) {
         let query_key = query_key(question);
         let outcome = self.outcome(&query_key, reply);
         self.end(&query_key, &outcome);
     }
 
-    /// What a server's reply to a query key comes to by the rule for its name.
+    /// Returns the outcome of a server's reply to a query key by the rule for its name.
     pub(crate) fn outcome(&self, query_key: &QueryKey, reply: &Upstream<'_>) -> LookupOutcome {
         let name = query_key.name.as_name();
         let covers = |domain: &&Domain| name.is_at_or_below(domain.name.as_name());
@@ -256,19 +256,19 @@ impl World {
         }
     }
 
-    /// The lookup fails.
+    /// Fails the lookup.
     pub(crate) fn failed(&mut self, question: &str, failure: LookupFailure) {
         self.end(&query_key(question), &LookupOutcome::Failed(failure));
     }
 
-    /// Asks, and has a server answer.
+    /// Sends a query and has a server answer it.
     pub(crate) fn learn(&mut self, question: &str, reply: &Upstream<'_>) -> Reply {
         self.miss(&ask(question));
         self.answered(question, reply);
         self.later()
     }
 
-    /// What is cached: the question, the response code and the seconds left, sorted.
+    /// Returns the cached answers: query, response code and seconds left, sorted.
     pub(crate) fn cached(&self) -> Vec<String> {
         let mut all = Vec::new();
         self.service.cache().for_each(self.service.now(self.now), |held| {
@@ -296,7 +296,7 @@ fn zone_record(line: &str) -> testkit::Record {
     testkit::Record { owner, rtype, ttl, rdata }
 }
 
-/// `www.example. A do cd`, say.
+/// A query key such as `www.example. A do cd`.
 pub(crate) fn query_key(text: &str) -> QueryKey {
     let words: Vec<&str> = text.split(' ').collect();
     let name: NameBuf = words[0].parse().expect("a name");
@@ -338,7 +338,7 @@ pub(crate) struct Ask {
     pub(crate) transport: Transport,
 }
 
-/// A query for `www.example. A do cd ad`, say: with EDNS and RD, from this machine by UDP.
+/// A query such as `www.example. A do cd ad`: with EDNS and RD, from this machine by UDP.
 pub(crate) fn ask(question: &str) -> Ask {
     let QueryKey { qtype, dnssec_ok, checking_disabled, .. } = query_key(question);
     let (name, _) = question.split_once(' ').expect("a type");
@@ -384,7 +384,7 @@ impl Ask {
     }
 }
 
-/// What a server replies.
+/// A server's reply.
 pub(crate) struct Upstream<'s> {
     pub(crate) rcode: Rcode,
     pub(crate) authentic: bool,
@@ -392,12 +392,12 @@ pub(crate) struct Upstream<'s> {
     pub(crate) authorities: &'s [&'s str],
 }
 
-/// These records in the answer section.
+/// A reply with these records in the answer section.
 pub(crate) fn data<'s>(answers: &'s [&'s str]) -> Upstream<'s> {
     Upstream { rcode: Rcode::NOERROR, authentic: false, answers, authorities: &[] }
 }
 
-/// That there is nothing, or nothing of that type, in `example.`.
+/// NXDOMAIN or NODATA in `example.`.
 pub(crate) fn denial(rcode: Rcode) -> Upstream<'static> {
     Upstream { rcode, authentic: false, answers: &[], authorities: &[SOA] }
 }
@@ -424,7 +424,7 @@ impl Upstream<'_> {
     }
 }
 
-/// A reply as a client reads it. [`decode`] has seen to it that it is well formed.
+/// A reply as a client reads it. [`decode`] has checked that it is well formed.
 pub(crate) struct Reply(pub(crate) Decoded);
 
 impl std::fmt::Debug for Reply {
@@ -482,7 +482,7 @@ impl Reply {
         authorities
     }
 
-    /// What it says in short: the response code, the flags and, if there is one, the extended error.
+    /// In short: the response code, the flags and, if there is one, the extended error.
     pub(crate) fn says(&self) -> String {
         let error = self.error().map_or(String::new(), |code| format!(" EDE {code}"));
         format!("{} {}{error}", self.rcode(), self.flags())

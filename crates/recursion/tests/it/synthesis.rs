@@ -1,4 +1,4 @@
-//! AAAA records made of A records (DNS64).
+//! AAAA records synthesized from A records (DNS64).
 
 use recursion::{Dns64Config, PolicyConfig};
 use resolver::LookupFailure;
@@ -67,7 +67,7 @@ fn where_there_is_no_ipv4_address_either_the_client_gets_the_answer_to_its_quest
     assert_eq!(world.learn("no.example. AAAA", &denial(Rcode::NXDOMAIN)).says(), "NXDOMAIN rd ra");
 }
 
-/// To say that there are no addresses would have the client believe so for as long as the SOA says.
+/// The client would cache a NODATA answer for as long as the SOA says.
 #[test]
 fn where_nobody_knows_ipv4_addresses_there_is_no_answer() {
     let mut world = World::new(with_dns64);
@@ -116,8 +116,7 @@ fn a_chain_to_ipv4_addresses_that_leads_elsewhere_is_not_mixed_with_the_one_that
     let soa = "corp.example. 900 SOA a. b. 1 3600 600 86400 300";
     let nothing = Upstream { authorities: &[soa], ..data(&[]) };
     world.answered("www.corp.example. AAAA", &nothing);
-    // The servers say something else about A: an alias that leads to another rule's name, which has no
-    // addresses.
+    // The servers answer A differently: an alias to another rule's name, which has no addresses.
     world.answered("www.corp.example. A", &data(&["www.corp.example. 600 CNAME www.example."]));
     world.answered("www.example. A", &denial(Rcode::NOERROR));
     let reply = world.later();
@@ -148,10 +147,10 @@ fn when_it_is_turned_off_meanwhile_the_client_gets_the_answer_to_its_question() 
     assert_eq!(reply.authorities(), [SOA.replace("900", "300")]);
 }
 
-/// CVE-2026-50243, class 22 of mistakes: what rewrites answers gets nothing of a bogus one.
+/// CVE-2026-50243, class 22 of mistakes: bogus answers are not rewritten.
 #[test]
 fn class_22_nothing_is_made_of_what_is_bogus() {
-    // The other prefix is not for addresses of documents (RFC 6052 §3.1).
+    // The other prefix must not embed documentation addresses (RFC 6052 §3.1).
     let with_dns64 = |policy: &mut PolicyConfig| {
         policy.dns64 = Some(Dns64Config::new("2001:db8:64::/96".parse().expect("a network")));
     };

@@ -1,4 +1,4 @@
-//! Validating on several threads at once.
+//! Validation on several threads at once.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use wire::Type;
 use crate::support::{Reply, ask};
 use crate::validation::{Server, Validated, forged};
 
-/// Names that need what others need, too, and one that is bogus at one server.
+/// Names that share keys with others, and one that is bogus at one server.
 const QUESTIONS: [(&str, &str); 8] = [
     ("www.nsec.test. A do", "NOERROR rd ra ad"),
     ("nothing.nsec.test. A do", "NXDOMAIN rd ra ad"),
@@ -20,7 +20,7 @@ const QUESTIONS: [(&str, &str); 8] = [
     ("www.odd.test. TXT do", "NOERROR rd ra EDE 1"),
 ];
 
-/// Threads validate, and this one answers what is asked of others, until all clients have their answers.
+/// Threads validate while this one answers the lookups, until all clients have their answers.
 fn settle(with: &mut Validated, clients: usize) -> Vec<Reply> {
     let mut replies = Vec::new();
     let end = Instant::now() + Duration::from_secs(60);
@@ -33,7 +33,7 @@ fn settle(with: &mut Validated, clients: usize) -> Vec<Reply> {
     replies
 }
 
-/// Sets it when dropped, so that a failed assertion ends the threads, too.
+/// Sets the flag when dropped, so that a failed assertion ends the threads, too.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {

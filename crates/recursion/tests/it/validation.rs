@@ -1,5 +1,4 @@
-//! Answers that are validated before anybody gets them, out of the tree of [`testkit::tree`]: signed for
-//! real.
+//! Validation before clients get answers, with the signed zones of [`testkit::tree`].
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
@@ -21,21 +20,21 @@ use crate::support::{Ask, Reply, World, ask, query_key, show_inquiry};
 
 pub(crate) static TREE: LazyLock<Tree> = LazyLock::new(Tree::new);
 
-/// What an upstream server makes of the honest reply to a question; `None`: it does not answer.
+/// Changes the honest reply to a query; `None`: no reply.
 pub(crate) type Server = fn(&QueryKey, TreeReply) -> Option<TreeReply>;
 
-/// A world whose names are all validated, and the servers of the tree.
+/// A world that validates all names, and the servers of the tree.
 pub(crate) struct Validated {
     pub(crate) world: World,
     pub(crate) validations: Validations,
     pub(crate) server: Server,
     /// Another server of the same zones, if there is one.
     pub(crate) second: Option<Server>,
-    /// The agent that the servers name, and the zone that they say it for.
+    /// The agent that the servers name, and its zone.
     pub(crate) agent: Option<[&'static str; 2]>,
-    /// What a referral to a zone is made of, if answers come with the referrals that led to them.
+    /// Makes the referral to a zone, if answers come with the referrals that led to them.
     pub(crate) referral: Option<fn(TreeReply) -> TreeReply>,
-    /// What was asked of them; a `!` in front: of the second.
+    /// The lookups so far; a `!` in front: at the second server.
     pub(crate) asked: Vec<String>,
     pub(crate) wall: u64,
 }
@@ -44,7 +43,7 @@ pub(crate) struct Validated {
 const ZONES: [&str; 6] =
     ["test.", "nsec.test.", "child.nsec.test.", "bare.nsec.test.", "hash.test.", "plain.test."];
 
-/// All names are validated from the tree's root down.
+/// Validates all names from the tree's root down.
 fn validating(policy: &mut PolicyConfig) {
     policy.domains = vec![validated(".")];
     policy.local.special_off = SpecialOff::All;
@@ -78,12 +77,12 @@ impl Validated {
         Validated { server, ..Validated::new(|_| {}) }
     }
 
-    /// What the server says to a query key.
+    /// Returns the server's outcome of a lookup.
     pub(crate) fn outcome(&self, query_key: &QueryKey) -> LookupOutcome {
         self.outcome_of(query_key, None)
     }
 
-    /// What a server that is not at this address says.
+    /// Returns the outcome at a server other than `other_than`.
     fn outcome_of(&self, query_key: &QueryKey, other_than: Option<AnsweredBy>) -> LookupOutcome {
         let honest = TREE.reply(query_key.name.into(), query_key.qtype);
         let server = match (other_than, self.second) {
@@ -106,7 +105,7 @@ impl Validated {
                 let (agent, referrals) = (self.agent(), self.referrals(query_key));
                 LookupOutcome::Answered(Arc::new(resolver::Answer { by, agent, referrals, ..answer }))
             }
-            // A reply of no use has the resolver ask the next server in the same lookup.
+            // After a useless reply the resolver tries the next server in the same lookup.
             Err(_) if other_than.is_none() && self.second.is_some() => {
                 self.outcome_of(query_key, Some(AnsweredBy::Server(([192, 0, 2, 1], 53).into())))
             }
@@ -119,7 +118,7 @@ impl Validated {
         Some(Box::new(ReportAgent { domain, zone }))
     }
 
-    /// What the referrals on the way to an answer say of DS.
+    /// The referrals' proofs about DS on the way to an answer.
     fn referrals(&self, query_key: &QueryKey) -> Vec<ReferralProof> {
         let Some(made) = self.referral else { return Vec::new() };
         let from = match query_key.qtype {
@@ -143,7 +142,7 @@ impl Validated {
         self.validations.work(self.world.now(), self.wall);
     }
 
-    /// Answers all that is asked of others, until nothing more is asked.
+    /// Answers lookups until none is pending.
     pub(crate) fn run(&mut self) {
         loop {
             self.work();
@@ -153,7 +152,7 @@ impl Validated {
         }
     }
 
-    /// Answers what was asked of others first; whether there was anything.
+    /// Answers the oldest lookup; returns whether there was one.
     pub(crate) fn answer_one(&mut self) -> bool {
         let noted = self.world.noted.0.lock().expect("one thread");
         let next = noted.first().map(|request| (request.query_key, request.other_than));
@@ -167,7 +166,7 @@ impl Validated {
         true
     }
 
-    /// The answer to a question, at once or later.
+    /// Returns the answer to a query, at once or later.
     pub(crate) fn resolve(&mut self, question: &str) -> Reply {
         match self.world.ask(&ask(question)) {
             Some(reply) => reply,
@@ -178,7 +177,7 @@ impl Validated {
         }
     }
 
-    /// In short.
+    /// Returns the answer in short.
     pub(crate) fn says(&mut self, question: &str) -> String {
         self.resolve(question).says()
     }
@@ -189,7 +188,7 @@ impl Validated {
     }
 }
 
-/// The last byte of the data of the records of one type that are asked for is another.
+/// Changes the last byte of RDATA of the queried records of one type.
 pub(crate) fn forged(query_key: &QueryKey, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
     if query_key.qtype == rtype {
         let lines = reply.answer.iter_mut().filter(|line| line.rtype == rtype);
@@ -284,8 +283,8 @@ fn what_is_proven_not_to_be_signed_passes_without_ad() {
     assert_eq!(with.says("www.iter.test. AAAA do"), "NOERROR rd ra EDE 27");
 }
 
-/// What is asked is answered where the answer comes in: the validating threads have nothing to do. `None` if
-/// it has.
+/// Returns the reply if the answer is handed over where it arrives, without the validation threads; otherwise
+/// `None`.
 fn recalled(with: &mut Validated, question: &str) -> Option<Reply> {
     with.world.miss(&ask(question));
     assert!(with.answer_one());
@@ -312,7 +311,7 @@ fn what_is_known_to_be_insecure_wakes_nobody_and_is_what_it_is_otherwise() {
         "www.odd.test. A do",
     ];
     for question in questions {
-        // Learned by another name of the same zone.
+        // The keys are cached by another name of the same zone.
         let mut with = Validated::new(|_| {});
         let (_, zone) = question.split(' ').next().and_then(|name| name.split_once('.')).expect("a name");
         assert!(recalled(&mut with, &format!("first.{zone} A do")).is_none(), "nothing is known yet");
@@ -401,7 +400,7 @@ fn what_is_bogus_is_servfail_with_its_reason_also_from_memory() {
     assert_eq!(with.asked.len(), asked, "no server is asked again");
     // Other types of the name are not.
     assert_eq!(with.says("www.nsec.test. TXT do"), "NOERROR rd ra ad");
-    // After a while it is good.
+    // After a minute it is good again.
     with.server = |_, reply| Some(reply);
     with.world.after(61);
     assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
@@ -498,7 +497,7 @@ fn with_wrong_anchors_nothing_is_good_and_without_any_all_is() {
     with.world.change_policy(|policy| policy.validation.anchors = TrustAnchors::none());
     assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra");
     assert_eq!(with.counts(), [0, 0, 2, 1]);
-    // What was kept without anchors is not served with them.
+    // Answers cached without anchors are not served with them.
     with.world.change_policy(|policy| policy.validation.anchors = TREE.anchors());
     assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
 }
@@ -509,7 +508,7 @@ fn one_query_may_cost_so_much_and_no_more() {
     assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
     let stats = &with.world.service.stats().validation;
     assert_eq!((stats.overspent.get(), stats.signatures.get()), (1, 2));
-    // What it has learned is there for the next one.
+    // The keys it validated are cached for the next one.
     with.world.after(3);
     for _ in 0..2 {
         with.says("www.nsec.test. A");
@@ -535,8 +534,8 @@ fn a_chain_shares_one_budget_from_its_first_name_to_its_last() {
     assert_eq!(poor.says("gone.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
 }
 
-/// A world in which a query for `gone.nsec.test. A do`, an alias of `nothing.hash.test.`, takes one signature
-/// more than it may.
+/// A world in which a query for `gone.nsec.test. A do`, an alias of `nothing.hash.test.`, needs one signature
+/// more than the limit.
 fn poor(change: impl Fn(&mut PolicyConfig)) -> (Validated, u64) {
     let rules = |policy: &mut PolicyConfig| {
         policy.domains = [".", "nsec.test.", "hash.test."].map(validated).into();
@@ -557,7 +556,7 @@ fn what_a_query_has_spent_elsewhere_says_nothing_of_a_name_that_it_came_to() {
     let (mut with, _) = poor(|_| {});
     assert_eq!(with.says("gone.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
     assert_eq!(with.says("nothing.hash.test. A do"), "NXDOMAIN rd ra ad", "no failure is cached for it");
-    // The one that was asked led to all that.
+    // The query name led to the cost.
     assert_eq!(with.world.hit(&ask("gone.nsec.test. A do")).says(), "SERVFAIL rd ra EDE 13");
 }
 
@@ -734,7 +733,7 @@ fn what_was_kept_without_validating_is_not_served_where_it_is_wanted() {
     let mut with = Validated::of(|query_key, reply| forged(query_key, reply, Type::A));
     with.world.change_policy(|policy| policy.domains[0].validate = false);
     assert_eq!(with.says("www.nsec.test. A"), "NOERROR rd ra");
-    // One is on its way while the policy changes.
+    // A lookup is pending while the policy changes.
     with.world.miss(&ask("www.hash.test. A"));
     with.world.change_policy(|policy| policy.domains[0].validate = true);
     with.run();
@@ -742,16 +741,16 @@ fn what_was_kept_without_validating_is_not_served_where_it_is_wanted() {
     assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A client asks.
+    /// A client's query.
     Ask { question: &'static str, dnssec_ok: bool, checking_disabled: bool },
-    /// One of the lookups under way ends: with the honest answer, a forged one, or none.
+    /// A pending lookup ends: with the honest answer, a forged one, or none.
     End { which: Index, how: Ending },
-    /// The thread that validates does what there is to do.
+    /// The validation thread works.
     Work,
-    /// Seconds pass.
+    /// Seconds that pass.
     After(u64),
 }
 
@@ -762,7 +761,7 @@ enum Ending {
     Failed,
 }
 
-/// Names whose addresses are signed, at once or behind an alias that is not, and one that is not signed.
+/// Names with signed addresses, direct or behind an unsigned alias, and one with unsigned ones.
 const QUESTIONS: [&str; 5] = [
     "www.nsec.test. A",
     "alias.hash.test. A",
@@ -895,7 +894,7 @@ fn clients_find_out_which_keys_are_anchors_of_the_root() {
             assert_eq!(with.says(&question), first, "{question}");
             assert_eq!(with.world.hit(&ask(&question)).says(), again, "{question}");
         }
-        // A client that validates by itself, or asks for another type, gets what there is.
+        // A client that validates, or a query for another type, gets the plain answer.
         assert_eq!(with.says(&format!("{name} A do cd")), "NOERROR rd ra cd", "{name}");
         assert_eq!(with.says(&format!("{name} TXT do")), "NOERROR rd ra ad", "{name}");
     }

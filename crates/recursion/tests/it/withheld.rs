@@ -1,4 +1,4 @@
-//! Private addresses from outside are not passed on.
+//! Private addresses in upstream answers are withheld.
 
 use recursion::{PolicyConfig, PrivateConfig};
 use resolver::LookupSink;
@@ -29,7 +29,7 @@ fn an_answer_with_a_private_address_is_withheld_and_not_cached() {
     );
 }
 
-/// Clients who have waited for long are settled a little later, so that answers do not come all at once.
+/// Clients that have waited long are settled a little later, so that answers do not all go out at once.
 #[test]
 fn clients_who_are_settled_after_other_lookups_have_ended_do_not_get_it_either() {
     let mut world = World::new(guarded);

@@ -1,12 +1,12 @@
-//! The whole resolver on virtual time: clients, cache, validation and the way to other servers, in an
-//! Internet of random zones, where messages are lost, doubled, late and overtake each other, forgers forge,
-//! servers lie, die and come back, and the resolver itself is restarted. All of it follows from a seed; at
-//! each step it is asserted what must always hold:
+//! The whole resolver on virtual time: clients, cache, validation and lookups, in an Internet of random
+//! zones. Messages are lost, duplicated, delayed and reordered, off-path attackers forge replies, servers
+//! lie, fail and come back, and the resolver restarts. Everything follows from a seed; each step asserts
+//! these invariants:
 //!
-//! - each client gets one answer, in time, or none if the resolver died meanwhile;
-//! - no query costs others more than its budget;
-//! - AD is set only where a chain of trust leads to what is true, and what is secure is never anything else;
-//! - what no liar has a word in is as it is, also in the cache: nothing out of bailiwick gets there;
+//! - each client gets one answer, in time, or none if the resolver stopped meanwhile;
+//! - no query costs other servers more than its budget;
+//! - AD is set only where a chain of trust leads to true data, and secure data is never anything else;
+//! - data that no liar can influence is true, also in the cache: nothing out of bailiwick gets there;
 //! - in the end nothing is left: no lookup, link or timer.
 //!
 //! `SIMULATION_SEED=N cargo test -p recursion --test it simulation -- --nocapture` repeats seed N and shows
@@ -37,18 +37,18 @@ use zones::{Dice, HOSTS, Zones, address, is_evil, records};
 
 /// Seeds of an ordinary run.
 const SEEDS: u64 = 100;
-/// How long a client may wait: a query's budget of time, whatever else it is joined to.
+/// Longest wait of a client: a query's time budget, whatever it is joined to.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Steps between two looks into the cache.
+/// Steps between two checks of the cache.
 const LOOK: u64 = 16;
 
-/// A client's question.
+/// A client's query.
 struct Client {
     ask: Ask,
     since: Instant,
 }
 
-/// What came of a seed.
+/// Counts over one seed.
 #[derive(Default)]
 struct Sum {
     asked: u64,
@@ -69,10 +69,10 @@ struct Simulation {
     net: Net,
     start: Instant,
     now: Instant,
-    /// Those who wait.
+    /// The waiting clients.
     clients: BTreeMap<u16, Client>,
     budgets: Vec<Budget>,
-    /// Nothing goes wrong, so all is to be answered.
+    /// Nothing goes wrong, so every query must be answered.
     calm: bool,
     sum: Sum,
     steps: u64,
@@ -155,7 +155,7 @@ impl Simulation {
         self.world.wall.store(self.wall(), Relaxed);
     }
 
-    /// All of it.
+    /// Runs all steps.
     fn run(&mut self) -> Result<(), String> {
         for n in 0..4 + self.dice.below(16) {
             let gap = match self.dice.below(10) {
@@ -188,7 +188,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Servers die and come back, and the resolver is restarted.
+    /// Servers fail and come back, and the resolver restarts.
     fn misfortune(&mut self) {
         if self.dice.percent(10) {
             let host = self.dice.below(HOSTS);
@@ -202,7 +202,7 @@ impl Simulation {
         }
     }
 
-    /// The resolver dies and begins anew, with what its cache had, or without.
+    /// Restarts the resolver, with the saved cache or an empty one.
     fn restart(&mut self) {
         self.show(|| "the resolver is restarted".to_owned());
         let mut saved = Vec::new();
@@ -273,7 +273,7 @@ impl Simulation {
         self.settle()
     }
 
-    /// Lets time pass, with everything that comes on the way.
+    /// Advances the time by `by`, with all events on the way.
     fn pass(&mut self, by: Duration) -> Result<(), String> {
         let end = self.now + by;
         loop {
@@ -324,7 +324,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Whatever follows at once from what has happened.
+    /// Does all work that is possible now.
     fn settle(&mut self) -> Result<(), String> {
         loop {
             self.validations.work(self.now, self.wall());
@@ -357,7 +357,7 @@ impl Simulation {
         }
     }
 
-    /// A client has an answer.
+    /// Checks a client's answer.
     fn answered(&mut self, reply: &Reply) -> Result<(), String> {
         self.show(|| format!("client {} gets {reply:?}", reply.id()));
         let Some(client) = self.clients.remove(&reply.id()) else {
@@ -399,7 +399,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Looks at all that is in the cache.
+    /// Checks all cached answers.
     fn look(&self) -> Result<(), String> {
         let mut fault = None;
         let now: Now = self.world.service.now(self.now);
@@ -410,8 +410,8 @@ impl Simulation {
                 if !site.influenced {
                     fault = Some(format!("{line:?} in the cache, out of bailiwick"));
                 }
-                // Where opt-out leaves names out, a server that is asked can make others believe in one that
-                // is not signed (RFC 5155 §12.2).
+                // Where opt-out leaves names out of proofs, a queried server can forge an unsigned name
+                // (RFC 5155 §12.2).
                 let could_be = site.opt_out && !self.zones.has(&line.owner, line.rtype);
                 if site.secure && !held.checking_disabled() && !could_be {
                     fault = Some(format!("{line:?} in the cache, where all is signed"));
@@ -422,14 +422,14 @@ impl Simulation {
     }
 }
 
-/// What a query asks.
+/// The query as `www.example. A`.
 fn asked(query: &[u8]) -> String {
     let (_, mut parser) = Parser::new(query).expect("a header");
     let question = parser.question().expect("a question");
     format!("{} {}", question.name, question.qtype)
 }
 
-/// Which seeds, and whether each step is shown.
+/// The seeds to run, and whether each step is shown.
 fn seeds() -> (std::ops::Range<u64>, bool) {
     let number = |text: &str| text.trim().parse().expect("a number");
     if let Ok(seed) = std::env::var("SIMULATION_SEED") {

@@ -1,5 +1,5 @@
-//! The network between the resolver and the servers, on virtual time: messages are lost, doubled, delayed and
-//! overtake each other; servers die, come back and lie; forgers send replies of their own.
+//! The network between the resolver and the servers, on virtual time: messages are lost, duplicated, delayed
+//! and reordered; servers fail, come back and lie; off-path attackers send forged replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -14,14 +14,14 @@ use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 
 use super::zones::{Dice, EVIL, HOSTS, Zones, address};
 
-/// What comes to the resolver by a link.
+/// An event of a link on its way to the resolver.
 pub(super) enum Coming {
     Message(Vec<u8>),
     Opened,
     Ended(ErrorKind),
 }
 
-/// How bad it is, in hundredths.
+/// Fault rates, in percent.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Weather {
     pub(super) lost: usize,
@@ -45,7 +45,7 @@ pub(super) struct Net {
     pub(super) queries: u64,
 }
 
-/// A reply in the making: section by section.
+/// A reply under construction, section by section.
 struct Said {
     rcode: Rcode,
     authoritative: bool,
@@ -58,7 +58,7 @@ impl Net {
         Net { weather, liars, down: BTreeSet::new(), links, coming, count: 0, queries: 0 }
     }
 
-    /// When something comes next.
+    /// Returns the time of the next event.
     pub(super) fn next(&self) -> Option<Instant> {
         self.coming.first_key_value().map(|(&(at, _), _)| at)
     }
@@ -76,13 +76,13 @@ impl Net {
         self.coming.insert((at, self.count), (link, what));
     }
 
-    /// Everything on the way is lost: the resolver has died.
+    /// Drops everything on the way: the resolver has stopped.
     pub(super) fn forget(&mut self) {
         self.links.clear();
         self.coming.clear();
     }
 
-    /// A server dies: connections with it end.
+    /// A server fails: its connections end.
     pub(super) fn dies(&mut self, host: usize, now: Instant) {
         self.down.insert(host);
         let with =
@@ -94,7 +94,7 @@ impl Net {
         }
     }
 
-    /// Does what the resolver wants. The error is what it may not do.
+    /// Performs an action of the resolver. The error is a violation of an invariant.
     pub(super) fn act(
         &mut self,
         action: Action,
@@ -179,12 +179,12 @@ impl Net {
     }
 }
 
-/// The server with an address; the one behind the last of them lies alone.
+/// Returns the server with an address; the one after the last serves lies only.
 fn host_at(ip: IpAddr) -> Option<usize> {
     (0..=HOSTS).find(|host| address(*host) == ip)
 }
 
-/// A reply forged without having seen the query: its ID is another.
+/// A reply forged without having seen the query: its ID is wrong.
 fn forged(query: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut message = query.to_vec();
     let other = 1 + dice.below(0xffff) as u16;
@@ -203,7 +203,7 @@ fn forged(query: &[u8], dice: &mut Dice) -> Vec<u8> {
     forged
 }
 
-/// Shortens a message, or makes its header another; not so that it says something else that can be believed.
+/// Truncates a message or changes its header, but not into a credible different answer.
 fn damage(message: &mut Vec<u8>, dice: &mut Dice) {
     match dice.below(4) {
         0 => message.truncate(dice.below(message.len())),
@@ -226,7 +226,7 @@ fn below(label: &[u8], apex: &NameBuf) -> NameBuf {
     NameBuf::prepend(label, apex.as_name()).expect("short")
 }
 
-/// What a server replies.
+/// Returns a server's reply.
 fn reply(host: usize, query: &[u8], udp: bool, lies: bool, zones: &Zones, dice: &mut Dice) -> Vec<u8> {
     let (_, mut parser) = Parser::new(query).expect("a header");
     let question = parser.question().expect("a question");
@@ -255,13 +255,13 @@ fn reply(host: usize, query: &[u8], udp: bool, lies: bool, zones: &Zones, dice: 
     message
 }
 
-/// Makes something else of what is true.
+/// Replaces true data by false data.
 fn lie(said: &mut Said, qname: Name<'_>, zones: &Zones, dice: &mut Dice) {
     let victim = dice.pick(&zones.sites).apex;
     let (www, ns) = (below(b"www", &victim), below(b"ns", &victim));
     let [answer, authority, additional] = &mut said.sections;
     match dice.below(12) {
-        // Servers of another zone, and where they are.
+        // Another zone's servers with false addresses.
         0 => {
             authority.push(pointing(victim, Type::NS, &ns));
             additional.push(evil(ns));
@@ -273,7 +273,7 @@ fn lie(said: &mut Said, qname: Name<'_>, zones: &Zones, dice: &mut Dice) {
                 line.rdata = EVIL.octets().to_vec();
             }
         }
-        // An alias to another zone, and what is there.
+        // An alias to another zone, with false data there.
         4 => *answer = vec![pointing(qname.to_buf(), Type::CNAME, &www), evil(www)],
         5 => said.sections.iter_mut().for_each(|lines| lines.retain(|line| line.rtype != Type::RRSIG)),
         6 => {
@@ -281,7 +281,7 @@ fn lie(said: &mut Said, qname: Name<'_>, zones: &Zones, dice: &mut Dice) {
             answer.clear();
         }
         7 => answer.insert(0, pointing(victim, Type::DNAME, &below(b"evil", &victim))),
-        // Other addresses of servers that were named.
+        // False addresses of servers that were named.
         8 => additional.iter_mut().for_each(|line| *line = evil(line.owner)),
         // An unsolicited referral, to servers that lie.
         9 => {

@@ -1,4 +1,4 @@
-//! A random tree of zones, most of them signed for real, the servers of each, and what is true of every name.
+//! A random tree of zones, most of them signed for real, the servers of each, and the true answers.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,7 +13,7 @@ use testkit::tree::VALID;
 use testkit::{Chain, Record, name};
 use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
-/// Random numbers, all of which follow from a seed.
+/// Random numbers that follow from a seed.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -33,7 +33,7 @@ impl Dice {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    /// True so many times in a hundred.
+    /// Returns true with a probability of `percent` / 100.
     pub(super) fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -43,9 +43,9 @@ impl Dice {
     }
 }
 
-/// Servers of zones; one more serves lies alone.
+/// Number of servers of zones; one more serves lies only.
 pub(super) const HOSTS: usize = 5;
-/// The address that lies lead to.
+/// The address in false data.
 pub(super) const EVIL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
 
 /// The address of a server.
@@ -53,26 +53,26 @@ pub(super) fn address(host: usize) -> IpAddr {
     if host == HOSTS { EVIL.into() } else { Ipv4Addr::new(192, 0, 2, host as u8 + 1).into() }
 }
 
-/// A zone, as far as it matters for its answers.
+/// A zone's properties that matter for its answers.
 pub(super) struct Site {
     pub(super) apex: NameBuf,
     /// A chain of trust leads to it.
     pub(super) secure: bool,
-    /// It leaves insecure delegations out of its proofs.
+    /// Its proofs leave insecure delegations out (opt-out).
     pub(super) opt_out: bool,
-    /// A liar has a word in what is said of it: a server of it, of a zone above, or of one that a server of
-    /// it has its name in.
+    /// A liar can influence its answers: a server of the zone itself, of a zone above, or of a zone with the
+    /// name of one of its servers.
     pub(super) influenced: bool,
 }
 
-/// What a zone is made of.
+/// The plan of a zone.
 struct Plan {
     apex: NameBuf,
     parent: usize,
     chain: Option<Chain>,
     has_ds: bool,
     hosts: Vec<usize>,
-    /// Names of its servers and the zones that these are in.
+    /// Names of its servers and the indices of the zones that these are in.
     servers: Vec<(NameBuf, usize)>,
     ttl: Ttl,
 }
@@ -81,12 +81,12 @@ struct Plan {
 pub(super) struct Zones {
     pub(super) sites: Vec<Site>,
     all: Served,
-    /// What each server serves.
+    /// The zones that each server serves.
     pub(super) hosts: Vec<Served>,
     pub(super) anchors: TrustAnchors,
 }
 
-/// Whether a record is a lie, by its data.
+/// Whether a record is false, by its data.
 pub(super) fn is_evil(line: &Line) -> bool {
     line.rtype == Type::A && line.rdata == EVIL.octets()
 }
@@ -99,20 +99,20 @@ fn wire_of(name: &NameBuf) -> Vec<u8> {
     name.as_name().as_wire().to_vec()
 }
 
-/// The key of a zone that signs all of it.
+/// The key that signs all records of a zone.
 fn key(zone: usize) -> SigningKey {
     SigningKey::new(zone as u16 + 1, SigningKey::KSK)
 }
 
 impl Zones {
-    /// Grows a tree. `liars` are the servers that do not say what their zones hold.
+    /// Builds a tree. `liars` are the servers that do not answer what their zones hold.
     pub(super) fn grow(dice: &mut Dice, liars: &BTreeSet<usize>) -> Zones {
         let plans = plan(dice);
         let mut sites: Vec<Site> = Vec::new();
         for (at, plan) in plans.iter().enumerate() {
             let above = (at > 0).then(|| &sites[plan.parent]);
             let lied_of = plan.hosts.iter().any(|host| liars.contains(host));
-            // Servers' names are in zones that come before, or in the zone itself.
+            // Servers' names are in earlier zones, or in the zone itself.
             let named = plan.servers.iter().any(|(_, zone)| sites.get(*zone).is_some_and(|s| s.influenced));
             sites.push(Site {
                 apex: plan.apex,
@@ -132,7 +132,7 @@ impl Zones {
         Zones { sites, hosts: (0..HOSTS).map(of_host).collect(), all: served(zones), anchors }
     }
 
-    /// The zone that a name is in; for DS that is the one above.
+    /// Returns the zone that a name is in; for DS the one above.
     pub(super) fn site_of(&self, name: Name<'_>, qtype: Type) -> &Site {
         let holds = |site: &&Site| {
             let above = qtype == Type::DS && site.apex.as_name() == name && !name.is_root();
@@ -142,7 +142,7 @@ impl Zones {
         holding.max_by_key(|site| site.apex.as_name().label_count()).expect("the root")
     }
 
-    /// What is true of a name: the response code and the records, without signatures; and where that is from.
+    /// Returns the true answer: response code and records without signatures, and the zones they are from.
     pub(super) fn truth(&self, name: Name<'_>, qtype: Type) -> Truth<'_> {
         let expected = self.all.answer(name, qtype, false).expect("the root has all names");
         let mut at = name.to_buf();
@@ -159,7 +159,7 @@ impl Zones {
         Truth { rcode: expected.rcode, records: records(&expected.answer), from, proven }
     }
 
-    /// Whether a name is there, and not by a wildcard.
+    /// Whether a name exists, and not by a wildcard.
     pub(super) fn has(&self, name: &NameBuf, qtype: Type) -> bool {
         let apex = self.site_of(name.as_name(), qtype).apex;
         let zone = self.all.zones.iter().find(|zone| zone.apex() == apex.as_name());
@@ -167,13 +167,13 @@ impl Zones {
     }
 }
 
-/// What is true of a name.
+/// A true answer.
 pub(super) struct Truth<'z> {
     pub(super) rcode: Rcode,
     pub(super) records: BTreeSet<(NameBuf, Type, Vec<u8>)>,
     /// The zones that it is from.
     pub(super) from: Vec<&'z Site>,
-    /// It takes a proof that something is not there: what was asked for, or a name that a wildcard matches.
+    /// It needs a denial: of the queried data, or of the name that a wildcard matches.
     pub(super) proven: bool,
 }
 
@@ -211,7 +211,7 @@ fn plan(dice: &mut Dice) -> Vec<Plan> {
             hosts.push(dice.below(HOSTS));
         }
         let servers = (0..hosts.len()).map(|n| {
-            // In the zone itself, with glue, or in one before it, mostly without.
+            // In the zone itself, with glue, or in an earlier one, mostly without.
             let home = if dice.percent(70) { at } else { dice.below(plans.len()) };
             let apex = plans.get(home).map_or(apex, |plan| plan.apex);
             (below(&format!("ns{n}-{at}"), &apex), home)
@@ -244,7 +244,7 @@ fn zone(plans: &[Plan], at: usize, dice: &mut Dice) -> ModelZone {
             all.push(record(child.apex, Type::DS, key(below).ds(child.apex.as_name())));
         }
     }
-    // Addresses of other zones' servers that have their names here.
+    // Addresses of other zones' servers with names here.
     for child in plans {
         for ((server, home), host) in child.servers.iter().zip(child.hosts.iter().cycle()) {
             if let (true, IpAddr::V4(v4)) = (*home == at, address(*host)) {
@@ -252,7 +252,7 @@ fn zone(plans: &[Plan], at: usize, dice: &mut Dice) -> ModelZone {
             }
         }
     }
-    // What only the zone's own servers would have beside others' names is glue that no referral needs.
+    // Addresses outside the zone would be glue that no referral needs.
     all.retain(|r| r.owner.as_name().is_at_or_below(apex.as_name()));
     let mut other = || plans[dice.below(plans.len())].apex;
     let aliases = [("alias", "www"), ("far", "www"), ("further", "alias"), ("gone", "nothing")];
