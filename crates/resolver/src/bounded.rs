@@ -1,14 +1,14 @@
-//! A map by name that is bounded in bytes: what was used longest ago goes first.
+//! A map by name that is bounded in bytes: the least recently used entry is evicted first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use wire::LowerName;
 
-/// Bytes that an entry takes besides its name and its value: its places in both maps.
+/// Bytes of an entry besides its name and its value: its places in both maps.
 const ENTRY: usize = 128;
 
-/// A value by the wire form of a name in lower case. The hash is keyed, since others choose the names.
+/// Values by the wire form of a name in lower case. The hash is keyed, since attackers can choose names.
 pub(crate) struct Bounded<V> {
     entries: HashMap<Arc<[u8]>, Entry<V>>,
     /// Names by their last use.
@@ -30,12 +30,12 @@ impl<V> Default for Bounded<V> {
 }
 
 impl<V> Bounded<V> {
-    /// The value of a name, without counting as a use.
+    /// Returns the value of a name, without counting as a use.
     pub(crate) fn peek(&self, name: LowerName<'_>) -> Option<&V> {
         self.entries.get(name.as_wire()).map(|entry| &entry.value)
     }
 
-    /// The value of a name, which is used.
+    /// Returns the value of a name, and counts as a use.
     pub(crate) fn get(&mut self, name: LowerName<'_>) -> Option<&mut V> {
         let entry = self.entries.get_mut(name.as_wire())?;
         self.uses += 1;
@@ -45,7 +45,7 @@ impl<V> Bounded<V> {
         Some(&mut entry.value)
     }
 
-    /// Puts a value of so many bytes in; others go until there are `most` bytes in all.
+    /// Inserts a value of `bytes` bytes, and evicts entries until at most `most` bytes are in use.
     pub(crate) fn insert(&mut self, name: LowerName<'_>, value: V, bytes: usize, most: usize) {
         self.remove(name);
         let bytes = bytes + name.len() + ENTRY;
@@ -61,7 +61,7 @@ impl<V> Bounded<V> {
         }
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub(crate) fn remove(&mut self, name: LowerName<'_>) {
         if let Some(entry) = self.entries.remove(name.as_wire()) {
             self.order.remove(&entry.used);
@@ -69,7 +69,7 @@ impl<V> Bounded<V> {
         }
     }
 
-    /// Bytes of all entries.
+    /// Returns the bytes of all entries.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

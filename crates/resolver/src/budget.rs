@@ -1,8 +1,7 @@
-//! What one client's query may cost others, however many lookups, restarts and aliases come of it.
+//! Limits of one client's query: queries, bytes and time, over all its lookups, restarts and aliases.
 //!
-//! All lookups, restarts and aliases of a client's query share one [`Budget`], which is never reset;
-//! `recursion` passes it along a chain. Lookups of servers' addresses are taken from it when they begin, and
-//! given back when they have found something.
+//! All of these share one [`Budget`], which is never reset; `recursion` passes it along a chain. Lookups of
+//! server addresses are charged when they begin, and refunded if they find addresses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,42 +11,41 @@ use wire::LowerName;
 use crate::config::BudgetLimits;
 use crate::query_key::ReportAgent;
 
-/// What a client's query has spent, and the agent for reports of its failure. Its clones share it: a caller
-/// that asks on behalf of the same query, for the target of an alias or once more, hands it on in
+/// Counters of one client's query, and the agent for reports of its failure. Clones share them: a caller that
+/// sends another request for the same query, for an alias's target or as a retry, passes the budget in
 /// [`LookupRequest::budget`](crate::LookupRequest::budget). It is never reset.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
     spent: Arc<Mutex<Spent>>,
-    /// What is asked with it is no link of a chain: see [`for_proofs`](Budget::for_proofs).
+    /// Its lookups are not links of a chain: see [`for_proofs`](Budget::for_proofs).
     is_for_proofs: bool,
 }
 
-/// What is shared.
+/// The shared counters.
 #[derive(Clone, Debug, Default)]
 struct Spent {
     since: Option<Instant>,
-    /// When its time is over.
+    /// The query's deadline.
     ends: Option<Instant>,
     lookups: u16,
     queries: u16,
     bytes: usize,
     fruitless: u16,
-    /// Lookups of servers' addresses that are waited for.
+    /// Pending lookups of server addresses.
     seeking: u16,
     minimised: u16,
     /// Queries to the servers of each zone.
     zones: Vec<(Box<[u8]>, u16)>,
-    /// The agent that the servers name for reports of failures there (RFC 9567).
+    /// The agent that the failed zone's servers name for reports (RFC 9567).
     agent: Option<Box<ReportAgent>>,
 }
 
-/// That a server's address is being looked up. Until this is dropped that counts as much as if it had found
-/// nothing.
+/// A pending lookup of a server's address. Until it is dropped it counts like a fruitless one.
 #[derive(Debug)]
 pub(crate) struct Seeking(Arc<Mutex<Spent>>);
 
 impl Seeking {
-    /// It has found nothing, which counts for good.
+    /// Counts it as fruitless for good.
     pub(crate) fn was_fruitless(self) {
         let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         spent.fruitless = spent.fruitless.saturating_add(1);
@@ -61,10 +59,10 @@ impl Drop for Seeking {
     }
 }
 
-/// Which part of a budget is spent: see [`BudgetLimits`].
+/// The exceeded limit: see [`BudgetLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overspent {
-    /// Queries in all.
+    /// Queries in total.
     Queries,
     /// Queries to the servers of one zone.
     ZoneQueries,
@@ -74,47 +72,47 @@ pub enum Overspent {
     Time,
     /// Aliases followed.
     Aliases,
-    /// Lookups of servers' addresses that found nothing.
+    /// Fruitless lookups of server addresses.
     Addresses,
-    /// Lookups that wait for each other.
+    /// Nested lookups that wait for each other.
     Depth,
 }
 
 impl Budget {
-    /// The same budget, for what a validator has to ask for: DS and DNSKEY are paid like all else, but are no
-    /// aliases.
+    /// Returns the same budget for a validator's lookups: DS and DNSKEY are charged like all others, but do
+    /// not count as aliases.
     pub fn for_proofs(&self) -> Budget {
         Budget { spent: Arc::clone(&self.spent), is_for_proofs: true }
     }
 
-    /// Queries sent to other servers so far.
+    /// Returns the number of queries sent so far.
     pub fn queries(&self) -> u16 {
         self.lock().queries
     }
 
-    /// Bytes of replies so far.
+    /// Returns the bytes of replies so far.
     pub fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// When the time of the client's query is over: known once something was asked for it.
+    /// Returns the query's deadline; `None` before its first lookup.
     pub fn ends(&self) -> Option<Instant> {
         self.lock().ends
     }
 
-    /// Whether both are of the same client's query.
+    /// Whether both belong to the same client's query.
     pub fn is_same(&self, other: &Budget) -> bool {
         Arc::ptr_eq(&self.spent, &other.spent)
     }
 
-    /// Takes the agent that the servers of a zone name for reports, if a lookup that was paid from this has
-    /// failed there (RFC 9567). Returned once.
+    /// Takes the agent for reports, if a lookup charged to this failed at servers that name one (RFC 9567).
+    /// Returns it once.
     pub fn take_agent(&self) -> Option<Box<ReportAgent>> {
         self.lock().agent.take()
     }
 
-    /// A lookup has failed at servers that name this agent for reports. What a validator asks for is for the
-    /// validator to judge.
+    /// Records the agent of servers where a lookup failed. Not for lookups of a validator, which reports
+    /// itself.
     pub(crate) fn failed_at(&self, agent: Box<ReportAgent>) {
         if !self.is_for_proofs {
             self.lock().agent = Some(agent);
@@ -125,8 +123,7 @@ impl Budget {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client's query asks something. Returns when its time is over. All lookups but the first are for
-    /// targets of aliases or the like.
+    /// Begins a request. Returns its deadline. All lookups but the first count as aliases.
     pub(crate) fn begin(&self, limits: &BudgetLimits, now: Instant) -> Result<Instant, Overspent> {
         let mut spent = self.lock();
         let until = *spent.since.get_or_insert(now) + limits.time;
@@ -137,7 +134,7 @@ impl Budget {
         if until <= now { Err(Overspent::Time) } else { Ok(until) }
     }
 
-    /// That starts a lookup.
+    /// Counts a lookup.
     pub(crate) fn count_lookup(&self) {
         if self.is_for_proofs {
             return;
@@ -146,7 +143,7 @@ impl Budget {
         spent.lookups = spent.lookups.saturating_add(1);
     }
 
-    /// A query is about to be sent to a server of `zone`, if it is not forwarded.
+    /// Charges a query to a server of `zone`; `None` if it is forwarded.
     pub(crate) fn take_query(
         &self,
         zone: Option<LowerName<'_>>,
@@ -175,15 +172,15 @@ impl Budget {
         Ok(())
     }
 
-    /// A reply of so many bytes came. Whether there is still room for it.
+    /// Charges a reply. Fails if it exceeds the limit of bytes.
     pub(crate) fn take_reply(&self, bytes: usize, limits: &BudgetLimits) -> Result<(), Overspent> {
         let mut spent = self.lock();
         spent.bytes = spent.bytes.saturating_add(bytes);
         if spent.bytes > limits.bytes { Err(Overspent::Bytes) } else { Ok(()) }
     }
 
-    /// Takes one more lookup of a server's address. Those that are under way may all find nothing, whether
-    /// they wait for each other or run side by side: so they count as if they had.
+    /// Charges a lookup of a server's address. Pending ones count as fruitless, since all of them may be,
+    /// whether nested or side by side.
     pub(crate) fn seek(&self, limits: &BudgetLimits) -> Result<Seeking, Overspent> {
         let mut spent = self.lock();
         if spent.queries >= limits.queries {
@@ -196,13 +193,13 @@ impl Budget {
         Ok(Seeking(Arc::clone(&self.spent)))
     }
 
-    /// Whether nothing was paid from it so far.
+    /// Whether nothing was charged so far.
     pub(crate) fn is_whole(&self) -> bool {
         let spent = self.lock();
         (spent.queries, spent.fruitless, spent.seeking) == (0, 0, 0)
     }
 
-    /// Takes a query that shows a part of the name only. Returns how many there were before, if it may be.
+    /// Charges a query with a part of the name. Returns the number before, unless the limit is reached.
     pub(crate) fn take_minimised(&self, limits: &BudgetLimits) -> Option<u16> {
         let mut spent = self.lock();
         let before = spent.minimised;

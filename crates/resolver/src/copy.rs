@@ -1,7 +1,6 @@
-//! Zones on this machine: copies, which are asked in place of the zones' servers (RFC 8806), and zones that
-//! are served to clients.
+//! Local zones: copies, which replace the zones' servers (RFC 8806), and zones served to clients.
 //!
-//! A lookup of a name that a served zone delegates begins at that delegation.
+//! A lookup of a name below a delegation of a served zone starts at that delegation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,21 +9,21 @@ use wire::{LowerName, LowerNameBuf};
 
 use crate::query_key::QueryKey;
 
-/// A copy of a zone. It answers at once, and is quick about it.
+/// A local copy of a zone. It responds at once, without blocking.
 pub trait ZoneCopy: Send + Sync {
-    /// Puts the response into `message` that an authoritative server of the zone would send to this question:
-    /// whole, however long, without OPT, with AA where it is an answer. Returns whether there is one; if not,
-    /// the zone's servers are asked.
+    /// Writes into `message` the response of an authoritative server of the zone to the query: untruncated,
+    /// without OPT, with AA in an answer. Returns whether there is a response; if not, the zone's servers are
+    /// queried.
     fn respond(&self, query_key: &QueryKey, message: &mut Vec<u8>) -> bool;
 }
 
-/// A [`ZoneCopy`] of the zone that a rule begins with. What it says is judged as what the zone's servers say,
-/// and it may say no more than they. Two are equal if they are the same.
+/// A [`ZoneCopy`] of the zone that a rule starts from. Its responses are checked and limited like those of
+/// the zone's servers. Two are equal if they share one object.
 #[derive(Clone)]
 pub struct LocalCopy(Arc<dyn ZoneCopy>);
 
 impl LocalCopy {
-    /// This copy.
+    /// Wraps a copy.
     pub fn new(copy: Arc<dyn ZoneCopy>) -> Self {
         LocalCopy(copy)
     }
@@ -48,21 +47,20 @@ impl PartialEq for LocalCopy {
 
 impl Eq for LocalCopy {}
 
-/// Zones that are served on this machine. Names in them are answered from them before a resolver is asked;
-/// those that they delegate are resolved from the servers that they name, whatever servers elsewhere say of
-/// them.
+/// Zones served by this server. Names in them are answered before a request gets to the resolver; names below
+/// their delegations are resolved from the servers that the delegations name, whatever other servers say.
 pub trait ServedZones: Send + Sync {
-    /// Puts into `message` what the closest of these zones says of `name`: a referral, if it delegates that.
-    /// Returns the zone's name, or nothing if no zone holds the name.
+    /// Writes the closest zone's response for `name` into `message`: a referral, if the zone delegates the
+    /// name. Returns the zone's name, or `None` if no zone holds the name.
     fn refer(&self, name: LowerName<'_>, message: &mut Vec<u8>) -> Option<LowerNameBuf>;
 }
 
-/// [`ServedZones`] of this machine. Two are equal if they are the same.
+/// The [`ServedZones`] of this server. Two are equal if they share one object.
 #[derive(Clone)]
 pub struct OwnZones(Arc<dyn ServedZones>);
 
 impl OwnZones {
-    /// These zones.
+    /// Wraps the zones.
     pub fn new(zones: Arc<dyn ServedZones>) -> Self {
         OwnZones(zones)
     }

@@ -1,14 +1,14 @@
-//! What is known of zone cuts: which servers a zone has by its parent's word, and the addresses of those that
-//! have no glue; and where there is none.
+//! Cached zone cuts: a zone's servers as its parent names them, the addresses of servers without glue, and
+//! names without a zone cut.
 //!
-//! A cut is learnt from the parent's servers alone, and lives no longer than they said, nor than the parent's
-//! own cut: a child that has been taken from its parent cannot make itself last (CVE-2012-1033,
-//! CVE-2022-30698). Its glue is used for it and for nothing else. Addresses that were looked up are kept by
-//! the server's name.
+//! A cut is taken from the parent's servers only, and expires with their TTL or with the parent's own cut,
+//! whichever is earlier: a child whose delegation is removed cannot prolong it (CVE-2012-1033,
+//! CVE-2022-30698). Its glue is used for this cut only. Addresses found by lookups are stored by the server's
+//! name.
 //!
-//! Names at which no zone begins are remembered, too, as long as the answer that showed it may be, so that
-//! servers are not asked for the same part of a name time and again (RFC 9156 §2.3). If a zone begins there
-//! after all, its parent's servers refer to it when they are asked for more.
+//! Names without a zone cut are cached, too, for the TTL of the answer that showed it, so that servers are
+//! not asked again and again for the same part of a name (RFC 9156 §2.3). If a zone is created there, its
+//! parent's servers refer to it when they get queries for longer names.
 //!
 //! All of it is bounded in bytes.
 
@@ -22,10 +22,10 @@ use crate::bounded::Bounded;
 use crate::config::StartServer;
 use crate::scrub::Referral;
 
-/// How long a lookup of an address that failed is not tried again, at first; twice as long each time it fails
-/// again (RFC 9520 §3.2).
+/// How long a failed lookup of an address is not repeated, at first; doubled after each further failure
+/// (RFC 9520 §3.2).
 const FAILED: Duration = Duration::from_secs(5);
-/// The longest it is not tried again.
+/// Longest time that a failed lookup of an address is not repeated.
 const FAILED_MOST: Duration = Duration::from_secs(300);
 
 /// A zone and its servers.
@@ -33,32 +33,32 @@ const FAILED_MOST: Duration = Duration::from_secs(300);
 pub(crate) struct Cut {
     pub(crate) zone: LowerNameBuf,
     pub(crate) servers: Vec<CutServer>,
-    /// Until when this holds; `None` for what the operator has said.
+    /// Time of expiry; `None` for configured servers.
     pub(crate) expires: Option<Instant>,
-    /// When the parent's servers were asked for it last; `None` for what the operator has said.
+    /// When the parent's servers were last queried for it; `None` for configured servers.
     pub(crate) checked: Option<Instant>,
 }
 
 /// One server of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CutServer {
-    /// Its name in wire form, in lower case. The operator need not name one.
+    /// Its name in wire form, lower case. A configured server may have none.
     name: Option<Box<[u8]>>,
-    /// Its addresses as they came with the delegation.
+    /// Addresses from the delegation.
     pub(crate) glue: Vec<SocketAddr>,
-    /// Addresses that came with the delegation from servers that are not authoritative for its name.
+    /// Addresses from the delegation by servers that are not authoritative for the server's name.
     pub(crate) outside: Vec<SocketAddr>,
 }
 
 impl CutServer {
-    /// Its name.
+    /// Returns its name.
     pub(crate) fn name(&self) -> Option<LowerName<'_>> {
         self.name.as_deref().map(LowerName::of_checked)
     }
 }
 
 impl Cut {
-    /// A zone whose servers the operator has named.
+    /// A zone with configured servers.
     pub(crate) fn start(zone: LowerNameBuf, servers: &[StartServer]) -> Self {
         let server = |server: &StartServer| CutServer {
             name: server.name.map(|name| name.as_name().to_lower().as_lower().as_wire().into()),
@@ -68,7 +68,7 @@ impl Cut {
         Cut { zone, servers: servers.iter().map(server).collect(), expires: None, checked: None }
     }
 
-    /// What a referral says, for so many seconds and not beyond the end of the parent's own cut.
+    /// The cut of a referral, valid for its TTL, at most until the parent's own cut expires.
     pub(crate) fn of(referral: &Referral, parent: Option<Instant>, now: Instant) -> Self {
         let end = now + Duration::from_secs(referral.ttl.into());
         let server = |(name, glue): &(LowerNameBuf, Vec<IpAddr>)| CutServer {
@@ -86,7 +86,7 @@ impl Cut {
         Cut { zone: referral.zone, servers, expires, checked: Some(now) }
     }
 
-    /// The same with more glue, or nothing if there is none that is new.
+    /// Returns the cut with more glue, or `None` if none of it is new.
     pub(crate) fn with_glue(&self, glue: &[(LowerNameBuf, IpAddr)]) -> Option<Self> {
         let mut cut = self.clone();
         for (owner, address) in glue {
@@ -101,7 +101,7 @@ impl Cut {
         (cut != *self).then_some(cut)
     }
 
-    /// Whether all servers and glue of `newer` are in this one.
+    /// Whether it has all servers and glue of `newer`.
     pub(crate) fn covers(&self, newer: &Cut) -> bool {
         newer.servers.iter().all(|new| {
             let known = self.servers.iter().find(|old| old.name == new.name);
@@ -119,33 +119,33 @@ impl Cut {
     }
 }
 
-/// What was found of one family of a server's addresses.
+/// The cached addresses of one family of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) addresses: Vec<IpAddr>,
     until: Option<Instant>,
-    /// So many times in a row the lookup failed.
+    /// Failed lookups in a row.
     failures: u32,
 }
 
 impl Found {
-    /// Whether it still holds.
+    /// Whether it is still valid.
     pub(crate) fn holds(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 }
 
-/// A server's addresses by IPv4 and by IPv6.
+/// A server's IPv4 and IPv6 addresses.
 pub(crate) type Host = [Found; 2];
 
-/// That no zone begins at a name: it belongs to the zone above it whose name has so many labels.
+/// A name without a zone cut: its zone's name has this many labels.
 #[derive(Clone, Copy, Debug)]
 struct Uncut {
     zone: usize,
     until: Instant,
 }
 
-/// All cuts and all addresses that are known, and names without a cut.
+/// All cached cuts, server addresses, and names without a cut.
 #[derive(Default)]
 pub(crate) struct Delegations {
     cuts: Bounded<Arc<Cut>>,
@@ -154,7 +154,7 @@ pub(crate) struct Delegations {
 }
 
 impl Delegations {
-    /// The closest cut at or above `name` that is below `above` or at it.
+    /// Returns the closest cut at or above `name`, but not above `above`.
     pub(crate) fn closest(
         &mut self,
         name: LowerName<'_>,
@@ -172,13 +172,13 @@ impl Delegations {
         None
     }
 
-    /// Keeps a cut.
+    /// Caches a cut.
     pub(crate) fn keep(&mut self, cut: &Arc<Cut>, most: usize) {
         self.cuts.insert(cut.zone.as_lower(), Arc::clone(cut), cut.bytes(), most / 2);
     }
 
-    /// Keeps that a name below a zone belongs to it, for so long and not beyond the end of the zone's own
-    /// cut.
+    /// Caches that a name has no zone cut and belongs to the zone of `cut`, for `ttl`, at most until `cut`
+    /// expires.
     pub(crate) fn keep_uncut(
         &mut self,
         name: LowerName<'_>,
@@ -195,7 +195,7 @@ impl Delegations {
         }
     }
 
-    /// How many labels the longest name has, of those at or above `name`, that is known to belong to `zone`.
+    /// Returns the label count of the longest name at or above `name` that is known to belong to `zone`.
     pub(crate) fn uncut(&mut self, name: LowerName<'_>, zone: LowerName<'_>, now: Instant) -> Option<usize> {
         let own = zone.label_count();
         let names = std::iter::successors(Some(name), |name| name.parent());
@@ -209,12 +209,12 @@ impl Delegations {
         None
     }
 
-    /// What was found of a server's addresses of one family.
+    /// Returns the cached addresses of one family of a server.
     pub(crate) fn host(&mut self, name: LowerName<'_>, qtype: Type) -> Option<&Found> {
         self.hosts.get(name).map(|host| &host[family(qtype)])
     }
 
-    /// Keeps what a lookup of a server's addresses has found. Without a time it has failed.
+    /// Caches the result of a lookup of a server's addresses. `ttl` is `None` if it failed.
     pub(crate) fn keep_host(
         &mut self,
         name: LowerName<'_>,
@@ -233,13 +233,13 @@ impl Delegations {
         self.hosts.insert(name, host, bytes, most / 4);
     }
 
-    /// Bytes of it all.
+    /// Returns the bytes of all entries.
     pub(crate) fn bytes(&self) -> usize {
         self.cuts.bytes() + self.hosts.bytes() + self.uncut.bytes()
     }
 }
 
-/// The place of a family.
+/// Returns the index of a family.
 fn family(qtype: Type) -> usize {
     usize::from(qtype == Type::AAAA)
 }

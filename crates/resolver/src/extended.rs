@@ -1,4 +1,4 @@
-//! Extended errors (RFC 8914) of upstream replies, for traces. No signature covers them: they decide nothing.
+//! Extended errors (RFC 8914) of upstream replies, for traces. They are unsigned and affect no decision.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use wire::message::Parser;
 
 /// Most extended errors read of one reply.
 const ERRORS: usize = 4;
-/// Most characters kept of the text of one.
+/// Most characters kept of an error's text.
 const TEXT: usize = 120;
 
 /// An extended error of a reply.
@@ -16,13 +16,12 @@ const TEXT: usize = 120;
 pub struct UpstreamError {
     /// INFO-CODE.
     pub info: ErrorInfo,
-    /// EXTRA-TEXT, cut to 120 characters. Letters, digits, ASCII punctuation and spaces are kept, and `?` is
-    /// written in place of any other character: the text comes from another server and is printed on a
-    /// terminal.
+    /// EXTRA-TEXT, cut to 120 characters. Letters, digits, ASCII punctuation and spaces are kept, other
+    /// characters become `?`: the text comes from another server and is printed on a terminal.
     pub text: String,
 }
 
-/// Reads the extended errors of a reply, four at most.
+/// Returns the extended errors of a reply, at most four.
 pub(crate) fn read(message: &[u8]) -> Vec<UpstreamError> {
     let Ok((header, mut parser)) = Parser::new(message) else { return Vec::new() };
     let [questions, records @ ..] = header.counts();
@@ -43,7 +42,7 @@ pub(crate) fn read(message: &[u8]) -> Vec<UpstreamError> {
     Vec::new()
 }
 
-/// The error that an option's data is.
+/// Parses an option's data.
 fn error(data: &[u8]) -> Option<UpstreamError> {
     let (code, text) = data.split_first_chunk()?;
     let text = String::from_utf8_lossy(text);

@@ -1,4 +1,4 @@
-//! The addresses of the root servers, to begin with (RFC 8109 §2). From IANA's root hints file of 2024.
+//! Addresses of the root servers for priming (RFC 8109 §2), from IANA's root hints file of 2024.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +22,7 @@ const ROOT: [(char, Ipv4Addr, Ipv6Addr); 13] = [
 ];
 
 impl IterateRule {
-    /// All names, from the root servers on, which are primed (RFC 8109).
+    /// Resolves all names from the root servers, with priming (RFC 8109).
     pub fn root() -> Self {
         let server = |&(letter, v4, v6): &(char, Ipv4Addr, Ipv6Addr)| StartServer {
             name: format!("{letter}.root-servers.net.").parse().ok(),

@@ -1,29 +1,29 @@
-//! Answers from other servers.
+//! Lookups at other servers: forwarding and iteration.
 //!
-//! What lives here: the [`Resolver`], a state machine that resolves questions by asking upstream servers:
-//! those that a rule names, or those of one zone after the other, from the root down. It has no sockets, no
-//! clock and no threads: `net` drives it through [`exchange::Core`], tests drive it on virtual time. What
-//! does not: keeping answers, and answering clients, who wait behind an [`LookupSink`].
+//! The [`Resolver`] is a state machine that answers queries by sending queries to upstream servers: to those
+//! of a forwarding rule, or to the servers of one zone after the other, from the root down. It has no
+//! sockets, no clock and no threads: `net` drives it through [`exchange::Core`], tests drive it on virtual
+//! time. The cache and the clients are elsewhere, behind a [`LookupSink`].
 //!
 //! | module | holds |
 //! |---|---|
-//! | `config` | what an operator sets: rules, servers, bounds, times |
+//! | `config` | the operator's settings: rules, servers, limits, times |
 //! | `hints` | the root servers |
-//! | `rules` | the rules, ready to be looked up |
-//! | `copy` | copies of zones on this machine, asked in place of their servers |
-//! | `budget` | what one client's query may cost |
-//! | `query_key` | what is asked |
-//! | `request`, `outcome` | what clients request, and the outcome |
-//! | `scrub` | what is kept of a reply |
-//! | `query` | the queries that are sent, and whether a message belongs to one |
-//! | `server` | what is known of an upstream server: health, cookies, what it cannot do; `rtt`: how fast it is; `servers`: all |
-//! | `delegations` | what is known of zone cuts and their servers' addresses, `bounded` in bytes |
-//! | `select` | which server is asked next |
-//! | `limits` | who may wait and which lookups may start |
+//! | `rules` | the rules, compiled |
+//! | `copy` | local copies of zones, used instead of the zones' servers |
+//! | `budget` | the limits of one client's query |
+//! | `query_key` | the key of a lookup |
+//! | `request`, `outcome` | clients' requests and their outcomes |
+//! | `scrub` | the records that are kept of a reply |
+//! | `query` | queries to upstreams, and the matching of replies |
+//! | `server` | state of an upstream server: health, cookies, missing abilities; `rtt`: its round-trip time; `servers`: all |
+//! | `delegations` | cached zone cuts and server addresses, `bounded` in bytes |
+//! | `select` | the choice of the next server |
+//! | `limits` | limits on waiting clients and lookups in flight |
 //! | `resolver` | the lookups in flight, their tries, the connections |
 //! | `random`, `stats` | random numbers; counters |
 //! | `extended` | extended errors of replies, for traces |
-//! | `trace` | what was done about a request, for a person |
+//! | `trace` | the log of one request, for display |
 #![forbid(unsafe_code)]
 
 mod bounded;

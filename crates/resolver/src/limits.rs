@@ -1,4 +1,4 @@
-//! Who may wait and which lookups may start.
+//! Limits on waiting clients and lookups in flight.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,39 +9,39 @@ use crate::config::ForwardLimits;
 use crate::outcome::ShedReason;
 use crate::request::ClientPrefix;
 
-/// The time within which [`ForwardLimits::pulse`] clients of a prefix are settled.
+/// Time slot in which at most [`ForwardLimits::pulse`] clients of a prefix are settled.
 const SLOT: Duration = Duration::from_millis(10);
 
-/// What is in flight, held against the limits.
+/// Clients and lookups in flight.
 pub(crate) struct Load {
     clients: HashMap<ClientPrefix, Waiting>,
     by_rule: Vec<usize>,
-    /// By the wire form of the zone whose servers are asked.
+    /// By the wire form of the zone whose servers are queried.
     by_zone: HashMap<Box<[u8]>, usize>,
     lookups: usize,
 }
 
-/// The clients of one prefix.
+/// The waiting clients of one prefix.
 #[derive(Default)]
 struct Waiting {
     clients: usize,
-    /// When the last slot that was taken begins, and how many are settled in it.
+    /// Start of the last slot in use, and the number of clients settled in it.
     slot: Option<(Instant, usize)>,
 }
 
 impl Load {
-    /// Nothing in flight.
+    /// Nothing is in flight.
     pub(crate) fn new(rules: usize) -> Self {
         Load { clients: HashMap::new(), by_rule: vec![0; rules], by_zone: HashMap::new(), lookups: 0 }
     }
 
-    /// Whether one more client of `prefix` may wait.
+    /// Checks whether one more client of `prefix` may wait.
     pub(crate) fn may_wait(&self, limits: &ForwardLimits, prefix: ClientPrefix) -> Result<(), ShedReason> {
         let waiting = self.clients.get(&prefix).map_or(0, |waiting| waiting.clients);
         if waiting < limits.clients_per_prefix { Ok(()) } else { Err(ShedReason::ClientPrefix) }
     }
 
-    /// Whether one more lookup by `rule` may start.
+    /// Checks whether one more lookup by `rule` may start.
     pub(crate) fn may_start(&self, limits: &ForwardLimits, rule: usize) -> Result<(), ShedReason> {
         match self.by_rule.get(rule) {
             _ if self.lookups >= limits.lookups => Err(ShedReason::Lookups),
@@ -50,12 +50,12 @@ impl Load {
         }
     }
 
-    /// A client waits.
+    /// Counts a waiting client.
     pub(crate) fn client_came(&mut self, prefix: ClientPrefix) {
         self.clients.entry(prefix).or_default().clients += 1;
     }
 
-    /// It waits no longer.
+    /// Counts the end of a client's wait.
     pub(crate) fn client_went(&mut self, prefix: ClientPrefix) {
         if let Some(waiting) = self.clients.get_mut(&prefix) {
             waiting.clients = waiting.clients.saturating_sub(1);
@@ -65,7 +65,7 @@ impl Load {
         }
     }
 
-    /// When a client of `prefix` that has waited for long may be settled: in the first slot that is not full.
+    /// Returns when a client that has waited long may be settled: the first slot that is not full.
     pub(crate) fn take_slot(
         &mut self,
         limits: &ForwardLimits,
@@ -84,12 +84,12 @@ impl Load {
         begins
     }
 
-    /// The rules are others now, `by_rule` with so many lookups each.
+    /// Replaces the rules; `by_rule` has the number of lookups of each.
     pub(crate) fn set_rules(&mut self, by_rule: Vec<usize>) {
         self.by_rule = by_rule;
     }
 
-    /// A lookup starts.
+    /// Counts the start of a lookup.
     pub(crate) fn lookup_came(&mut self, rule: usize) {
         self.lookups += 1;
         if let Some(n) = self.by_rule.get_mut(rule) {
@@ -97,7 +97,7 @@ impl Load {
         }
     }
 
-    /// It is over.
+    /// Counts the end of a lookup.
     pub(crate) fn lookup_went(&mut self, rule: usize) {
         self.lookups = self.lookups.saturating_sub(1);
         if let Some(n) = self.by_rule.get_mut(rule) {
@@ -105,7 +105,7 @@ impl Load {
         }
     }
 
-    /// A lookup comes to the servers of a zone, if there are fewer than `most`.
+    /// Counts a lookup at the servers of a zone, if there are fewer than `most`.
     pub(crate) fn zone_came(&mut self, zone: LowerName<'_>, most: usize) -> Result<(), ShedReason> {
         match self.by_zone.get_mut(zone.as_wire()) {
             Some(n) if *n >= most => return Err(ShedReason::Zone),
@@ -115,7 +115,7 @@ impl Load {
         Ok(())
     }
 
-    /// It goes on, or is over.
+    /// Counts a lookup that leaves a zone or ends.
     pub(crate) fn zone_went(&mut self, zone: LowerName<'_>) {
         if let Some(n) = self.by_zone.get_mut(zone.as_wire()) {
             *n = n.saturating_sub(1);
@@ -125,12 +125,12 @@ impl Load {
         }
     }
 
-    /// Lookups in flight.
+    /// Returns the number of lookups in flight.
     pub(crate) fn lookups(&self) -> usize {
         self.lookups
     }
 
-    /// Whether no client waits and nothing is counted.
+    /// Whether all counts are 0.
     pub(crate) fn is_empty(&self) -> bool {
         let zones = self.by_zone.is_empty();
         zones && self.clients.is_empty() && self.lookups == 0 && self.by_rule.iter().all(|&n| n == 0)

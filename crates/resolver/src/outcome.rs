@@ -1,16 +1,16 @@
-//! The outcome of a client's request: an answer, or why there is none.
+//! The outcome of a client's request: an answer, or the reason why there is none.
 
 use std::sync::Arc;
 
 use crate::budget::Overspent;
 use crate::scrub::{Answer, ReplyFault};
 
-/// What came of a client's request.
+/// The outcome of a client's request.
 #[derive(Clone, Debug)]
 pub enum LookupOutcome {
-    /// An upstream server has answered.
+    /// The answer.
     Answered(Arc<Answer>),
-    /// There is no answer.
+    /// No answer.
     Failed(LookupFailure),
 }
 
@@ -19,48 +19,48 @@ pub enum LookupOutcome {
 pub enum LookupFailure {
     /// The client did not ask for recursion.
     NoRecursion,
-    /// No rule covers the name, or the one that does has no servers.
+    /// No rule covers the name, or the rule has no servers.
     NoRule,
     /// A limit was reached.
     Shed(ShedReason),
-    /// The client's time was over.
+    /// The client's deadline passed.
     TimedOut,
-    /// All tries are spent, and no server replied.
+    /// No try got a reply.
     NoReply,
-    /// No server of a zone on the way could be reached.
+    /// No server of a zone on the path could be reached.
     Network(NetworkFault),
-    /// All tries are spent, and no reply could be used; why the last could not.
+    /// No reply was useful; the fault of the last one.
     BadReply(ReplyFault),
-    /// A zone on the way has no server whose address can be found.
+    /// No server address could be found for a zone on the path.
     NoServers,
-    /// The client's query has cost enough.
+    /// The client's query exceeded its budget.
     Overspent(Overspent),
-    /// No other server than the one that is [not wanted](crate::LookupRequest::other_than) has an answer.
+    /// No server other than the [excluded one](crate::LookupRequest::other_than) has an answer.
     NoOtherServer,
 }
 
 /// Why no server of a zone could be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkFault {
-    /// Nothing listens at any of their ports: all connections are refused.
+    /// Connection refused at every address.
     Refused,
-    /// There is no route to one of them, or a link failed in another way.
+    /// No route to an address, or a link failed in another way.
     Unreachable,
 }
 
-/// Which limit was reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShedReason {
-    /// Too many clients of its prefix wait.
+    /// Waiting clients of one prefix.
     ClientPrefix,
-    /// Too many clients wait for the lookup.
+    /// Waiting clients of one lookup.
     Clients,
-    /// Too many lookups by the rule.
+    /// Lookups in flight by one rule.
     Rule,
-    /// Too many lookups in all.
+    /// Lookups in flight in total.
     Lookups,
-    /// Too many lookups at the servers of one zone.
+    /// Lookups in flight at the servers of one zone.
     Zone,
-    /// Too many requests wait to be looked at. The owner of that queue counts them.
+    /// Requests in the queue to the resolver. The owner of that queue counts them.
     Queue,
 }

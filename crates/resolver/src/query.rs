@@ -1,4 +1,4 @@
-//! The queries that are sent, and whether a message that comes back belongs to one.
+//! Queries to upstream servers, and the matching of replies to them.
 
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Parser};
@@ -9,28 +9,28 @@ use crate::query_key::QueryKey;
 use crate::random::Random;
 use crate::server::CLIENT_COOKIE;
 
-/// Room for any query: the longest name, and OPT with the longest cookie.
+/// Size of the largest query: the longest name, and OPT with the longest cookie.
 const QUERY_ROOM: usize = 512;
 /// Bytes of a server cookie (RFC 7873 §4).
 const SERVER_COOKIE: std::ops::RangeInclusive<usize> = 8..=32;
 
-/// What goes into OPT.
+/// The contents of OPT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Opt {
-    /// The largest datagram that may come back.
+    /// The largest UDP response that we accept, in bytes.
     pub(crate) udp_size: u16,
     /// The cookies: ours, and the server's or nothing.
     pub(crate) cookie: Option<([u8; CLIENT_COOKIE], Vec<u8>)>,
 }
 
-/// The name in random letter case (draft-vixie-dnsext-dns0x20).
+/// Returns the name in random letter case (draft-vixie-dnsext-dns0x20).
 pub(crate) fn mix_case(name: Name<'_>, random: &mut impl Random) -> NameBuf {
     let (mut bits, mut left) = (0, 0);
     let mut mixed = [0; MAX_NAME];
     let Some(mixed) = mixed.get_mut(..name.len()) else { return name.to_buf() };
     for (mixed, &byte) in mixed.iter_mut().zip(name.as_wire()) {
         *mixed = byte;
-        // Lengths are below 64 and letters above.
+        // Length bytes are below 64, letters above.
         if byte.is_ascii_alphabetic() {
             if left == 0 {
                 (bits, left) = (random.next_u32(), u32::BITS);
@@ -43,7 +43,7 @@ pub(crate) fn mix_case(name: Name<'_>, random: &mut impl Random) -> NameBuf {
     Name::from_wire(mixed).map_or_else(|_| name.to_buf(), Name::to_buf)
 }
 
-/// A query. AD asks for AD in the reply (RFC 6840 §5.7).
+/// Builds a query. AD requests AD in the reply (RFC 6840 §5.7).
 pub(crate) fn build(
     id: u16,
     name: Name<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn build(
     header.set_authentic_data(true);
     header.set_checking_disabled(query_key.checking_disabled);
     let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
-    // All of it fits: see QUERY_ROOM.
+    // It always fits: see QUERY_ROOM.
     let _ = b.question(name, query_key.qtype, query_key.qclass);
     if let Some(opt) = opt
         && let Ok(mut writer) = OptWriter::begin(&mut b, opt.udp_size, 0, query_key.dnssec_ok)
@@ -70,55 +70,55 @@ pub(crate) fn build(
     buf[..len].to_vec()
 }
 
-/// What a query was, as far as its reply must repeat it.
+/// The parts of a sent query that its reply must repeat.
 pub(crate) struct Sent<'a> {
     pub(crate) id: u16,
     pub(crate) name: Name<'a>,
     pub(crate) query_key: &'a QueryKey,
-    /// Our cookie, if it went along.
+    /// Our cookie, if it was sent.
     pub(crate) cookie: Option<[u8; CLIENT_COOKIE]>,
 }
 
-/// Why a message is no reply to a query.
+/// Why a message is not the reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyMismatch {
-    /// It is no response, or its header or question cannot be read.
+    /// It is not a response, or its header or question is malformed.
     Unreadable,
-    /// Another ID.
+    /// Wrong ID.
     Id,
-    /// Another question.
+    /// Wrong question.
     Question,
-    /// The name in another letter case.
+    /// QNAME in a different letter case.
     Case,
-    /// Another client cookie than ours, or none where the server is known to send it.
+    /// Wrong client cookie, or none where the server is known to send it.
     Cookie,
 }
 
-/// What a reply that fits says besides its records.
+/// Properties of a matching reply besides its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// The response code, with the bits of OPT.
     pub(crate) rcode: Rcode,
-    /// TC: there is more to be had over a stream.
+    /// TC: the whole reply is available over a stream.
     pub(crate) truncated: bool,
     /// RA without AA: the server offers recursion, and its reply is not authoritative.
     pub(crate) recursive: bool,
     /// It has an OPT record.
     pub(crate) edns: bool,
-    /// It has more than one, which makes the message a format error (RFC 6891 §6.1.1).
+    /// It has several OPT records, which is a format error (RFC 6891 §6.1.1).
     pub(crate) several_opts: bool,
     /// The server's cookie.
     pub(crate) cookie: Option<Vec<u8>>,
-    /// The agent domain that the server names (RFC 9567 §5), unless that is none: nothing, the root, or no
-    /// name.
+    /// The agent domain that the server names (RFC 9567 §5); `None` also for an empty or malformed one and
+    /// the root.
     pub(crate) agent: Option<Box<LowerNameBuf>>,
     /// It repeats the question; errors of old servers may not.
     pub(crate) question: bool,
-    /// The question's name has the letter case that was sent.
+    /// QNAME has the letter case that was sent.
     pub(crate) same_case: bool,
 }
 
-/// Reads as much of a message as shows whether it fits the query.
+/// Parses as much of a message as is needed to match it with the query.
 pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, ReplyMismatch> {
     let (header, mut parser) = Parser::new(message).map_err(|_| ReplyMismatch::Unreadable)?;
     if header.id() != sent.id {
@@ -150,13 +150,13 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, ReplyMismat
             reply.question = true;
             reply.same_case = question.name.as_wire() == sent.name.as_wire();
         }
-        // The header alone, from a server that could not make sense of the query.
+        // The header alone, from a server that could not parse the query.
         [0, 0, 0, _] if matches!(reply.rcode, Rcode::FORMERR | Rcode::NOTIMP) => {}
         _ => return Err(ReplyMismatch::Question),
     }
     let records = header.counts()[1..].iter().map(|&n| usize::from(n)).sum();
     let mut has_opt = false;
-    // What cannot be read is the scrubber's to report; a truncated message may end anywhere.
+    // The scrubber reports malformed records; a truncated message may end anywhere.
     for _ in 0..records {
         let Ok(record) = parser.record() else { break };
         if record.rtype != Type::OPT {
@@ -181,7 +181,7 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, ReplyMismat
     Ok(reply)
 }
 
-/// The agent domain of a Report-Channel option: one name, uncompressed. With the root reporting is off
+/// Parses the agent domain of a Report-Channel option: one uncompressed name. The root turns reporting off
 /// (RFC 9567).
 fn agent_domain(option: &[u8]) -> Option<Box<LowerNameBuf>> {
     let name = Name::from_wire(option).ok().filter(|name| !name.is_root())?;
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// The reply that repeats the query.
+    /// The query as its own reply.
     fn echo(mut query: Vec<u8>) -> Vec<u8> {
         query[2] |= 0x80;
         query

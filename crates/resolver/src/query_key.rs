@@ -1,11 +1,11 @@
-//! What is asked for, what has answered, and the agent for reports of failures.
+//! The key of a lookup, the source of an answer, and the agent for error reports.
 
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 
 use wire::{Class, LowerNameBuf, Type};
 
-/// A question, with the two bits that make the answer another one. Those that are equal share one lookup.
+/// A query with the two bits that affect its answer. Requests with equal keys share one lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKey {
     /// QNAME.
@@ -14,14 +14,14 @@ pub struct QueryKey {
     pub qtype: Type,
     /// QCLASS.
     pub qclass: Class,
-    /// DO: DNSSEC records are wanted (RFC 3225).
+    /// DO: DNSSEC records are requested (RFC 3225).
     pub dnssec_ok: bool,
-    /// CD: unvalidated data is wanted, too (RFC 4035 §3.2.2).
+    /// CD: unvalidated data is acceptable (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
 }
 
 impl Hash for QueryKey {
-    /// The name in one piece, for speed.
+    /// Hashes the name in one piece, for speed.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(self.name.as_lower().as_wire());
         let bits = u8::from(self.dnssec_ok) | u8::from(self.checking_disabled) << 1;
@@ -29,17 +29,17 @@ impl Hash for QueryKey {
     }
 }
 
-/// Who has given an answer.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnsweredBy {
     /// The server at this address.
     Server(SocketAddr),
-    /// The [copy](crate::LocalCopy) of the zone on this machine.
+    /// The [local copy](crate::LocalCopy) of the zone.
     Copy,
 }
 
 impl AnsweredBy {
-    /// The server's address, if it was one.
+    /// Returns the server's address; `None` for a copy.
     pub fn server(self) -> Option<SocketAddr> {
         match self {
             AnsweredBy::Server(address) => Some(address),
@@ -48,12 +48,12 @@ impl AnsweredBy {
     }
 }
 
-/// The agent that the servers of a zone name for reports of what cannot be resolved or validated there
-/// (RFC 9567). It is not validated: OPT is not signed.
+/// The agent that a zone's servers name for reports of failed lookups and validations there (RFC 9567). It is
+/// not validated: OPT is not signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportAgent {
     /// The agent domain; never the root.
     pub domain: LowerNameBuf,
-    /// The zone whose servers say so.
+    /// The zone whose servers name it.
     pub zone: LowerNameBuf,
 }

@@ -1,20 +1,20 @@
-//! Random numbers that cannot be guessed from outside.
+//! Unpredictable random numbers.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
-/// Where the resolver gets IDs, letter case, cookies and its choice of servers from. Off the tests it must
-/// be cryptographically secure (RFC 5452 §9.2).
+/// The source of IDs, letter case, cookies and the choice of servers. Outside of tests it must be
+/// cryptographically secure (RFC 5452 §9.2).
 pub trait Random: Send + 'static {
-    /// 32 random bits.
+    /// Returns 32 random bits.
     fn next_u32(&mut self) -> u32;
 
-    /// A number below `n`, each nearly as likely as the others; 0 if `n` is 0.
+    /// Returns a nearly uniform number below `n`; 0 if `n` is 0.
     fn below(&mut self, n: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(n)) >> 32) as u32
     }
 
-    /// Random bytes.
+    /// Returns random bytes.
     fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         for chunk in bytes.chunks_mut(4) {
@@ -25,11 +25,11 @@ pub trait Random: Send + 'static {
     }
 }
 
-/// ChaCha20 as a generator of random numbers.
+/// A random number generator based on ChaCha20.
 pub struct ChaCha(ChaCha20Rng);
 
 impl ChaCha {
-    /// A generator seeded with 32 bytes of the system's.
+    /// A generator with a seed of 32 bytes from the system.
     pub fn new(seed: [u8; 32]) -> Self {
         ChaCha(ChaCha20Rng::from_seed(seed))
     }

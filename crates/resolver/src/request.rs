@@ -1,4 +1,4 @@
-//! What a resolver takes: requests of clients and settings. Where it puts the outcomes.
+//! The resolver's input, requests of clients and settings, and the sink for outcomes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use crate::outcome::LookupOutcome;
 use crate::query_key::{AnsweredBy, QueryKey};
 use crate::trace::Trace;
 
-/// The network that a client is in, as far as limits go: IPv4 /24, IPv6 /56.
+/// The client's network for limits: IPv4 /24, IPv6 /56.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientPrefix(u64);
 
 impl ClientPrefix {
-    /// The prefix of an address; IPv4 mapped into IPv6 is IPv4.
+    /// Returns the prefix of an address; IPv4-mapped IPv6 counts as IPv4.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             // No IPv6 prefix has its lowest eight bits set.
@@ -25,7 +25,7 @@ impl ClientPrefix {
         }
     }
 
-    /// A number that no other prefix has.
+    /// Returns a number that is unique to the prefix.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
@@ -34,61 +34,60 @@ impl ClientPrefix {
 /// A client's request.
 #[derive(Debug)]
 pub struct LookupRequest<W> {
-    /// What it asks.
+    /// The query.
     pub query_key: QueryKey,
-    /// RD: whether it wants others to be asked at all (RFC 1035 §4.1.1).
+    /// RD: whether other servers may be queried at all (RFC 1035 §4.1.1).
     pub recursion_desired: bool,
-    /// Where it is.
+    /// The client's network.
     pub client: ClientPrefix,
-    /// How long it waits, [`ForwardTiming::client`](crate::ForwardTiming::client) at most, or
-    /// [`BudgetLimits::time`](crate::BudgetLimits::time) where names are resolved step by step; `None`: as
-    /// long as that.
+    /// How long the client waits; at most, and if `None`,
+    /// [`ForwardTiming::client`](crate::ForwardTiming::client), or with iteration
+    /// [`BudgetLimits::time`](crate::BudgetLimits::time).
     pub patience: Option<Duration>,
-    /// What the client's query has spent, if others were asked for it before: for the beginning of a chain,
-    /// say.
+    /// The counters of the client's query, if this is not its first request, for example after the first part
+    /// of a chain.
     pub budget: Option<Budget>,
-    /// Who has answered already, with what is of no use to who asks: others of the same zone are asked, and
-    /// no other lookup is joined. Where there are none it fails with
+    /// The source of an earlier answer that was useless to the caller: other servers of the zone are queried,
+    /// and no other lookup is joined. Without another server the request fails with
     /// [`NoOtherServer`](crate::LookupFailure::NoOtherServer).
     pub other_than: Option<AnsweredBy>,
-    /// Where what is done about it is noted, if a person asks.
+    /// The log for the steps of the request, if an operator wants it.
     pub trace: Option<Trace>,
-    /// The client itself, handed back with the outcome.
+    /// The client, returned with the outcome.
     pub waiter: W,
 }
 
-/// What the resolver is asked for.
+/// Input of the resolver.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "all but a few are lookups")]
 pub enum ResolverRequest<W> {
-    /// A client asks.
+    /// A client's request.
     Lookup(LookupRequest<W>),
-    /// Other settings are in force from now on, all at once. Servers that are in the old ones and the new
-    /// keep what is known of them, their connections and their counters. Lookups in flight go on under the
-    /// rule that covers them now: queries to servers that it does not have are dropped, servers that it has
-    /// besides may be asked. Where no rule covers them they fail with
-    /// [`NoRule`](crate::LookupFailure::NoRule). Clients keep their deadlines.
+    /// Replaces the settings at once. Servers in both the old and the new settings keep their state,
+    /// connections and counters. Lookups in flight continue under the rule that covers them now: queries to
+    /// servers that it lacks are dropped, its additional servers may be queried. Lookups that no rule covers
+    /// fail with [`NoRule`](crate::LookupFailure::NoRule). Clients keep their deadlines.
     Configure(Box<ForwardConfig>),
 }
 
-/// Where outcomes go.
+/// Receives the outcomes.
 pub trait LookupSink: Send + 'static {
-    /// A client that waits.
+    /// A waiting client.
     type Waiter: Send + 'static;
 
-    /// A lookup has ended `now`: called once for each that has started, before its clients are settled.
-    /// Lookups of servers' addresses have no clients; of these, none is reported that is no longer needed.
-    /// Nor is one that found no [other server](LookupRequest::other_than): the question was answered before;
-    /// nor one whose clients' time was over before any server had been silent: that is no failure of the
-    /// servers.
+    /// A lookup ended at `now`: called once per lookup, before its clients are settled. Lookups of server
+    /// addresses have no clients, and are not reported if no longer needed. Not reported either: a lookup
+    /// that found no [other server](LookupRequest::other_than), since the query was answered before; and a
+    /// lookup whose clients' deadlines passed before any server had been silent, since that is no failure of
+    /// the servers.
     fn ended(&mut self, query_key: &QueryKey, outcome: &LookupOutcome, now: Instant);
 
-    /// A lookup takes an answer of `server` that is not authoritative, since no server of `zone` is of use
-    /// otherwise. Called before [`ended`](Self::ended).
+    /// A lookup accepts an answer of `server` that is not authoritative, since every other server of `zone`
+    /// is useless. Called before [`ended`](Self::ended).
     fn took_recursive(&mut self, _zone: Name<'_>, _server: SocketAddr, _inquiry: &QueryKey) {}
 
-    /// A client's wait is over `now`: called once for each. That may be later than its lookup has ended, and
-    /// others may have ended in between.
+    /// A client's wait ended at `now`: called once per client. Its lookup may have ended earlier, and others
+    /// in between.
     fn settle(&mut self, waiter: Self::Waiter, outcome: LookupOutcome, now: Instant);
 }
 

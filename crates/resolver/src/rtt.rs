@@ -1,10 +1,10 @@
-//! Round-trip times, smoothed, and how long to wait for a reply (RFC 6298).
+//! Smoothed round-trip times and retransmission timeouts (RFC 6298).
 
 use std::time::Duration;
 
 use crate::config::ForwardTiming;
 
-/// The clock's grain in RFC 6298's formula.
+/// Clock granularity G in RFC 6298's formula.
 const GRAIN: Duration = Duration::from_millis(10);
 
 /// SRTT and RTTVAR of one server.
@@ -12,7 +12,7 @@ const GRAIN: Duration = Duration::from_millis(10);
 pub(crate) struct Rtt(Option<(Duration, Duration)>);
 
 impl Rtt {
-    /// Takes a measurement (RFC 6298 §2.2, §2.3).
+    /// Adds a measurement (RFC 6298 §2.2, §2.3).
     pub(crate) fn measured(&mut self, r: Duration) {
         self.0 = Some(match self.0 {
             None => (r, r / 2),
@@ -20,12 +20,12 @@ impl Rtt {
         });
     }
 
-    /// SRTT, if anything was measured.
+    /// Returns SRTT, if measured.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.0.map(|(srtt, _)| srtt)
     }
 
-    /// How long to wait for a reply, twice as long for each of `unanswered` tries before (RFC 6298 §2.3,
+    /// Returns the retransmission timeout, doubled for each of the `unanswered` tries before (RFC 6298 §2.3,
     /// §5.5).
     pub(crate) fn timeout(&self, unanswered: u32, timing: &ForwardTiming) -> Duration {
         let once = self.0.map_or(timing.first_rto, |(srtt, var)| srtt + GRAIN.max(var * 4));

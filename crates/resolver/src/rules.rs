@@ -1,4 +1,4 @@
-//! The rules, ready to be looked up.
+//! The rules, compiled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ pub(crate) struct Rule {
     pub(crate) way: Way,
 }
 
-/// What is done for the names of a rule.
+/// How the names of a rule are resolved.
 pub(crate) enum Way {
-    /// These servers are asked.
+    /// By queries to these servers.
     Forward {
-        /// With RD.
+        /// Whether queries have RD.
         recursion_desired: bool,
         /// The servers.
         servers: Vec<ServerId>,
-        /// The rule by which names are resolved where these have no answer.
+        /// The rule for iteration when these servers have no answer.
         instead: Option<usize>,
     },
-    /// They are resolved step by step.
+    /// By iteration.
     Iterate {
-        /// From here, if nothing below is known.
+        /// The zone to start from, if no cut below is cached.
         start: Arc<Cut>,
-        /// Its servers are asked who they are.
+        /// Whether the start zone is primed.
         prime: bool,
-        /// A copy of the zone, asked in place of its servers.
+        /// A local copy of the zone, used instead of its servers.
         copy: Option<LocalCopy>,
     },
-    /// No server is asked.
+    /// Not at all.
     Refuse,
 }
 
@@ -49,17 +49,17 @@ impl Rule {
         Rule { domain: rule.domain, way }
     }
 
-    /// Whether names are resolved step by step, at once or where servers have no answer.
+    /// Whether names are resolved by iteration, at first or when servers have no answer.
     pub(crate) fn may_walk(&self) -> bool {
         self.walks() || matches!(self.way, Way::Forward { instead: Some(_), .. })
     }
 
-    /// Whether names are resolved step by step.
+    /// Whether names are resolved by iteration.
     pub(crate) fn walks(&self) -> bool {
         matches!(self.way, Way::Iterate { .. })
     }
 
-    /// The zone to begin with, if names are resolved step by step.
+    /// Returns the zone to start from, with iteration.
     pub(crate) fn start(&self) -> Option<&Arc<Cut>> {
         match &self.way {
             Way::Iterate { start, .. } => Some(start),
@@ -67,7 +67,7 @@ impl Rule {
         }
     }
 
-    /// Whether it has servers to ask. Delegations are of class IN.
+    /// Whether it has servers. Delegations are of class IN.
     fn leads_anywhere(&self, qclass: Class) -> bool {
         match &self.way {
             Way::Forward { servers, .. } => !servers.is_empty(),
@@ -81,13 +81,13 @@ impl Rule {
 pub(crate) struct Rules {
     all: Vec<Rule>,
     domains: HashMap<LowerNameBuf, usize>,
-    /// Bit `n` is set if a domain has `n` labels: only ancestors of a name that have as many are looked up.
+    /// Bit `n` is set if a domain has `n` labels: only ancestors of that length are looked up.
     depths: u128,
 }
 
 impl Rules {
-    /// The rules of a configuration. `servers` has those that they name, and no others that other rules had
-    /// named. Also returns these, each once.
+    /// Compiles a configuration's rules. `servers` then has the servers that they name, and none that only
+    /// earlier rules named. Also returns the named servers, each once.
     pub(crate) fn of(
         config: &ForwardConfig,
         servers: &mut Servers,
@@ -121,7 +121,7 @@ impl Rules {
         (rules, upstreams)
     }
 
-    /// Adds a rule that covers no name by itself. Returns its number.
+    /// Adds a rule that covers no names itself. Returns its number.
     fn hide(&mut self, rule: &IterateRule) -> usize {
         self.all.push(Rule::iterated(rule));
         self.all.len() - 1
@@ -133,31 +133,31 @@ impl Rules {
         self.all.push(rule);
     }
 
-    /// How many there are.
+    /// Returns the number of rules.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether the servers of a rule, by its number, are asked with RD.
+    /// Whether queries by a rule have RD.
     pub(crate) fn recurse(&self, number: usize) -> bool {
         let way = self.get(number).map(|rule| &rule.way);
         matches!(way, Some(Way::Forward { recursion_desired: true, .. }))
     }
 
-    /// One, by its number.
+    /// Returns a rule by its number.
     pub(crate) fn get(&self, number: usize) -> Option<&Rule> {
         self.all.get(number)
     }
 
-    /// Whether there is a rule for just this domain that refuses it.
+    /// Whether a rule with exactly this domain refuses it.
     fn refuses(&self, domain: LowerName<'_>) -> bool {
         let rule = self.domains.get(&domain.to_buf()).and_then(|rule| self.get(*rule));
         rule.is_some_and(|rule| matches!(rule.way, Way::Refuse))
     }
 
-    /// The number of the rule that covers a question, if that has servers. DS stands in the parent's zone: at
-    /// the domain of a rule it is another's (RFC 4035 §3.1.4.1). Of a domain that is refused, it is refused
-    /// as well.
+    /// Returns the number of the rule that covers a query, if that rule has servers. DS belongs to the
+    /// parent's zone, so at a rule's own domain the rule above counts (RFC 4035 §3.1.4.1). For a refused
+    /// domain DS is refused, too.
     pub(crate) fn covering(&self, query_key: &QueryKey) -> Option<usize> {
         let lower = query_key.name.as_lower();
         let of_parent = query_key.qtype == Type::DS && !self.refuses(lower);

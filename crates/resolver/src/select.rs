@@ -1,4 +1,4 @@
-//! Which server is asked next.
+//! The choice of the next server.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -7,49 +7,49 @@ use crate::config::ForwardConfig;
 use crate::random::Random;
 use crate::servers::{ServerId, Servers};
 
-/// What one lookup has done with one server of its rule.
+/// The tries of one lookup at one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     /// The server.
     pub(crate) server: ServerId,
     /// Tries sent to it.
     pub(crate) tries: u32,
-    /// Of these, unanswered in time.
+    /// Of these, tries without a reply in time.
     pub(crate) silent: u32,
-    /// Of the silent ones, those whose link failed.
+    /// Of the silent ones, tries whose link failed.
     pub(crate) broken: u32,
-    /// Of the failed links, those whose other end refused.
+    /// Of the failed links, those that the server refused.
     pub(crate) refused: u32,
-    /// Its reply could not be used: it is not asked again.
+    /// Its reply was useless: it is not asked again.
     pub(crate) spent: bool,
-    /// It offers recursion and its reply was not authoritative.
+    /// It offers recursion, and its reply was not authoritative.
     pub(crate) recursive: bool,
 }
 
 impl Asked {
-    /// The next question follows from the answer to this one. Who was of no use is so for that, too.
+    /// Resets the tries for the next step of the lookup. A server with a useless reply stays excluded.
     pub(crate) fn goes_on(&mut self) {
         *self = Asked { tries: 0, silent: 0, broken: 0, refused: 0, ..*self };
     }
 
-    /// The same is asked in another way: of all, and of those last that were silent.
+    /// Resets the tries for another kind of query: all servers are asked, the silent ones last.
     pub(crate) fn begins_again(&mut self) {
         let tries = u32::from(self.silent > 0 && !self.spent);
         *self = Asked { server: self.server, tries, recursive: self.recursive, ..Asked::default() };
     }
 
-    /// Only servers that offer recursion are asked, each as if for the first time.
+    /// Resets the tries and excludes the servers that do not offer recursion.
     pub(crate) fn is_asked_for_recursion(&mut self) {
         *self = Asked { spent: !self.recursive, ..Asked { server: self.server, ..Asked::default() } };
     }
 }
 
-/// The server to ask next: the one asked least in this lookup, where one that is failing counts as asked once
-/// more; of these one of the family of addresses, IPv4 or IPv6, that has been silent less often; of these the
-/// fastest, a server never measured first, so that it is; of failing ones that which was asked longest ago.
-/// Now and then the first try goes to any of the others that are not failing.
+/// Chooses the next server: the one asked least in this lookup, where a failing server counts one try more;
+/// then one of the address family, IPv4 or IPv6, with fewer silent tries; then the fastest, where a server
+/// never measured comes first; of failing ones the one asked longest ago. At times the first try explores: it
+/// goes to any other server that is not failing.
 ///
-/// Returns a place in `asked`.
+/// Returns an index into `asked`.
 pub(crate) fn next(
     asked: &[Asked],
     servers: &Servers,
@@ -80,8 +80,8 @@ pub(crate) fn next(
     Some(others.get(pick).copied().unwrap_or(best))
 }
 
-/// A failing server of the rule that is due for a probe and that this lookup has not asked: it gets a
-/// duplicate of the query that another server is sent.
+/// Returns a failing server that is due for a probe and that this lookup has not asked. The probe is a
+/// duplicate of the query to another server.
 pub(crate) fn probe(asked: &[Asked], servers: &Servers, now: Instant) -> Option<usize> {
     asked.iter().position(|asked| {
         asked.tries == 0
@@ -90,7 +90,7 @@ pub(crate) fn probe(asked: &[Asked], servers: &Servers, now: Instant) -> Option<
     })
 }
 
-/// Servers at these addresses are not asked by the lookup that has these.
+/// Excludes the servers at these addresses from the lookup.
 pub(crate) fn set_aside(asked: &mut [Asked], servers: &Servers, unwanted: &[SocketAddr]) {
     for asked in asked.iter_mut().filter(|_| !unwanted.is_empty()) {
         asked.spent |= servers.address(asked.server).is_some_and(|address| unwanted.contains(&address));

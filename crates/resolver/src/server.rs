@@ -1,4 +1,4 @@
-//! What is known of one upstream server: how fast it is, whether it answers, what it cannot do.
+//! State of one upstream server: round-trip time, health, missing abilities.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,48 +9,48 @@ use crate::config::{ForwardConfig, ForwardTiming, Upstream};
 use crate::rtt::Rtt;
 use crate::stats::UpstreamStats;
 
-/// So many times in a row of no use, and a server counts as failing.
+/// Useless replies in a row after which a server counts as failing.
 const BAD_REPLIES: u32 = 8;
-/// Time that a server counts as dead after a check of our own that it did not answer.
+/// How long a server counts as dead after a health check without reply.
 const DEAD_AFTER_CHECK: Duration = Duration::from_secs(30);
 /// Bytes of a client cookie (RFC 7873 §4).
 pub(crate) const CLIENT_COOKIE: usize = 8;
 
-/// One server, as traffic with it has shown it.
+/// State of one server, learned from traffic with it.
 pub(crate) struct Server {
     pub(crate) upstream: Upstream,
     pub(crate) rtt: Rtt,
     health: Health,
-    /// Our cookie, for this server alone (RFC 7873 §4.1).
+    /// Our cookie for this server alone (RFC 7873 §4.1).
     pub(crate) client_cookie: [u8; CLIENT_COOKIE],
-    /// The server's, as it came last (RFC 7873 §5.3).
+    /// The server's latest cookie (RFC 7873 §5.3).
     pub(crate) server_cookie: Option<Vec<u8>>,
-    /// Until when what it cannot do is remembered.
+    /// Abilities that it lacks.
     without: Without,
     /// Connections to it, the oldest first.
     pub(crate) connections: Vec<Link>,
     pub(crate) stats: Arc<UpstreamStats>,
-    /// If no rule names it: when it was used last, in the count of [`Servers`](crate::servers::Servers).
+    /// For servers that no rule names: the last use, as counted by [`Servers`](crate::servers::Servers).
     pub(crate) used: Option<u64>,
 }
 
-/// Whether a server answers.
+/// The health of a server.
 #[derive(Default)]
 struct Health {
-    /// It is failing, and this is when it is probed next.
+    /// Set if it is failing: the time of the next probe.
     probe_at: Option<Instant>,
     bad_replies: u32,
-    /// When it was asked last.
+    /// Time of the last query.
     asked: Option<Instant>,
-    /// When a check of our own began last.
+    /// Start of the last health check.
     checked: Option<Instant>,
-    /// A check of our own waits for its reply.
+    /// A health check waits for its reply.
     is_checked: bool,
-    /// When the last check went without a reply, if nothing has come from the server since.
+    /// When the last health check timed out, if nothing has arrived from the server since.
     dead_since: Option<Instant>,
 }
 
-/// What a server cannot do, each with the end of its memory.
+/// The abilities that a server lacks, each until a time.
 #[derive(Default)]
 struct Without {
     edns: Option<Instant>,
@@ -58,14 +58,14 @@ struct Without {
     letter_case: Option<Instant>,
 }
 
-/// Something a server may not be able to do.
+/// An ability that a server may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ability {
     /// EDNS (RFC 6891).
     Edns,
-    /// Cookies (RFC 7873): it takes queries with them for errors.
+    /// Cookies (RFC 7873); without, it answers queries with cookies by errors.
     Cookies,
-    /// Repeating the letter case of a name.
+    /// Repeating QNAME in the same letter case.
     LetterCase,
 }
 
@@ -84,46 +84,45 @@ impl Server {
         }
     }
 
-    /// Whether it does not answer, or nothing of use.
+    /// Whether it is failing: it does not answer, or only with useless replies.
     pub(crate) fn is_failing(&self) -> bool {
         self.health.probe_at.is_some()
     }
 
-    /// Whether it is failing and should be asked again.
+    /// Whether it is failing and due for a probe.
     pub(crate) fn wants_probe(&self, now: Instant) -> bool {
         self.health.probe_at.is_some_and(|at| at <= now)
     }
 
-    /// Whether it is failing and has not answered a check of our own a short time ago: no question that it
-    /// could be slow to answer, so that silence shows that it is down.
+    /// Whether it is failing and did not answer a recent health check. A health check has no slow answer, so
+    /// that silence means that the server is down.
     pub(crate) fn is_dead(&self, now: Instant) -> bool {
         self.is_failing() && self.health.dead_since.is_some_and(|at| now < at + DEAD_AFTER_CHECK)
     }
 
-    /// Whether a check of our own is due: the server is failing, and none was sent within the time between
-    /// probes.
+    /// Whether a health check is due: the server is failing, and none was sent within the probe interval.
     pub(crate) fn wants_check(&self, now: Instant, timing: &ForwardTiming) -> bool {
         let is_recent = self.health.checked.is_some_and(|at| now < at + timing.probe);
         self.is_failing() && !self.health.is_checked && !is_recent
     }
 
-    /// A check of our own is sent.
+    /// Records the start of a health check.
     pub(crate) fn on_check(&mut self, now: Instant) {
         (self.health.checked, self.health.is_checked) = (Some(now), true);
     }
 
-    /// A check of our own has ended, unanswered or not.
+    /// Records the end of a health check.
     pub(crate) fn on_check_ended(&mut self, is_answered: bool, now: Instant) {
         self.health.is_checked = false;
         self.health.dead_since = Some(now).filter(|_| !is_answered);
     }
 
-    /// When it was asked last.
+    /// Returns the time of the last query.
     pub(crate) fn last_asked(&self) -> Option<Instant> {
         self.health.asked
     }
 
-    /// It is being asked.
+    /// Records a query.
     pub(crate) fn on_asked(&mut self, now: Instant, timing: &ForwardTiming) {
         self.health.asked = Some(now);
         if self.is_failing() {
@@ -131,13 +130,13 @@ impl Server {
         }
     }
 
-    /// It has not answered in time, or the link to it broke. The next query probes it.
+    /// Records a timeout or broken link. The next query is a probe.
     pub(crate) fn on_silence(&mut self, now: Instant) {
         self.health.probe_at.get_or_insert(now);
         self.publish();
     }
 
-    /// It has replied, after so long if that could be measured.
+    /// Records a reply, with its round-trip time if known.
     pub(crate) fn on_reply(&mut self, after: Option<Duration>) {
         if let Some(after) = after {
             self.rtt.measured(after);
@@ -150,21 +149,21 @@ impl Server {
         self.publish();
     }
 
-    /// Its reply could be used.
+    /// Records a useful reply.
     pub(crate) fn on_good_reply(&mut self) {
         self.health.bad_replies = 0;
         self.health.probe_at = None;
         self.publish();
     }
 
-    /// Its reply could not be used.
+    /// Records a useless reply.
     pub(crate) fn on_bad_reply(&mut self, now: Instant) {
         self.stats.bad_replies.add(1);
         self.on_no_use(now);
     }
 
-    /// It was of no use: its reply, or the connection that its datagrams have led to. That alone proves
-    /// nothing, since it may answer other questions by datagrams.
+    /// Records a useless reply, or a useless connection after truncation. A single one proves nothing, since
+    /// other queries may be answered by UDP.
     pub(crate) fn on_no_use(&mut self, now: Instant) {
         self.health.bad_replies = self.health.bad_replies.saturating_add(1);
         if self.health.bad_replies >= BAD_REPLIES {
@@ -177,7 +176,7 @@ impl Server {
         self.stats.publish(self.rtt.smoothed(), self.is_failing());
     }
 
-    /// Whether it is asked with this.
+    /// Whether queries to it use this ability.
     pub(crate) fn can(&self, ability: Ability, config: &ForwardConfig, now: Instant) -> bool {
         let wanted = match ability {
             Ability::Edns => true,
@@ -187,7 +186,7 @@ impl Server {
         wanted && self.until(ability).is_none_or(|until| until <= now)
     }
 
-    /// It turned out that it cannot do this: remembered for a time.
+    /// Records that it lacks an ability, for a time.
     pub(crate) fn cannot(&mut self, ability: Ability, now: Instant, timing: &ForwardTiming) {
         *self.until_mut(ability) = now.checked_add(timing.remember);
     }

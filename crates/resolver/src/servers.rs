@@ -1,7 +1,6 @@
-//! All upstream servers that something is known of: those that rules name, and those that delegations have
-//! led to.
+//! All upstream servers with cached state: those of rules, and those found by delegations.
 //!
-//! The number of the servers that delegations led to is bounded.
+//! The number of the servers found by delegations is bounded.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -14,34 +13,34 @@ use crate::random::Random;
 use crate::server::Server;
 use crate::stats::UpstreamStats;
 
-/// The number of a server, never used again.
+/// The number of a server; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(u64);
 
-/// Servers by number. Those that delegations have led to are bounded: the one that is longest out of use goes
-/// first.
+/// Servers by number. Of those found by delegations the number is bounded, and the least recently used is
+/// evicted first.
 #[derive(Default)]
 pub(crate) struct Servers {
     all: NumberMap<ServerId, Server>,
     by_upstream: HashMap<Upstream, ServerId>,
-    /// Those that no rule names, by their last use.
+    /// Servers that no rule names, by their last use.
     found: BTreeMap<u64, ServerId>,
-    /// The last number of a server or a use.
+    /// The last number given to a server or a use.
     last: u64,
 }
 
 impl Servers {
-    /// One, unless it is gone.
+    /// Returns a server, unless evicted.
     pub(crate) fn get(&self, id: ServerId) -> Option<&Server> {
         self.all.get(&id)
     }
 
-    /// One, to be changed, unless it is gone.
+    /// Returns a server for changes, unless evicted.
     pub(crate) fn get_mut(&mut self, id: ServerId) -> Option<&mut Server> {
         self.all.get_mut(&id)
     }
 
-    /// The servers that rules name are these now. Those that are named again are kept, with their numbers.
+    /// Sets the servers of rules. Servers that were known before keep their numbers.
     pub(crate) fn name(&mut self, upstreams: &[Upstream], random: &mut impl Random) {
         for &upstream in upstreams {
             let id = self.intern(upstream, random);
@@ -56,7 +55,7 @@ impl Servers {
         gone.into_iter().for_each(|id| self.remove(id));
     }
 
-    /// The server that a delegation has led to; there are `most` such servers at the most.
+    /// Returns the server that a delegation leads to, and evicts servers beyond `most`.
     pub(crate) fn find(&mut self, upstream: Upstream, most: usize, random: &mut impl Random) -> ServerId {
         let new = !self.by_upstream.contains_key(&upstream);
         let id = self.intern(upstream, random);
@@ -76,18 +75,18 @@ impl Servers {
         id
     }
 
-    /// The number of a server that is known.
+    /// Returns the number of a known server.
     pub(crate) fn id_of(&self, upstream: &Upstream) -> Option<ServerId> {
         self.by_upstream.get(upstream).copied()
     }
 
-    /// Counters of some servers.
+    /// Returns the counters of some servers.
     pub(crate) fn stats(&self, upstreams: &[Upstream]) -> Vec<Arc<UpstreamStats>> {
         let known = upstreams.iter().filter_map(|upstream| self.get(self.id_of(upstream)?));
         known.map(|server| Arc::clone(&server.stats)).collect()
     }
 
-    /// The address of a server.
+    /// Returns the address of a server.
     pub(crate) fn address(&self, id: ServerId) -> Option<SocketAddr> {
         self.get(id).map(|server| server.upstream.address)
     }
@@ -123,7 +122,7 @@ pub(crate) mod tests {
         Upstream::new(([192, 0, 2, n], 53).into())
     }
 
-    /// So many servers that rules name.
+    /// A number of servers of rules.
     pub(crate) fn servers(count: u8) -> (Servers, Vec<ServerId>) {
         let upstreams: Vec<_> = (1..=count).map(upstream).collect();
         let mut servers = Servers::default();

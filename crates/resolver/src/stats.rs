@@ -1,4 +1,4 @@
-//! What has been counted. One thread adds, any thread reads.
+//! The resolver's counters. One thread increments, any thread reads.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use exchange::Counter;
 use crate::config::Upstream;
 use crate::outcome::ShedReason;
 
-/// Upper ends of the buckets of [`UpstreamStats::rtt`] in milliseconds; the last bucket has no end.
+/// Upper bounds of the buckets of [`UpstreamStats::rtt`] in milliseconds; the last bucket is unbounded.
 pub const RTT_BUCKETS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, u64::MAX];
 
 /// Counters and state of one upstream server.
@@ -21,17 +21,17 @@ pub struct UpstreamStats {
     pub udp: Counter,
     /// Queries sent over TCP.
     pub tcp: Counter,
-    /// Of both, those that only probe whether a server answers again.
+    /// Of both, queries that only probe whether a failing server answers again.
     pub probes: Counter,
-    /// Replies that fitted their query, by their time: see [`RTT_BUCKETS`].
+    /// Replies that matched their query, by round-trip time: see [`RTT_BUCKETS`].
     pub rtt: [Counter; RTT_BUCKETS.len()],
-    /// The sum of these times, in microseconds.
+    /// The sum of the round-trip times, in microseconds.
     pub rtt_sum: Counter,
     /// Tries that were not answered in time.
     pub timeouts: Counter,
     /// Links that failed: refused, unreachable, reset.
     pub failures: Counter,
-    /// Replies that fitted but could not be used: SERVFAIL, REFUSED, what is malformed.
+    /// Replies that matched but were useless: SERVFAIL, REFUSED, malformed.
     pub bad_replies: Counter,
     smoothed_rtt: Counter,
     failing: AtomicBool,
@@ -54,24 +54,24 @@ impl UpstreamStats {
         }
     }
 
-    /// The smoothed round-trip time (RFC 6298 §2), to the microsecond; `None` if it was never measured.
+    /// Returns the smoothed round-trip time (RFC 6298 §2), to the microsecond; `None` if never measured.
     pub fn smoothed_rtt(&self) -> Option<Duration> {
         Some(self.smoothed_rtt.get()).filter(|&micros| micros > 0).map(Duration::from_micros)
     }
 
-    /// Whether the server does not answer at the moment, or nothing of use.
+    /// Whether the server is failing: it does not answer, or only with useless replies.
     pub fn is_failing(&self) -> bool {
         self.failing.load(Relaxed)
     }
 
-    /// What is known of the server now.
+    /// Publishes the server's state.
     pub(crate) fn publish(&self, smoothed_rtt: Option<Duration>, failing: bool) {
-        // Less than a microsecond is one.
+        // Values below a microsecond count as one, since 0 means none.
         self.smoothed_rtt.set(smoothed_rtt.map_or(0, |rtt| (rtt.as_micros() as u64).max(1)));
         self.failing.store(failing, Relaxed);
     }
 
-    /// A reply has come, after so long.
+    /// Counts a reply with its round-trip time.
     pub(crate) fn replied(&self, after: Duration) {
         let bucket = RTT_BUCKETS.iter().position(|&ms| after <= Duration::from_millis(ms));
         if let Some(count) = bucket.and_then(|bucket| self.rtt.get(bucket)) {
@@ -81,18 +81,18 @@ impl UpstreamStats {
     }
 }
 
-/// Messages that did not fit the query they came for: what a forger sends.
+/// Messages that did not match the query on their socket, as off-path attackers send them.
 #[derive(Debug, Default)]
 pub struct Suspects {
-    /// Another ID.
+    /// Wrong ID.
     pub id: Counter,
-    /// Another question.
+    /// Wrong question.
     pub question: Counter,
-    /// The name in another letter case.
+    /// QNAME in a different letter case.
     pub case: Counter,
-    /// Another client cookie, or none where the server is known to send it.
+    /// Wrong client cookie, or none where the server is known to send it.
     pub cookie: Counter,
-    /// No response, or nothing that can be read.
+    /// Not a response, or malformed.
     pub unreadable: Counter,
 }
 
@@ -102,7 +102,7 @@ pub struct ForwardStats {
     upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
     /// Lookups started.
     pub lookups: Counter,
-    /// Lookups in flight at the moment.
+    /// Lookups in flight now.
     pub in_flight: Counter,
     /// Clients that joined a lookup in flight.
     pub joined: Counter,
@@ -110,33 +110,31 @@ pub struct ForwardStats {
     pub answered: Counter,
     /// Lookups that ended without one.
     pub failed: Counter,
-    /// Clients whose time was over.
+    /// Clients whose deadline passed.
     pub timed_out: Counter,
-    /// Clients shed, by reason: their prefix, the lookup, the rule, all lookups, the zone.
+    /// Clients shed, by limit: per prefix, per lookup, per rule, all lookups, per zone.
     pub shed: [Counter; 5],
     /// Referrals followed.
     pub referrals: Counter,
-    /// Steps of lookups that a copy of a zone on this machine has answered, so that none of its servers was
-    /// asked.
+    /// Steps of lookups that a local copy of a zone answered, instead of the zone's servers.
     pub copied: Counter,
-    /// Lookups of servers' addresses, which no client has asked for.
+    /// Lookups of name servers' addresses, which no client requested.
     pub address_lookups: Counter,
-    /// Lookups that ended since their client's query had cost enough.
+    /// Lookups that ended because their client's query exceeded its budget.
     pub overspent: Counter,
-    /// Answers from servers that offer recursion and are not authoritative, since every other server of the
-    /// zone failed.
+    /// Answers that are not authoritative, from servers that offer recursion, used because every other server
+    /// of the zone failed.
     pub recursive: Counter,
-    /// Questions to the servers of zones above a zone whose servers failed: for its delegation or their
-    /// addresses.
+    /// Queries to the servers of a parent zone because the zone's own servers failed: for its delegation or
+    /// their addresses.
     pub parents_asked: Counter,
-    /// Lookups that were not given more than a moment, since all servers of their rule are known not to
-    /// answer.
+    /// Lookups with a shortened wait, since all servers of their rule are known to be dead.
     pub dead: Counter,
-    /// Lookups that were begun anew, step by step, since the servers of their rule had no answer.
+    /// Lookups restarted by iteration because the servers of their rule had no answer.
     pub instead: Counter,
-    /// Bytes of what is known of delegations.
+    /// Bytes of cached delegations.
     pub delegation_bytes: Counter,
-    /// What may have been forged.
+    /// Messages that may have been forged.
     pub suspects: Suspects,
 }
 
@@ -164,17 +162,17 @@ impl ForwardStats {
         }
     }
 
-    /// The servers of the rules in force, each once, in the order in which the rules name them.
+    /// Returns the servers of the current rules, each once, in the rules' order.
     pub fn upstreams(&self) -> Vec<Arc<UpstreamStats>> {
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The servers are others now.
+    /// Replaces the servers.
     pub(crate) fn set_upstreams(&self, upstreams: Vec<Arc<UpstreamStats>>) {
         *self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) = upstreams;
     }
 
-    /// The counter of clients shed for this reason; none if that is not for the resolver to count.
+    /// Returns the counter of clients shed for this reason; `None` if the resolver does not count it.
     pub fn shed(&self, reason: ShedReason) -> Option<&Counter> {
         let [prefix, clients, rule, lookups, zone] = &self.shed;
         match reason {

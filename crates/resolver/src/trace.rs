@@ -1,6 +1,6 @@
-//! What was done about a client's request, step by step, for a person who asks why.
+//! The log of one request: each step of its lookup, for display to an operator.
 //!
-//! Only requests that bring a [`Trace`] pay for it.
+//! Only requests with a [`Trace`] pay for it.
 
 use std::fmt;
 use std::io;
@@ -18,17 +18,16 @@ use crate::outcome::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 use crate::query::ReplyMismatch;
 use crate::scrub::ReplyFault;
 
-/// Steps kept of one request; a forger could make any number of them.
+/// Most steps kept per request; forged messages could add any number.
 const STEPS: usize = 256;
 
-/// The log of one request, which goes along with it: see
-/// [`LookupRequest::trace`](crate::LookupRequest::trace). Its clones share the steps. It is complete when the
-/// request's client is settled.
+/// The log of one request: see [`LookupRequest::trace`](crate::LookupRequest::trace). Clones share the steps.
+/// It is complete when the request's client is settled.
 #[derive(Clone, Debug, Default)]
 pub struct Trace(Arc<Mutex<Vec<TraceStep>>>);
 
 impl Trace {
-    /// The steps so far, the earliest first, the first 256 at most.
+    /// Returns the steps so far, oldest first, at most the first 256.
     pub fn steps(&self) -> Vec<TraceStep> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -41,16 +40,16 @@ impl Trace {
     }
 }
 
-/// Something that was done or that happened. Displayed as `20000 µs: 192.0.2.1:53 replied NOERROR …`.
+/// A step of a request. Displayed as `20000 µs: 192.0.2.1:53 replied NOERROR …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceStep {
-    /// When, since the request was taken.
+    /// Time since the request was taken.
     pub at: Duration,
-    /// What.
+    /// The event.
     pub event: TraceEvent,
 }
 
-/// What was done, or what happened.
+/// An event of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceEvent {
     /// A rule covers the name.
@@ -62,24 +61,24 @@ pub enum TraceEvent {
         /// RD in the queries.
         recursion_desired: bool,
     },
-    /// The servers of a zone are to be asked.
+    /// The servers of a zone will be queried.
     Zone {
         /// The zone.
         zone: Box<NameBuf>,
-        /// How many addresses of them are known.
+        /// Number of their known addresses.
         addresses: usize,
-        /// What they are asked, which may be less than what the request asks.
+        /// The name in the queries, which may be shorter than the requested one.
         name: Box<NameBuf>,
-        /// The type of it.
+        /// The type in the queries.
         qtype: Type,
     },
-    /// The copy of a zone on this machine has a response.
+    /// The local copy of a zone has a response.
     Copied {
         /// The zone.
         zone: Box<NameBuf>,
         /// The response code.
         rcode: Rcode,
-        /// What that led to. If it is of no use, the zone's servers are asked.
+        /// The consequence. If the response is useless, the zone's servers are queried.
         verdict: TraceVerdict,
     },
     /// The address of a zone's server is looked up.
@@ -89,105 +88,104 @@ pub enum TraceEvent {
         /// A or AAAA.
         qtype: Type,
     },
-    /// Such a lookup has ended.
+    /// A lookup of an address has ended.
     Found {
-        /// Addresses by now that can be asked.
+        /// Number of known addresses now.
         addresses: usize,
     },
-    /// No server of a zone was of use: addresses are used that its parent gave without being authoritative
-    /// for them.
+    /// All servers of a zone were useless: addresses from the parent that it is not authoritative for are
+    /// used.
     OutsideGlue {
         /// The zone.
         zone: Box<NameBuf>,
     },
-    /// No server of a zone was of use: its parent's servers are asked about it again.
+    /// All servers of a zone were useless: the parent's servers are queried again.
     ParentAsked {
         /// The zone.
         zone: Box<NameBuf>,
     },
-    /// No server of a zone was of use: those that offer recursion are asked with RD.
+    /// All servers of a zone were useless: those that offer recursion are queried with RD.
     RecursionAsked {
         /// The zone.
         zone: Box<NameBuf>,
     },
-    /// Others wait for the same question: the request shares their lookup, of which only the steps from here
-    /// on are seen.
+    /// The request joined a lookup in flight; only its later steps are logged.
     Joined {
-        /// How many others.
+        /// Number of other waiting clients.
         clients: usize,
     },
     /// A query was sent.
     Asked {
-        /// To whom.
+        /// The server.
         server: SocketAddr,
-        /// How.
+        /// The transport.
         transport: Transport,
-        /// Which of the lookup's queries it is, from 1; of a lookup that goes step by step, at this step.
+        /// Number of the query in the lookup, from 1; with iteration, in this step.
         attempt: u8,
-        /// The letters of the name are in random case.
+        /// The letters of QNAME are in random case.
         mixed_case: bool,
-        /// What its OPT has; `None` without EDNS.
+        /// The cookies in OPT; `None` without EDNS.
         edns: Option<CookieSent>,
-        /// It goes to a failing server besides the one that is asked, to see whether it answers again.
+        /// It is a probe of a failing server, sent besides the query to another server.
         probe: bool,
-        /// How long a reply is waited for before the lookup moves on.
+        /// How long the lookup waits before its next try.
         wait: Duration,
     },
-    /// A reply that fits a query came.
+    /// A reply that matches a query arrived.
     Replied {
-        /// From whom.
+        /// The server.
         server: SocketAddr,
-        /// How.
+        /// The transport.
         transport: Transport,
-        /// How long after its query.
+        /// Time since the query.
         after: Duration,
-        /// Its response code, with the bits of OPT.
+        /// The response code, with the bits of OPT.
         rcode: Rcode,
-        /// Its extended errors.
+        /// The extended errors.
         errors: Vec<UpstreamError>,
-        /// What that led to.
+        /// The consequence.
         verdict: TraceVerdict,
     },
-    /// A message came that fits no query, as a forger sends them. By UDP the query may be sent again over
-    /// TCP.
+    /// A message arrived that matches no query, as off-path attackers send them. After one by UDP the query
+    /// may be repeated over TCP.
     Suspected {
-        /// From whose address.
+        /// The source address.
         server: SocketAddr,
-        /// How.
+        /// The transport.
         transport: Transport,
-        /// What does not fit.
+        /// The mismatch.
         mismatch: ReplyMismatch,
     },
-    /// No reply came in time. One that comes later still counts.
+    /// No reply arrived in time. A later one still counts.
     Unanswered {
-        /// From whom.
+        /// The server.
         server: SocketAddr,
-        /// How it was asked.
+        /// The transport.
         transport: Transport,
     },
     /// The link to a server failed.
     Broke {
-        /// Whose.
+        /// The server.
         server: SocketAddr,
-        /// How it was asked.
+        /// The transport.
         transport: Transport,
-        /// Why.
+        /// The error.
         error: io::ErrorKind,
     },
-    /// All servers of the rule are known not to answer: a reply is waited for 50 ms, or not at all.
+    /// All servers of the rule are known to be dead: the wait is 50 ms, or none.
     Dead,
-    /// The servers of the rule have no answer, and the name is resolved step by step.
+    /// The servers of the rule have no answer, and the name is resolved by iteration.
     Instead,
-    /// Other settings are in force: what follows is done by them.
+    /// New settings took effect.
     Configured,
-    /// The request has its answer.
+    /// The request was answered.
     Answered {
         /// The response code.
         rcode: Rcode,
-        /// Bytes of the message, rebuilt without OPT.
+        /// Length of the message in bytes, rebuilt without OPT.
         bytes: usize,
     },
-    /// The request has none.
+    /// The request failed.
     Failed(LookupFailure),
 }
 
@@ -196,30 +194,30 @@ pub enum TraceEvent {
 pub enum CookieSent {
     /// None.
     No,
-    /// Ours alone.
+    /// The client cookie.
     Client,
-    /// Ours and the server's.
+    /// The client and server cookies.
     Both,
 }
 
-/// What a reply led to.
+/// The consequence of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceVerdict {
     /// It is the answer.
     Answer,
-    /// The query is sent once more, changed.
+    /// The query is repeated with a change.
     Again(TryChange),
-    /// It is of no use; the server is not asked again.
+    /// It is useless; the server is not asked again.
     Useless(ReplyFault),
-    /// It refers to the servers of a zone below.
+    /// It is a referral to the servers of a zone below.
     Referral,
-    /// It does not rule out what is asked next: more of the name.
+    /// It does not exclude a deeper name: the next query has more labels.
     Deeper,
-    /// It denies a part of the name, or has no use for it: the servers are asked for the whole.
+    /// It denies a part of the name or is useless: the next query has the whole name.
     Whole,
 }
 
-/// What is changed in a query that is sent once more to the same server.
+/// The change in a query that is repeated to the same server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryChange {
     /// It goes over TCP.
@@ -232,7 +230,7 @@ pub enum TryChange {
     NewCookie,
 }
 
-/// A trace and when its request was taken.
+/// A trace and the time when its request was taken.
 pub(crate) struct Tracer {
     trace: Trace,
     since: Instant,

@@ -1,4 +1,4 @@
-//! From the name that was asked to the one that answers, along CNAME and DNAME.
+//! The chain of CNAME and DNAME from QNAME to the name of the answer.
 
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Type};
 
@@ -9,23 +9,22 @@ use crate::query_key::QueryKey;
 /// Links followed, CNAME and DNAME together. Other resolvers stop at 11 to 16.
 const LINKS: usize = 16;
 
-/// Where a chain ended.
+/// The end of a chain.
 pub(super) struct Chain {
-    /// The name it ended at.
+    /// The name at the end.
     pub(super) end: NameBuf,
-    /// What the reply has for that name.
+    /// The records that the reply has for that name.
     pub(super) ends: End,
-    /// It leads out of the domain, to this name.
+    /// The name outside the domain, or not in the reply, that the chain leads to.
     pub(super) leads_to: Option<LowerNameBuf>,
 }
 
-/// What the answer section has for the last name of a chain.
+/// The records in the answer section for the last name of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The records asked for.
+    /// Records of the queried type.
     Data,
-    /// The CNAME that follows from a DNAME, as the answer to ANY. The response code may be that of its
-    /// target.
+    /// The CNAME synthesized from a DNAME, as the answer to ANY. The response code may be that of its target.
     Alias,
     /// Nothing.
     Nothing,
@@ -34,16 +33,16 @@ pub(super) enum End {
 }
 
 impl Chain {
-    /// Whether it is the beginning of a chain, with nothing at the name that it leads to.
+    /// Whether it has a link, but no records for the name that the last link leads to.
     pub(super) fn breaks_off(&self, query_key: &QueryKey) -> bool {
         self.ends == End::Nothing && self.leads_to.is_none() && self.end.as_name() != query_key.name.as_name()
     }
 
-    /// The response code of what is kept. `rcode` is the reply's, that of the last name of its chain (RFC
-    /// 6604 §3), which is not kept where the chain leads on.
+    /// Returns the response code to store. `rcode` is the reply's, which is that of the chain's last name
+    /// (RFC 6604 §3) and is dropped if the chain leads on.
     ///
     /// # Errors
-    /// [`ReplyFault::Contradiction`] if the records prove the response code wrong.
+    /// [`ReplyFault::Contradiction`] if the records contradict the response code.
     pub(super) fn rcode(&self, rcode: Rcode) -> Result<Rcode, ReplyFault> {
         match (self.ends, rcode) {
             (_, Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN) if self.leads_to.is_some() => {
@@ -52,14 +51,14 @@ impl Chain {
             (End::Alias, Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN) => Ok(Rcode::NOERROR),
             (End::Data, Rcode::NOERROR)
             | (End::Nothing, Rcode::NOERROR | Rcode::NXDOMAIN)
-            // RFC 6672 §2.2: it is for this and nothing else.
+            // RFC 6672 §2.2: YXDOMAIN means this only.
             | (End::TooLong, Rcode::YXDOMAIN) => Ok(rcode),
             (_, Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN) => Err(ReplyFault::Contradiction(rcode)),
             _ => Err(ReplyFault::Rcode(rcode)),
         }
     }
 
-    /// Keeps the chain and what answers at its end.
+    /// Keeps the chain and the records at its end.
     pub(super) fn follow(
         records: &mut Records<'_>,
         query_key: &QueryKey,
@@ -75,8 +74,8 @@ impl Chain {
             }
             if let Some(next) = dname(records, name, scope, kept)? {
                 let Some(next) = next else { return Ok(Chain { end, ends: End::TooLong, leads_to: None }) };
-                // ANY is answered by the CNAME that follows (RFC 1034 §4.3.2, step 3a). Some servers go on
-                // all the same.
+                // ANY is answered by the synthesized CNAME (RFC 1034 §4.3.2, step 3a). Some servers follow it
+                // nevertheless.
                 let target = next.as_name();
                 let ends = kept.has_passed(target) || !records.tells_of(target, scope.domain);
                 match query_key.qtype {
@@ -105,8 +104,8 @@ impl Chain {
     }
 }
 
-/// Keeps the DNAME above `name`, if there is one, and the CNAME that follows from it, whatever CNAME came
-/// along (RFC 6672 §2.2, §3.1). Returns where it leads, or `Some(None)` if that name would be too long.
+/// Keeps the DNAME above `name`, if there is one, and its synthesized CNAME, ignoring the CNAME in the reply
+/// (RFC 6672 §2.2, §3.1). Returns its target, or `Some(None)` if the target is too long.
 fn dname(
     records: &mut Records<'_>,
     name: Name<'_>,
@@ -123,7 +122,7 @@ fn dname(
     Ok(Some(Some(next)))
 }
 
-/// The name that RDATA of CNAME and DNAME is.
+/// Parses the target in RDATA of CNAME or DNAME.
 fn target(rdata: &[u8]) -> Result<NameBuf, ReplyFault> {
     Name::from_wire(rdata).map(Name::to_buf).map_err(|_| ReplyFault::Malformed)
 }

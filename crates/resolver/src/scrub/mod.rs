@@ -1,10 +1,9 @@
-//! What is kept of a reply: the records that answer the question, and nothing else.
+//! Scrubs replies: keeps the records that answer the query, and nothing else.
 //!
-//! Answer section: the chain of CNAME and DNAME from the name that was asked to the name that answers, and
-//! the RRset asked for there. Authority section: of a negative answer its SOA, and the records that prove
-//! what is not there, all of a zone that the chain passes through. Signatures go with what they sign. Nothing
-//! is kept of the additional section, of another class, or from outside the domain that the servers were
-//! asked for. `referral` reads what is no answer but leads to other servers.
+//! Answer section: the chain of CNAME and DNAME from QNAME, and the queried RRset at its end. Authority
+//! section: the SOA of a negative answer, and NSEC and NSEC3 records, all of zones that the chain passes
+//! through. Signatures are kept with the RRsets they cover. Nothing is kept of the additional section, of
+//! another class, or from outside the domain of the queried servers. `referral` reads referrals.
 
 mod chain;
 mod records;
@@ -21,88 +20,87 @@ use records::{Kept, Records};
 pub use referral::{Referral, ReferralScope, priming, referral};
 pub(crate) use referral::{address, may_be_asked};
 
-/// An answer fit to be kept and passed on.
+/// A scrubbed answer, fit for the cache and for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The message, rebuilt: ID 0, QR, RD and RA set, the question in lower case at offset 12, no OPT. Owners
-    /// and names in data are compressed.
+    /// and names in RDATA are compressed.
     pub message: Box<[u8]>,
-    /// Its response code, with the bits that OPT carried.
+    /// The response code, with the bits of OPT.
     pub rcode: Rcode,
-    /// AD: the upstream server says that it has validated the answer (RFC 4035 §3.2.3).
+    /// AD: the upstream server has validated the answer (RFC 4035 §3.2.3).
     pub authentic: bool,
-    /// AA: the upstream server is authoritative for the name that was asked (RFC 1035 §4.1.1). The message
-    /// has AA clear, since it comes out of a cache.
+    /// AA: the upstream server is authoritative for QNAME (RFC 1035 §4.1.1). AA is clear in the message,
+    /// since the answer will come from a cache.
     pub authoritative: bool,
-    /// How long a negative answer may be kept: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5),
-    /// within our bounds. `None` if the answer is positive, or negative without an SOA, which may not be
-    /// kept.
+    /// How long a negative answer may be cached: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5),
+    /// within our limits. `None` if the answer is positive, or negative without an SOA and so not cacheable.
     pub negative_ttl: Option<Ttl>,
-    /// Where the answer ends early: the chain leads to this name, which is outside the domain that the
-    /// servers were asked for, or which the reply does not cover.
+    /// The name that the chain leads to, if it is outside the domain of the queried servers, or if the reply
+    /// does not cover it.
     pub leads_to: Option<LowerNameBuf>,
-    /// Who it is from; `None` if it comes from this process.
+    /// Its source; `None` if it was made in this process.
     pub by: Option<AnsweredBy>,
-    /// That server's error-reporting agent, for a bogus answer (RFC 9567). Only authoritative servers are
-    /// believed: none that is forwarded to.
+    /// The server's error-reporting agent, for a bogus answer (RFC 9567). Only authoritative servers are
+    /// believed, not forwarders.
     pub agent: Option<Box<ReportAgent>>,
-    /// What the referrals on the way to it said of DS, from the root down. Only collected for questions with
+    /// The proofs about DS in the referrals on the path, from the root down. Only collected for queries with
     /// DO and CD.
     pub referrals: Vec<ReferralProof>,
 }
 
-/// What a referral says of the DS of the zone that it leads to: the DS RRset, or the NSEC or NSEC3 records
-/// that prove that there is none (RFC 4035 §3.1.4). It is not validated.
+/// A referral's proof about the DS of its zone: the DS RRset, or the NSEC or NSEC3 records that prove its
+/// absence (RFC 4035 §3.1.4). It is not validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferralProof {
-    /// The zone that the referral leads to.
+    /// The zone of the referral.
     pub zone: LowerNameBuf,
-    /// A response to the question for the zone's DS, with nothing but those records and their signatures, all
-    /// in the authority section.
+    /// A response to the query for the zone's DS with only those records and their signatures, all in the
+    /// authority section.
     pub message: Box<[u8]>,
 }
 
-/// Why a reply that fits its query cannot be used.
+/// Why a reply that matches its query is useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyFault {
-    /// It breaks off, or a record that would be kept is not well formed.
+    /// It is cut off, or a record to keep is malformed.
     Malformed,
     /// An RRset has too many records, or there are too many RRsets.
     SetTooLarge,
-    /// It is a referral to other servers, not an answer: no recursion is offered.
+    /// It is a referral and not an answer: the server does not offer recursion.
     Referral,
-    /// The server does not serve the zone that it was asked about: it refers upwards or elsewhere, answers
-    /// from a cache, or has nothing to say.
+    /// The server does not serve the queried zone: it refers upwards or elsewhere, answers from a cache, or
+    /// has no records.
     Lame,
     /// The chain of CNAME and DNAME is too long, or a loop.
     Chain,
-    /// Its response code is an error: this one.
+    /// Its response code is this error.
     Rcode(Rcode),
-    /// Its response code, this one, and its records cannot be true together.
+    /// Its response code contradicts its records.
     Contradiction(Rcode),
-    /// Truncated over a stream, too.
+    /// It is truncated over a stream, too.
     Truncated,
 }
 
-/// What the scrubber may keep.
+/// Limits on what the scrubber may keep.
 #[derive(Clone, Debug)]
 pub struct Scope<'a> {
-    /// Nothing from outside this domain is kept.
+    /// The domain; records outside are dropped.
     pub domain: Name<'a>,
-    /// The name as it was sent. Letters of it that came back by compression get their lower case again.
+    /// The name as sent. Where name compression repeats its letters, they become lower case again.
     pub sent: Name<'a>,
     /// Most records of one RRset.
     pub records_per_set: usize,
-    /// The most a positive answer may be kept, in seconds.
+    /// Highest TTL of a positive answer, in seconds.
     pub max_ttl: u32,
-    /// The most a negative one may.
+    /// Highest TTL of a negative answer, in seconds.
     pub max_negative_ttl: u32,
 }
 
 /// Scrubs the reply to `query_key`, whose response code with the bits of OPT is `rcode`.
 ///
 /// # Errors
-/// [`ReplyFault`]: nothing of the reply can be used.
+/// [`ReplyFault`]: the reply is useless.
 pub fn scrub(
     message: &[u8],
     query_key: &QueryKey,
@@ -113,8 +111,8 @@ pub fn scrub(
     let mut kept = Kept::new(scope, query_key.dnssec_ok);
     let mut chain = Chain::follow(&mut records, query_key, scope, &mut kept)?;
     if chain.breaks_off(query_key) && rcode == Rcode::NOERROR {
-        // A server of a zone need not know what its aliases lead to (RFC 1034 §4.3.2): that is asked for by
-        // itself.
+        // A server of a zone need not know the targets of its aliases (RFC 1034 §4.3.2): the target needs a
+        // lookup of its own.
         let end = chain.end.as_name();
         chain.leads_to = records.soa(end, scope.domain).is_none().then(|| end.to_lower());
     }
@@ -144,10 +142,10 @@ pub fn scrub(
         .map_err(|Full| ReplyFault::Malformed)
 }
 
-/// The zones that the server of an authoritative reply may serve: NS records of one of them beside an empty
-/// answer are those of the zone itself. Such a reply means that there is no data, though it lacks the SOA
-/// (RFC 2308 §2.2). A referral has AA clear (RFC 1034 §4.3.2 step 3b); where the servers of a zone above set
-/// it all the same, [`referral()`] has taken it before.
+/// Returns the zones that the server of an authoritative reply may serve. NS records of one of them beside an
+/// empty answer are the zone's own: the reply means NODATA, though it lacks the SOA (RFC 2308 §2.2). A
+/// referral has AA clear (RFC 1034 §4.3.2 step 3b); a referral of a parent's servers with AA set was taken by
+/// [`referral()`] before.
 fn own_zones<'a>(message: &[u8], chain: &'a Chain, scope: &Scope<'a>) -> Option<OwnZones<'a>> {
     let is_authoritative = Header::of(message).is_some_and(|header| header.authoritative());
     is_authoritative.then_some(OwnZones { name: chain.end.as_name(), domain: scope.domain })
@@ -166,8 +164,8 @@ impl OwnZones<'_> {
     }
 }
 
-/// What a referral to the servers of `zone` says of its DS, if it says anything. `query_key` is what was
-/// asked, and the domain of the scope the zone whose servers were: it may speak of nothing outside.
+/// Returns a referral's proof about the DS of `zone`, if it has one. `query_key` is the query, and the
+/// scope's domain is the zone whose servers were queried; records outside are dropped.
 pub fn referral_proof(
     message: &[u8],
     zone: &LowerNameBuf,
@@ -191,7 +189,7 @@ pub fn referral_proof(
     Some(ReferralProof { zone: *zone, message: written.message })
 }
 
-/// So many records have hardly more names than a small table takes.
+/// A message with at most this many records has few names, which fit a small compression table.
 const FEW_RECORDS: usize = 16;
 
 /// Builds the message.
@@ -212,7 +210,7 @@ fn write(
     header.set_authentic_data(authentic);
     header.set_checking_disabled(query_key.checking_disabled);
     header.set_rcode(rcode);
-    // Rebuilt it may be longer than it came, where others compress more; so there is room for twice as much.
+    // The rebuilt message may be longer, if the server compresses more; so the buffer has twice the size.
     let room = (kept.len() * 2 + reply.len() + 512).min(MAX_MESSAGE);
     let mut names = if kept.records() <= FEW_RECORDS { Compressor::small() } else { Compressor::large() };
     let mut buf = vec![0; room];

@@ -1,4 +1,4 @@
-//! The records of a reply, and those of them that are kept.
+//! The records of a reply, and the selection of records to keep.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use wire::{Class, Name, NameBuf, Ttl, Type};
 
 use super::{KeptRecord, OwnZones, ReplyFault, Scope};
 
-/// Most RRsets kept at one name, or as proofs. Proofs take three for each link of a chain at most.
+/// Most RRsets kept at one name, or as proofs. Each link of a chain needs at most three proofs.
 const SETS: usize = 64;
 
-/// Bytes of memory that most answers' owners and data fit into.
+/// Initial capacity in bytes, enough for owners and RDATA of most answers.
 const ROOM: usize = 512;
 
-/// The records of a reply's answer and authority sections that are of the right class and may be data.
+/// The records of the answer and authority sections that have the right class and are no meta types.
 pub(super) struct Records<'m> {
     parser: Parser<'m>,
     all: Vec<Found>,
-    /// The name as it was sent, if that had capital letters.
+    /// The name as sent, if it had capital letters.
     sent: Option<NameBuf>,
 }
 
@@ -28,12 +28,12 @@ struct Found {
     owner: NameBuf,
     rtype: Type,
     raw: RawRecord,
-    /// It has been kept with its set, or left out of it.
+    /// It was kept with its RRset, or dropped as surplus.
     taken: bool,
 }
 
 impl<'m> Records<'m> {
-    /// Reads both sections. `sent` is the name as it was asked.
+    /// Reads both sections. `sent` is the name as sent in the query.
     pub(super) fn read(message: &'m [u8], class: Class, sent: Name<'_>) -> Result<Self, ReplyFault> {
         let lower: NameBuf = sent.to_lower().into();
         let sent = Some(sent.to_buf()).filter(|sent| sent.as_name().has_upper_case());
@@ -43,7 +43,7 @@ impl<'m> Records<'m> {
         for _ in 0..questions {
             parser.question().map_err(malformed)?;
         }
-        // A record takes eleven bytes at least, whatever the header says.
+        // A record takes at least eleven bytes, whatever the header counts.
         let most = message.len() / 11;
         let mut all = Vec::with_capacity(most.min(usize::from(answers) + usize::from(authorities)));
         for (section, count) in [(Section::Answer, answers), (Section::Authority, authorities)] {
@@ -66,21 +66,21 @@ impl<'m> Records<'m> {
         Ok(Records { parser, all, sent })
     }
 
-    /// The first record of this owner and type in the answer section.
+    /// Returns the first record of this owner and type in the answer section.
     pub(super) fn answer(&self, owner: Name<'_>, rtype: Type) -> Option<usize> {
         self.all.iter().position(|found| {
             found.section == Section::Answer && found.rtype == rtype && found.owner.as_name() == owner
         })
     }
 
-    /// The first record of this owner and type in the authority section.
+    /// Returns the first record of this owner and type in the authority section.
     pub(super) fn authority(&self, owner: Name<'_>, rtype: Type) -> Option<usize> {
         self.all.iter().position(|found| {
             found.section == Section::Authority && found.rtype == rtype && found.owner.as_name() == owner
         })
     }
 
-    /// The closest DNAME above `name` within `domain`, and the number of its owner's labels. One pass: a name
+    /// Returns the closest DNAME above `name` within `domain`, and its owner's label count. One pass: a name
     /// may have a hundred ancestors.
     pub(super) fn dname_above(&self, name: Name<'_>, domain: Name<'_>) -> Option<(usize, usize)> {
         let above = self.all.iter().enumerate().filter(|(_, found)| {
@@ -95,7 +95,7 @@ impl<'m> Records<'m> {
         labels.rev().max_by_key(|(_, labels)| *labels)
     }
 
-    /// The SOA that says that `name` is not there: of a zone at or above it, within `domain`.
+    /// Returns the SOA that denies `name`: of a zone at or above it, within `domain`.
     pub(super) fn soa(&self, name: Name<'_>, domain: Name<'_>) -> Option<usize> {
         self.all.iter().position(|found| {
             let owner = found.owner.as_name();
@@ -106,14 +106,14 @@ impl<'m> Records<'m> {
         })
     }
 
-    /// Whether the reply says what `name` has, or that it is not there.
+    /// Whether the reply answers or denies `name`.
     pub(super) fn tells_of(&self, name: Name<'_>, domain: Name<'_>) -> bool {
         let here = |found: &Found| found.section == Section::Answer && found.owner.as_name() == name;
         self.all.iter().any(here) || self.soa(name, domain).is_some()
     }
 
-    /// Whether the authority section has nothing but other servers to offer. NS records of `own`, the zones
-    /// that the server may be authoritative for, refer to no other zone.
+    /// Whether the authority section has a referral and no SOA. NS records of `own`, the zones that the
+    /// server may be authoritative for, are no referral.
     pub(super) fn is_referral(&self, own: Option<OwnZones<'_>>) -> bool {
         let authority = || self.all.iter().filter(|found| found.section == Section::Authority);
         let refers =
@@ -121,7 +121,7 @@ impl<'m> Records<'m> {
         authority().any(refers) && authority().all(|found| found.rtype != Type::SOA)
     }
 
-    /// The data of a record, decompressed and well formed.
+    /// Returns the RDATA of a record, decompressed and validated.
     pub(super) fn rdata(&mut self, at: usize) -> Result<Vec<u8>, ReplyFault> {
         let found = self.all.get(at).ok_or(ReplyFault::Malformed)?;
         let mut out = Vec::new();
@@ -141,26 +141,26 @@ impl<'m> Records<'m> {
         Ok(out)
     }
 
-    /// The records not yet taken that `wanted` picks.
+    /// Returns the records that match `wanted` and are not taken.
     fn pick(&self, wanted: impl Fn(&Found) -> bool) -> Vec<usize> {
         let open = self.all.iter().enumerate().filter(|(_, found)| !found.taken && wanted(found));
         open.map(|(at, _)| at).collect()
     }
 }
 
-/// Records that are kept, in the order they are written.
+/// The records that are kept, in the order of writing.
 #[derive(Default)]
 pub(super) struct Kept {
     bytes: Vec<u8>,
     records: Vec<Place>,
-    /// The names that the chain passes through.
+    /// The names of the chain.
     passed: Vec<NameBuf>,
-    /// The zones, as far as they are known, that those are in.
+    /// The known zones of these names.
     zones: Vec<NameBuf>,
     settings: Settings,
 }
 
-/// Where a kept record's bytes are.
+/// The position of a kept record's bytes.
 struct Place {
     section: Section,
     owner: Range<usize>,
@@ -178,7 +178,7 @@ struct Settings {
 }
 
 impl Kept {
-    /// Nothing yet. Signatures are kept only if `signatures` is set.
+    /// No records yet. Signatures are kept only if `signatures` is set.
     pub(super) fn new(scope: &Scope<'_>, signatures: bool) -> Self {
         let settings = Settings {
             domain: Some(scope.domain.to_buf()),
@@ -189,17 +189,17 @@ impl Kept {
         Kept { settings, bytes: Vec::with_capacity(ROOM), records: Vec::with_capacity(8), ..Kept::default() }
     }
 
-    /// From here on nothing is kept longer than this, in seconds.
+    /// Lowers the highest TTL of the records kept from now on, in seconds.
     pub(super) fn lower_max_ttl(&mut self, seconds: u32) {
         self.settings.max_ttl = self.settings.max_ttl.min(seconds);
     }
 
-    /// Bytes of all owners and data.
+    /// Returns an estimate of the bytes of all records.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() + 16 * self.records.len()
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     pub(super) fn records(&self) -> usize {
         self.records.len()
     }
@@ -216,18 +216,18 @@ impl Kept {
         })
     }
 
-    /// The chain passes through a name.
+    /// Adds a name to the chain.
     pub(super) fn passes(&mut self, name: Name<'_>) {
         self.passed.push(name.to_buf());
     }
 
-    /// Whether the chain has passed through a name.
+    /// Whether a name is in the chain.
     pub(super) fn has_passed(&self, name: Name<'_>) -> bool {
         self.passed.iter().any(|passed| passed.as_name() == name)
     }
 
-    /// Keeps the RRset that the record at `at` belongs to, and its signatures. Returns its TTL, also if it
-    /// had been kept before.
+    /// Keeps the RRset of the record at `at`, and its signatures. Returns its TTL, also if it was kept
+    /// before.
     pub(super) fn set(&mut self, records: &mut Records<'_>, at: usize) -> Result<Ttl, ReplyFault> {
         let Some(found) = records.all.get(at) else { return Ok(Ttl::ZERO) };
         let (section, owner, rtype) = (found.section, found.owner, found.rtype);
@@ -252,11 +252,11 @@ impl Kept {
                 found.taken = true;
                 own = own.min(found.raw.ttl());
             }
-            // Signatures have the TTLs of what they sign, which are different sets (RFC 4034 §3).
+            // Signatures have the TTLs of the sets they cover, which differ (RFC 4034 §3).
             if rtype != Type::RRSIG {
                 ttl = own;
             }
-            // There is one alias, and one start of a zone (RFC 2181 §10.1, RFC 6672 §2.4).
+            // Only one alias, and only one SOA (RFC 2181 §10.1, RFC 6672 §2.4).
             let alone = matches!(rtype, Type::CNAME | Type::DNAME | Type::SOA);
             if !data.iter().any(|(known, _)| *known == rdata) && (data.is_empty() || !alone) {
                 data.push((rdata, own));
@@ -274,7 +274,7 @@ impl Kept {
         Ok(ttl)
     }
 
-    /// Keeps the signatures of a set.
+    /// Keeps the signatures of an RRset.
     fn signatures(
         &mut self,
         records: &mut Records<'_>,
@@ -306,7 +306,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes note of a zone, if the chain passes through it and it is in the domain.
+    /// Records a zone, if the chain passes through it and it is in the domain.
     pub(super) fn in_zone(&mut self, zone: Name<'_>) {
         let within = self.settings.domain.is_some_and(|domain| zone.is_at_or_below(domain.as_name()));
         let passed = self.passed.iter().any(|name| name.as_name().is_at_or_below(zone));
@@ -315,7 +315,7 @@ impl Kept {
         }
     }
 
-    /// Keeps all RRsets at `owner` in the answer section. Returns whether there are any.
+    /// Keeps all RRsets of `owner` in the answer section. Returns whether there are any.
     pub(super) fn all_at(&mut self, records: &mut Records<'_>, owner: Name<'_>) -> Result<bool, ReplyFault> {
         let here = |found: &Found| found.section == Section::Answer && found.owner.as_name() == owner;
         let all = records.pick(here);
@@ -323,8 +323,7 @@ impl Kept {
         Ok(!all.is_empty())
     }
 
-    /// Keeps the NSEC and NSEC3 records of the zones that the chain passes through (RFC 4035 §3.1.3, RFC 5155
-    /// §7.2).
+    /// Keeps the NSEC and NSEC3 records of the chain's zones (RFC 4035 §3.1.3, RFC 5155 §7.2).
     pub(super) fn proofs(&mut self, records: &mut Records<'_>) -> Result<(), ReplyFault> {
         self.zones_of_proofs(records);
         let zones = self.zones.clone();
@@ -341,8 +340,7 @@ impl Kept {
         self.sets(records, &all)
     }
 
-    /// Notes the zones that have signed NSEC and NSEC3 records: of a denial without an SOA nothing else names
-    /// the zone.
+    /// Records the signers of NSEC and NSEC3 records: in a denial without an SOA nothing else names the zone.
     fn zones_of_proofs(&mut self, records: &mut Records<'_>) {
         let signs = |found: &Found| (found.section, found.rtype) == (Section::Authority, Type::RRSIG);
         for at in records.pick(signs) {
@@ -361,7 +359,7 @@ impl Kept {
         }
     }
 
-    /// Keeps the RRsets that these records belong to.
+    /// Keeps the RRsets of these records.
     fn sets(&mut self, records: &mut Records<'_>, members: &[usize]) -> Result<(), ReplyFault> {
         let mut sets = 0;
         for &at in members {
@@ -376,7 +374,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Adds the CNAME that follows from a DNAME (RFC 6672 §3.1).
+    /// Adds the CNAME synthesized from a DNAME (RFC 6672 §3.1).
     pub(super) fn synthesized(&mut self, owner: Name<'_>, target: Name<'_>, ttl: Ttl) {
         self.push(Section::Answer, owner, Type::CNAME, ttl, target.as_wire());
     }
@@ -391,8 +389,8 @@ impl Kept {
     }
 }
 
-/// Puts the end of a name into lower case that is, letter by letter, an end of the name as it was sent: a
-/// server that compresses repeats our random letter case there.
+/// Lowers the case of the longest end of a name that is, letter by letter, an end of the name as sent: a
+/// server that compresses names repeats our random letter case there.
 fn lower_what_was_sent(wire: &mut [u8], sent: Name<'_>) {
     let same = sent.ancestors().find(|end| ends_with_labels(wire, end.as_wire()));
     let len = same.map_or(0, |end| end.len());

@@ -1,4 +1,4 @@
-//! Referrals: the part of a reply that says which servers to ask instead (RFC 1034 §4.3.2 step 3b, RFC 9471).
+//! Referrals: replies that name the servers of a zone below (RFC 1034 §4.3.2 step 3b, RFC 9471).
 
 use std::net::IpAddr;
 
@@ -7,47 +7,46 @@ use wire::{Class, LowerNameBuf, Name, Type, rdata};
 
 use super::ReplyFault;
 
-/// Names of servers that are looked at; those with glue are kept first.
+/// Most server names that are read; of these, servers with glue are kept first.
 const LOOKED_AT: usize = 64;
 
-/// Other servers to ask, as those of the zone above have said.
+/// The servers of a zone, as named by a parent's server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referral {
-    /// The zone that they serve.
+    /// The zone.
     pub zone: LowerNameBuf,
-    /// How long that holds, in seconds.
+    /// TTL in seconds.
     pub ttl: u32,
-    /// The servers, each with its glue. Those with glue come first.
+    /// The servers with their glue. Those with glue come first.
     pub servers: Vec<(LowerNameBuf, Vec<IpAddr>)>,
-    /// Addresses of servers whose names are outside the zone that was asked, which is not authoritative for
-    /// them.
+    /// Addresses of servers whose names are outside the queried zone, which is not authoritative for them.
     pub outside: Vec<(LowerNameBuf, IpAddr)>,
 }
 
-/// What may be taken of a referral.
+/// Limits on what a referral may contain.
 #[derive(Clone, Copy, Debug)]
 pub struct ReferralScope<'a> {
-    /// The zone whose servers were asked: glue may be of names in it.
+    /// The zone whose servers were queried: glue may be for names in it.
     pub zone: Name<'a>,
-    /// The name that was asked: the referral must lead towards it.
+    /// QNAME: the referral must lead towards it.
     pub name: Name<'a>,
-    /// The class that was asked.
+    /// QCLASS.
     pub class: Class,
     /// Most servers.
     pub servers: usize,
-    /// Most addresses of one.
+    /// Most addresses of one server.
     pub addresses: usize,
     /// Whether loopback addresses may be glue.
     pub loopback: bool,
-    /// The most it may hold, in seconds.
+    /// Highest TTL in seconds.
     pub max_ttl: u32,
 }
 
-/// Reads the referral in a reply, if there is one: NS records in the authority section, of one zone that is
-/// below the one asked and at or above the name, without a word in the answer section.
+/// Returns the referral of a reply, if it is one: NS records in the authority section, of one zone below the
+/// queried zone and at or above QNAME, and an empty answer section.
 ///
 /// # Errors
-/// [`ReplyFault::Malformed`]: a record cannot be read.
+/// [`ReplyFault::Malformed`]: a record is malformed.
 pub fn referral(message: &[u8], scope: &ReferralScope<'_>) -> Result<Option<Referral>, ReplyFault> {
     let leads_down = |owner: Name<'_>| {
         scope.name.is_at_or_below(owner) && owner.is_at_or_below(scope.zone) && owner != scope.zone
@@ -55,11 +54,11 @@ pub fn referral(message: &[u8], scope: &ReferralScope<'_>) -> Result<Option<Refe
     servers_in(message, scope, Section::Authority, leads_down)
 }
 
-/// Reads the servers of the zone asked itself, and their addresses, in the reply to a question for its NS
+/// Returns the servers of the queried zone itself, with their addresses, from the reply to a query for its NS
 /// records: a priming response (RFC 8109 §4).
 ///
 /// # Errors
-/// [`ReplyFault::Malformed`]: a record cannot be read.
+/// [`ReplyFault::Malformed`]: a record is malformed.
 pub fn priming(message: &[u8], scope: &ReferralScope<'_>) -> Result<Option<Referral>, ReplyFault> {
     servers_in(message, scope, Section::Answer, |owner| owner == scope.zone)
 }
@@ -112,7 +111,7 @@ fn servers_in(
     }
     let Some(mut referral) = found else { return Ok(None) };
     for _ in 0..additional {
-        // What cannot be read is no glue; the delegation stands without.
+        // Malformed records are not used as glue; the delegation is valid without.
         let Ok(record) = parser.record() else { break };
         if record.class == scope.class && matches!(record.rtype, Type::A | Type::AAAA) {
             add_glue(&mut parser, &record, scope, &mut referral);
@@ -125,7 +124,7 @@ fn servers_in(
     Ok(Some(referral))
 }
 
-/// The data of a record, decompressed and well formed.
+/// Returns the RDATA of a record, decompressed and validated.
 fn data(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Vec<u8>, ReplyFault> {
     let mut data = Vec::new();
     parser.expand_rdata(record, &mut data).map_err(|_| ReplyFault::Malformed)?;
@@ -133,8 +132,7 @@ fn data(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Vec<u8>, ReplyFau
     Ok(data)
 }
 
-/// Adds an address to the server that it belongs to: as glue only if the zone asked is authoritative for the
-/// name or for a zone above it.
+/// Adds an address to its server: as glue only if the server's name is in the queried zone.
 fn add_glue(parser: &mut Parser<'_>, record: &RawRecord, scope: &ReferralScope<'_>, referral: &mut Referral) {
     let Ok(owner) = parser.name_at(record.owner_at) else { return };
     let mut servers = referral.servers.iter_mut();
@@ -155,7 +153,7 @@ fn add_glue(parser: &mut Parser<'_>, record: &RawRecord, scope: &ReferralScope<'
     }
 }
 
-/// The address that RDATA of A and AAAA is.
+/// Parses the address in RDATA of A or AAAA.
 pub(crate) fn address(data: &[u8]) -> Option<IpAddr> {
     match *data {
         [a, b, c, d] => Some(IpAddr::from([a, b, c, d])),
@@ -163,8 +161,7 @@ pub(crate) fn address(data: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Whether a server may be at an address: it is one host's, not this host's own, and IPv4 is not hidden in
-/// IPv6.
+/// Whether a server may have this address: unicast, not this host itself, and no IPv4-mapped IPv6.
 pub(crate) fn may_be_asked(address: IpAddr, loopback: bool) -> bool {
     let hidden = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     let nowhere = match address {
