@@ -1,4 +1,4 @@
-//! The addresses of a zone's servers that are known, and whether there is a way to them.
+//! The known addresses of a zone's servers, and whether they are reachable.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::random::Random;
 use crate::request::LookupSink;
 use crate::select::{self, Asked};
 
-/// How long a family of addresses to which there is no way is left alone.
+/// How long an address family without a route is avoided.
 const NO_WAY: Duration = Duration::from_secs(10);
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// Whether all addresses of a zone's servers are known, and none of them answers.
+    /// Whether all addresses of a zone's servers are known, and all of them are failing.
     pub(super) fn is_dead(&mut self, cut: &Cut, now: Instant) -> bool {
         if self.may_find_more(cut, now) {
             return false;
@@ -32,8 +32,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         !known.is_empty() && known.iter().all(failing)
     }
 
-    /// Whether a lookup can find further addresses of a zone's servers: names below the zone are excluded,
-    /// since only these servers know them.
+    /// Whether a lookup can find further addresses of a zone's servers. Names below the zone are excluded,
+    /// since only these servers have their addresses.
     fn may_find_more(&mut self, cut: &Cut, now: Instant) -> bool {
         let families = [(false, Type::A), (true, Type::AAAA)].into_iter();
         let families: Vec<Type> = families.filter(|(v6, _)| self.is_open(*v6, now)).map(|(_, t)| t).collect();
@@ -45,9 +45,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         })
     }
 
-    /// The addresses of a zone's servers that are known and can be reached, each once; where there are none,
-    /// those that could not be reached a moment ago: to one of them there may be a way all the same. With
-    /// `outside` also those that the parent gave without being authoritative for them.
+    /// Collects the known, reachable addresses of a zone's servers, each once; if there are none, those of
+    /// families without a route, since one of them may be reachable after all. With `outside` also addresses
+    /// from the parent that it is not authoritative for.
     fn addresses_of(&mut self, cut: &Cut, outside: bool, now: Instant, into: &mut Vec<SocketAddr>) {
         let iterate = &self.config.iterate;
         let (most, wanted) = (iterate.addresses, [iterate.ipv4, iterate.ipv6]);
@@ -68,7 +68,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// The addresses of one server that are known.
+    /// Returns the known addresses of one server.
     pub(super) fn own_addresses(&mut self, server: &CutServer, now: Instant) -> Vec<SocketAddr> {
         let mut own: Vec<SocketAddr> = server.glue.clone();
         for qtype in [Type::A, Type::AAAA] {
@@ -81,15 +81,15 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         own
     }
 
-    /// Whether servers are asked by a family of addresses.
+    /// Whether an address family is in use.
     pub(super) fn is_open(&self, v6: bool, now: Instant) -> bool {
         let wanted = if v6 { self.config.iterate.ipv6 } else { self.config.iterate.ipv4 };
         let shut = self.no_way.get(usize::from(v6)).copied().flatten();
-        // Where neither family leads anywhere both are tried.
+        // If neither family has a route, both are tried.
         wanted && (shut.is_none_or(|until| until <= now) || self.no_way.iter().all(Option::is_some))
     }
 
-    /// Has the addresses that are known by now asked, in any order. Whether there are new ones.
+    /// Adds the addresses known by now to the lookup, in random order. Returns whether there are new ones.
     pub(super) fn add_addresses(&mut self, id: LookupId, now: Instant) -> bool {
         let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
         let Some((cut, outside)) = walk.map(|walk| (Arc::clone(&walk.cut), walk.outside)) else {
@@ -117,7 +117,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         any
     }
 
-    /// The addresses of the server whose answer is not wanted. For a part of the name it may be asked.
+    /// Returns the addresses of the excluded server. It may be queried for a part of the name.
     fn unwanted(&mut self, id: LookupId, cut: &Cut, now: Instant) -> Vec<SocketAddr> {
         let lookup = self.lookups.get(&id).filter(|lookup| *lookup.question() == lookup.query_key);
         let Some(address) = lookup.and_then(|lookup| lookup.unwanted_server()) else { return Vec::new() };
@@ -131,8 +131,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         all
     }
 
-    /// There is no way to an address, and most likely to none of its family: a lookup that goes step by step
-    /// asks those of the other one, if it has any.
+    /// Handles an unreachable address; most likely its whole family is. A lookup with iteration excludes the
+    /// family, if it has addresses of the other one, and otherwise the address.
     pub(super) fn shut(&mut self, id: LookupId, address: SocketAddr, now: Instant) {
         let v6 = address.is_ipv6();
         if let Some(shut) = self.no_way.get_mut(usize::from(v6)) {

@@ -1,7 +1,7 @@
-//! Other settings while lookups are in flight.
+//! Replaces the settings while lookups are in flight.
 //!
-//! First what belongs to a server that is gone goes, and lookups get the rules that cover them now; only then
-//! they go on.
+//! First the links and tries of removed servers are dropped, and lookups move to the rules that cover them
+//! now; only then they continue.
 
 use std::time::Instant;
 
@@ -50,7 +50,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Closes connections to servers that are gone.
+    /// Closes connections to removed servers.
     fn drop_links(&mut self, actions: &mut Vec<Action>) {
         let gone = |(link, used): (&Link, &LinkUse)| match used {
             LinkUse::Stream(connection) => self.servers.get(connection.server).is_none().then_some(*link),
@@ -66,7 +66,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Forgets tries at servers that are gone.
+    /// Drops tries at removed servers.
     fn drop_tries(&mut self, actions: &mut Vec<Action>) {
         let gone = |(id, one): (&TryId, &Try)| self.servers.get(one.server).is_none().then_some(*id);
         let mut gone: Vec<TryId> = self.tries.iter().filter_map(gone).collect();
@@ -76,9 +76,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Puts a lookup under the rule that covers it now; whether there is one. Tries at servers that the rule
-    /// does not have are forgotten. A lookup that goes step by step goes on where it is if that is below its
-    /// rule's domain, else it begins again.
+    /// Moves a lookup to the rule that covers it now; returns whether there is one. Tries at servers that the
+    /// rule lacks are dropped. A lookup with iteration continues in its zone if that is below its rule's
+    /// domain, otherwise it restarts.
     fn move_lookup(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let Some(lookup) = self.lookups.get_mut(&id) else { return true };
         let Some(number) = self.rules.covering(&lookup.query_key) else { return false };

@@ -1,10 +1,10 @@
 //! Rules whose servers are all down: their lookups fail at once.
 //!
-//! After a lookup by a rule that forwards has failed because no server replied, each of them is sent a
-//! question of our own, for the NS records of the rule's domain: a server that is only slow to resolve some
-//! name answers that one. Servers that do not are dead for half a minute. As long as all servers of a rule
-//! are dead, one question in each probe interval goes out and waits [`DEAD_WAIT`] for its answer; others fail
-//! without being sent.
+//! When a lookup by a forwarding rule fails because no server replied, each server gets a health check: a
+//! query of our own for the NS records of the rule's domain, which a server answers even if it is slow to
+//! resolve some name. Servers that do not reply are dead for half a minute. As long as all servers of a rule
+//! are dead, one lookup in each probe interval sends its query and waits [`DEAD_WAIT`]; all others fail
+//! without a query.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +22,11 @@ use crate::rules::Way;
 use crate::servers::ServerId;
 use crate::trace::TraceEvent;
 
-/// Longest wait of a lookup for a reply of servers that are dead.
+/// Longest wait of a lookup for a reply if all servers are dead.
 const DEAD_WAIT: Duration = Duration::from_millis(50);
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// Limits the time of a lookup whose rule has only dead servers, or ends it. Returns whether it has
-    /// ended.
+    /// Shortens a lookup whose rule has only dead servers, or ends it. Returns whether it has ended.
     pub(super) fn ends_at_dead_servers(
         &mut self,
         id: LookupId,
@@ -56,7 +55,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         false
     }
 
-    /// No dead server has replied to a lookup in time.
+    /// Ends a lookup that got no reply from dead servers in time.
     pub(super) fn hopeless(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.hopeless_at = None;
@@ -64,8 +63,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Sends a question of our own to each server of a rule, if all of them are failing: whether they are
-    /// down is then known for the next lookups.
+    /// Sends a health check to each server of a rule, if all of them are failing: the result is then known to
+    /// later lookups.
     pub(super) fn check_servers(&mut self, rule: usize, now: Instant, actions: &mut Vec<Action>) {
         let Some(Way::Forward { servers, .. }) = self.rules.get(rule).map(|rule| &rule.way) else { return };
         let servers = servers.clone();
@@ -125,7 +124,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.tries.insert(try_id, one);
     }
 
-    /// A check of our own is over, with a reply or without.
+    /// Ends a health check.
     pub(super) fn check_ended(&mut self, one: &Try, is_answered: bool, now: Instant) {
         if let Some(server) = self.servers.get_mut(one.server).filter(|_| one.check) {
             server.on_check_ended(is_answered, now);

@@ -1,11 +1,10 @@
-//! What a lookup that goes step by step tries when no server of a zone is of use: the servers' addresses that
-//! the parent gave without being authoritative for them, the parent's servers again, and last the servers
-//! that offer recursion.
+//! Fallbacks of iteration when all servers of a zone are useless: addresses from the parent that it is not
+//! authoritative for, the parent's servers again, and last the servers that offer recursion.
 //!
-//! The parent's servers are asked for glue that their referral lacked, and for the delegation itself if it
-//! was learned some time ago: the zone may have moved since. Each is bounded by the budget of the query, by
-//! [`PARENT_QUESTIONS`] for each lookup and by [`DELEGATION_RECHECK_INTERVAL`] for each zone. Servers that
-//! offer recursion and are not authoritative are asked with RD only when every other server has failed.
+//! The parent's servers are queried for glue that their referral lacked, and for the delegation itself if it
+//! is old: the zone may have moved. This is limited by the budget of the query, by [`PARENT_QUESTIONS`] for
+//! each lookup and by [`DELEGATION_RECHECK_INTERVAL`] for each zone. Servers that offer recursion and are not
+//! authoritative are queried with RD only when every other server has failed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,13 +26,13 @@ use crate::scrub::{ReferralScope, ReplyFault, Scope, may_be_asked, referral, scr
 use crate::select::Asked;
 use crate::trace::TraceEvent;
 
-/// Shortest time between two questions to a parent's servers for a delegation whose servers fail.
+/// Shortest time between two queries to a parent's servers for a delegation whose servers fail.
 const DELEGATION_RECHECK_INTERVAL: Duration = Duration::from_secs(30);
-/// Most questions to parents' servers in one lookup, for glue and for delegations together.
+/// Most queries to parents' servers in one lookup, for glue and for delegations together.
 const PARENT_QUESTIONS: u8 = 3;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// Takes the next fallback for a lookup whose zone has no server of use. Returns whether there is one, or
+    /// Starts the next fallback of a lookup whose zone has no useful server. Returns whether there is one, or
     /// the lookup has ended.
     pub(super) fn fall_back(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.other_than.is_none()) else {
@@ -58,7 +57,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         true
     }
 
-    /// Asks the servers whose only addresses came from servers that are not authoritative for them.
+    /// Queries servers at addresses that the parent is not authoritative for.
     fn ask_outside(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let tries = self.config.limits.tries;
         let Some(lookup) = self.lookups.get_mut(&id) else { return false };
@@ -77,7 +76,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         true
     }
 
-    /// The state of a lookup at a zone whose servers have failed.
+    /// Returns the recheck state for a lookup at a zone whose servers have failed.
     fn recheck(&self, id: LookupId, now: Instant) -> Option<Box<Recheck>> {
         let lookup = self.lookups.get(&id)?;
         let child = Arc::clone(&lookup.walk.as_ref()?.cut);
@@ -86,8 +85,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         Some(Box::new(Recheck { child, asked, failure, sought: Vec::new(), due, question: None }))
     }
 
-    /// Asks the parent's servers, or the servers that offer recursion. Returns whether there is anyone left
-    /// to ask.
+    /// Queries the parent's servers, or the servers that offer recursion. Returns whether there are any.
     fn check(
         &mut self,
         id: LookupId,
@@ -105,7 +103,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             let qtype = if self.is_open(false, now) { Type::A } else { Type::AAAA };
             recheck.question = Some(plain(name.as_lower(), qtype));
         } else if std::mem::take(&mut recheck.due) {
-            // Others that come meanwhile do not ask.
+            // Other lookups do not ask again meanwhile.
             let child = Arc::new(Cut { checked: Some(now), ..(*recheck.child).clone() });
             self.delegations.keep(&child, self.config.iterate.delegation_bytes);
         } else {
@@ -121,8 +119,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         true
     }
 
-    /// The closest zone above a delegated one whose servers are known. Above the servers that were learned of
-    /// a rule's zone are those that the operator has named.
+    /// Returns the closest known cut above a delegated zone. Above a rule's primed zone are the configured
+    /// servers.
     fn parent_of(&mut self, id: LookupId, child: &Cut, now: Instant) -> Option<Arc<Cut>> {
         child.expires?;
         let start = Arc::clone(self.rules.get(self.lookups.get(&id)?.rule)?.start()?);
@@ -131,8 +129,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         Some(known.unwrap_or(start))
     }
 
-    /// A server below the zone itself whose address only the parent's servers can give, and that they were
-    /// not asked for.
+    /// Returns a server below the zone itself that has no address, only the parent's servers can provide one,
+    /// and they were not queried for it.
     fn without_glue(&mut self, recheck: &Recheck, now: Instant) -> Option<LowerNameBuf> {
         let zone = recheck.child.zone.as_lower();
         let lacks = |server: &&CutServer| {
@@ -147,7 +145,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         None
     }
 
-    /// Asks the servers of a zone that offer recursion with RD, and takes what they have in their caches.
+    /// Queries the servers of a zone that offer recursion with RD, and accepts answers from their caches.
     fn ask_for_recursion(
         &mut self,
         id: LookupId,
@@ -173,8 +171,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         true
     }
 
-    /// Takes a delegation that a lookup has asked for again. Returns whether it leads to nothing new, and
-    /// another fallback was taken.
+    /// Handles a delegation that was requested again. Returns whether it brings nothing new, and another
+    /// fallback was started.
     pub(super) fn is_unchanged(
         &mut self,
         id: LookupId,
@@ -194,7 +192,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         true
     }
 
-    /// Reads the glue in a reply of the parent's servers to the question for a server's address.
+    /// Returns the glue in a reply of the parent's servers to the query for a server's address.
     pub(super) fn weigh_glue(
         &self,
         recheck: &Recheck,
@@ -224,7 +222,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         Ok(Next::Glue(glue))
     }
 
-    /// Goes back to a zone with the glue that its parent's servers gave.
+    /// Returns to a zone with the glue from its parent's servers.
     pub(super) fn take_glue(
         &mut self,
         id: LookupId,

@@ -1,4 +1,4 @@
-//! Rules that forward first: names for which their servers have no answer are resolved step by step.
+//! Rules that forward first: names without an answer from their servers are resolved by iteration.
 
 use std::time::Instant;
 
@@ -13,8 +13,7 @@ use crate::rules::Way;
 use crate::trace::TraceEvent;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// Has a lookup that is about to fail begin anew, step by step, if its rule says so. Returns whether it
-    /// does.
+    /// Restarts a failed lookup by iteration, if its rule has that. Returns whether it does.
     pub(super) fn goes_instead(
         &mut self,
         id: LookupId,

@@ -1,5 +1,4 @@
-//! How much of a name servers are shown (RFC 9156), and what their replies to a part of it teach for the next
-//! name.
+//! QNAME minimisation (RFC 9156), and names without a zone cut that replies to partial names show.
 
 use std::time::{Duration, Instant};
 
@@ -15,19 +14,19 @@ use crate::random::Random;
 use crate::request::LookupSink;
 use crate::scrub::Answer;
 
-/// Queries that show one label more each; later ones share out what is left of the name (RFC 9156 §2.3).
+/// Queries that add one label each; later ones divide the remaining labels (RFC 9156 §2.3).
 const ONE_LABEL: u16 = 4;
 
-/// A name for each of the 32 digits of an IPv6 address would say little: networks are delegated at /16, /32,
-/// /48, /56 and /64, if at all. So many labels have such names, and those above them.
+/// Label counts of the partial names below ip6.arpa. A query for each of the 32 digits of an IPv6 address
+/// would be of little use: networks are delegated at /16, /32, /48, /56 and /64, if at all.
 const IP6_LABELS: [usize; 7] = [1, 2, 6, 10, 14, 16, 18];
 
 /// ip6.arpa. (RFC 3596 §2.5), in wire form.
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\x00";
 
 impl Walk {
-    /// Shows more of the name, as RFC 9156 §2.3 says: of what is known to belong to the zone, `uncut` labels,
-    /// all. `taken` takes such a query from the budget and returns how many there were before.
+    /// Adds labels to the query as in RFC 9156 §2.3: at once all `uncut` labels that are known to belong to
+    /// the zone. `taken` charges such a query to the budget and returns how many there were before.
     pub(super) fn show_more(
         &mut self,
         query_key: &QueryKey,
@@ -63,7 +62,7 @@ impl Walk {
 }
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// How many labels of its name a lookup need not ask the servers that it has come to about.
+    /// Returns how many labels of the name are known to belong to the lookup's current zone.
     pub(super) fn uncut(&mut self, id: LookupId, now: Instant) -> Option<usize> {
         let lookup = self.lookups.get(&id)?;
         let walk = lookup.walk.as_ref().filter(|walk| !walk.whole)?;
@@ -74,7 +73,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.delegations.uncut(above, walk.cut.zone.as_lower(), now)
     }
 
-    /// Who serves a zone has answered for a name, and so for all names above it: no other zone begins there.
+    /// Caches that a name and its ancestors have no zone cut, since the servers of `cut` answered for it.
     pub(super) fn learn_uncut(
         &mut self,
         name: Option<LowerName<'_>>,
@@ -93,8 +92,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     }
 }
 
-/// How long an answer holds: a denial as long as its SOA says (RFC 2308 §5), others as long as their shortest
-/// TTL.
+/// Returns how long an answer is valid: for a denial the SOA's time (RFC 2308 §5), otherwise the lowest TTL.
 pub(super) fn lifetime(answer: &Answer) -> Option<Duration> {
     if let Some(ttl) = answer.negative_ttl {
         return Some(Duration::from_secs(ttl.as_secs().into()));

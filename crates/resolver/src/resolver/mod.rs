@@ -1,21 +1,19 @@
-//! The resolver: lookups in flight, who waits for them, and when to look again.
+//! The resolver: lookups in flight, their waiting clients, and their timers.
 //!
-//! A lookup has tries, each a query to one server on a link of its own or on a connection that is kept. All
-//! its tries are listened to until the lookup ends: the first reply that can be used answers it. `tries`
-//! sends them and moves on where they fail; `replies` judges what comes back; `streams` keeps the
-//! connections; `state` has what each of them is; `configure` replaces the settings. `payers` knows from
-//! whose budget a lookup is paid.
+//! A lookup has tries, each a query to one server, on a link of its own or on a kept connection. All its
+//! tries stay open until the lookup ends: the first useful reply answers it. `tries` sends them and continues
+//! after failures; `replies` evaluates replies; `streams` keeps the connections; `state` has the types;
+//! `configure` replaces the settings. `payers` chooses the budget that a lookup is charged to.
 //!
-//! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after
-//! the other, asked each time for as much of the name as they need. `walk` takes these steps, `addresses`
-//! knows where the servers are. Where none has a known address, a lookup without clients finds it, on which
-//! the first one depends: `seek` begins these. What is tried where no server of a zone is of use is in
-//! `fallback`, and what is done where all servers of a rule are down in `dead`. Rules that forward first are
-//! in `instead`. Where there is a copy of the zone that a rule begins with, it is asked in place of the
-//! zone's servers.
+//! A lookup by a rule with iteration proceeds in steps, each like a forwarded query to the servers of one
+//! zone, with as much of the name as they need. `walk` takes these steps, `addresses` has the known addresses
+//! of the servers. If no server has a known address, a lookup without clients finds one, and the first lookup
+//! depends on it: `seek` starts these. `fallback` is for zones whose servers are all useless, `dead` for
+//! rules whose servers are all down, `instead` for rules that forward first. A local copy of the zone that a
+//! rule starts from replaces the zone's servers.
 //!
-//! A lookup that the end of another wakes is continued at the end of the same call, so that no call goes in a
-//! circle. Aliases are followed by `recursion`, through its cache and its rules, and not here.
+//! A lookup that is woken by the end of another continues at the end of the same call, so that calls do not
+//! recurse. Aliases are followed by `recursion`, through its cache and its rules, and not here.
 
 mod addresses;
 mod configure;
@@ -53,18 +51,17 @@ use crate::trace::{TraceEvent, Tracer};
 use payers::Payer;
 use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 
-/// Resolves questions by asking the servers of its rules.
+/// Resolves queries at the servers of its rules.
 pub struct Resolver<O: LookupSink, R: Random> {
     config: ForwardConfig,
     rules: Rules,
     servers: Servers,
     delegations: Delegations,
-    /// Until when a family of addresses is left alone, since there is no way to it: IPv4, IPv6.
+    /// Until when IPv4 and IPv6 addresses are avoided, since the family has no route.
     no_way: [Option<Instant>; 2],
-    /// When the servers of a rule may be asked again who they are, by the rule's number.
+    /// When the zone of a rule may be primed again, by the rule's number.
     prime_again: HashMap<usize, Instant>,
-    /// Lookups that have less to wait for than before or begin again, and are looked at before anything else
-    /// happens.
+    /// Lookups whose dependency ended, or that restart; they run before the next event.
     woken: VecDeque<LookupId>,
     sink: O,
     random: R,
@@ -74,17 +71,17 @@ pub struct Resolver<O: LookupSink, R: Random> {
     by_inquiry: HashMap<QueryKey, LookupId>,
     tries: NumberMap<TryId, Try>,
     links: NumberMap<Link, LinkUse>,
-    /// Clients whose outcome is held back.
+    /// Clients whose outcome is delayed.
     held: NumberMap<HeldId, (Client<O::Waiter>, LookupOutcome)>,
     timers: BTreeSet<(Instant, Timer)>,
-    /// Clients that wait and want a trace.
+    /// Number of waiting clients with a trace.
     traced: usize,
-    /// The number that a lookup, a try, a link or a held client had last.
+    /// The last number given to a lookup, try, link or delayed client.
     last: u64,
 }
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// A resolver that passes outcomes to `sink`. Rules that name the same server share what is known of it.
+    /// A resolver that delivers outcomes to `sink`. Rules that name the same server share its state.
     pub fn new(config: ForwardConfig, sink: O, mut random: R) -> Self {
         let mut servers = Servers::default();
         let (rules, upstreams) = Rules::of(&config, &mut servers, &mut random);
@@ -113,12 +110,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// The counters, which any thread may read.
+    /// Returns the counters, which any thread may read.
     pub fn stats(&self) -> Arc<ForwardStats> {
         Arc::clone(&self.stats)
     }
 
-    /// Whether no client waits and nothing is under way: only what is known of servers is kept.
+    /// Whether no client waits and nothing is in flight: only cached state is left.
     pub fn is_idle(&self) -> bool {
         let maps =
             [self.lookups.len(), self.by_inquiry.len(), self.tries.len(), self.links.len(), self.held.len()];
@@ -144,7 +141,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Takes a client's request.
+    /// Handles a client's request.
     fn look_up(&mut self, request: LookupRequest<O::Waiter>, now: Instant, actions: &mut Vec<Action>) {
         let LookupRequest {
             query_key,
@@ -183,7 +180,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Takes a client into the lookup it asks for, which is started unless it is in flight.
+    /// Adds a client to the lookup for its query, which is started unless it is in flight.
     fn admit(
         &mut self,
         mut lookup: Lookup<O::Waiter>,
@@ -227,11 +224,11 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         Ok(())
     }
 
-    /// A client joins a lookup in flight.
+    /// Adds a client to a lookup in flight.
     fn join(&mut self, id: LookupId, client: Client<O::Waiter>, now: Instant) {
         self.stats.joined.add(1);
         if self.lookups.get(&id).is_some_and(|lookup| lookup.clients.is_empty()) {
-            // From now on it is not another client's query that pays.
+            // From now on the new client is charged instead of another client's query.
             self.pays(id, Payer::client(&client));
             if self.is_stalled(id) {
                 self.woken.push_back(id);
@@ -287,8 +284,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.ask_failing(id, now, actions);
     }
 
-    /// The clients of a lookup whose time is over go; with the last one the lookup ends, unless others depend
-    /// on it.
+    /// Ends the wait of the clients whose deadline passed. The lookup ends with its last client, unless
+    /// others depend on it.
     fn client_timer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let outcome = LookupOutcome::Failed(LookupFailure::TimedOut);
@@ -326,7 +323,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         let says_something = match &outcome {
             LookupOutcome::Answered(_) => true,
-            // There was a first answer.
+            // The first answer remains valid.
             LookupOutcome::Failed(_) if lookup.other_than.is_some() => false,
             // Its clients may have come with hardly any time left.
             LookupOutcome::Failed(LookupFailure::TimedOut) => {
@@ -350,8 +347,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Takes a lookup out, and those that only it depended on. Tries that may show that a failing server
-    /// answers again go on without it.
+    /// Removes a lookup, and those that only it depended on. Tries that may show that a failing server
+    /// answers again continue without it.
     fn remove(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> Option<Lookup<O::Waiter>> {
         let mut lookup = self.lookups.remove(&id)?;
         if self.by_inquiry.get(&lookup.query_key) == Some(&id) {
@@ -375,7 +372,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         Some(lookup)
     }
 
-    /// The outcome of a lookup that a client waited for. Who has waited for long may get it a little later.
+    /// Delivers a lookup's outcome to a client. A client that has waited long may get it a little later.
     fn went(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
         self.traced -= usize::from(client.tracer.is_some());
         let long = now.saturating_duration_since(client.since) > self.config.timing.gather;
@@ -389,7 +386,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.set_timer(at, Timer::Held(id));
     }
 
-    /// A client that waited gets its outcome.
+    /// Ends a client's wait with its outcome.
     fn release(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
         self.load.client_went(client.prefix);
         self.settle(client, outcome, now);
@@ -402,7 +399,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.sink.settle(client.waiter, outcome, now);
     }
 
-    /// Notes a step of a lookup for the clients that want it.
+    /// Adds an event of a lookup to its clients' traces.
     fn note(&self, id: LookupId, now: Instant, event: impl FnOnce() -> TraceEvent) {
         if self.traced == 0 {
             return;
@@ -415,7 +412,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Notes a step of a try, made of its server, its transport and the try itself.
+    /// Adds an event of a try to the traces, made of its server, its transport and the try itself.
     fn note_of(
         &self,
         id: TryId,
@@ -431,7 +428,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// What a rule is, for a trace.
+    /// Returns the trace event of a rule.
     fn rule_event(&self, rule: usize) -> Option<TraceEvent> {
         let rule = self.rules.get(rule)?;
         let Way::Forward { recursion_desired, servers, .. } = &rule.way else { return None };

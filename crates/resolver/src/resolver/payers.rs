@@ -1,9 +1,8 @@
-//! From whose budget a lookup is paid: that of the client who has waited longest or, if no client waits, of a
-//! lookup that depends on it.
+//! The budget that a lookup is charged to: that of the client that has waited longest or, without clients, of
+//! a lookup that depends on it.
 //!
-//! A waiter that joins pays nothing as long as another does. But no waiter's time ends with another's, nor
-//! does a waiter fail for what another has spent elsewhere: then the next one pays from its own budget, as it
-//! stands.
+//! A waiter that joins is not charged as long as another one is. But a waiter neither times out with another,
+//! nor fails because another spent its budget elsewhere: then the next one's budget is charged, as it is.
 
 use std::time::Instant;
 
@@ -20,7 +19,7 @@ use crate::rules::Way;
 use crate::select::Asked;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// A waiter of a lookup has gone. If it was the one that paid, the next one pays.
+    /// Handles the end of a waiter. If it was the charged one, the next waiter is charged.
     pub(super) fn next_pays(&mut self, id: LookupId) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let paid_for = |budget: &Option<Budget>| same(budget, &lookup.budget);
@@ -37,9 +36,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Has a lookup paid from another budget, and so those that were begun for it. What is under way counts
-    /// for the new budget as it did for the old one; a lookup for which there is no room in it begins again,
-    /// with as much as there is room for.
+    /// Charges a lookup to another budget, with the lookups started for it. Pending address lookups count in
+    /// the new budget as in the old one; a lookup that exceeds the new limits restarts, within these limits.
     pub(super) fn pays(&mut self, id: LookupId, payer: Payer) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let before = lookup.budget.clone();
@@ -62,9 +60,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// The budget that a lookup is paid from is spent: its payer gets no answer, be it a client or a lookup
-    /// that depends on this one. If it had spent a part of that elsewhere, the lookup begins again for the
-    /// waiters that are left; else it costs more than any budget has.
+    /// Handles an exceeded limit of the charged budget: its waiter gets no answer, be it a client or a
+    /// dependent lookup. If part of the budget was spent elsewhere, the lookup restarts for the remaining
+    /// waiters; otherwise it costs more than any budget allows.
     pub(super) fn spent(&mut self, id: LookupId, spent: Overspent, now: Instant, actions: &mut Vec<Action>) {
         self.stats.overspent.add(1);
         let outcome = LookupOutcome::Failed(LookupFailure::Overspent(spent));
@@ -75,10 +73,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let gone: Vec<_> = lookup.clients.extract_if(.., |client| same(&client.budget, &before)).collect();
         let dependents = std::mem::take(&mut lookup.dependents);
         lookup.paid_by(next);
-        // Not at once: there may be many who can no longer pay.
+        // Not at once: several waiters may be unable to pay.
         lookup.begins_again = true;
         self.woken.push_back(id);
-        // Each pays once, or two of them would pay in turn for ever.
+        // Each is charged only once; otherwise two of them could alternate for ever.
         let has_paid = |id: &LookupId| self.lookups.get(id).is_none_or(|other| same(&other.budget, &before));
         let (paid, left): (Vec<_>, Vec<_>) = dependents.into_iter().partition(has_paid);
         if let Some(lookup) = self.lookups.get_mut(&id) {
@@ -92,14 +90,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Another waiter that can pay for a lookup whose budget is spent, if its own budget may suffice.
+    /// Returns another waiter to charge, if its own budget may suffice.
     fn others(&self, id: LookupId, spent: Overspent) -> Option<Payer> {
         let lookup = self.lookups.get(&id)?;
         let own = match spent {
             Overspent::Time | Overspent::Depth => true,
             _ => !lookup.paid_in_full,
         };
-        // Who is nearer may come as far as what the one before could not.
+        // A waiter with less depth may get further than the previous one.
         let nearer = |payer: &Payer| spent != Overspent::Depth || payer.depth < lookup.depth;
         let clients = lookup.clients.iter().map(Payer::client);
         let dependents =
@@ -108,7 +106,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         all.find(|payer| !same(&payer.budget, &lookup.budget)).filter(|payer| payer.budget.is_some())
     }
 
-    /// A lookup begins again with what is known by now.
+    /// Restarts a lookup with the state known by now.
     pub(super) fn begin_again(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         (lookup.begins_again, lookup.overspent, lookup.fault, lookup.hindered) = (false, None, None, None);
@@ -131,40 +129,40 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     }
 }
 
-/// Who pays for a lookup.
+/// The waiter that a lookup is charged to.
 #[derive(Clone)]
 pub(super) struct Payer {
-    /// From this budget, if there is one.
+    /// Its budget, if any.
     pub(super) budget: Option<Budget>,
-    /// So many lookups of the same query wait for each other up to this one.
+    /// Nesting depth of the lookup, among lookups of the same query that wait for each other.
     pub(super) depth: u8,
 }
 
 impl Payer {
-    /// A client that waits for it.
+    /// A client that waits for the lookup.
     pub(super) fn client<W>(client: &Client<W>) -> Payer {
         Payer { budget: client.budget.clone(), depth: 0 }
     }
 
-    /// A lookup that depends on it.
+    /// A lookup that depends on the lookup.
     fn dependent<W>(lookup: &Lookup<W>) -> Payer {
         Payer { budget: lookup.budget.clone(), depth: lookup.depth }.one_deeper()
     }
 
-    /// The same payer, for what a lookup depends on.
+    /// The same payer, for a dependency of the lookup.
     fn one_deeper(&self) -> Payer {
         Payer { budget: self.budget.clone(), depth: self.depth.saturating_add(1) }
     }
 }
 
 impl<W> Lookup<W> {
-    /// From now on it is paid so.
+    /// Sets the payer.
     pub(super) fn paid_by(&mut self, payer: Payer) {
         self.paid_in_full = payer.budget.as_ref().is_none_or(Budget::is_whole);
         (self.budget, self.depth) = (payer.budget, payer.depth);
     }
 
-    /// The same with all that it waits for, as long as the limits have room for that; whether they had.
+    /// Sets the payer and charges it for all pending address lookups; returns whether the limits allow that.
     fn moves_to(&mut self, payer: Payer, limits: &IterateConfig) -> bool {
         self.paid_by(payer);
         let waits = self.walk.as_mut().map(|walk| walk.waits.as_mut_slice()).unwrap_or_default();
@@ -179,7 +177,7 @@ impl<W> Lookup<W> {
     }
 }
 
-/// Whether two budgets are one.
+/// Whether both budgets are the same.
 fn same(one: &Option<Budget>, other: &Option<Budget>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one.is_same(other),

@@ -1,4 +1,4 @@
-//! Judging what comes back.
+//! Evaluates replies.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,18 +20,18 @@ use crate::server::Ability;
 use crate::servers::ServerId;
 use crate::trace::{TraceEvent, TraceVerdict, TryChange};
 
-/// What a reply that fits its query leads to.
+/// The consequence of a reply that matches its query.
 enum Verdict {
-    /// The query goes out once more, changed.
+    /// The query is repeated with a change.
     Again(TryChange),
-    /// Its records answer the question.
+    /// It has records to scrub.
     Records,
-    /// It is of no use.
+    /// It is useless.
     Useless(ReplyFault),
 }
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// A message came in on a link.
+    /// Handles a message on a link.
     pub(super) fn message(&mut self, link: Link, message: &[u8], now: Instant, actions: &mut Vec<Action>) {
         let id = match self.links.get_mut(&link) {
             None => return,
@@ -49,7 +49,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let Some(id) = id else { return };
         self.touch(link, now);
         let Some(one) = self.tries.get(&id) else {
-            // Its lookup is over.
+            // Its lookup has ended.
             return self.free(link, message);
         };
         let cookie = one.opt.as_ref().and_then(|opt| opt.cookie.as_ref()).map(|(ours, _)| *ours);
@@ -67,8 +67,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             }
             (read, Some(mismatch)) => {
                 self.count(mismatch);
-                // An attacker may be guessing, or the server may know no better; on a connection no attacker
-                // guesses.
+                // An attacker may be guessing, or the server may be broken; on a connection no attacker can
+                // guess.
                 self.note_of(id, now, |server, transport, _| TraceEvent::Suspected {
                     server,
                     transport,
@@ -82,7 +82,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Why a datagram that fits may all the same be forged: it does not repeat what this server can repeat.
+    /// Returns why a matching datagram may be forged: it does not repeat what this server is able to repeat.
     fn distrusted(&self, one: &Try, reply: &Reply, cookie: bool) -> Option<ReplyMismatch> {
         let server = self.servers.get(one.server)?;
         if one.stream {
@@ -107,7 +107,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// The ID of a reply may be used again on its connection.
+    /// Frees the ID of a reply on its connection.
     fn free(&mut self, link: Link, message: &[u8]) {
         let header = Header::of(message);
         if let (Some(LinkUse::Stream(connection)), Some(header)) = (self.links.get_mut(&link), header) {
@@ -115,7 +115,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Decides what a reply that fits leads to.
+    /// Handles a matching reply.
     fn judge(
         &mut self,
         id: TryId,
@@ -165,7 +165,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// A server offers recursion, and its reply is not authoritative.
+    /// Records that a server offers recursion and its reply is not authoritative.
     fn offers_recursion(&mut self, id: TryId) {
         let Some(one) = self.tries.get(&id) else { return };
         let lookup = one.lookup.and_then(|id| self.lookups.get_mut(&id));
@@ -174,8 +174,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// A server names the agent for reports of its zone (RFC 9567 §6.1). The option is between it and us:
-    /// servers that ask others name none for the names of others.
+    /// Records a server's agent for reports of its zone (RFC 9567 §6.1). The option is hop by hop: recursive
+    /// servers name no agents for other zones.
     fn hear_of_agent(&mut self, id: TryId, domain: LowerNameBuf) {
         let Some(one) = self.tries.get(&id) else { return };
         let Some(lookup) = one.lookup.and_then(|id| self.lookups.get_mut(&id)) else { return };
@@ -189,7 +189,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         lookup.agent = Some((one.server, Box::new(ReportAgent { domain, zone })));
     }
 
-    /// Counts a reply for the budget of its lookup, which ends if that is spent.
+    /// Charges a reply to the budget of its lookup, which ends if a limit is reached.
     fn is_too_much(&mut self, id: TryId, message: &[u8], now: Instant, actions: &mut Vec<Action>) -> bool {
         let lookup = self.tries.get(&id).and_then(|one| one.lookup);
         let budget = lookup.and_then(|id| self.lookups.get(&id)?.budget.as_ref());
@@ -212,7 +212,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         });
     }
 
-    /// What a reply shows of its server besides the answer.
+    /// Records what a reply shows about its server.
     fn learn(&mut self, id: TryId, server: ServerId, reply: &Reply, now: Instant) {
         let timing = &self.config.timing;
         let (Some(one), Some(server)) = (self.tries.get(&id), self.servers.get_mut(server)) else { return };
@@ -229,7 +229,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         if matches!(reply.rcode, Rcode::FORMERR | Rcode::NOTIMP | Rcode::BADVERS) {
             return;
         }
-        // The error came of what was left out this time.
+        // The error was due to what was left out this time.
         if one.steps.plain {
             server.cannot(Ability::Edns, now, timing);
         } else if one.steps.bare {
@@ -260,7 +260,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         Some(match reply.rcode {
             Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN => Verdict::Records,
-            // RFC 6891 §7: without OPT it does not know EDNS. With it, it may not like the cookie.
+            // RFC 6891 §7: a reply without OPT means no EDNS. With OPT, the cookie may be the problem.
             Rcode::FORMERR if reply.edns && cookie_sent && !steps.bare => {
                 Verdict::Again(TryChange::WithoutCookie)
             }
@@ -313,7 +313,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// A reply cannot be used: its server is not asked again in this lookup, the next one is.
+    /// Handles a useless reply: its server is not queried again in this lookup, the next one is.
     pub(super) fn useless(
         &mut self,
         id: TryId,

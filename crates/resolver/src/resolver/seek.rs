@@ -1,9 +1,9 @@
-//! Addresses of servers that no referral brought: looked up by lookups without clients, one after the other
-//! and, where that takes long, side by side.
+//! Lookups of server addresses that came with no referral. They have no clients, and run one after the other
+//! or, if one takes long, in parallel.
 //!
-//! The lookup that waits for one pays for it from its budget when it is begun; [`payers`](super::payers)
-//! moves it to another. A lookup that others have begun to do without is set aside: it takes the replies that
-//! come, but sends no further query.
+//! The dependent lookup's budget is charged when one starts; [`payers`](super::payers) moves it to another. A
+//! lookup is set aside when all its dependents have started another one: it accepts replies, but sends no
+//! further queries.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::request::LookupSink;
 use crate::scrub::{Answer, address, may_be_asked};
 use crate::trace::TraceEvent;
 
-/// So many times the first timeout of a server that was never measured an address may be in coming before
-/// another server's is looked up beside it.
+/// After this many first timeouts of an unmeasured server without an address, another server's address is
+/// looked up in parallel.
 const SEEK_LONGER: u32 = 2;
-/// The most that a server's addresses, or that there are none, are believed.
+/// Highest TTL of a server's addresses or their absence, in seconds.
 const HOST_TTL: u32 = 86_400;
-/// The same for none without a time of its own.
+/// How long the absence of addresses is cached if the answer has no negative TTL.
 const NO_HOST: Duration = Duration::from_secs(60);
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// Looks the address of one more server up, unless that is under way. Whether there is something to wait
-    /// for.
+    /// Looks up the address of one more server, unless that is pending. Returns whether there is something to
+    /// wait for.
     pub(super) fn seek(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         match self.lookups.get(&id).map(|lookup| lookup.newest_wait()) {
             None => true,
@@ -47,8 +47,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Looks the address of one more server up, beside those that are waited for or if there are none.
-    /// Whether there is something more to wait for.
+    /// Starts a lookup of another server's address; with `beside`, in addition to pending ones. Returns
+    /// whether there is something new to wait for.
     fn seek_one(&mut self, id: LookupId, beside: bool, now: Instant, actions: &mut Vec<Action>) -> bool {
         let before = self.lookups.get(&id).map_or(0, |lookup| lookup.waits().len());
         loop {
@@ -67,7 +67,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
                 Ok(seeking) => seeking,
                 Err(_) if beside => return false,
                 Err(spent) => {
-                    // Where there are servers to ask, that was not what it failed of.
+                    // If there are servers to query, the budget is not the cause of the failure.
                     lookup.overspent = lookup.overspent.or(Some(spent).filter(|_| lookup.asked.is_empty()));
                     return false;
                 }
@@ -80,7 +80,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// A server's address has been long in coming: that of another is looked up beside it.
+    /// Looks up another server's address in parallel, since the pending ones take long.
     pub(super) fn seek_longer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
         walk.seek_at = None;
@@ -89,8 +89,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// No query is under way for the address that a lookup waits for. So another address is looked up or, if
-    /// there is none, those servers are asked again.
+    /// No query is in flight for the address that a lookup waits for. So looks up another address or, if
+    /// there is none, resumes the newest pending lookup.
     fn press_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if !self.seek_one(id, true, now, actions)
             && let Some(newest) = self.lookups.get(&id).and_then(|lookup| lookup.newest_wait())
@@ -99,7 +99,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// A lookup goes on that was set aside, and is not any more.
+    /// Resumes a lookup that was set aside, and is not any more.
     pub(super) fn rouse(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if !self.is_stalled(id) {
             return;
@@ -110,15 +110,15 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Whether nothing happens for a lookup unless something comes that was asked for before.
+    /// Whether a lookup has nothing in flight or planned, in its own tries or the newest lookup it waits for.
     pub(super) fn is_stalled(&self, id: LookupId) -> bool {
         let Some(lookup) = self.lookups.get(&id) else { return false };
         !self.asks(lookup) && lookup.newest_wait().is_none_or(|newest| self.is_stalled(newest))
     }
 
-    /// Whether a lookup finds the address of a server, and every lookup that waits for that has begun to look
-    /// for another since. It then takes the replies that come, but sends no further query: no more is asked
-    /// at a time than if one address were looked up after the other.
+    /// Whether a lookup finds a server's address, and every dependent has started another one since. It then
+    /// accepts replies, but sends no further queries: no more queries are sent at a time than if addresses
+    /// were looked up one after the other.
     pub(super) fn is_set_aside(&self, id: LookupId) -> bool {
         let Some(lookup) = self.lookups.get(&id) else { return false };
         let wants = |other: &LookupId| {
@@ -128,10 +128,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         lookup.clients.is_empty() && !lookup.dependents.is_empty() && !lookup.dependents.iter().any(wants)
     }
 
-    /// The next server whose address may be looked up, by the family that is to be. Those with glue come
-    /// last, since that may be out of date; those below the zone never, since only its servers know them.
-    /// Beside others, one is preferred of which nothing was looked up so far, and one is left out whose name
-    /// is in a zone without a server that answers: that is no other way.
+    /// Returns the query for the next server address to look up, in families that are reachable. Servers with
+    /// glue come last, since glue may be outdated; servers below the zone never, since only they have their
+    /// addresses. With `beside`, servers without any address lookup so far are preferred, and those in a zone
+    /// whose servers are all failing are left out, since they are no alternative.
     fn next_sought(&mut self, id: LookupId, beside: bool, now: Instant) -> Option<QueryKey> {
         let families: Vec<Type> = [(false, Type::A), (true, Type::AAAA)]
             .into_iter()
@@ -166,14 +166,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         None
     }
 
-    /// Whether it is known that none of the servers answers that would be asked for a name first.
+    /// Whether all servers that a lookup of `name` would query first are known to be failing.
     fn leads_nowhere(&mut self, name: LowerName<'_>, now: Instant) -> bool {
         let cut = self.delegations.closest(name, LowerNameBuf::ROOT.as_lower(), now);
         cut.is_some_and(|cut| self.is_dead(&cut, now))
     }
 
-    /// Has one lookup depend on another, which may have to be started; whether that could be done. If not,
-    /// nothing was begun, and what was taken for it is given back.
+    /// Makes a lookup depend on another, which is started if needed; returns whether that worked. If not,
+    /// nothing was started, and the budget is refunded.
     fn depend(
         &mut self,
         id: LookupId,
@@ -209,8 +209,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         true
     }
 
-    /// A server's address cannot be looked up: neither that of the other family, for it is with the same
-    /// servers.
+    /// Excludes a server's address from further lookups, of both families, since the same servers would be
+    /// queried.
     fn seek_no_more(&mut self, id: LookupId, name: LowerName<'_>) {
         let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
         for (at, server) in walk.cut.servers.iter().enumerate() {
@@ -229,7 +229,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.set_timer(at, Timer::Seek(id));
     }
 
-    /// Whether `other` is the lookup itself, or waits for it, if by others in between.
+    /// Whether `other` is the lookup itself or depends on it, directly or through others.
     fn is_waited_for(&self, id: LookupId, other: LookupId) -> bool {
         let (mut seen, mut next) = (Vec::new(), vec![id]);
         while let Some(id) = next.pop() {
@@ -244,7 +244,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         false
     }
 
-    /// A lookup no longer needs another one, which ends if nothing else needs it.
+    /// Removes a dependency; the other lookup ends if nothing else needs it.
     pub(super) fn depends_no_more(
         &mut self,
         id: LookupId,
@@ -262,7 +262,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.next_pays(other);
     }
 
-    /// A lookup that others depend on has ended: what it found is kept, and they go on.
+    /// Handles the end of a lookup that others depend on: caches the addresses and wakes the dependents.
     pub(super) fn found(
         &mut self,
         lookup: &Lookup<O::Waiter>,
@@ -285,8 +285,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             }
         };
         addresses.retain(|address| may_be_asked(*address, loopback));
-        // A name that is not there has neither, and where no server is known there is none to ask for the
-        // other.
+        // NXDOMAIN holds for both families, and without name servers neither family can be looked up.
         let of_both = match outcome {
             LookupOutcome::Answered(answer) => answer.rcode == Rcode::NXDOMAIN && addresses.is_empty(),
             LookupOutcome::Failed(failure) => *failure == LookupFailure::NoServers,
@@ -309,8 +308,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// A lookup waits no longer for another that it depended on, and that may have found nothing: of a
-    /// `limit`, if there is one.
+    /// Removes an ended dependency of a lookup, which may have been fruitless, possibly due to a `limit`.
     pub(super) fn goes_on_without(
         &mut self,
         dependent: LookupId,
@@ -329,7 +327,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.woken.push_back(dependent);
     }
 
-    /// Lookups that have waited for others go on, and those that others pay for begin again.
+    /// Continues woken lookups, and restarts those that are charged to another budget.
     pub(super) fn wake(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while let Some(id) = self.woken.pop_front() {
             if self.lookups.get(&id).is_some_and(|lookup| lookup.begins_again) {
@@ -341,7 +339,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             let addresses = lookup.asked.len();
             if new {
                 lookup.tries_left = lookup.tries_left.max(self.config.limits.tries);
-                // Another's budget may have been spent, not this one's.
+                // The spent budget may have been another one.
                 lookup.overspent = None;
             }
             self.note(id, now, || TraceEvent::Found { addresses });
@@ -354,14 +352,13 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     }
 }
 
-/// A question of our own.
+/// Returns a query of our own, without DO and CD.
 pub(super) fn plain(name: LowerName<'_>, qtype: Type) -> QueryKey {
     let (dnssec_ok, checking_disabled) = (false, false);
     QueryKey { name: name.to_buf(), qtype, qclass: Class::IN, dnssec_ok, checking_disabled }
 }
 
-/// The addresses in the answer to a question for them, and how long that holds. A server's name is no alias
-/// (RFC 2181 §10.3).
+/// Returns the addresses in an answer, and their TTL. A server's name must not be an alias (RFC 2181 §10.3).
 pub(super) fn addresses_in(answer: &Answer, qtype: Type) -> (Vec<IpAddr>, Option<Duration>) {
     let seconds = |ttl: u32| Some(Duration::from_secs(ttl.clamp(1, HOST_TTL).into()));
     let mut found = (Vec::new(), answer.negative_ttl.map_or(Some(NO_HOST), |ttl| seconds(ttl.as_secs())));

@@ -1,4 +1,4 @@
-//! What is in flight: lookups, tries, connections.
+//! The state of lookups, tries and connections.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -28,94 +28,93 @@ pub(super) struct LookupId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TryId(pub(super) u64);
 
-/// The number of a client whose outcome is held back.
+/// The number of a client whose outcome is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct HeldId(pub(super) u64);
 
-/// What happens at a time if nothing happens before.
+/// What to do when a timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// The first of a lookup's clients has waited long enough.
+    /// End the wait of a lookup's clients whose deadline passed.
     Client(LookupId),
-    /// A lookup goes on to its next try.
+    /// Start a lookup's next try.
     Resume(LookupId),
-    /// The address of a server that a lookup waits for has been long in coming.
+    /// Look up another server's address, since the awaited one takes long.
     Seek(LookupId),
-    /// No server of a lookup has replied, and all of them were dead when it began.
+    /// End a lookup whose servers were all dead when it began, and none has replied.
     Hopeless(LookupId),
-    /// A try has not been answered.
+    /// Handle a try without a reply.
     Try(TryId),
-    /// A connection has been without traffic.
+    /// Close an idle connection.
     Idle(Link),
-    /// A client gets its outcome.
+    /// Deliver a client's delayed outcome.
     Held(HeldId),
 }
 
-/// A client that waits.
+/// A waiting client.
 pub(super) struct Client<W> {
     pub(super) waiter: W,
     pub(super) prefix: ClientPrefix,
-    /// When it came.
+    /// Time of its request.
     pub(super) since: Instant,
     pub(super) deadline: Instant,
-    /// What it pays from, where it pays.
+    /// The budget it can be charged to, if any.
     pub(super) budget: Option<Budget>,
     pub(super) tracer: Option<Tracer>,
 }
 
-/// A question that is being resolved.
+/// A query being resolved.
 pub(super) struct Lookup<W> {
     pub(super) query_key: QueryKey,
     pub(super) rule: usize,
-    /// Who waits.
+    /// The waiting clients.
     pub(super) clients: Vec<Client<W>>,
-    /// When [`Timer::Client`] is set to: the earliest of their deadlines.
+    /// Time of [`Timer::Client`]: the earliest of their deadlines.
     pub(super) first_deadline: Option<Instant>,
-    /// Lookups that wait for this one, since it finds the address of a server.
+    /// Lookups that wait for this one, which finds a server's address.
     pub(super) dependents: Vec<LookupId>,
-    /// How many lookups wait for each other in a row, up to this one.
+    /// Nesting depth: number of lookups that wait for each other, up to this one.
     pub(super) depth: u8,
-    /// What it is paid from, if its client's query has a budget: see `payers`.
+    /// The budget it is charged to, if its client's query has one: see `payers`.
     pub(super) budget: Option<Budget>,
-    /// Nothing else was paid from that before.
+    /// That budget was unused when the lookup was first charged to it.
     pub(super) paid_in_full: bool,
-    /// It is to begin again, now that it is paid from another.
+    /// It will restart, charged to another budget.
     pub(super) begins_again: bool,
-    /// Which part of it is spent.
+    /// The exceeded limit of the budget.
     pub(super) overspent: Option<Overspent>,
-    /// Whose answer is not wanted.
+    /// The source whose answer is excluded.
     pub(super) other_than: Option<AnsweredBy>,
-    /// What referrals on the way said of DS.
+    /// Proofs about DS from the referrals so far.
     pub(super) referrals: Vec<ReferralProof>,
-    /// How far it has come, if it goes step by step.
+    /// The current step, with iteration.
     pub(super) walk: Option<Box<Walk>>,
-    /// The zone whose parent's servers are asked again at the moment.
+    /// The zone whose parent's servers are being queried again.
     pub(super) recheck: Option<Box<Recheck>>,
-    /// Questions so far to parents' servers for zones whose servers failed.
+    /// Queries so far to parents' servers because a zone's servers failed.
     pub(super) parent_questions: u8,
-    /// The servers of its rule, or of the zone that it has come to.
+    /// The servers of its rule, or of its current zone.
     pub(super) asked: Vec<Asked>,
     pub(super) tries_left: u8,
-    /// Servers asked less often than this are asked at once where another is of no help: 1, until links to
-    /// all have failed and they are asked again.
+    /// Servers with fewer tries than this are queried at once when another one fails. 1, until links to all
+    /// servers have failed and a new round begins.
     pub(super) round: u32,
-    /// Tries that may still be answered.
+    /// Tries that may still get a reply.
     pub(super) tries: Vec<TryId>,
-    /// When [`Timer::Resume`] is set to.
+    /// Time of [`Timer::Resume`].
     pub(super) resume: Option<Instant>,
-    /// When [`Timer::Hopeless`] is set to.
+    /// Time of [`Timer::Hopeless`].
     pub(super) hopeless_at: Option<Instant>,
-    /// Why the last reply could not be used.
+    /// Why the last reply was useless.
     pub(super) fault: Option<ReplyFault>,
-    /// The limit that kept an address it needs from being found. It is no failure of servers.
+    /// The limit that prevented the lookup of a needed address, which is no failure of servers.
     pub(super) hindered: Option<LookupFailure>,
-    /// The agent that the servers asked at the moment name for reports of failures, and which of them named
-    /// it last.
+    /// The error-reporting agent of the current servers, and the server that named it last.
     pub(super) agent: Option<(ServerId, Box<ReportAgent>)>,
 }
 
 impl<W> Lookup<W> {
-    /// A lookup by a rule that has not begun, without clients.
+    /// A new lookup by a rule, without clients.
     pub(super) fn new(query_key: QueryKey, rule: usize) -> Self {
         Lookup {
             query_key,
@@ -145,17 +144,17 @@ impl<W> Lookup<W> {
         }
     }
 
-    /// What the servers are asked at the moment.
+    /// Returns the current query to the servers.
     pub(super) fn question(&self) -> &QueryKey {
         self.walk.as_ref().map_or(&self.query_key, |walk| &walk.question)
     }
 
-    /// The question for a server's address that the servers of its zone's parent are asked at the moment.
+    /// Returns the query for a server's address that is being sent to the servers of the zone's parent.
     pub(super) fn glue_question(&self) -> Option<QueryKey> {
         self.recheck.as_ref().and_then(|recheck| recheck.question)
     }
 
-    /// Why no server that was asked was of use, limits of the query aside.
+    /// Returns the failure when all servers were useless, apart from limits of the query.
     pub(super) fn failure(&self) -> LookupFailure {
         match self.fault {
             Some(fault) => LookupFailure::BadReply(fault),
@@ -165,17 +164,17 @@ impl<W> Lookup<W> {
         }
     }
 
-    /// The server whose answer is not wanted, if it is one's.
+    /// Returns the excluded server; `None` if it is the copy.
     pub(super) fn unwanted_server(&self) -> Option<SocketAddr> {
         self.other_than.and_then(AnsweredBy::server)
     }
 
-    /// Takes the error-reporting agent of this server, if it is the server that named one last.
+    /// Takes the error-reporting agent, if this server named it last.
     pub(super) fn agent_of(&mut self, server: ServerId) -> Option<Box<ReportAgent>> {
         self.agent.take().filter(|(by, _)| *by == server).map(|(_, agent)| agent)
     }
 
-    /// It has failed: the budget of the client that pays gets the servers' error-reporting agent.
+    /// Puts the servers' error-reporting agent into the charged budget, after a failure.
     pub(super) fn tell_of_agent(&mut self) {
         if let (Some(budget), Some((_, agent))) = (&self.budget, self.agent.take())
             && !self.clients.is_empty()
@@ -184,70 +183,70 @@ impl<W> Lookup<W> {
         }
     }
 
-    /// Whether the addresses of servers are being looked up for it.
+    /// Whether addresses of servers are being looked up for it.
     pub(super) fn seeks(&self) -> bool {
         !self.waits().is_empty()
     }
 
-    /// Lookups of servers' addresses that it waits for.
+    /// Returns the lookups of servers' addresses that it waits for.
     pub(super) fn waits(&self) -> &[Wait] {
         self.walk.as_ref().map_or(&[], |walk| &walk.waits)
     }
 
-    /// The one of them that was begun last.
+    /// Returns the one of these that started last.
     pub(super) fn newest_wait(&self) -> Option<LookupId> {
         self.waits().last().map(|wait| wait.on)
     }
 }
 
-/// How far a lookup has come that goes step by step.
+/// The current step of a lookup with iteration.
 pub(super) struct Walk {
-    /// The zone whose servers are asked.
+    /// The zone whose servers are queried.
     pub(super) cut: Arc<Cut>,
-    /// What they are asked: the query key, or an ancestor of its name.
+    /// The query to them: the query key, or an ancestor of its name.
     pub(super) question: QueryKey,
-    /// Labels of the name that this shows.
+    /// Number of labels in this query.
     pub(super) shown: usize,
-    /// It shows the whole name, here and in zones below.
+    /// The whole name is shown, here and in zones below.
     pub(super) whole: bool,
-    /// Lookups of servers' addresses that are waited for, the one begun last at the end. The others are set
-    /// aside: they take the replies that come, but send no further query.
+    /// Pending lookups of servers' addresses, the newest at the end. The others are set aside: they accept
+    /// replies, but send no further queries.
     pub(super) waits: Vec<Wait>,
-    /// When [`Timer::Seek`] is set to.
+    /// Time of [`Timer::Seek`].
     pub(super) seek_at: Option<Instant>,
-    /// The zone's servers, by their place, whose addresses of a family were looked up.
+    /// The zone's servers, by index, whose addresses of a family were looked up.
     pub(super) sought: Vec<(usize, Type)>,
-    /// Which of the zone's servers is the first whose address is looked up.
+    /// Index of the zone's server whose address is looked up first.
     pub(super) turn: usize,
-    /// Addresses are used that the parent gave without being authoritative for them.
+    /// Addresses from the parent that it is not authoritative for are in use.
     pub(super) outside: bool,
-    /// Servers that offer recursion are asked with RD, and need not be authoritative.
+    /// Servers that offer recursion are queried with RD, and need not be authoritative.
     pub(super) recursion: bool,
 }
 
-/// A zone whose servers failed, while its parent's servers are asked about it again.
+/// A zone whose servers failed, while its parent's servers are queried again.
 pub(super) struct Recheck {
-    /// The zone as it was known.
+    /// The cached cut of the zone.
     pub(super) child: Arc<Cut>,
-    /// Its servers, as the lookup has asked them.
+    /// Its servers, with the lookup's tries.
     pub(super) asked: Vec<Asked>,
-    /// Why they were of no use.
+    /// Why they were useless.
     pub(super) failure: LookupFailure,
-    /// Its servers whose addresses the parent's servers were asked for.
+    /// Its servers whose addresses were requested from the parent's servers.
     pub(super) sought: Vec<LowerNameBuf>,
-    /// The delegation was learned some time ago, and the parent's servers were not asked for it since.
+    /// The delegation is old enough to be requested from the parent's servers again.
     pub(super) due: bool,
-    /// The question for a server's address, if it is not the delegation that is asked for.
+    /// The query for a server's address; `None` for the delegation.
     pub(super) question: Option<QueryKey>,
 }
 
-/// Whether links led nowhere, and no server was silent otherwise.
+/// Whether links failed, and every silent try is due to that.
 fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
     let all = &lookup.asked;
     all.iter().any(|asked| asked.broken > 0) && all.iter().all(|asked| asked.broken == asked.silent)
 }
 
-/// Why links led nowhere.
+/// Returns why links failed.
 fn network_fault<W>(lookup: &Lookup<W>) -> NetworkFault {
     match lookup.asked.iter().all(|asked| asked.refused == asked.broken) {
         true => NetworkFault::Refused,
@@ -255,15 +254,14 @@ fn network_fault<W>(lookup: &Lookup<W>) -> NetworkFault {
     }
 }
 
-/// A lookup of a server's address that is waited for.
+/// A pending lookup of a server's address.
 pub(super) struct Wait {
     pub(super) on: LookupId,
-    /// It is counted among those under way for as long, and if it finds nothing for ever.
+    /// Charges the budget: as pending, and for good if fruitless.
     pub(super) seeking: Seeking,
 }
 
-/// What was changed since the first try of a server in this lookup. Each is done once, so none goes in a
-/// circle.
+/// Changes since the first try at a server in this lookup. Each is made only once, so that there is no loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     /// Over TCP.
@@ -272,14 +270,14 @@ pub(super) struct Steps {
     pub(super) plain: bool,
     /// Without a cookie.
     pub(super) bare: bool,
-    /// With the cookie that BADCOOKIE brought.
+    /// With the cookie from BADCOOKIE.
     pub(super) cookie_again: bool,
-    /// Again, since a kept connection was closed by the server.
+    /// Again, since the server closed a kept connection.
     pub(super) reconnected: bool,
 }
 
 impl Steps {
-    /// These and one more.
+    /// Adds a change.
     pub(super) fn and(self, change: TryChange) -> Self {
         match change {
             TryChange::OverTcp => Steps { stream: true, ..self },
@@ -290,35 +288,35 @@ impl Steps {
     }
 }
 
-/// A query that was sent.
+/// A query in flight.
 pub(super) struct Try {
-    /// For whom; `None` if the lookup is over and only the server's health is of interest.
+    /// Its lookup; `None` if that has ended and only the server's health matters.
     pub(super) lookup: Option<LookupId>,
-    /// The server's place among those of the lookup.
+    /// Index of the server in the lookup's list.
     pub(super) place: usize,
     /// The server.
     pub(super) server: ServerId,
     pub(super) link: Link,
-    /// Whether the link is a connection, which others may share.
+    /// Whether the link is a connection, which other tries may share.
     pub(super) stream: bool,
     pub(super) id: u16,
     pub(super) query_key: QueryKey,
-    /// The name as it was sent.
+    /// The name as sent.
     pub(super) name: NameBuf,
     /// Whether its letters are in random case.
     pub(super) mixed: bool,
     pub(super) opt: Option<Opt>,
     pub(super) steps: Steps,
     pub(super) sent: Instant,
-    /// Whether the time to the reply is a round-trip time: no connection had to be opened.
+    /// Whether the time to the reply is a round-trip time, without the opening of a connection.
     pub(super) measurable: bool,
-    /// When [`Timer::Try`] is set to; none once that has passed.
+    /// Time of [`Timer::Try`]; `None` once that has passed.
     pub(super) timer: Option<Instant>,
-    /// Only to see whether a failing server answers again.
+    /// It only probes whether a failing server answers again.
     pub(super) probe: bool,
-    /// A question of our own, for that alone.
+    /// It is a health check, with a query of our own.
     pub(super) check: bool,
-    /// The extended errors of its reply, where a trace is kept.
+    /// The extended errors of its reply, if there is a trace.
     pub(super) errors: Vec<UpstreamError>,
 }
 
@@ -332,17 +330,17 @@ impl Try {
 pub(super) struct Connection {
     pub(super) server: ServerId,
     pub(super) open: bool,
-    /// IDs in use. They stay in use when their try is gone, until the reply comes.
+    /// IDs in use. An ID stays in use when its try is gone, until the reply arrives.
     pub(super) pending: HashMap<u16, TryId>,
-    /// When something came in last.
+    /// Time of the last message received.
     pub(super) heard: Option<Instant>,
-    /// When [`Timer::Idle`] is set to.
+    /// Time of [`Timer::Idle`].
     pub(super) idle_at: Instant,
-    /// It has left a query unanswered, and is not used for others.
+    /// A query on it timed out; it gets no further queries.
     pub(super) suspect: bool,
 }
 
-/// What a link is used for.
+/// The use of a link.
 pub(super) enum LinkUse {
     /// One datagram exchange.
     Datagram(TryId),

@@ -1,4 +1,4 @@
-//! Connections to servers: many queries under way on each, kept until they are idle (RFC 7766 §6.2).
+//! Connections to servers: many queries in flight on each, kept until idle (RFC 7766 §6.2).
 
 use std::collections::HashMap;
 use std::io;
@@ -14,8 +14,8 @@ use crate::servers::ServerId;
 use crate::trace::TraceEvent;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// A connection to `server` that takes one more query, with an ID for it and whether the connection is
-    /// open already. `None` if all that may be are full.
+    /// Returns a connection to `server` with room for one more query, an ID for it, and whether the
+    /// connection is open already. `None` if all possible connections are full.
     pub(super) fn stream_to(
         &mut self,
         server: ServerId,
@@ -66,7 +66,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         Some(link)
     }
 
-    /// There was traffic on a connection.
+    /// Restarts the idle timer of a connection.
     pub(super) fn touch(&mut self, link: Link, now: Instant) {
         let idle_at = now + self.config.timing.tcp_idle;
         let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
@@ -75,15 +75,15 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.set_timer(idle_at, Timer::Idle(link));
     }
 
-    /// A connection is open.
+    /// Records that a connection is open.
     pub(super) fn opened(&mut self, link: Link) {
         if let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) {
             connection.open = true;
         }
     }
 
-    /// A query sent at `sent` was not answered in time. If nothing else came since, the connection may be
-    /// dead, and the next query opens another.
+    /// Handles a query sent at `sent` that timed out. If nothing arrived since, the connection may be dead,
+    /// and the next query opens another.
     pub(super) fn suspect(&mut self, link: Link, sent: Instant) {
         let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
         if connection.heard.is_none_or(|heard| heard <= sent) {
@@ -91,7 +91,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// A link is over.
+    /// Handles the end of a link.
     pub(super) fn ended(
         &mut self,
         link: Link,
@@ -109,7 +109,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Closes a connection that has been idle.
+    /// Closes an idle connection.
     pub(super) fn close_stream(&mut self, link: Link, now: Instant, actions: &mut Vec<Action>) {
         if self.links.contains_key(&link) {
             actions.push(Action::Close { link });
@@ -117,8 +117,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Forgets a connection. A server may close one at any time: what was under way on one that had been of
-    /// use is sent once more on another (RFC 7766 §6.2.4).
+    /// Removes a connection. A server may close one at any time: queries in flight on a connection that had
+    /// delivered replies are repeated on another (RFC 7766 §6.2.4).
     fn lose_stream(&mut self, link: Link, error: io::ErrorKind, now: Instant, actions: &mut Vec<Action>) {
         let Some(LinkUse::Stream(connection)) = self.links.remove(&link) else { return };
         self.drop_timer(Some(connection.idle_at), Timer::Idle(link));

@@ -1,4 +1,4 @@
-//! Sending tries, and moving on where they are not answered.
+//! Sends tries, and continues after failures.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,16 +18,15 @@ use crate::server::{Ability, Server};
 use crate::servers::ServerId;
 use crate::trace::{CookieSent, TraceEvent};
 
-/// So many links to a server that failed in one lookup show that there is no way to it.
+/// Failed links to a server in one lookup after which it counts as unreachable.
 const REFUSALS: u32 = 2;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// Asks the next server, if there is one and a try is left.
+    /// Queries the next server, if there is one and a try is left.
     pub(super) fn ask_next(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         if lookup.walk.is_some() && !has_fresh(lookup) {
-            // None is left but those that were asked: others may have addresses, too, which other lookups may
-            // have found by now.
+            // Only servers with tries are left: others may have addresses, also from other lookups.
             if !self.add_addresses(id, now) {
                 self.seek(id, now, actions);
             }
@@ -39,7 +38,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Sends a duplicate to a failing server that is due to be probed.
+    /// Sends a probe, a duplicate query, to a failing server that is due for one.
     pub(super) fn ask_failing(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         if let Some(place) = select::probe(&lookup.asked, &self.servers, now) {
@@ -47,8 +46,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Sends a query to the server at `place` of the lookup's rule. Where no try is left, or no connection
-    /// can take it, the lookup goes on as far as it can.
+    /// Sends a query to the server at `place` in the lookup's list. If no try is left, or no connection is
+    /// available, the lookup continues with its other tries.
     pub(super) fn launch(
         &mut self,
         id: LookupId,
@@ -82,7 +81,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let message = query::build(query_id, name.as_name(), &query_key, recursion_desired, opt.as_ref());
         actions.push(Action::Send { link, message });
         let timing = &self.config.timing;
-        // A connection takes a round trip to open.
+        // Opening a connection takes a round trip.
         let doubled = silent + u32::from(!measurable);
         let rto = self.servers.get(server).map(|server| server.rtt.timeout(doubled, timing));
         let wait = rto.filter(|_| !probe && !last).unwrap_or(timing.max_rto);
@@ -142,7 +141,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Opens a link for one datagram exchange.
+    /// Opens a link for one UDP exchange.
     pub(super) fn datagram_to(
         &mut self,
         server: ServerId,
@@ -157,7 +156,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         Some((link, self.random.next_u32() as u16, true))
     }
 
-    /// The name as this server is asked it, and whether its letters are in random case.
+    /// Returns the name as sent to this server, and whether its letters are in random case.
     pub(super) fn name_for(&mut self, server: ServerId, name: &NameBuf, now: Instant) -> (NameBuf, bool) {
         let server = self.servers.get(server);
         match server.is_some_and(|server| server.can(Ability::LetterCase, &self.config, now)) {
@@ -176,7 +175,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         })
     }
 
-    /// Sends the query of a try once more, changed, to the same server. The try itself is over.
+    /// Ends a try and repeats its query, changed, at the same server.
     pub(super) fn replace(&mut self, id: TryId, steps: Steps, now: Instant, actions: &mut Vec<Action>) {
         let Some(old) = self.forget(id, actions) else { return };
         if let Some(lookup) = old.lookup {
@@ -184,7 +183,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// A try was not answered in time. It may still be: it is listened to as long as its lookup lasts.
+    /// Handles a try without a reply in time. A later reply is still accepted as long as the lookup lasts.
     pub(super) fn unanswered(&mut self, id: TryId, now: Instant, actions: &mut Vec<Action>) {
         let Some(one) = self.tries.get_mut(&id) else { return };
         one.timer = None;
@@ -192,7 +191,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let (server, stream, link, sent) = (one.server, one.stream, one.link, one.sent);
         self.note_of(id, now, |server, transport, _| TraceEvent::Unanswered { server, transport });
         self.went_silent(server, stream, now);
-        // Others that are left behind were counted before.
+        // Other tries without a lookup were counted before.
         if let Some(server) = self.servers.get(server).filter(|_| lookup.is_some() || probe) {
             server.stats.timeouts.add(1);
         }
@@ -218,7 +217,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// The link of a try broke.
+    /// Handles the failure of a try's link.
     pub(super) fn broken(
         &mut self,
         id: TryId,
@@ -229,7 +228,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.note_of(id, now, |server, transport, _| TraceEvent::Broke { server, transport, error });
         let Some(one) = self.forget(id, actions) else { return };
         self.check_ended(&one, error == io::ErrorKind::QuotaExceeded, now);
-        // Too many links are our own fault.
+        // Running out of links is not the server's fault.
         if error != io::ErrorKind::QuotaExceeded {
             self.went_silent(one.server, one.stream, now);
             if let Some(server) = self.servers.get(one.server) {
@@ -242,12 +241,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             asked.silent += 1;
             asked.broken += 1;
             asked.refused += u32::from(error == io::ErrorKind::ConnectionRefused);
-            // It may be about to be started; and that the first was refused may be forged by who guesses a
-            // port.
+            // A single refusal is not enough: the server may be starting, and an attacker that guesses a port
+            // can forge one.
             asked.spent |= refused && asked.broken >= REFUSALS;
         }
-        // Of a connection, routers elsewhere say so, too (ICMP), and whose they are decides who serves the
-        // zone.
+        // For a connection the error may come from another router (ICMP), which must not decide which servers
+        // are used.
         let is_ours = error == io::ErrorKind::NetworkUnreachable && !one.stream;
         if let Some(server) = self.servers.get(one.server).filter(|_| is_ours) {
             self.shut(lookup, server.upstream.address, now);
@@ -255,7 +254,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.go_on(lookup, now, actions);
     }
 
-    /// A server asked by UDP may be well although its TCP is not.
+    /// Records a failure. UDP may work although TCP does not.
     fn went_silent(&mut self, server: ServerId, stream: bool, now: Instant) {
         let Some(server) = self.servers.get_mut(server) else { return };
         match stream && server.upstream.reach == Reach::UdpThenTcp {
@@ -264,8 +263,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Sees to it that a lookup that is not answered yet has something to wait for: a server not asked yet is
-    /// asked at once, those whose links failed once more, all of them, after a while.
+    /// Keeps an unanswered lookup going: queries a server without tries at once, or, if links to all servers
+    /// have failed, all of them again after a pause.
     pub(super) fn go_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if self.wants_whole(id) {
             return self.ask_whole(id, now, actions);
@@ -291,18 +290,18 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Whether a lookup has something to wait for: a try that is still within its time, or its next one.
+    /// Whether a lookup has something to wait for: an address, a pending try, or its next one.
     pub(super) fn waits(&self, lookup: &Lookup<O::Waiter>) -> bool {
         lookup.seeks() || self.asks(lookup)
     }
 
-    /// Whether a server was asked for a lookup and is still within its time, or is about to be asked.
+    /// Whether a try is pending for a lookup, or the next one is scheduled.
     pub(super) fn asks(&self, lookup: &Lookup<O::Waiter>) -> bool {
         let pending = |id: &TryId| self.tries.get(id).is_some_and(|one| one.timer.is_some());
         lookup.resume.is_some() || lookup.tries.iter().any(pending)
     }
 
-    /// How long a lookup waits before it asks servers again whose links broke.
+    /// Returns the pause before servers with failed links are queried again.
     fn pause(&self, lookup: &Lookup<O::Waiter>) -> Duration {
         let open = lookup.asked.iter().filter(|asked| !asked.spent);
         let timeouts = open.filter_map(|asked| {
@@ -312,7 +311,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         timeouts.min().unwrap_or(self.config.timing.first_rto)
     }
 
-    /// The pause is over.
+    /// Continues a lookup after a pause.
     pub(super) fn resume(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let aside = self.is_set_aside(id);
         if let Some(lookup) = self.lookups.get_mut(&id) {
@@ -326,7 +325,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Nothing is left to be tried.
+    /// Handles a lookup that has no further tries.
     pub(super) fn give_up(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if self.has_another_way(id, now, actions) {
             return;
@@ -343,8 +342,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.end(id, LookupOutcome::Failed(failure), now, actions);
     }
 
-    /// The lookup of a try has ended. The try goes on by itself where it may show that a failing server
-    /// answers.
+    /// Detaches a try from its ended lookup. It continues only if it may show that a failing server answers
+    /// again.
     pub(super) fn leave(&mut self, id: TryId, now: Instant, actions: &mut Vec<Action>) {
         let max = self.config.timing.max_rto;
         let Some(one) = self.tries.get_mut(&id) else { return };
@@ -360,7 +359,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.set_timer(until, Timer::Try(id));
     }
 
-    /// Forgets a try, and closes its link if it has one of its own.
+    /// Removes a try, and closes its link if it is not a connection.
     pub(super) fn forget(&mut self, id: TryId, actions: &mut Vec<Action>) -> Option<Try> {
         let one = self.tries.remove(&id)?;
         self.drop_timer(one.timer, Timer::Try(id));
@@ -374,12 +373,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     }
 }
 
-/// Whether there is a server that this lookup has not asked.
+/// Whether there is a server that this lookup has not queried.
 pub(super) fn has_fresh<W>(lookup: &Lookup<W>) -> bool {
     lookup.asked.iter().any(|asked| asked.tries == 0 && !asked.spent)
 }
 
-/// Takes a query from the budget of a lookup. If that is spent, no try is left.
+/// Charges a query to the lookup's budget. If a limit is reached, no try is left.
 fn pay<W>(lookup: &mut Lookup<W>, limits: &BudgetLimits, now: Instant) {
     let (Some(budget), 1..) = (&lookup.budget, lookup.tries_left) else { return };
     let zone = lookup.walk.as_ref().map(|walk| walk.cut.zone.as_lower());

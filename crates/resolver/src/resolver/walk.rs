@@ -1,10 +1,9 @@
-//! Lookups that go step by step, from the servers of one zone to those of the next (RFC 1034 §5.3.3).
+//! Iteration: lookups from the servers of one zone to those of the next (RFC 1034 §5.3.3).
 //!
-//! Whatever a step is for, it is sent, repeated and judged as a forwarded question is. A copy of a zone on
-//! this machine (RFC 8806) is asked in place of the zone's servers, and what it says judged in the same way;
-//! where it has nothing of use, they are asked. Aliases are not followed here: who asked gets the beginning
-//! of the chain and asks for its target, through its own cache and rules and from the same
-//! [`Budget`](crate::Budget).
+//! Each step is sent, repeated and checked like a forwarded query. A local copy of a zone (RFC 8806) replaces
+//! the zone's servers, and its responses are checked in the same way; if they are useless, the servers are
+//! queried. Aliases are not followed here: the caller gets the first part of the chain and requests its
+//! target, through its own cache and rules and from the same [`Budget`](crate::Budget).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,36 +30,36 @@ use crate::scrub::{priming, referral, referral_proof, scrub};
 use crate::select::Asked;
 use crate::trace::{TraceEvent, TraceVerdict};
 
-/// Between two attempts to learn who a rule's servers are.
+/// Interval between two attempts to prime a rule.
 const PRIME_AGAIN: Duration = Duration::from_secs(60);
-/// Most referrals of a lookup whose proofs are kept: as many as there are zones on any sensible way.
+/// Most referrals of a lookup whose proofs are kept: no sensible path has more zones.
 const PROOFS: usize = 16;
 
-/// What a reply at one step leads to.
+/// The consequence of a reply in one step.
 pub(super) enum Next {
-    /// The servers of a zone below are asked. The referral may say something of its DS.
+    /// The servers of a zone below are next. The referral may have a proof about its DS.
     Down(Referral, Option<Box<ReferralProof>>),
-    /// More of the name is asked. That no zone begins at what was asked holds for so long.
+    /// The next query has more labels. The queried name has no zone cut, for this time.
     Deeper(Option<Duration>),
-    /// All of it is.
+    /// The next query has the whole name.
     Whole,
-    /// It is the answer.
+    /// The answer.
     Answer(Answer),
-    /// The parent's servers know these addresses of a zone's servers.
+    /// The parent's servers have these addresses of a zone's servers.
     Glue(Vec<(LowerNameBuf, IpAddr)>),
 }
 
-/// A response that is followed.
+/// A response and its source.
 struct Said<'m> {
     message: &'m [u8],
-    /// Who it is from.
+    /// Its source.
     by: Option<AnsweredBy>,
     /// The server's error-reporting agent (RFC 9567).
     agent: Option<Box<ReportAgent>>,
 }
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// A lookup sets out from the closest cut that is known. DS stands above it (RFC 4035 §3.1.4.1).
+    /// Starts a lookup at the closest cut known. For DS that is the closest above QNAME (RFC 4035 §3.1.4.1).
     pub(super) fn set_out(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let (query_key, rule) = (lookup.query_key, lookup.rule);
@@ -84,7 +83,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// The cut at which a zone that is served here delegates a name.
+    /// Returns the cut at which a zone served here delegates a name.
     fn own_cut(&self, query_key: &QueryKey, name: LowerName<'_>, now: Instant) -> Option<Arc<Cut>> {
         let mut message = Vec::new();
         let zone = self.config.iterate.own_zones.as_ref()?.refer(name, &mut message)?;
@@ -94,7 +93,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         Some(Arc::new(Cut::of(&referral, None, now)))
     }
 
-    /// Asks the servers of a rule who they are, unless that is under way or was in vain a short time ago.
+    /// Primes a rule, unless that is in flight or failed a short time ago.
     fn prime(&mut self, rule: usize, zone: LowerName<'_>, now: Instant, actions: &mut Vec<Action>) {
         let query_key = plain(zone, Type::NS);
         let early = self.prime_again.get(&rule).is_some_and(|at| now < *at);
@@ -106,14 +105,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.start(lookup, now, actions);
     }
 
-    /// The servers of a zone are asked next.
+    /// Continues a lookup at the servers of a zone.
     pub(super) fn come_to(&mut self, id: LookupId, cut: Arc<Cut>, now: Instant, actions: &mut Vec<Action>) {
         if self.move_to(id, cut, now, actions) && !self.ask_copy(id, now, actions) {
             self.ask_zone(id, now, actions);
         }
     }
 
-    /// Moves a lookup to a zone, whose servers are not asked yet. Returns whether it may; if not, it has
+    /// Moves a lookup to a zone, whose servers are not queried yet. Returns whether it may; if not, it has
     /// ended.
     pub(super) fn move_to(
         &mut self,
@@ -148,8 +147,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         true
     }
 
-    /// Asks the copy of the zone that a lookup has come to, if there is one: for the whole name, which no
-    /// server sees, and at no budget's cost. Returns whether it had a response that leads on.
+    /// Queries the copy of the current zone, if there is one: for the whole name, since no server sees it,
+    /// and free of charge. Returns whether its response led on.
     fn ask_copy(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let wanted = |lookup: &&Lookup<O::Waiter>| lookup.other_than != Some(AnsweredBy::Copy);
         let Some(lookup) = self.lookups.get(&id).filter(wanted) else { return false };
@@ -178,7 +177,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         true
     }
 
-    /// A lookup is at no zone any more, and needs no addresses of its servers.
+    /// Removes a lookup from its zone, with its address lookups.
     pub(super) fn leave_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let walk = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.take());
         let Some(walk) = walk else { return };
@@ -189,7 +188,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Asks the servers of the zone that a lookup has come to for as much of the name as they need.
+    /// Queries the servers of the current zone for as much of the name as they need.
     pub(super) fn ask_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let uncut = self.uncut(id, now);
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
@@ -230,7 +229,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         });
     }
 
-    /// Takes the reply to a try of a lookup that goes step by step.
+    /// Handles the reply to a try of a lookup with iteration.
     pub(super) fn take_step(
         &mut self,
         id: TryId,
@@ -260,7 +259,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.follow(lookup_id, &cut, Said { message, by, agent }, next, now, actions);
     }
 
-    /// Goes where a response leads that those who serve `cut` have given, or the copy of that zone.
+    /// Continues a lookup after a response of the servers of `cut`, or of its copy.
     fn follow(
         &mut self,
         id: LookupId,
@@ -308,7 +307,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Decides what a reply leads to, to a question in which the name was `sent` so.
+    /// Returns the consequence of a reply. `sent` is the name as sent in the query.
     fn weigh(
         &self,
         lookup: &Lookup<O::Waiter>,
@@ -332,11 +331,11 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         if rcode == Rcode::NOERROR
             && let Some(referral) = referral(message, &referral_scope)?
         {
-            // Who serves the zone above answers for DS itself.
+            // The servers of the parent zone answer for DS themselves.
             if question.qtype == Type::DS && referral.zone == question.name {
                 return Err(ReplyFault::Lame);
             }
-            // A client that has set both bits validates what comes.
+            // A client that has set both bits validates the answer.
             let validates = question.dnssec_ok && question.checking_disabled;
             let proof = (validates && lookup.referrals.len() < PROOFS)
                 .then(|| referral_proof(message, &referral.zone, question, &scope));
@@ -346,7 +345,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let part = *question != lookup.query_key;
         let answer = match scrub(message, question, rcode, &scope) {
             Ok(answer) => answer,
-            // Where an alias in between leads is another matter.
+            // The target of an intermediate alias does not matter.
             Err(ReplyFault::Chain) if part => return Ok(Next::Deeper(None)),
             Err(fault) => return Err(lame(fault)),
         };
@@ -361,7 +360,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         match (rcode, self.config.iterate.minimisation) {
             (Rcode::NOERROR, _) => Ok(Next::Deeper(lifetime(&answer))),
-            // What an alias in between leads to may not be there.
+            // The target of an intermediate alias may not exist.
             (Rcode::NXDOMAIN, _) if positive => Ok(Next::Deeper(lifetime(&answer))),
             (Rcode::NXDOMAIN, Minimisation::Strict) => {
                 scrub(message, &lookup.query_key, rcode, &scope).map(Next::Answer)
@@ -382,7 +381,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Goes on to the servers of a zone below, as those of `above` have said.
+    /// Continues at the servers of a zone below, as the servers of `above` referred.
     fn go_down(
         &mut self,
         id: LookupId,
@@ -394,7 +393,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.stats.referrals.add(1);
         let lookup = self.lookups.get(&id);
         let rule = lookup.and_then(|lookup| self.rules.get(lookup.rule));
-        // What begins a rule is not delegated to it.
+        // A rule's start zone is configured: the TTL of its primed servers does not limit the zones below.
         let is_start = rule.is_some_and(|rule| rule.domain.as_name() == above.zone.as_name());
         let end = above.expires.filter(|_| !is_start);
         let cut = Arc::new(Cut::of(referral, end, now));
@@ -407,8 +406,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// The answer to who serves the zone that a rule begins with is believed as long as it says, if that is
-    /// wanted.
+    /// Caches the current servers of a rule's start zone from an answer for its NS records, if priming is on.
     fn learn_start(&mut self, id: LookupId, cut: &Cut, message: &[u8], answer: &Answer, now: Instant) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let rule = self.rules.get(lookup.rule).map(|rule| &rule.way);
@@ -427,9 +425,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Whether a server has just had no use for a part of the name, and none is left that was not asked for
-    /// it. The whole name may have its answer at once, where the others that were asked are silent, or have
-    /// addresses that are not known.
+    /// Whether a server has just given a useless reply to a part of the name, and every other one was
+    /// queried, too. The whole name may be answered at once, where the others are silent or have unknown
+    /// addresses.
     pub(super) fn wants_whole(&self, id: LookupId) -> bool {
         self.lookups.get(&id).is_some_and(|lookup| {
             let just = lookup.asked.iter().any(|asked| asked.spent && asked.tries > 0);
@@ -437,8 +435,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }) && !self.is_set_aside(id)
     }
 
-    /// Some servers have no use for a name in between (RFC 9156 §2.3). Those that are silent would be so
-    /// again.
+    /// Whether servers may mishandle partial names (RFC 9156 §2.3). Silent ones would be silent again.
     fn may_be_misunderstood(&self, lookup: &Lookup<O::Waiter>) -> bool {
         let part = lookup.walk.as_ref().is_some_and(|walk| walk.question != lookup.query_key);
         part && lookup.glue_question().is_none()
@@ -446,7 +443,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             && self.config.iterate.minimisation == Minimisation::Relaxed
     }
 
-    /// Asks for the whole name, first those whose reply to a part of it was of no use.
+    /// Queries for the whole name, first the servers whose reply to a part of it was useless.
     pub(super) fn ask_whole(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         lookup.asked.iter_mut().for_each(Asked::begins_again);
@@ -456,8 +453,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.ask_zone(id, now, actions);
     }
 
-    /// What may still be done for a lookup whose servers have no more tries, or are of no use: whether
-    /// anything is.
+    /// Tries all alternatives of a lookup whose servers have no more tries or are useless. Returns whether
+    /// there is one.
     pub(super) fn has_another_way(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let Some(lookup) = self.lookups.get(&id).filter(|lookup| lookup.walk.is_some()) else { return false };
         if lookup.overspent.is_some() {
