@@ -1,5 +1,5 @@
-//! Responses made ready to be kept: read whole, without OPT, with the places of their TTLs, and such that the
-//! body can be copied behind any question for the name.
+//! Prepares responses for the cache: parses them completely, removes OPT, records the positions of the TTLs,
+//! and makes sure that the body can be copied behind any question for the name.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,25 +16,24 @@ use crate::key::Reach;
 use crate::pointers;
 use crate::rank::Credibility;
 
-/// What is known of a response beside its bytes.
+/// Properties of a response besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Whose answer it is: the number of a view or a forward zone.
+    /// The number of the view or rule that the answer belongs to.
     pub view: u32,
-    /// DO of the query that it answers.
+    /// DO of the query that was answered.
     pub dnssec_ok: bool,
-    /// CD of that query.
+    /// CD of the query that was answered.
     pub checking_disabled: bool,
-    /// How far it is to be trusted.
+    /// Its credibility.
     pub rank: Credibility,
-    /// How long to keep it. For a negative answer what its SOA says: the lower one of MINIMUM and the
-    /// record's TTL (RFC 2308 §5); without it such an answer is not kept. For a failure as the caller likes,
-    /// [`Config::failure`] if `None`. With other answers it says that they are negative in spite of their
-    /// records: a CNAME that leads to NODATA.
+    /// How long to cache it. For a negative answer, the lower one of the SOA's MINIMUM and TTL (RFC 2308 §5);
+    /// without, it is not cached. For a failure the caller's choice; `None` for [`Config::failure`]. Other
+    /// answers count as negative if this is set, although they have records: a CNAME that leads to NODATA.
     pub ttl: Option<Ttl>,
 }
 
-/// A response that can be kept: without OPT, and such that it can be copied behind any question for its name.
+/// A response fit for the cache: without OPT, and copyable behind any question for its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub(crate) name: LowerNameBuf,
@@ -46,41 +45,41 @@ pub struct Answer {
     pub(crate) authoritative: bool,
     pub(crate) authentic: bool,
     pub(crate) counts: [u16; 3],
-    /// What stands behind the question.
+    /// The part behind the question.
     pub(crate) body: Vec<u8>,
-    /// Where TTLs stand in that.
+    /// Positions of the TTLs in `body`.
     pub(crate) ttls: Vec<u16>,
-    /// The lowest of them.
+    /// The lowest TTL.
     pub(crate) lowest: Option<Ttl>,
 }
 
-/// What a response says.
+/// The kinds of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerKind {
-    /// Here is data.
+    /// Data.
     Positive,
-    /// There is none: NXDOMAIN or NODATA (RFC 2308 §2).
+    /// No data: NXDOMAIN or NODATA (RFC 2308 §2).
     Negative,
     /// No server could answer (RFC 9520 §2).
     Failure,
 }
 
-/// Why a response cannot be kept.
+/// Why a response cannot be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It is not a DNS message, or one of its records is not well formed.
+    /// It is not a DNS message, or a record is malformed.
     Malformed,
     /// QR is clear, or the opcode is not QUERY.
     NoResponse,
-    /// TC is set: what came is not all (RFC 2181 §9).
+    /// TC is set: it is incomplete (RFC 2181 §9).
     Truncated,
-    /// There is not exactly one question, or it is for a type that no answer is kept for.
+    /// It does not have exactly one question, or the type is not cacheable.
     Question,
-    /// A record has a type that is no data: TSIG, a second OPT, an OPT outside the additional section.
+    /// It has a record of a meta type: TSIG, a second OPT, an OPT outside the additional section.
     Meta,
-    /// It denies something without a lifetime for that (RFC 2308 §5).
+    /// It is negative without a lifetime (RFC 2308 §5).
     NoLifetime,
-    /// It does not fit a message when it is written again.
+    /// It exceeds the size of a message when it is rewritten.
     TooLong,
 }
 
@@ -106,16 +105,15 @@ impl From<Malformed> for Unfit {
 }
 
 impl Answer {
-    /// Takes a complete response, from which the resolver has taken what does not belong (RFC 2181 §5.4.1).
+    /// Prepares a complete, scrubbed response (RFC 2181 §5.4.1).
     ///
-    /// Every record is read, down to the names in its data. OPT is left out. Compression pointers stay as
-    /// they are where they lead to the name of the question or to one in a record, and OPT was the last one;
-    /// otherwise the message is written again.
+    /// Parses every record, down to the names in RDATA. OPT is removed. The message is rewritten, unless OPT
+    /// was the last record and all compression pointers lead to QNAME or to a name in a record.
     pub fn of(message: &[u8], terms: &Terms) -> Result<Answer, Unfit> {
         Self::with_extended(message, terms, 0)
     }
 
-    /// The same for a response without OPT, whose response code has these upper bits.
+    /// Like [`of`](Self::of), for a response without OPT. `upper` has the upper bits of its response code.
     pub(crate) fn with_extended(message: &[u8], terms: &Terms, upper: u8) -> Result<Answer, Unfit> {
         let walk = Walk::of(message)?;
         let upper = walk.upper_rcode | upper;
@@ -126,18 +124,18 @@ impl Answer {
         Walk::of(&again)?.answer(&again, terms, upper)
     }
 
-    /// What the response says.
+    /// Returns its kind.
     pub fn kind(&self) -> AnswerKind {
         self.kind
     }
 
-    /// Under what it is kept.
+    /// Returns what its entry covers.
     pub(crate) fn reach(&self) -> Reach {
         match self.kind {
             AnswerKind::Failure => Reach::Failure,
-            // Behind a CNAME it is another name that does not exist (RFC 2308 §2.1, RFC 6604 §3). About DS it
-            // is the zone above that was asked (RFC 4035 §3.1.4.1), and the zone at the name may be served
-            // all the same.
+            // Behind a CNAME another name does not exist (RFC 2308 §2.1, RFC 6604 §3). A query for DS is
+            // answered by the parent zone (RFC 4035 §3.1.4.1), while the zone at the name may be served
+            // nevertheless.
             AnswerKind::Negative if self.rcode == Rcode::NXDOMAIN => match (self.qtype, self.counts[0]) {
                 (Type::DS, _) | (_, 1..) => Reach::Type,
                 (_, 0) => Reach::Name,
@@ -146,13 +144,13 @@ impl Answer {
         }
     }
 
-    /// The flags of the entry that are not of its key.
+    /// Returns the flags of the entry that do not belong to its key.
     pub(crate) fn flags(&self) -> Flags {
         Flags::answer(self.authoritative, self.authentic, self.kind == AnswerKind::Negative)
     }
 
-    /// Seconds to keep it, 0 for not at all, and its TTLs brought within the same bounds: no record outlives
-    /// the bound, and none ends before the answer as a whole does.
+    /// Returns the lifetime in seconds, 0 if it must not be cached, and adjusts the TTLs: no record outlives
+    /// the bounds, and none expires before the answer as a whole.
     pub(crate) fn settle(&mut self, config: &Config) -> u32 {
         let lowest = self.lowest.unwrap_or(Ttl::MAX).min(self.terms.ttl.unwrap_or(Ttl::MAX)).as_secs();
         let (bounds, seconds) = match self.kind {
@@ -176,7 +174,7 @@ impl Answer {
                 continue;
             };
             let own = Ttl::from_be_bytes(*field).as_secs();
-            // Aliases that lead to a denial are not denied themselves; its SOA is kept as long as it says
+            // Aliases that lead to a denial are not denied themselves; the SOA is cached for its own time
             // (RFC 2308 §5).
             let ttl = match number < links {
                 true => config.positive.clamp(own),
@@ -189,13 +187,13 @@ impl Answer {
     }
 }
 
-/// A response that has been read from front to back.
+/// A completely parsed response.
 struct Walk<'m> {
     header: Header,
     question: wire::message::Question<'m>,
     /// The upper bits of the response code, from OPT.
     upper_rcode: u8,
-    /// Where what is kept stands.
+    /// The range of the message to keep.
     body: Range<usize>,
     counts: [u16; 3],
     ttls: Vec<u16>,
@@ -242,7 +240,7 @@ impl<'m> Walk<'m> {
                     walk.counts[2] -= 1;
                     continue;
                 }
-                // What stands behind OPT would point to the wrong places without it.
+                // Without OPT, pointers behind it would be off by its length.
                 walk.must_be_written_again |= options | !reader.read(&record)?;
                 walk.note(&record);
             }
@@ -253,10 +251,10 @@ impl<'m> Walk<'m> {
         Ok(walk)
     }
 
-    /// Takes a record that was read.
+    /// Adds a record.
     fn note(&mut self, record: &RawRecord) {
         let at = record.rdata.start - RECORD_HEAD + TTL_AT - self.body.start;
-        // A message has 65,535 bytes, so every place in it is a 16-bit number.
+        // It always fits: a message has at most 65,535 bytes.
         self.ttls.push(at as u16);
         self.lowest = Some(self.lowest.map_or(record.ttl(), |lowest| lowest.min(record.ttl())));
         self.body.end = record.rdata.end;
@@ -268,7 +266,7 @@ impl<'m> Walk<'m> {
             Rcode::NXDOMAIN => AnswerKind::Negative,
             Rcode::NOERROR if self.counts[0] == 0 || terms.ttl.is_some() => AnswerKind::Negative,
             Rcode::NOERROR => AnswerKind::Positive,
-            // The answer is the DNAME that makes the name too long (RFC 6672 §2.2).
+            // The answer is the DNAME whose substitution makes the name too long (RFC 6672 §2.2).
             Rcode::YXDOMAIN if self.counts[0] > 0 => AnswerKind::Positive,
             _ => AnswerKind::Failure,
         };
@@ -292,16 +290,16 @@ impl<'m> Walk<'m> {
     }
 }
 
-/// Reads records whole.
+/// Parses whole records.
 struct Reader<'m> {
     parser: Parser<'m>,
     pointers: pointers::Bounds,
-    /// The record's data, names decompressed.
+    /// RDATA of the record, with names decompressed.
     rdata: Vec<u8>,
 }
 
 impl Reader<'_> {
-    /// Reads owner and data, and says whether all pointers in them lead to where the same bytes will stand in
+    /// Parses owner and RDATA, and returns whether all their pointers lead to bytes that are the same in
     /// every message that this one is copied into.
     fn read(&mut self, record: &RawRecord) -> Result<bool, Unfit> {
         if record.rtype.is_meta() {
@@ -323,7 +321,7 @@ impl Reader<'_> {
             out.extend_from_slice(name.as_name().as_wire());
             let end = names.position().index();
             names.seek(parser.position());
-            // The clone has paid for the pointers that it followed.
+            // The clone has counted the pointers that it followed.
             *parser = names;
             Some(end - at)
         })?;
@@ -332,8 +330,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a response again behind a question for `name`, which is that of its question or one below it,
-/// without OPT.
+/// Rewrites a response without OPT, with a question for `name`, which is QNAME or below it.
 pub(crate) fn rewrite(message: &[u8], name: Name<'_>) -> Result<Vec<u8>, Unfit> {
     let (header, mut parser) = Parser::new(message)?;
     let question = parser.question()?;

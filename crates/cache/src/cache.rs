@@ -1,4 +1,4 @@
-//! The cache as its users see it.
+//! The public interface of the cache.
 
 use wire::hash::{HashKey, HashedName};
 use wire::message::{HEADER_LEN, QUESTION_TAIL};
@@ -16,75 +16,75 @@ use crate::shard::{Draft, Refused, Shard};
 use crate::sizes::Sizes;
 use crate::stats::Stats;
 
-/// Answers of other servers. Read and written by any number of threads at once; readers take no lock.
+/// A cache for answers of other servers. Any number of threads read and write it; readers take no lock.
 ///
-/// A batch of questions goes through it in passes, so that its waits for memory overlap:
+/// A batch of queries goes through it in passes, so that the memory accesses overlap:
 ///
 /// ```text
-/// for each question   prefetch_find   what `find` will read
-/// for each question   find            where the answer probably lies: a lead
-/// for each lead       prefetch        what `copy` will read
+/// for each query      prefetch_find   the memory that `find` will read
+/// for each query      find            the probable position of the answer: a lead
+/// for each lead       prefetch        the memory that `copy` will read
 /// for each lead       copy            the answer, aged
 /// ```
 ///
-/// Nothing waits for a prefetch, so a whole batch has its memory under way at once.
+/// Nothing waits for a prefetch, so the accesses of a whole batch are in flight at once.
 pub struct Cache {
     shards: Box<[Shard]>,
     key: HashKey,
     config: Config,
 }
 
-/// Which entries [`Cache::flush`] drops.
+/// The entries that [`Cache::flush`] drops.
 #[derive(Clone, Copy, Debug)]
 pub struct Flush<'n> {
-    /// Those of this name,
+    /// Entries of this name,
     pub name: LowerName<'n>,
-    /// and, if set, of all names below it,
+    /// and, if set, of all names below it;
     pub tree: bool,
-    /// of this type, NXDOMAIN included since it denies them all; `None` for every type,
+    /// of this type, and NXDOMAIN since it denies all types; `None` for every type;
     pub qtype: Option<Type>,
-    /// and of this view; `None` for every one.
+    /// and of this view; `None` for every view.
     pub view: Option<u32>,
 }
 
 impl Cache {
-    /// An empty cache for names hashed under `key`.
+    /// Creates an empty cache for names hashed under `key`.
     pub fn new(config: &Config, key: HashKey) -> Result<Cache, ConfigFault> {
         let sizes = Sizes::of(config, size_of::<Shard>())?;
         let shards = (0..sizes.shards).map(|_| Shard::new(&sizes)).collect();
         Ok(Cache { shards, key, config: config.clone() })
     }
 
-    /// The key under which names are looked up.
+    /// Returns the hash key of names.
     pub fn key(&self) -> &HashKey {
         &self.key
     }
 
-    /// What it was made with.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Bytes reserved, never more than [`Config::bytes`].
+    /// Returns the bytes reserved, at most [`Config::bytes`].
     pub fn reserved(&self) -> usize {
         self.shards.iter().map(Shard::bytes).sum()
     }
 
-    /// Has the system give the cache's memory now, all but that of what remembers dropped entries, a
-    /// hundredth. Else it is given as the cache fills, and a thread that stores an answer waits until a page
-    /// is cleared, which takes long if it is a huge one. Others may use the cache meanwhile.
+    /// Makes the system map the cache's memory now, all but the ghost tables, about a hundredth. Otherwise it
+    /// is mapped as the cache fills, and a thread that inserts an answer waits until a page is cleared, which
+    /// takes long for a huge page. Other threads may use the cache meanwhile.
     pub fn preallocate(&self) {
         self.shards.iter().for_each(Shard::touch);
     }
 
-    /// What is in it and what has happened so far.
+    /// Returns the counters of all shards.
     pub fn stats(&self) -> Stats {
         self.shards.iter().map(Shard::stats).fold(Stats::default(), Stats::plus)
     }
 
     #[inline]
     fn shard(&self, hash: u64) -> &Shard {
-        // The upper bits of the hash, as many as a power of two needs; there is at least one shard.
+        // The upper half of the hash, scaled to the number of shards; there is at least one.
         let shard = ((hash >> 32) * self.shards.len() as u64) >> 32;
         &self.shards[shard as usize]
     }
@@ -93,7 +93,7 @@ impl Cache {
         Staleness { max: self.config.max_stale, ttl: self.config.stale_ttl }
     }
 
-    /// Prefetches what [`find`](Self::find) will read.
+    /// Prefetches the memory that [`find`](Self::find) will read.
     #[inline]
     pub fn prefetch_find(&self, key: &Key<'_>) {
         let hash = key.subject(Reach::Type).hash;
@@ -101,50 +101,49 @@ impl Cache {
         shard.index.prefetch(&shard.lines, hash);
     }
 
-    /// Where the answer to a question probably lies, an NXDOMAIN of the name included. `None` if there is
-    /// none.
+    /// Returns the probable position of the answer to a query, or of an NXDOMAIN for the name. `None` if
+    /// there is none.
     #[inline]
     pub fn find(&self, key: &Key<'_>) -> Option<Lead> {
         self.shard(key.subject(Reach::Type).hash).find(key)
     }
 
-    /// Prefetches what [`copy`](Self::copy) will read.
+    /// Prefetches the memory that [`copy`](Self::copy) will read.
     #[inline]
     pub fn prefetch(&self, lead: &Lead) {
         self.shard(lead.hash).prefetch(lead);
     }
 
-    /// Copies the answer that a lead for the same key leads to into `room`, which is what a reply has behind
-    /// its question, and ages its TTLs. Unless the result is a hit, the content of `room` is unspecified.
+    /// Copies the answer at a lead for the same key into `room`, with aged TTLs: the part of a reply behind
+    /// its question. Unless the result is a hit, the content of `room` is unspecified.
     #[inline]
     pub fn copy(&self, lead: &Lead, key: &Key<'_>, now: Now, room: &mut [u8]) -> Lookup {
         self.shard(lead.hash).copy(lead, key, now, self.staleness(), room)
     }
 
-    /// All passes for one question.
+    /// Runs all passes for one query.
     #[inline]
     pub fn lookup(&self, key: &Key<'_>, now: Now, room: &mut [u8]) -> Lookup {
         self.find(key).map_or(Lookup::Miss, |lead| self.copy(&lead, key, now, room))
     }
 
-    /// The failure to answer a question, if one is remembered (RFC 9520). Asked for where there is no fresh
-    /// answer: failures are kept beside answers, so that these can still be served when they are stale (RFC
-    /// 8767 §5).
+    /// Looks up a cached failure to answer a query (RFC 9520). Call it if there is no fresh answer: failures
+    /// are stored beside answers, so that these can still be served when they are stale (RFC 8767 §5).
     pub fn failure(&self, key: &Key<'_>, now: Now, room: &mut [u8]) -> Lookup {
         let shard = self.shard(key.subject(Reach::Failure).hash);
         let staleness = Staleness { max: 0, ..self.staleness() };
         shard.search(key, &[Reach::Failure], 0, now, staleness, room)
     }
 
-    /// An NXDOMAIN of an ancestor of the name, which denies the name as well (RFC 8020 §2), written for a
-    /// question with the name itself. Only fresh ones count. Allocates: for questions that would else go to
-    /// another server.
+    /// Looks up a fresh NXDOMAIN of an ancestor, which denies the name as well (RFC 8020 §2), written for a
+    /// query for the name itself. Allocates: use it for queries that would otherwise need a lookup at other
+    /// servers.
     pub fn nxdomain_above(&self, key: &Key<'_>, now: Now, room: &mut [u8]) -> Lookup {
         let staleness = Staleness { max: 0, ..self.staleness() };
         let mut body = Vec::new();
         for skip in 1..key.name.label_count() {
             let shard = self.shard(key.subject_of_suffix(skip, Reach::Name).hash);
-            // Most ancestors are not denied, and need no room.
+            // Most ancestors are not denied, and need no buffer.
             let needed = match shard.search(key, &[Reach::Name], skip, now, staleness, &mut []) {
                 Lookup::Miss => continue,
                 Lookup::Hit(hit) | Lookup::TooLong(hit) => hit.len,
@@ -169,15 +168,15 @@ impl Cache {
         Lookup::Miss
     }
 
-    /// Keeps an answer that has just come, in place of what was kept under the same key.
+    /// Stores a new answer and replaces the entry with the same key.
     ///
-    /// An NXDOMAIN takes the place of the data of the type that was asked for, and data that of an NXDOMAIN.
-    /// A failure takes no other entry's place.
+    /// An NXDOMAIN also replaces the data of the queried type, and data replaces an NXDOMAIN. A failure
+    /// replaces no other entry.
     pub fn insert(&self, answer: Answer, now: Now) -> Result<(), Refused> {
         self.insert_aged(answer, 0, now)
     }
 
-    /// Keeps an answer that is so many seconds old.
+    /// Stores an answer that is `age` seconds old.
     pub(crate) fn insert_aged(&self, mut answer: Answer, age: u32, now: Now) -> Result<(), Refused> {
         let lifetime = answer.settle(&self.config);
         if lifetime == 0 {
@@ -203,8 +202,8 @@ impl Cache {
         self.shard(subject.hash).insert(&draft, now, self.config.max_stale)
     }
 
-    /// Drops entries and returns their number. Looks at every entry; writers of a shard wait meanwhile,
-    /// readers do not.
+    /// Drops entries and returns their number. Visits every entry; writers of a shard wait meanwhile, readers
+    /// do not.
     pub fn flush(&self, what: &Flush<'_>) -> usize {
         let goes = |head: &entry::Head, words: &[crate::atomic::AtomicU64]| {
             if what.view.is_some_and(|view| view != head.subject.view) {
@@ -222,8 +221,7 @@ impl Cache {
         self.shards.iter().map(|shard| shard.drop_where(goes)).sum()
     }
 
-    /// Drops the entries of names that `goes` picks, and returns their number; as [`flush`](Self::flush), for
-    /// many names at once.
+    /// Like [`flush`](Self::flush), for all names that `goes` selects. Returns the number of entries dropped.
     pub fn flush_names(&self, goes: impl Fn(LowerName<'_>) -> bool) -> usize {
         let goes = |head: &entry::Head, words: &[crate::atomic::AtomicU64]| {
             name_of(head, words).is_some_and(|name| goes(name.as_lower()))
@@ -231,8 +229,8 @@ impl Cache {
         self.shards.iter().map(|shard| shard.drop_where(goes)).sum()
     }
 
-    /// Shows every entry that may be served, fresh or stale, in no order. Takes no lock: what comes in or
-    /// goes meanwhile may be seen or not.
+    /// Calls `show` with every entry that may be served, fresh or stale, in no order. Takes no lock: entries
+    /// that are inserted or dropped meanwhile may be shown or not.
     pub fn for_each(&self, now: Now, mut show: impl FnMut(&Held)) {
         for shard in &self.shards {
             for slot in 0..shard.index.slots() {
@@ -244,7 +242,7 @@ impl Cache {
     }
 }
 
-/// The name of an entry, for those who hold the mutex of its shard.
+/// Returns the name of an entry. The caller must hold the shard's mutex.
 fn name_of(head: &entry::Head, words: &[crate::atomic::AtomicU64]) -> Option<LowerNameBuf> {
     let mut bytes = [0; 255];
     let bytes = bytes.get_mut(..head.name_len as usize)?;

@@ -1,36 +1,34 @@
-//! What an operator may choose.
+//! The operator's settings.
 
 use std::fmt;
 
-/// How large a cache is and how long it keeps what. Times are in seconds.
+/// Size and lifetimes of a cache. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes that the cache may take, all in all. Default 268,435,456 (256 MiB). They are reserved at the
-    /// start; memory is taken as they fill.
+    /// Most bytes of the cache in total. Default 268,435,456 (256 MiB). They are reserved at the start;
+    /// memory is taken as they fill.
     pub bytes: usize,
-    /// Parts of the cache that are written independently: a power of two up to 256, or 0 to choose by size,
-    /// which is one for each 32 MiB and 64 at most. Default 0.
+    /// Number of parts that are written independently: a power of two up to 256, or 0 for one per 32 MiB, at
+    /// most 64. Default 0.
     pub shards: usize,
-    /// How long answers with data are kept, whatever their TTLs (RFC 8767 §4, RFC 1035 §7.3). Default 0 to
-    /// 86,400.
+    /// Lifetime of positive answers, whatever their TTLs (RFC 8767 §4, RFC 1035 §7.3). Default 0 to 86,400.
     pub positive: Lifetime,
-    /// How long NXDOMAIN and NODATA are kept (RFC 2308 §5). Default 0 to 10,800, the most that the RFC
-    /// recommends.
+    /// Lifetime of NXDOMAIN and NODATA (RFC 2308 §5). Default 0 to 10,800, the most that the RFC recommends.
     pub negative: Lifetime,
-    /// How long failures are kept: `min` if the caller that stores one gives no time (RFC 9520 §3.2: at least
-    /// 1 second, at most 300). Default 2 to 300: an outage is over when it is over.
+    /// Lifetime of failures: `min` if the caller gives no time (RFC 9520 §3.2: at least 1 second, at most
+    /// 300). Default 2 to 300, since an outage may end at any time.
     pub failure: Lifetime,
-    /// How long entries are kept behind their end, to be served if no server answers (RFC 8767 §5). 0 for not
-    /// at all. Default 86,400.
+    /// How long expired entries are kept, to be served if no server answers (RFC 8767 §5). 0 for not at all.
+    /// Default 86,400.
     pub max_stale: u32,
-    /// The TTL of records in such answers (RFC 8767 §4 recommends 30). Default 30.
+    /// TTL of the records in stale answers (RFC 8767 §4 recommends 30). Default 30.
     pub stale_ttl: u32,
 }
 
-/// Bounds of the time that something is kept, in seconds.
+/// Bounds of a lifetime, in seconds.
 ///
-/// A TTL of 0 is not raised to `min`: it says that the answer is good for the one question that brought it
-/// (RFC 1035 §3.2.1).
+/// A TTL of 0 is not raised to `min`: the answer is only valid for the query that brought it (RFC 1035
+/// §3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// Shorter times become this.
@@ -40,7 +38,7 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// The nearest time within the bounds.
+    /// Returns the nearest time within the bounds.
     pub(crate) fn clamp(self, seconds: u32) -> u32 {
         seconds.max(self.min).min(self.max)
     }
@@ -60,7 +58,7 @@ impl Default for Config {
     }
 }
 
-/// Why a configuration cannot be used.
+/// Why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigFault {
     /// Each shard needs at least this many bytes.
@@ -68,13 +66,13 @@ pub enum ConfigFault {
         /// Bytes that the cache would need.
         least: usize,
     },
-    /// The logs of one shard would be longer than positions can say; more shards help.
+    /// The logs of one shard would exceed the range of positions; use more shards.
     TooFewShards,
-    /// The number of shards is no power of two, or more than 256.
+    /// The number of shards is not a power of two, or exceeds 256.
     Shards,
     /// A `min` is greater than its `max`.
     Bounds,
-    /// A time is longer than [`Config::LONGEST`], or failures would be kept for less than 1 or more than 300
+    /// A time exceeds [`Config::LONGEST`], or failures would be cached for less than 1 or more than 300
     /// seconds.
     Time,
 }
@@ -93,10 +91,10 @@ impl fmt::Display for ConfigFault {
 impl std::error::Error for ConfigFault {}
 
 impl Config {
-    /// The longest time that anything may be kept, fresh or stale: 30 days.
+    /// Longest time that an entry may be kept, fresh or stale: 30 days.
     pub const LONGEST: u32 = 30 * 86_400;
 
-    /// Longest time for failures (RFC 9520 §3.2).
+    /// Longest time for failures, in seconds (RFC 9520 §3.2).
     const LONGEST_FAILURE: u32 = 300;
 
     /// Checks the times.

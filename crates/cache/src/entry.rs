@@ -1,19 +1,19 @@
-//! How an entry lies in a log: words, so that threads can share them.
+//! Layout of an entry in a log, as words, so that threads can share it.
 //!
 //! ```text
 //! word 0   hash of name and view
 //!      1   stored at (low half), good until (high half)
 //!      2   qtype, qclass, view
 //!      3   length of the body, number of TTLs, length of the name, response code, rank, flags
-//!      4   records in the answer, authority and additional section; the type that was asked for
+//!      4   records in the answer, authority and additional section; the queried type
 //!      5.. name in lower case, wire form
 //!          body: the response behind its question, without OPT
-//!          where the TTLs stand in the body, four 16-bit numbers in a word
+//!          offsets of the TTLs in the body, four 16-bit numbers in a word
 //! ```
 //!
-//! Name, body and TTLs each begin with a word; what is left of the last word is zero. Numbers and bytes stand
-//! in a word from its low end. Everything that is read without the mutex may be words of several entries,
-//! until [`Log::holds`] says that it was not: nothing here fails on such words, it only returns nonsense.
+//! Name, body and TTLs each begin with a word; the rest of the last word is zero. Numbers and bytes are
+//! stored from the low end of a word. All that is read without the mutex may be words of several entries,
+//! until [`Log::holds`] has ruled that out: no function here fails on such words, it only returns nonsense.
 //!
 //! [`Log::holds`]: crate::log::Log::holds
 
@@ -28,23 +28,23 @@ use crate::key::Subject;
 use crate::lines::WORDS;
 use crate::rank::Credibility;
 
-/// Words in front of the name.
+/// Number of words in front of the name.
 pub(crate) const HEAD: usize = 5;
 
-/// The front of an entry, read.
+/// The head of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) subject: Subject,
-    /// Flags of the key and others.
+    /// The flags of the key and the answer.
     pub(crate) flags: Flags,
     pub(crate) stored: Now,
-    /// The first moment at which the entry is no longer fresh.
+    /// Time of expiry: the first moment at which the entry is no longer fresh.
     pub(crate) until: Now,
     pub(crate) rank: Credibility,
     pub(crate) rcode: Rcode,
-    /// Records in the three sections behind the question.
+    /// Records in the answer, authority and additional sections.
     pub(crate) counts: [u16; 3],
-    /// The type of the question that brought it.
+    /// The type of the query that was answered.
     pub(crate) asked: Type,
     pub(crate) name_len: u8,
     pub(crate) ttls: u16,
@@ -52,7 +52,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// As words.
+    /// Returns the words of the head.
     pub(crate) fn words(&self) -> [u64; HEAD] {
         let subject = &self.subject;
         let [answer, authority, additional] = self.counts.map(u64::from);
@@ -70,7 +70,7 @@ impl Head {
         ]
     }
 
-    /// Read from the words of an entry.
+    /// Reads the head from the words of an entry.
     #[inline]
     pub(crate) fn read(words: &[AtomicU64]) -> Option<Head> {
         let words = words.first_chunk::<HEAD>()?;
@@ -99,31 +99,31 @@ impl Head {
         })
     }
 
-    /// The word with which the body begins.
+    /// Returns the first word of the body.
     #[inline]
     pub(crate) fn body_at(&self) -> usize {
         HEAD + (self.name_len as usize).div_ceil(8)
     }
 
-    /// The word with which the TTLs begin.
+    /// Returns the first word of the TTL offsets.
     #[inline]
     pub(crate) fn ttls_at(&self) -> usize {
         self.body_at() + (self.body_len as usize).div_ceil(8)
     }
 
-    /// Lines of the entry.
+    /// Returns the number of lines of the entry.
     pub(crate) fn lines(&self) -> usize {
         (self.ttls_at() + (self.ttls as usize).div_ceil(4)).div_ceil(WORDS)
     }
 
-    /// Seconds that it is good for in all.
+    /// Returns the lifetime in seconds.
     #[inline]
     pub(crate) fn lifetime(&self) -> u32 {
         self.until.since(self.stored)
     }
 }
 
-/// The words of an entry.
+/// Returns the words of an entry.
 pub(crate) fn words<'a>(
     head: &Head,
     name: &'a [u8],
@@ -138,7 +138,7 @@ pub(crate) fn words<'a>(
         .chain(places)
 }
 
-/// Up to eight bytes as a word.
+/// Packs up to eight bytes into a word.
 #[inline]
 fn word_of(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
@@ -146,7 +146,7 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Whether the words of an entry hold this name, which is as long as the head says.
+/// Whether an entry has this name. The caller has compared the length.
 #[inline]
 pub(crate) fn is_named(words: &[AtomicU64], name: &[u8]) -> bool {
     let (whole, rest) = name.as_chunks::<8>();
@@ -156,8 +156,7 @@ pub(crate) fn is_named(words: &[AtomicU64], name: &[u8]) -> bool {
         && (rest.is_empty() || words.last().is_some_and(|word| is(word, word_of(rest))))
 }
 
-/// Copies the bytes of an entry from `word` on; how many, `to` says. Bytes beyond the log's end are left as
-/// they are.
+/// Fills `to` with bytes of an entry from `word` on. Bytes beyond the end of the log are left unchanged.
 #[inline]
 pub(crate) fn copy(words: &[AtomicU64], word: usize, to: &mut [u8]) {
     let words = words.get(word..).unwrap_or_default();
@@ -170,7 +169,7 @@ pub(crate) fn copy(words: &[AtomicU64], word: usize, to: &mut [u8]) {
     }
 }
 
-/// Where the TTLs of an entry stand in its body.
+/// Returns the ranges of the TTLs of an entry in its body.
 #[inline]
 pub(crate) fn ttl_places(words: &[AtomicU64], head: &Head) -> impl Iterator<Item = Range<usize>> {
     let words = words.get(head.ttls_at()..).unwrap_or_default();
@@ -240,7 +239,7 @@ mod tests {
             prop_assert_eq!(read, places);
         }
 
-        /// What a reader may meet before it knows that the entry is gone.
+        /// Words that a reader may see before it detects that the entry is gone.
         #[test]
         fn no_words_are_read_beyond_their_end(garbage in prop::collection::vec(any::<u64>(), 0..40), room in 0usize..400) {
             let words: Vec<AtomicU64> = garbage.into_iter().map(AtomicU64::new).collect();

@@ -1,4 +1,4 @@
-//! The cache in a file, so that it survives a restart.
+//! Saves the cache to a file, so that it survives a restart.
 //!
 //! ```text
 //! "nomencac"   version (u32)   seconds since 1970 (u64)   checksum
@@ -10,12 +10,12 @@
 //! length 0 (u32)   number of entries (u64)   checksum
 //! ```
 //!
-//! Numbers are little-endian, times in seconds, checksums (u64) over what stands in front of them up to the
-//! one before. There are no hashes in it: the key that they are made with may be another one next time.
+//! Numbers are little-endian, times in seconds. Each checksum (u64) covers the bytes since the previous one.
+//! The file has no hashes: their key may be another one next time.
 //!
-//! Nothing in a file is believed. An entry whose checksum is right is read as a response from outside is, and
-//! kept or refused as one. So a damaged file can lose entries, but can neither break the cache nor make it
-//! take more than one message of memory.
+//! File contents are untrusted. An entry with a valid checksum is parsed like a response from the network,
+//! and stored or refused like one. So a damaged file can lose entries, but can neither break the cache nor
+//! make it allocate more than one message.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -32,10 +32,10 @@ use crate::rank::Credibility;
 
 const MAGIC: &[u8; 8] = b"nomencac";
 
-/// Changes with the layout.
+/// Version of the layout.
 const VERSION: u32 = 1;
 
-/// Bytes of the front of a file, its checksum not counted.
+/// Bytes of the file header, without its checksum.
 const FRONT: usize = 20;
 
 /// Bytes in front of an entry's message.
@@ -44,27 +44,27 @@ const ENTRY: usize = 20;
 /// Bytes of a checksum.
 const SUM: usize = 8;
 
-/// What became of a file.
+/// The result of loading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Entries kept.
+    /// Entries stored.
     pub kept: u64,
-    /// Entries left out: too old, or refused by the cache's present configuration.
+    /// Entries skipped: too old, or refused by the current configuration.
     pub left_out: u64,
 }
 
-/// Why a file could not be read to its end. What stood in front of the fault is in the cache.
+/// Why loading stopped. The entries before the fault are in the cache.
 #[derive(Debug)]
 pub enum LoadFault {
     /// Reading failed.
     Io(io::Error),
-    /// It does not begin as a file of a cache does.
+    /// It does not begin like a cache file.
     Foreign,
-    /// Another version of the layout.
+    /// An unknown version of the layout.
     Version(u32),
-    /// A checksum, length or number is wrong, or something follows the end.
+    /// A checksum, length or number is wrong, or the file has trailing bytes.
     Damaged,
-    /// It ends in the middle.
+    /// It is truncated.
     Short,
 }
 
@@ -87,7 +87,7 @@ impl From<io::Error> for LoadFault {
     }
 }
 
-/// A sum that every change of one word changes: each step can be undone, so different words stay different.
+/// Returns a checksum that any change of a single word changes: each step is invertible.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = 0x9e37_79b9_7f4a_7c15 ^ bytes.len() as u64;
     for chunk in bytes.chunks(8) {
@@ -106,9 +106,8 @@ fn write_summed(write: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 impl Cache {
-    /// Writes every entry that may be served, fresh or stale, and returns their number. `wall` is the time in
-    /// seconds since
-    /// 1970. Takes no lock. Many small writes: `write` should have a buffer.
+    /// Writes every entry that may be served, fresh or stale, and returns their number. `wall` is the Unix
+    /// time in seconds. Takes no lock. Makes many small writes: `write` should be buffered.
     pub fn save(&self, write: &mut impl Write, now: Now, wall: u64) -> io::Result<u64> {
         let mut bytes = Vec::with_capacity(ENTRY + MAX_MESSAGE);
         bytes.extend(MAGIC);
@@ -130,13 +129,13 @@ impl Cache {
         Ok(count)
     }
 
-    /// Reads what [`save`](Self::save) has written, TTLs aged by the time since. `wall` is the time in
-    /// seconds since 1970; if that has gone back, no time has passed. Many small reads: `read` should have a
-    /// buffer.
+    /// Loads a file written by [`save`](Self::save), with TTLs aged by the time since. `wall` is the Unix
+    /// time in seconds; if it is earlier than that of the file, entries do not age. Makes many small reads:
+    /// `read` should be buffered.
     pub fn load(&self, read: &mut impl Read, now: Now, wall: u64) -> Result<Restored, LoadFault> {
         let mut bytes = vec![0; ENTRY + MAX_MESSAGE + SUM];
         let magic = bytes.get_mut(..MAGIC.len()).ok_or(LoadFault::Damaged)?;
-        // Whatever is shorter is something else, too.
+        // A shorter file is foreign, too.
         let long_enough = read.read_exact(magic).map_err(LoadFault::from);
         if matches!(long_enough, Err(LoadFault::Short)) || (long_enough.is_ok() && *magic != *MAGIC) {
             return Err(LoadFault::Foreign);
@@ -174,7 +173,7 @@ impl Cache {
         Ok(restored)
     }
 
-    /// Keeps an entry of a file.
+    /// Stores an entry of a file.
     fn restore(&self, entry: &[u8], passed: u32, now: Now) -> Option<()> {
         let mut fields = Fields(entry);
         fields.u32().ok()?;
@@ -198,8 +197,8 @@ impl Cache {
     }
 }
 
-/// Writes an entry to `bytes`, in place of what is in it. Returns whether it can be in a file: one message,
-/// and no more.
+/// Writes an entry to `bytes`, replacing their content. Returns whether it fits the format: at most one
+/// message.
 fn put(bytes: &mut Vec<u8>, held: &Held) -> bool {
     let message = held.message();
     let Some(len) = u32::try_from(message.len()).ok().filter(|len| *len as usize <= MAX_MESSAGE) else {
@@ -215,14 +214,15 @@ fn put(bytes: &mut Vec<u8>, held: &Held) -> bool {
     true
 }
 
-/// Fills `frame` from `have` bytes on and returns it without its checksum, which is right.
+/// Reads the rest of `frame`, of which `have` bytes are there, and returns it without its checksum, if that
+/// is right.
 fn summed<'b>(read: &mut impl Read, frame: &'b mut [u8], have: usize) -> Result<&'b [u8], LoadFault> {
     read.read_exact(frame.get_mut(have..).ok_or(LoadFault::Damaged)?)?;
     let (bytes, sum) = frame.split_last_chunk::<SUM>().ok_or(LoadFault::Damaged)?;
     if checksum(bytes) == u64::from_le_bytes(*sum) { Ok(bytes) } else { Err(LoadFault::Damaged) }
 }
 
-/// Numbers that are still to be read.
+/// Reads numbers from bytes.
 struct Fields<'b>(&'b [u8]);
 
 impl Fields<'_> {

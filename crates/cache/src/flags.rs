@@ -1,6 +1,6 @@
-//! What is one bit of an entry each: properties of its key and of its answer.
+//! The flag bits of an entry.
 
-/// Properties of an entry that are one bit each.
+/// Flags of an entry's key and answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(pub(crate) u8);
 
@@ -12,14 +12,14 @@ impl Flags {
     const AUTHENTIC: u8 = 16;
     const NEGATIVE: u8 = 32;
 
-    /// Those that belong to the key.
+    /// The flags that belong to the key.
     pub(crate) const KEY: Flags = Flags(Self::DNSSEC_OK | Self::CHECKING_DISABLED | Self::FAILURE);
 
     fn of(bits: [(bool, u8); 3]) -> Flags {
         Flags(bits.into_iter().filter(|(on, _)| *on).fold(0, |flags, (_, bit)| flags | bit))
     }
 
-    /// The flags of a key.
+    /// Returns the flags of a key.
     #[inline]
     pub(crate) fn key(dnssec_ok: bool, checking_disabled: bool, failure: bool) -> Flags {
         let bit = |on, bit| if on { bit } else { 0 };
@@ -30,7 +30,7 @@ impl Flags {
         )
     }
 
-    /// The flags that are not of the key.
+    /// Returns the flags that do not belong to the key.
     pub(crate) fn answer(authoritative: bool, authentic: bool, negative: bool) -> Flags {
         Self::of([
             (authoritative, Self::AUTHORITATIVE),
@@ -39,13 +39,13 @@ impl Flags {
         ])
     }
 
-    /// Those that belong to the key, the others clear.
+    /// Returns the flags of the key, the others clear.
     #[inline]
     pub(crate) fn of_key(self) -> Flags {
         Flags(self.0 & Self::KEY.0)
     }
 
-    /// Those of both.
+    /// Returns the union of both.
     pub(crate) fn and(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }

@@ -1,13 +1,12 @@
-//! What was dropped before anybody asked for it again.
+//! Fingerprints of entries that were evicted before a second use.
 
 use crate::index::PAIR_SLOTS;
 
-/// Fingerprints in a set, the newest first.
+/// Fingerprints per set, newest first.
 const SET: usize = 8;
 
-/// Fingerprints of entries that were dropped, as many as the index has slots. They are distinguished by 16
-/// bits beside their set; one of ten thousand that come in is taken for one that was here before, and does no
-/// harm.
+/// Fingerprints of evicted entries, as many as the index has slots. A fingerprint has 16 bits besides its
+/// set; one in ten thousand new entries matches by chance, which does no harm.
 pub(crate) struct Ghost {
     sets: Box<[[u16; SET]]>,
 }
@@ -16,30 +15,30 @@ impl Ghost {
     /// Bytes for each pair of buckets in the index.
     pub(crate) const PAIR_BYTES: usize = PAIR_SLOTS * size_of::<u16>();
 
-    /// An empty table for an index of so many pairs of buckets.
+    /// An empty table for an index of `pairs` pairs of buckets.
     pub(crate) fn new(pairs: usize) -> Self {
         Ghost { sets: vec![[0; SET]; pairs * PAIR_SLOTS / SET].into() }
     }
 
-    /// Bytes that the table takes.
+    /// Returns the bytes of the table.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.sets)
     }
 
     fn set(&mut self, hash: u64) -> (&mut [u16; SET], u16) {
         let set = ((hash >> 32) * self.sets.len() as u64) >> 32;
-        // 0 is an empty place.
+        // 0 marks an empty place.
         (&mut self.sets[set as usize], (hash as u16).max(1))
     }
 
-    /// Remembers an entry; the oldest of its set is forgotten.
+    /// Adds an entry; the oldest of its set is forgotten.
     pub(crate) fn remember(&mut self, hash: u64) {
         let (set, fingerprint) = self.set(hash);
         set.rotate_right(1);
         set[0] = fingerprint;
     }
 
-    /// Whether an entry was remembered; it is forgotten.
+    /// Removes an entry, and returns whether it was there.
     pub(crate) fn recall(&mut self, hash: u64) -> bool {
         let (set, fingerprint) = self.set(hash);
         let found = set.iter_mut().find(|held| **held == fingerprint);

@@ -1,4 +1,4 @@
-//! Entries shown as they are kept.
+//! Copies of single entries.
 
 use wire::{Class, Header, LowerNameBuf, Name, Rcode, Type};
 
@@ -19,19 +19,19 @@ pub struct Held {
     name: LowerNameBuf,
     head: Head,
     body: Vec<u8>,
-    /// Whether its time is up.
+    /// Whether it is fresh or expired.
     pub freshness: Freshness,
     /// Seconds since it was stored.
     pub age: u32,
 }
 
 impl Held {
-    /// The name, in lower case.
+    /// Returns the name, in lower case.
     pub fn name(&self) -> &LowerNameBuf {
         &self.name
     }
 
-    /// The type that was asked for; an NXDOMAIN is kept for every type.
+    /// Returns the type of the query that was answered; an NXDOMAIN holds for every type.
     pub fn asked(&self) -> Type {
         self.head.asked
     }
@@ -41,37 +41,37 @@ impl Held {
         self.head.subject.qtype == EVERY_TYPE
     }
 
-    /// The class.
+    /// Returns the class.
     pub fn qclass(&self) -> Class {
         self.head.subject.qclass
     }
 
-    /// Whose answer it is.
+    /// Returns the number of the view or rule that it belongs to.
     pub fn view(&self) -> u32 {
         self.head.subject.view
     }
 
-    /// DO of the query that it answers.
+    /// DO of the query that was answered.
     pub fn dnssec_ok(&self) -> bool {
         self.head.flags.dnssec_ok()
     }
 
-    /// CD of that query.
+    /// CD of the query that was answered.
     pub fn checking_disabled(&self) -> bool {
         self.head.flags.checking_disabled()
     }
 
-    /// How far it is to be trusted.
+    /// Returns the credibility.
     pub fn rank(&self) -> Credibility {
         self.head.rank
     }
 
-    /// The response code.
+    /// Returns the response code.
     pub fn rcode(&self) -> Rcode {
         self.head.rcode
     }
 
-    /// What it says.
+    /// Returns whether it is positive, negative or a failure.
     pub fn kind(&self) -> AnswerKind {
         match self.head.flags {
             flags if flags.is_failure() => AnswerKind::Failure,
@@ -80,18 +80,18 @@ impl Held {
         }
     }
 
-    /// Bytes that it takes in the cache.
+    /// Returns the bytes that it takes in the cache.
     pub fn bytes(&self) -> usize {
         self.head.lines() * LINE
     }
 
-    /// Seconds that it was good for when it was stored.
+    /// Returns its lifetime in seconds from the time when it was stored.
     pub fn lifetime(&self) -> u32 {
         self.head.lifetime()
     }
 
-    /// The response as it was stored, its TTLs not aged, behind a question for its name in lower case. Of the
-    /// response code it has the lower four bits.
+    /// Returns the response as stored, with TTLs not aged, and a question with the name in lower case. The
+    /// header has the lower four bits of the response code.
     pub fn message(&self) -> Vec<u8> {
         let Head { rcode, asked, counts, subject, flags, .. } = self.head;
         let mut message = message(rcode, self.name.as_lower(), asked, subject.qclass, counts, &self.body);
@@ -109,7 +109,7 @@ impl Held {
 }
 
 impl Shard {
-    /// A copy of the entry that a slot leads to, if it may be served.
+    /// Returns a copy of a slot's entry, if it may be served.
     pub(crate) fn held(&self, slot: usize, now: Now, max_stale: u32) -> Option<Held> {
         let held = self.index.load(&self.lines, slot);
         if held.is_empty() {

@@ -1,8 +1,8 @@
-//! The index of a shard: where entries lie.
+//! The index of a shard: the positions of entries.
 //!
-//! A bucket is a cache line of eight slots. A hash has two buckets, neighbours, which are fetched together.
-//! All entries of a name in a view have the same two, so that one look finds the answer for the type, the
-//! NXDOMAIN for all types, and the failure.
+//! A bucket is a cache line of eight slots. Each hash has two adjacent buckets, which are fetched together.
+//! All entries of a name in a view share them, so that one probe finds the answer for the type, the NXDOMAIN
+//! for all types, and the failure.
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::lines::{LINE, Lines, Start, WORDS};
@@ -11,7 +11,7 @@ use crate::log::{POSITION_BITS, Position};
 /// Slots in a pair of buckets.
 pub(crate) const PAIR_SLOTS: usize = 2 * WORDS;
 
-/// A slot's content: where an entry lies and what is known of it without looking there. 0 is empty.
+/// Content of a slot: position, use count and hash tag of an entry. 0 is empty.
 ///
 /// ```text
 /// 63        50  49    48 47      46      45       0
@@ -23,9 +23,9 @@ pub(crate) struct Slot(pub(crate) u64);
 /// A log of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The log for newcomers.
+    /// The log for new entries.
     Small,
-    /// The log for what was asked for again.
+    /// The log for entries that were used again.
     Main,
 }
 
@@ -36,13 +36,13 @@ const MAIN: u64 = USE << 2;
 const TAG_AT: u32 = POSITION_BITS + 4;
 
 impl Slot {
-    /// Nothing.
+    /// No entry.
     pub(crate) const EMPTY: Slot = Slot(0);
 
-    /// The most uses that are counted.
+    /// The highest use count.
     pub(crate) const MOST_USES: u64 = 3;
 
-    /// An entry with this [`full_hash`](crate::key::Subject::full_hash).
+    /// The slot of an entry with this [`full_hash`](crate::key::Subject::full_hash).
     pub(crate) fn new(full_hash: u64, which: Which, at: Position, uses: u64) -> Slot {
         let main = if which == Which::Main { MAIN } else { 0 };
         let uses = USE * uses.min(Self::MOST_USES);
@@ -63,74 +63,74 @@ impl Slot {
         if self.0 & MAIN != 0 { Which::Main } else { Which::Small }
     }
 
-    /// Times it was read, 3 for more, since it came in or was last passed over.
+    /// Reads since it was inserted or last spared from eviction; 3 for more.
     #[inline]
     pub(crate) fn uses(self) -> u64 {
         (self.0 & USES) / USE
     }
 
-    /// Whether a caller was asked to prefetch it.
+    /// Whether a caller was already requested to prefetch it.
     #[inline]
     pub(crate) fn is_announced(self) -> bool {
         self.0 & ANNOUNCED != 0
     }
 
-    /// Whether it may be an entry of this [`full_hash`](crate::key::Subject::full_hash).
+    /// Whether the tag matches this [`full_hash`](crate::key::Subject::full_hash).
     #[inline]
     pub(crate) fn may_be(self, full_hash: u64) -> bool {
         (self.0 ^ full_hash) >> TAG_AT == 0
     }
 
-    /// The same entry after one more use.
+    /// The slot with one more use.
     #[inline]
     pub(crate) fn used(self) -> Slot {
         if self.uses() < Self::MOST_USES { Slot(self.0 + USE) } else { self }
     }
 
-    /// The same entry after a caller was asked to prefetch it.
+    /// The slot after a prefetch was requested.
     #[inline]
     pub(crate) fn announced(self) -> Slot {
         Slot(self.0 | ANNOUNCED)
     }
 
-    /// The same entry at another place.
+    /// The slot after the entry moved.
     pub(crate) fn moved(self, which: Which, at: Position, uses: u64) -> Slot {
         let kept = self.0 >> TAG_AT << TAG_AT | self.0 & ANNOUNCED;
         Slot(kept | Slot::new(0, which, at, uses).0)
     }
 }
 
-/// The slots of a shard: a part of its lines, which are passed to whatever reads or writes slots.
+/// The slots of a shard, in a part of its lines. The lines are passed to each function.
 pub(crate) struct Index {
     start: Start,
     pairs: usize,
 }
 
 impl Index {
-    /// Lines of a pair of buckets, and their bytes.
+    /// Lines and bytes of a pair of buckets.
     pub(crate) const PAIR_LINES: usize = 2;
     pub(crate) const PAIR_BYTES: usize = Self::PAIR_LINES * LINE;
 
-    /// An index of so many pairs of buckets from `start` on.
+    /// An index of `pairs` pairs of buckets from `start` on.
     pub(crate) fn new(start: Start, pairs: usize) -> Self {
         Index { start, pairs }
     }
 
-    /// Slots in all.
+    /// Returns the number of slots.
     pub(crate) fn slots(&self) -> usize {
         self.pairs * PAIR_SLOTS
     }
 
-    /// The first slot of the pair where entries of this hash lie, and by how much to turn the order of its
-    /// slots, so that the bucket to begin with comes first. The upper bits of the hash have chosen the shard
-    /// and say nothing here.
+    /// Returns the first slot of the pair for this hash, and the value that is XORed to slot numbers, so that
+    /// the preferred bucket comes first. Uses the lower half of the hash, since the upper half selects the
+    /// shard.
     #[inline]
     fn pair(&self, hash: u64) -> (usize, usize) {
         let pair = ((hash & 0xffff_ffff) * self.pairs as u64) >> 32;
         (pair as usize * PAIR_SLOTS, (hash >> 32) as usize & WORDS)
     }
 
-    /// The numbers of the slots for this hash, in the order they are looked at and filled.
+    /// Returns the slot numbers for this hash, in probe order.
     #[inline]
     pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
         let (first, turn) = self.pair(hash);
@@ -142,30 +142,30 @@ impl Index {
         lines.from(self.start, 0).get(slot)
     }
 
-    /// What a slot holds: step R1 of [`log`](crate::log).
+    /// Loads a slot: step R1 of [`log`](crate::log).
     #[inline]
     pub(crate) fn load(&self, lines: &Lines, slot: usize) -> Slot {
         Slot(self.word(lines, slot).map_or(0, |word| word.load(Ordering::Acquire)))
     }
 
-    /// Fills a slot: step W4 of [`log`](crate::log).
+    /// Stores a slot: step W4 of [`log`](crate::log).
     pub(crate) fn store(&self, lines: &Lines, slot: usize, content: Slot) {
         if let Some(word) = self.word(lines, slot) {
             word.store(content.0, Ordering::Release);
         }
     }
 
-    /// Puts `to` in place of `from`, and says whether that is what the slot held.
+    /// Replaces `from` by `to`, and returns whether the slot held `from`.
     #[inline]
     pub(crate) fn exchange(&self, lines: &Lines, slot: usize, from: Slot, to: Slot) -> bool {
-        // Nothing is published that was not before, and an exchange keeps what a release has begun.
+        // Relaxed suffices: it publishes nothing new, and an exchange continues a release sequence.
         let done = |word: &AtomicU64| {
             word.compare_exchange(from.0, to.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         self.word(lines, slot).is_some_and(done)
     }
 
-    /// Prefetches the bucket where the search for this hash begins, and its neighbour.
+    /// Prefetches both buckets for this hash.
     #[inline]
     pub(crate) fn prefetch(&self, lines: &Lines, hash: u64) {
         let (first, _) = self.pair(hash);
@@ -174,7 +174,7 @@ impl Index {
         lines.prefetch(self.start, line + 1);
     }
 
-    /// The slots for this hash that hold something, and what: step R1 of [`log`](crate::log) for each.
+    /// Returns the nonempty slots for this hash: step R1 of [`log`](crate::log) for each.
     #[inline]
     pub(crate) fn held<'l>(
         &self,

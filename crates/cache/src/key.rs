@@ -1,12 +1,11 @@
-//! What an answer is kept under.
+//! The keys of cached answers.
 
 use wire::hash::HashedName;
 use wire::{Class, Type};
 
 use crate::flags::Flags;
 
-/// What an answer is kept under and asked for by. Answers that differ in any of it never stand in for each
-/// other.
+/// The key of an answer, which is only used for queries with an equal key.
 #[derive(Clone, Copy)]
 pub struct Key<'n> {
     /// QNAME, hashed under the cache's [`HashKey`](wire::hash::HashKey).
@@ -15,49 +14,48 @@ pub struct Key<'n> {
     pub qtype: Type,
     /// QCLASS.
     pub qclass: Class,
-    /// Whose answer: the number of a view or a forward zone.
+    /// The number of the view or rule that the answer belongs to.
     pub view: u32,
-    /// DO: DNSSEC records were asked for (RFC 3225).
+    /// DO: the query requested DNSSEC records (RFC 3225).
     pub dnssec_ok: bool,
-    /// CD: the answer may be one that does not validate (RFC 4035 §3.2.2).
+    /// CD: the answer may be unvalidated (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
 }
 
-/// The type under which an NXDOMAIN is kept: it holds for the name whatever the type (RFC 2308 §5), and 0 is
-/// no type.
+/// The type of the key of an NXDOMAIN: it holds for all types of the name (RFC 2308 §5), and 0 is not a type.
 pub(crate) const EVERY_TYPE: Type = Type(0);
 
-/// All of a key but the name: the hash takes the name's place until the name itself is compared.
+/// A key without the name, of which it has a hash. The name itself is compared separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
-    /// Hash of the name and the view: where entries of a name lie, whatever their type.
+    /// Hash of name and view: selects the slots of the entries of a name, whatever their type.
     pub(crate) hash: u64,
     pub(crate) qtype: Type,
     pub(crate) qclass: Class,
     pub(crate) view: u32,
-    /// Of the flags those that tell entries apart: [`Flags::KEY`].
+    /// The flags that belong to the key: [`Flags::KEY`].
     pub(crate) flags: Flags,
 }
 
-/// What an entry can be about, seen from the question.
+/// What an entry may cover, relative to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// The type asked for.
+    /// The queried type.
     Type,
-    /// Every type of the name: NXDOMAIN.
+    /// All types of the name: NXDOMAIN.
     Name,
-    /// A failure to find out about the type asked for.
+    /// A failure to resolve the queried type.
     Failure,
 }
 
 impl Key<'_> {
-    /// The subject of the entry for this question.
+    /// Returns the subject of the entry for this query.
     #[inline]
     pub(crate) fn subject(&self, reach: Reach) -> Subject {
         self.subject_of_suffix(0, reach)
     }
 
-    /// The same, for the name without its `skip` leftmost labels.
+    /// Returns the subject for the name without its `skip` leftmost labels.
     #[inline]
     pub(crate) fn subject_of_suffix(&self, skip: usize, reach: Reach) -> Subject {
         let failure = reach == Reach::Failure;
@@ -72,7 +70,7 @@ impl Key<'_> {
 }
 
 impl Subject {
-    /// All of the subject in one hash.
+    /// Returns a hash over the whole subject.
     #[inline]
     pub(crate) fn full_hash(&self) -> u64 {
         let rest = (self.qtype.0 as u64) << 32 | (self.qclass.0 as u64) << 8 | self.flags.0 as u64;
@@ -80,14 +78,14 @@ impl Subject {
     }
 }
 
-/// The hash of a name in a view.
+/// Returns the hash of a name in a view.
 #[inline]
 fn place(name: u64, view: u32) -> u64 {
     mix(name ^ (view as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
-/// Spreads every bit over all of them: multiplied, and one half of the product over the other. What comes in
-/// has gone through the keyed hash, so a client cannot choose what comes out.
+/// Mixes all bits of a word: multiplies and folds the halves of the product. The input comes from the keyed
+/// hash, so that clients cannot choose the result.
 #[inline]
 fn mix(word: u64) -> u64 {
     let product = (word as u128).wrapping_mul(0xa076_1d64_78bd_642f);

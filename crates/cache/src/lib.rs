@@ -1,32 +1,32 @@
-//! Answers of other servers, kept for a while: the cache of a resolver or forwarder.
+//! The cache of a resolver or forwarder for answers of other servers.
 //!
-//! What lives here: responses in wire form with the places of their TTLs, so that a hit is find, copy, age;
-//! what may replace what (RFC 2181 §5.4.1), how long anything is kept (RFC 2308, RFC 8767, RFC 9520), and
-//! what goes when the bytes run out. What does not: where answers come from and what in them belongs
-//! (`resolver`), ID, question, flags and OPT of a reply (`engine`), the time (the caller's).
+//! In this crate: responses in wire form with the positions of their TTLs, so that a hit is find, copy, age;
+//! the rules of replacement (RFC 2181 §5.4.1), lifetimes (RFC 2308, RFC 8767, RFC 9520), and eviction.
+//! Elsewhere: the source of answers and their scrubbing (`resolver`), ID, question, flags and OPT of a reply
+//! (`engine`), the time (the caller).
 //!
 //! | module | does |
 //! |---|---|
-//! | `config`, `sizes` | what an operator may choose, and how the bytes are divided |
-//! | `answer` | makes a response ready to be kept: one [`Answer`] |
-//! | `pointers` | says whether its compression pointers stay right |
-//! | `key`, `rank` | what an answer is kept under, and how far it is to be trusted |
-//! | `cache` | [`Cache`]: shards, and what its users call |
+//! | `config`, `sizes` | the operator's settings, and the division of the bytes |
+//! | `answer` | prepares a response for the cache: one [`Answer`] |
+//! | `pointers` | checks whether its compression pointers stay valid |
+//! | `key`, `rank` | the key of an answer, and its credibility |
+//! | `cache` | [`Cache`]: shards, and the public functions |
 //! | `lookup` | finds and copies, without a lock |
-//! | `shard` | puts in and makes room, under the shard's mutex: S3-FIFO |
+//! | `shard` | inserts and evicts, under the shard's mutex: S3-FIFO |
 //! | `index` | a slot of eight bytes for each entry, in buckets of a cache line |
-//! | `log` | rings of lines in which the entries lie, and the proof that a reader needs no lock |
-//! | `entry`, `flags` | the words of an entry, and what is one bit of them each |
-//! | `ghost` | remembers what was dropped unread |
-//! | `held` | entries shown one by one |
-//! | `message` | messages made of entries |
+//! | `log` | rings of lines that hold the entries, and the proof that readers need no lock |
+//! | `entry`, `flags` | the words of an entry, and its flag bits |
+//! | `ghost` | fingerprints of entries evicted unread |
+//! | `held` | copies of single entries |
+//! | `message` | messages built from entries |
 //! | `file` | the cache in a file |
 //! | `atomic`, `lines` | memory that threads share |
 //! | `clock`, `stats` | seconds, and counters |
 //!
-//! All memory is reserved at the start, so that one bound holds for everything. The caller says what is kept,
-//! for which clients and for how long, within the configured bounds: nothing here sends a query or reads a
-//! clock.
+//! All memory is reserved at the start, so that one bound holds for everything. The caller decides what is
+//! cached, for which clients and for how long, within the configured bounds. This crate sends no query and
+//! reads no clock.
 #![forbid(unsafe_code)]
 
 mod answer;

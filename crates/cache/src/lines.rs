@@ -1,45 +1,45 @@
-//! Memory in lines of 64 bytes that threads share: what index and logs of a shard are made of.
+//! Memory in lines of 64 bytes that threads share, for the index and the logs of a shard.
 
 use crate::atomic::{AtomicU64, Ordering, zeroed};
 
 /// Words of eight bytes in a line.
 pub(crate) const WORDS: usize = 8;
 
-/// Bytes in a line, which is a cache line of the processors we know.
+/// Bytes in a line: a cache line of common processors.
 pub(crate) const LINE: usize = 8 * WORDS;
 
-/// The smallest page that a system gives.
+/// Size of the smallest page of a system, in bytes.
 const PAGE: usize = 4096;
 
-/// Bytes in a huge page of most processors.
+/// Size of a huge page of most processors, in bytes.
 const HUGE: usize = 2 << 20;
 
-/// A block of lines. Where it fills a huge page it begins at one and requests huge pages: entries and slots
-/// are read at random, and with small pages each of these reads would miss the translation buffer as well.
+/// A block of lines. If it fills a huge page, it is aligned to one and requests huge pages: entries and slots
+/// are read at random, and with small pages each of these reads would miss the TLB as well.
 pub(crate) struct Lines {
     words: Box<[AtomicU64]>,
     first: Start,
     lines: usize,
 }
 
-/// The word that a part of a block begins at: the first one of a line.
+/// The first word of a part of a block, at the start of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start(usize);
 
 impl Start {
-    /// So many lines behind this one.
+    /// Returns the start `lines` lines behind this one.
     pub(crate) fn after(self, lines: usize) -> Start {
         Start(self.0 + lines * WORDS)
     }
 }
 
 impl Lines {
-    /// So many lines of zero.
+    /// Allocates zeroed lines.
     pub(crate) fn new(lines: usize) -> Self {
         let bytes = lines * LINE;
         let (align, huge) = (if bytes < HUGE { LINE } else { HUGE }, in_huge_pages(bytes));
-        // An allocation begins where it likes; with so much more there is a place in it that is aligned. What
-        // lies before that place and behind the lines is never written, and takes no memory.
+        // The allocation may be unaligned; the additional bytes make room for an aligned start. The bytes
+        // before that and behind the lines are never written, and take no memory.
         let room = bytes.max(huge) + align;
         let words = zeroed(room / size_of::<u64>());
         let start = words.as_ptr().align_offset(align).min(align / size_of::<u64>());
@@ -49,36 +49,36 @@ impl Lines {
         Lines { words, first: Start(start), lines }
     }
 
-    /// Where the first line begins.
+    /// Returns the start of the first line.
     pub(crate) fn first(&self) -> Start {
         self.first
     }
 
-    /// Bytes that a block of so many lines takes when all of them are written.
+    /// Returns the bytes that a block of `lines` lines takes when all of them are written.
     pub(crate) const fn bytes_for(lines: usize) -> usize {
         (lines + 1) * LINE
     }
 
-    /// Bytes that this one takes when all of it is written.
+    /// Returns the bytes that this block takes when all of it is written.
     pub(crate) fn bytes(&self) -> usize {
         Self::bytes_for(self.lines)
     }
 
-    /// The words from line `line` of a part on, at least to the end of the last line; none if there is no
-    /// such line.
+    /// Returns the words from line `line` of a part on, at least to the end of the last line; none if there
+    /// is no such line.
     #[inline]
     pub(crate) fn from(&self, part: Start, line: usize) -> &[AtomicU64] {
         self.words.get(part.0 + line * WORDS..).unwrap_or_default()
     }
 
-    /// Has the system give all the memory now, and not page by page when something is written there. Nothing
-    /// changes for threads that read and write meanwhile: where a word is 0 it is written once more, in the
-    /// release sequence of what was stored before.
+    /// Makes the system map all the memory now, and not page by page on the first writes. Does not affect
+    /// threads that read and write meanwhile: a word that is 0 is written once more, in the release sequence
+    /// of earlier stores.
     pub(crate) fn touch(&self) {
         let words = self.from(self.first, 0).iter().take(self.lines * WORDS);
         for word in words.step_by(PAGE / size_of::<AtomicU64>()) {
-            // Of an operation that can be seen to change nothing the compiler would leave the load, and that
-            // needs no memory.
+            // The compiler would reduce an operation that visibly changes nothing to its load, which maps no
+            // memory.
             let _ = word.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -92,8 +92,8 @@ impl Lines {
     }
 }
 
-/// Of so many bytes, those that huge pages are requested for: whole ones, of which the last may reach past
-/// the end by an eighth of the bytes.
+/// Returns how many of the bytes get huge pages: whole pages, of which the last may extend past the end by an
+/// eighth of the bytes.
 const fn in_huge_pages(bytes: usize) -> usize {
     let (down, up) = (bytes / HUGE * HUGE, bytes.next_multiple_of(HUGE));
     if down > 0 && up - bytes <= bytes / 8 { up } else { down }

@@ -1,20 +1,20 @@
-//! A ring of lines that is written at its head and freed at its tail, and read without a lock.
+//! A ring of lines, written at the head and freed at the tail, that is read without a lock.
 //!
 //! # Positions
 //!
-//! An entry is a run of lines that does not go past the end of the ring: where it would, the rest of the ring
-//! is left out. Its [`Position`] is the lap it was written in and its first line, as one number that only
-//! grows; so a position is never used for two entries, and comparing it with the tail says whether the entry
-//! is still there.
+//! An entry is a run of lines that does not cross the end of the ring: where it would, the rest of the ring
+//! stays unused. Its [`Position`] is the lap in which it was written and its first line, as one number that
+//! only grows; so no two entries have the same position, and a comparison with the tail shows whether the
+//! entry is still there.
 //!
-//! # Why a reader that holds no lock never takes wrong bytes
+//! # Why a reader without a lock never accepts wrong bytes
 //!
-//! The writer, who has the mutex of the shard, does
+//! The writer, which holds the mutex of the shard, does
 //!
 //! ```text
-//! W1  tail.store(past what is freed)     Relaxed
+//! W1  tail.store(behind the freed lines) Relaxed
 //! W2  fence                              Release
-//! W3  words of the lines freed           Relaxed
+//! W3  words of the freed lines           Relaxed
 //! W4  slot.store(position)               Release
 //! ```
 //!
@@ -24,27 +24,27 @@
 //! R1  slot.load() == position            Acquire
 //! R2  words at the position              Relaxed
 //! R3  fence                              Acquire
-//! R4  tail.load(); the entry is good if position >= tail
+//! R4  tail.load(); the entry is valid if position >= tail
 //! ```
 //!
-//! *What is read is not older than the entry.* R1 reads from W4, or from an exchange of the slot that
-//! followed it (readers count uses in the slot) and so belongs to the same release sequence. Either way W4
-//! synchronises with R1, so W3 happens before R2, and by coherence R2 reads the words of W3 or later ones.
+//! *The bytes are not older than the entry.* R1 reads from W4, or from a later exchange of the slot (readers
+//! count uses there), which belongs to the same release sequence. Either way W4 synchronises with R1, so W3
+//! happens before R2, and by coherence R2 reads the words of W3 or later ones.
 //!
-//! *It is not newer, or it is noticed.* Let a word of R2 be from the W3 of a later entry that took these
+//! *They are not newer, or the reader notices.* Let a word of R2 be from the W3 of a later entry in these
 //! lines. That writer had moved the tail past our entry before: W1, earlier in its own program order or, if
-//! another thread had done that, earlier by way of the mutex. Its fence W2 stands between W1 and W3, since
-//! every [`Log::write`] begins with it. R2 reads what was written behind the release fence W2, and the
-//! acquire fence R3 stands behind R2; so W2 synchronises with R3, W1 happens before R4, and R4 reads a tail
-//! beyond the position. The reader then throws away what it has read.
+//! another thread did it, earlier by way of the mutex. Its fence W2 is between W1 and W3, since every
+//! [`Log::write`] begins with it. R2 reads a value stored after the release fence W2, and the acquire fence
+//! R3 follows R2; so W2 synchronises with R3, W1 happens before R4, and R4 reads a tail beyond the position.
+//! The reader then discards what it has read.
 //!
 //! Until R4 a reader may see any mixture of words. It must not trust a length that it has read, nor loop by
-//! one; it checks once when it has the head and name of the entry, and once more when it has everything.
+//! one; it checks once after head and name of the entry, and once more after the rest.
 //!
-//! Numbers of laps begin again after many years of writing. Positions are compared as serial numbers are
-//! (RFC 1982), so that would only be seen by a reader that sleeps between R1 and R4 while half of them pass.
+//! Lap numbers wrap around after many years of writing. Positions are compared as serial numbers (RFC 1982),
+//! so only a reader that sleeps between R1 and R4 for half of all laps would be deceived.
 //!
-//! The test `orders` runs writer and readers through every order that the memory model allows.
+//! The test `orders` runs writer and readers in every order that the memory model allows.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::lines::{Lines, Start, WORDS};
@@ -53,38 +53,38 @@ use crate::lines::{Lines, Start, WORDS};
 pub(crate) const POSITION_BITS: u32 = 46;
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
-/// Where in a log an entry begins: the lap in the upper bits, the line in the lower ones, as many as the
-/// log's length needs. Never 0.
+/// Start of an entry in a log: the lap in the upper bits, the line in the lower ones, as many as the log's
+/// length needs. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position(pub(crate) u64);
 
-/// A ring of lines, which are a part of a block that is passed to whatever reads or writes them.
+/// A ring of lines in a block. The block is passed to each function.
 pub(crate) struct Log {
-    /// Where the ring's lines begin.
+    /// The first line of the ring.
     start: Start,
-    /// How many there are.
+    /// Number of lines.
     capacity: usize,
-    /// Bits of a position that hold the line, and all of them set.
+    /// Number of bits of a position that hold the line, and their mask.
     line_bits: u32,
     line_mask: u64,
     /// The position of the oldest entry, for readers.
     tail: AtomicU64,
 }
 
-/// Both ends of a log, for those who have the mutex.
+/// Head and tail of a log, protected by the mutex.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     head: Position,
     tail: Position,
-    /// The line at which the lap before the head's ended.
+    /// The line at which the lap before the head's lap ended.
     lap_end: usize,
 }
 
 impl Log {
-    /// An empty log of so many lines from `start` on, fewer than 2^32, whose first position is in `lap`,
-    /// which is not 0.
+    /// Creates an empty log of `capacity` lines (fewer than 2^32) from `start` on. Its first position is in
+    /// `lap`, which must not be 0.
     pub(crate) fn new(start: Start, capacity: usize, lap: u64) -> (Self, Ends) {
-        // The head may stand behind the last line, so that number must fit, too.
+        // The head can be behind the last line, so that number must fit, too.
         let line_bits = usize::BITS - capacity.leading_zeros();
         let first = Position((lap << line_bits) & POSITION_MASK);
         let line_mask = (1 << line_bits) - 1;
@@ -92,7 +92,7 @@ impl Log {
         (log, Ends { head: first, tail: first, lap_end: capacity })
     }
 
-    /// A lap after which only three more come before the numbers begin again, for tests of that.
+    /// Returns a lap that is three laps before the wrap-around, for tests.
     #[cfg(test)]
     pub(crate) fn last_laps(capacity: usize) -> u64 {
         (POSITION_MASK >> (usize::BITS - capacity.leading_zeros())) - 3
@@ -111,19 +111,19 @@ impl Log {
         Position(lap << self.line_bits | line as u64)
     }
 
-    /// The lap after that of `at`; 0 is left out, so that no position is 0.
+    /// Returns the lap after that of `at`; skips 0, so that no position is 0.
     fn next_lap(&self, at: Position) -> u64 {
         let lap = (self.lap(at) + 1) & (POSITION_MASK >> self.line_bits);
         lap.max(1)
     }
 
-    /// The words from `at` on: those of the entry there and what lies behind it.
+    /// Returns the words from `at` on: those of the entry and all behind it.
     #[inline]
     pub(crate) fn words<'l>(&self, lines: &'l Lines, at: Position) -> &'l [AtomicU64] {
         lines.from(self.start, self.line(at))
     }
 
-    /// Prefetches the first two lines at `at`, of which the second may belong to another entry.
+    /// Prefetches the first two lines at `at`; the second may belong to another entry.
     #[inline]
     pub(crate) fn prefetch(&self, lines: &Lines, at: Position) {
         let line = self.line(at);
@@ -131,7 +131,7 @@ impl Log {
         lines.prefetch(self.start, line + 1);
     }
 
-    /// Whether all that has been read so far at `at` is what was written there: steps R3 and R4.
+    /// Whether all words read so far at `at` are those of its entry: steps R3 and R4.
     #[inline]
     pub(crate) fn holds(&self, at: Position) -> bool {
         fence(Ordering::Acquire);
@@ -139,7 +139,7 @@ impl Log {
         at.0.wrapping_sub(tail) & POSITION_MASK < 1 << (POSITION_BITS - 1)
     }
 
-    /// Where an entry of so many lines would go; `None` if something must be freed first.
+    /// Returns where an entry of `lines` lines can be written; `None` if another must be freed first.
     pub(crate) fn fits(&self, ends: &Ends, lines: usize) -> Option<Position> {
         let (head, tail) = (self.line(ends.head), self.line(ends.tail));
         if self.lap(ends.head) != self.lap(ends.tail) {
@@ -151,24 +151,24 @@ impl Log {
         (lines <= tail).then(|| self.position(self.next_lap(ends.head), 0))
     }
 
-    /// Takes so many lines at `at`, which [`fits`](Self::fits) has returned.
+    /// Takes `lines` lines at `at`, which [`fits`](Self::fits) has returned.
     pub(crate) fn take(&self, ends: &mut Ends, at: Position, lines: usize) {
         if self.lap(at) != self.lap(ends.head) {
             ends.lap_end = self.line(ends.head);
             if ends.tail == ends.head {
-                // The log was empty: nothing is left of the lap that ends.
+                // The log was empty: the lap that ends has no entries left.
                 self.move_tail(ends, at);
             }
         }
         ends.head = Position(at.0 + lines as u64);
     }
 
-    /// The oldest entry; `None` if there is none.
+    /// Returns the oldest entry; `None` if the log is empty.
     pub(crate) fn oldest(&self, ends: &Ends) -> Option<Position> {
         (ends.head != ends.tail).then_some(ends.tail)
     }
 
-    /// Frees the oldest entry, of so many lines: step W1.
+    /// Frees the oldest entry, which has `lines` lines: step W1.
     pub(crate) fn free(&self, ends: &mut Ends, lines: usize) {
         let next = Position(ends.tail.0 + lines as u64);
         let lap_is_over = self.lap(ends.head) != self.lap(next) && self.line(next) >= ends.lap_end;
@@ -180,14 +180,14 @@ impl Log {
         self.tail.store(to.0, Ordering::Relaxed);
     }
 
-    /// Begins a new lap in an empty log, all of which is then in one piece.
+    /// Starts a new lap in an empty log, which is then one free run.
     pub(crate) fn restart(&self, ends: &mut Ends) {
         let start = self.position(self.next_lap(ends.head), 0);
         ends.head = start;
         self.move_tail(ends, start);
     }
 
-    /// Writes the words of an entry: steps W2 and W3. The slot is to be stored behind it, W4.
+    /// Writes the words of an entry: steps W2 and W3. The caller then stores the slot, W4.
     pub(crate) fn write(&self, lines: &Lines, at: Position, words: impl Iterator<Item = u64>) {
         fence(Ordering::Release);
         for (to, word) in self.words(lines, at).iter().zip(words) {
@@ -195,9 +195,8 @@ impl Log {
         }
     }
 
-    /// Writes an entry of `size` lines that lies in a log of the same block, which may be this one: there it
-    /// has just been freed, and so `at` is not behind it in memory, and words are read before they are
-    /// written over.
+    /// Copies an entry of `size` lines from a log of the same block. If that is this log, the entry has just
+    /// been freed, and so `at` is not behind it in memory, and each word is read before it is overwritten.
     pub(crate) fn write_from(&self, lines: &Lines, at: Position, from: &Log, source: Position, size: usize) {
         let words = from.words(lines, source).iter().map(|word| word.load(Ordering::Relaxed));
         self.write(lines, at, words.take(size * WORDS));
@@ -212,14 +211,14 @@ mod tests {
 
     use super::*;
 
-    /// A log of so many lines that has a line of its block before and behind it.
+    /// A log of `capacity` lines, with one more line of its block before and behind it.
     fn log(capacity: usize, lap: u64) -> (Lines, Log, Ends) {
         let block = Lines::new(capacity + 2);
         let (log, ends) = Log::new(block.first().after(1), capacity, lap);
         (block, log, ends)
     }
 
-    /// Writes an entry whose words are all `mark`, freeing as many as it takes.
+    /// Writes an entry whose words are all `mark`, and frees others as needed.
     fn push(
         (block, log): (&Lines, &Log),
         ends: &mut Ends,
@@ -279,7 +278,7 @@ mod tests {
             }
         }
 
-        /// What [`Log::write_from`] rests on: an entry that has just been freed always fits.
+        /// The basis of [`Log::write_from`]: an entry that has just been freed always fits.
         #[test]
         fn the_oldest_entry_can_be_appended_again(sizes in prop::collection::vec((1usize..=10, any::<bool>()), 1..300)) {
             let (block, log, mut ends) = log(23, 1);

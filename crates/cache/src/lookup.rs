@@ -1,4 +1,4 @@
-//! Finding and copying entries without a lock.
+//! Lookups of entries without a lock.
 
 use wire::{LowerName, Rcode};
 
@@ -9,31 +9,31 @@ use crate::key::{Key, Reach, Subject};
 use crate::rank::Credibility;
 use crate::shard::Shard;
 
-/// Where an answer probably lies; found by [`Cache::find`](crate::Cache::find), taken by
+/// The probable position of an answer: the result of [`Cache::find`](crate::Cache::find), for
 /// [`Cache::copy`](crate::Cache::copy).
 #[derive(Clone, Copy, Debug)]
 pub struct Lead {
     pub(crate) hash: u64,
-    /// What the slot held.
+    /// The slot's content.
     pub(crate) held: Slot,
     pub(crate) slot: u32,
     pub(crate) reach: Reach,
 }
 
-/// What a lookup finds.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// Nothing that may be served, not even stale.
+    /// No entry that may be served, not even stale.
     Miss,
     /// An answer, copied.
     Hit(Hit),
-    /// An answer that is longer than the room for it. Nothing was copied; the reply has to be truncated (RFC
-    /// 2181 §9).
+    /// An answer that is longer than the buffer. Nothing was copied; the reply has to be truncated (RFC 2181
+    /// §9).
     TooLong(Hit),
 }
 
 impl Lookup {
-    /// What was found, copied or not.
+    /// Returns the hit, copied or not.
     pub fn hit(&self) -> Option<&Hit> {
         match self {
             Lookup::Miss => None,
@@ -42,16 +42,16 @@ impl Lookup {
     }
 }
 
-/// An answer found.
+/// Properties of the answer found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Bytes behind the question.
+    /// Length in bytes of the part behind the question.
     pub len: usize,
-    /// Whether its time is up.
+    /// Whether it is fresh or expired.
     pub freshness: Freshness,
-    /// The response code. What is above 15 goes into OPT.
+    /// The response code. The upper bits go into OPT.
     pub rcode: Rcode,
-    /// It denies something: NXDOMAIN or NODATA, at once or behind aliases.
+    /// Whether it is negative: NXDOMAIN or NODATA, for QNAME or the end of an alias chain.
     pub negative: bool,
     /// AA of the response.
     pub authoritative: bool,
@@ -59,23 +59,23 @@ pub struct Hit {
     pub authentic: bool,
     /// Records in the answer, authority and additional section.
     pub counts: [u16; 3],
-    /// How far it is to be trusted.
+    /// Its credibility.
     pub rank: Credibility,
-    /// The answer is popular and in the last tenth of its time: the caller should prefetch it. Set for one
-    /// lookup only.
+    /// The answer is popular and in the last tenth of its lifetime: the caller should prefetch it. Set for
+    /// one lookup only.
     pub prefetch: bool,
 }
 
-/// Whether the time of an answer is up.
+/// Whether an answer is fresh or expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// It is good for so many seconds more, at least 1.
+    /// Valid for this many seconds more, at least 1.
     Fresh(u32),
-    /// It ended so many seconds ago, and may be served if no server answers (RFC 8767).
+    /// Expired this many seconds ago; may be served if no server answers (RFC 8767).
     Stale(u32),
 }
 
-/// Times and TTLs that lookups go by, in seconds.
+/// Settings for stale answers, in seconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Staleness {
     /// [`Config::max_stale`](crate::Config::max_stale).
@@ -84,10 +84,10 @@ pub(crate) struct Staleness {
     pub(crate) ttl: u32,
 }
 
-/// Uses after which an entry is popular.
+/// Uses from which on an entry is popular.
 const POPULAR: u64 = 2;
 
-/// An entry whose key is the one looked for.
+/// An entry that matches the key.
 struct Match {
     slot: usize,
     held: Slot,
@@ -96,7 +96,7 @@ struct Match {
 }
 
 impl Head {
-    /// Whether the entry may be served.
+    /// Returns whether the entry is fresh or stale; `None` if it must not be served.
     #[inline]
     pub(crate) fn freshness(&self, now: Now, max_stale: u32) -> Option<Freshness> {
         let left = self.until.since(now);
@@ -104,14 +104,14 @@ impl Head {
             return Some(Freshness::Fresh(left));
         }
         let ago = now.since(self.until);
-        // A failure is not served stale (RFC 9520 §3.2).
+        // Failures are not served stale (RFC 9520 §3.2).
         let max_stale = if self.flags.is_failure() { 0 } else { max_stale };
         (ago < max_stale).then_some(Freshness::Stale(ago))
     }
 }
 
 impl Shard {
-    /// The first entry that looks like an answer to this question by its slot.
+    /// Returns the first entry whose slot matches the query.
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<Lead> {
         let subject = key.subject(Reach::Type);
@@ -131,13 +131,13 @@ impl Shard {
         lead
     }
 
-    /// Prefetches the entry that a lead leads to.
+    /// Prefetches the entry at a lead.
     #[inline]
     pub(crate) fn prefetch(&self, lead: &Lead) {
         self.log(lead.held.which()).prefetch(&self.lines, lead.held.at());
     }
 
-    /// Copies what was found.
+    /// Copies the entry at a lead, if it is fresh, or else searches again.
     #[inline]
     pub(crate) fn copy(
         &self,
@@ -158,8 +158,8 @@ impl Shard {
         self.search(key, &[Reach::Type, Reach::Name], 0, now, staleness, room)
     }
 
-    /// Looks at all entries that there may be for a question or, with `skip`, for an ancestor of its name; a
-    /// fresh one is better than a stale one, and then the one that is named first in `reaches`.
+    /// Copies the best matching entry for a query or, with `skip`, for an ancestor of its name: fresh before
+    /// stale, then in the order of `reaches`.
     pub(crate) fn search(
         &self,
         key: &Key<'_>,
@@ -169,7 +169,7 @@ impl Shard {
         staleness: Staleness,
         room: &mut [u8],
     ) -> Lookup {
-        // Once more if an entry goes or moves while it is copied.
+        // Repeated once if the entry is dropped or moved during the copy.
         for _ in 0..2 {
             let mut best: Option<Match> = None;
             for &reach in reaches {
@@ -196,7 +196,7 @@ impl Shard {
         Lookup::Miss
     }
 
-    /// Whether a slot leads to an entry for this subject that may be served.
+    /// Returns the entry of a slot, if it is for this subject and may be served.
     #[inline]
     fn verify(
         &self,
@@ -220,7 +220,7 @@ impl Shard {
         Some(Match { slot, held, head, freshness })
     }
 
-    /// Copies an entry and ages its TTLs; `None` if it went away meanwhile.
+    /// Copies an entry and ages its TTLs; `None` if it was dropped or moved meanwhile.
     #[inline]
     fn take(&self, found: &Match, now: Now, staleness: Staleness, room: &mut [u8]) -> Option<Lookup> {
         let Match { held, head, freshness, .. } = found;
@@ -260,8 +260,8 @@ impl Shard {
         Some(if fits { Lookup::Hit(hit) } else { Lookup::TooLong(hit) })
     }
 
-    /// Counts the use of an entry, and says whether it is to be fetched anew. An entry that is much in use is
-    /// not written to.
+    /// Counts a use of an entry, and returns whether it should be prefetched. Does not write to the slot of
+    /// an entry with the maximum of uses.
     #[inline]
     fn note_use(&self, found: &Match) -> bool {
         let Match { slot, held, head, freshness } = *found;
@@ -271,7 +271,7 @@ impl Shard {
         };
         let prefetch = ending && held.uses() >= POPULAR && !held.is_announced() && !head.flags.is_failure();
         let after = if prefetch { held.used().announced() } else { held.used() };
-        // A lost exchange means that another thread has counted a use, or that the entry is gone.
+        // The exchange fails if another thread has counted a use, or if the entry was dropped.
         after != held && self.index.exchange(&self.lines, slot, held, after) && prefetch
     }
 }

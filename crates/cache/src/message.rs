@@ -1,9 +1,9 @@
-//! Messages made of what the cache keeps.
+//! Builds messages from cache entries.
 
 use wire::{Class, Header, LowerName, Rcode, Type};
 
-/// A response made of its parts: ID 0, the question in front of what a lookup has copied. Of the response
-/// code it has the lower four bits.
+/// Builds a response with ID 0: the question, then `body` as copied by a lookup. The header has the lower
+/// four bits of the response code.
 pub fn message(
     rcode: Rcode,
     name: LowerName<'_>,

@@ -1,4 +1,4 @@
-//! Compression pointers that stay right when a message is copied behind another header and question.
+//! Checks which compression pointers stay valid when a message is copied behind another header and question.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, Que
 /// Bytes of a TTL.
 const TTL_LEN: usize = 4;
 
-/// Where pointers may lead: to a label of the question's name, or behind the question to what is no TTL. The
-/// header is another one in each reply, and so may be the question's type; from the middle of a label one
-/// could get there; and TTLs count down.
+/// The allowed targets of pointers: a label of QNAME, or any byte behind the question outside of TTLs. Not
+/// the header and QTYPE, which may differ in each reply; not the middle of a label of QNAME, from which a
+/// name could run into these; not TTLs, which count down.
 pub(crate) struct Bounds {
     /// The first byte behind the question.
     question_end: usize,
-    /// The labels of its name, by where they start; the root, too.
+    /// Bit mask of the positions of QNAME's labels, the root included.
     labels: [u8; 256 / 8],
-    /// Where the TTLs stand of the records read so far.
+    /// Positions of the TTLs of the records read so far.
     ttls: Vec<usize>,
 }
 
@@ -29,7 +29,7 @@ impl Bounds {
         Bounds { question_end: HEADER_LEN + question.name.len() + QUESTION_TAIL, labels, ttls: Vec::new() }
     }
 
-    /// Takes the place of a record's TTL, before the names of that record are looked at.
+    /// Adds the position of a record's TTL. Call it before the names of that record are checked.
     pub(crate) fn note_ttl(&mut self, at: usize) {
         self.ttls.push(at);
     }
@@ -49,9 +49,9 @@ impl Bounds {
             .is_some_and(|start| self.labels.get(start / 8).is_some_and(|bits| bits & 1 << (start % 8) != 0))
     }
 
-    /// Whether the name at `at`, which the parser has read, is made of bytes that stay.
+    /// Whether the name at `at`, which the parser has accepted, has only bytes that stay valid.
     pub(crate) fn allow(&self, message: &[u8], mut at: usize) -> bool {
-        // Where the labels began that a pointer may end.
+        // Start of the current run of labels.
         let mut run = at;
         loop {
             let Some(&first) = message.get(at) else { return false };
@@ -64,7 +64,7 @@ impl Bounds {
                 POINTER.. => {
                     let Some(&second) = message.get(at + 1) else { return false };
                     let target = Offset::of_pointer([first, second]).index();
-                    // They lead backwards, or the parser had refused the name.
+                    // They lead backwards, or the parser would have refused the name.
                     if target >= run || !self.allows(target) {
                         return false;
                     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use wire::message::Parser;
 
-    /// A message with a question for `\003abc.example.`, type 1, class 1, and these bytes behind it.
+    /// A message with a question for `\003abc.example.`, type 1, class 1, and `body` behind it.
     fn allowed(body: &[u8]) -> bool {
         let mut message = wire::Header::query(1).as_bytes().to_vec();
         message.extend(b"\x04\x03abc\x07example\0\0\x01\0\x01");

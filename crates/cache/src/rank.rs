@@ -1,29 +1,29 @@
-//! How far data is to be trusted.
+//! Credibility of data.
 
-/// Where an answer came from, the less trustworthy below (RFC 2181 §5.4.1). While an entry is fresh, an
-/// answer of lower rank does not replace it.
+/// The source of an answer, least credible first (RFC 2181 §5.4.1). While an entry is fresh, an answer of
+/// lower credibility does not replace it.
 ///
-/// The RFC's list begins with zone files and transfers. Those are answered from before the cache is asked,
-/// and glue of such zones never gets here, so they have no rank.
+/// The RFC's list begins with zone files and transfers. Such data are answered before the cache, and glue of
+/// such zones is never cached, so they have no rank here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Credibility {
     /// From the additional section of an answer, or from the authority section of one that is not
     /// authoritative.
     Additional = 0,
-    /// From the answer section of an answer that is not authoritative, as forwarders return it; also what an
-    /// authoritative answer says of names that are not its own, as behind a CNAME.
+    /// From the answer section of an answer that is not authoritative, as forwarders return it; also records
+    /// behind a CNAME in an authoritative answer, whose names are in another zone.
     Answer = 1,
     /// From the authority section of an authoritative answer.
     Authority = 2,
-    /// From the answer section of an authoritative answer, or its denial.
+    /// From the answer section of an authoritative answer, or an authoritative denial.
     Authoritative = 3,
-    /// Validated, wherever it came from (RFC 4035 §5.5).
+    /// Validated, from any source (RFC 4035 §5.5).
     Validated = 4,
 }
 
 impl Credibility {
-    /// All ranks, the lowest first.
+    /// All ranks, lowest first.
     pub const ALL: [Credibility; 5] = [
         Credibility::Additional,
         Credibility::Answer,
@@ -32,7 +32,7 @@ impl Credibility {
         Credibility::Validated,
     ];
 
-    /// The rank of this number; the lowest if there is none.
+    /// Returns the rank with this number; the lowest if there is none.
     #[inline]
     pub(crate) fn of(number: u8) -> Credibility {
         Self::ALL.get(number as usize).copied().unwrap_or(Credibility::Additional)

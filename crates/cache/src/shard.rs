@@ -1,11 +1,11 @@
-//! A part of the cache that has its own index, logs and mutex; what its writers do.
+//! A part of the cache with its own index, logs and mutex; inserts and evicts.
 //!
-//! An entry comes into the log for newcomers, `small`. If it has been read by the time it is the oldest
-//! there, it goes on to `main`, and if not, it is dropped and remembered in the ghost table; who is
-//! remembered goes to `main` at once when he comes again. The oldest of `main` is appended again, one use
-//! less, or dropped if it has none. That is S3-FIFO (Yang and others, SOSP 2023).
+//! New entries go into the log `small`. When one is the oldest there, it moves to `main` if it has been read,
+//! and otherwise it is evicted and recorded in the ghost table. A new entry that is in the ghost table goes
+//! into `main` directly. The oldest entry of `main` is appended again with one use less, or evicted if it has
+//! no uses. That is S3-FIFO (Yang and others, SOSP 2023).
 //!
-//! Until `main` is full for the first time it takes whatever `small` has to give up.
+//! Until `main` is full for the first time, it takes all entries that leave `small`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,34 +22,34 @@ use crate::log::{Ends, Log, Position};
 use crate::sizes::Sizes;
 use crate::stats::Stats;
 
-/// The most entries that one insert appends again, so that no writer has to go through the whole log:
-/// some 0.1 ms. Behind so many the next one goes although it is in use. Entries in use lie together, as one
-/// pass of the tail leaves them; with a much lower bound it would be hit each time, and drop one of them.
+/// Most entries that one insert appends again, so that no writer passes through the whole log: some 0.1 ms.
+/// The next one is evicted although it is in use. Entries in use are adjacent, since one pass of the tail
+/// leaves them so; with a much lower bound each insert would reach it and evict one of them.
 const MOST_APPENDED_AGAIN: usize = 1024;
 
-/// Slots that are looked through at once for entries to be dropped. Then other writers get their turn: a
-/// shard has some 200,000 slots, each of which leads somewhere else in memory. An entry stays in its slot as
-/// long as it is kept, so none is passed by.
+/// Slots that are checked at once for entries to drop. Then other writers may take the mutex: a shard has
+/// some 200,000 slots, each of which needs another memory access. An entry never changes its slot, so none is
+/// missed.
 const AT_ONCE: usize = 4096;
 
-/// One of the parts.
+/// One shard.
 pub(crate) struct Shard {
-    /// The memory of the index and the logs, one after the other: an empty shard takes one huge page and not
+    /// The memory of the index and both logs in one block: an empty shard takes one huge page instead of
     /// three.
     pub(crate) lines: Lines,
     pub(crate) index: Index,
     small: Log,
     main: Log,
     writers: Mutex<Writers>,
-    /// Lines of the largest entry.
+    /// Most lines of an entry.
     largest: usize,
 }
 
-/// What only those see who have the mutex.
+/// State under the mutex.
 struct Writers {
     small: Ends,
     main: Ends,
-    /// Whether something had to leave `main` already.
+    /// Whether `main` has been full.
     main_was_full: bool,
     ghost: Ghost,
     stats: Stats,
@@ -59,7 +59,7 @@ struct Writers {
 struct Oldest {
     at: Position,
     head: Head,
-    /// The slot that leads to it, and what it holds; `None` if the entry has been replaced or dropped.
+    /// Its slot and the slot's content; `None` if the entry was replaced or dropped.
     slot: Option<(usize, Slot)>,
 }
 
@@ -71,21 +71,21 @@ pub(crate) struct Draft<'a> {
     pub(crate) ttls: &'a [u16],
 }
 
-/// Why an answer was not kept.
+/// Why an answer was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// What is there is fresh and of higher rank (RFC 2181 §5.4.1).
+    /// The present entry is fresh and has a higher credibility (RFC 2181 §5.4.1).
     Credibility,
-    /// A TTL is 0: the answer is good for the one question that brought it (RFC 1035 §3.2.1).
+    /// A TTL is 0: the answer is only valid for the query that brought it (RFC 1035 §3.2.1).
     ZeroTtl,
-    /// It is larger than a quarter of the room for newcomers.
+    /// It is larger than a quarter of the log for new entries.
     TooLarge,
-    /// It comes from a file and is too old.
+    /// It is from a file and too old.
     Expired,
 }
 
 impl Shard {
-    /// An empty shard.
+    /// Creates an empty shard.
     pub(crate) fn new(sizes: &Sizes) -> Shard {
         let lines = Lines::new(sizes.lines());
         let behind_index = lines.first().after(sizes.pairs * Index::PAIR_LINES);
@@ -102,24 +102,23 @@ impl Shard {
         Shard { lines, index, small, main, writers: Mutex::new(writers), largest: sizes.largest() }
     }
 
-    /// Bytes that the shard takes, itself included.
+    /// Returns the bytes of the shard, itself included.
     pub(crate) fn bytes(&self) -> usize {
         let ghost = self.writers().ghost.bytes();
         size_of::<Shard>() + self.lines.bytes() + ghost
     }
 
-    /// Has the system give the memory of index and logs. Takes no lock.
+    /// Makes the system map the memory of index and logs now. Takes no lock.
     pub(crate) fn touch(&self) {
         self.lines.touch();
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub(crate) fn stats(&self) -> Stats {
         self.writers().stats
     }
 
-    /// The mutex. A writer that has panicked has left at worst an entry that no slot leads to, or lines that
-    /// are free.
+    /// Locks the mutex. A writer that panicked left at worst an entry without a slot, or lines that are free.
     fn writers(&self) -> MutexGuard<'_, Writers> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,13 +131,13 @@ impl Shard {
         }
     }
 
-    /// The words of the entry at a position of a log, and what lies behind it.
+    /// Returns the words from a position of a log on.
     #[inline]
     pub(crate) fn words(&self, which: Which, at: Position) -> &[AtomicU64] {
         self.log(which).words(&self.lines, at)
     }
 
-    /// The slot and front of an entry, for those who have the mutex.
+    /// Returns the slot and head of an entry. The caller must hold the mutex.
     fn entry_of(&self, subject: &Subject, name: &[u8]) -> Option<(usize, Slot, Head)> {
         let full_hash = subject.full_hash();
         self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash)).find_map(
@@ -153,7 +152,7 @@ impl Shard {
         )
     }
 
-    /// Keeps an entry in place of the one with the same key.
+    /// Inserts an entry in place of the one with the same key.
     pub(crate) fn insert(&self, draft: &Draft<'_>, now: Now, max_stale: u32) -> Result<(), Refused> {
         let (head, lines) = (&draft.head, draft.head.lines());
         let mut writers = self.writers();
@@ -174,7 +173,7 @@ impl Shard {
         }
         let full_hash = head.subject.full_hash();
         let (which, uses) = match before {
-            // It is as much in use as the one it replaces.
+            // The new entry keeps the uses of the old one.
             Some((_, held, _)) => (held.which(), held.uses()),
             None if writers.ghost.recall(full_hash) => (Which::Main, 0),
             None => (Which::Small, 0),
@@ -183,7 +182,7 @@ impl Shard {
             Which::Small => self.room_in_small(&mut writers, lines, now, max_stale),
             Which::Main => self.room_in_main(&mut writers, lines, now, max_stale),
         };
-        // Making room may have dropped or moved what was there before.
+        // Making room may have dropped or moved the old entry.
         let slot = match self.entry_of(&head.subject, draft.name) {
             Some((slot, _, old)) => {
                 writers.discount(&old);
@@ -200,15 +199,14 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes an entry out of the index. Its lines stay until the tail passes them.
+    /// Removes an entry from the index. Its lines stay in use until the tail passes them.
     fn drop_entry(&self, writers: &mut Writers, slot: usize, head: &Head) {
         self.index.store(&self.lines, slot, Slot::EMPTY);
         writers.discount(head);
     }
 
-    /// An empty slot for entries of this hash. If there is none, the entry that is worth least makes room:
-    /// the one with the fewest uses, to have come to `main` counting for one, and of those the one stored
-    /// first.
+    /// Returns an empty slot for this hash. If there is none, evicts the entry of least worth: with the
+    /// fewest uses, where being in `main` counts as one, and of those the oldest.
     fn free_slot(&self, writers: &mut Writers, hash: u64) -> usize {
         let mut least: Option<((u64, Now), usize, Head)> = None;
         for slot in self.index.candidates(hash) {
@@ -227,7 +225,7 @@ impl Shard {
         slot
     }
 
-    /// The oldest entry of a log; `None` if the log is empty.
+    /// Returns the oldest entry of a log; `None` if the log is empty.
     fn oldest(&self, which: Which, ends: &Ends) -> Option<Oldest> {
         let log = self.log(which);
         let at = log.oldest(ends)?;
@@ -239,7 +237,7 @@ impl Shard {
         Some(Oldest { at, head, slot })
     }
 
-    /// Makes room for so many lines in the log for newcomers.
+    /// Makes room for `lines` lines in the log for new entries.
     fn room_in_small(&self, writers: &mut Writers, lines: usize, now: Now, max_stale: u32) -> Position {
         loop {
             if let Some(at) = self.small.fits(&writers.small, lines) {
@@ -266,7 +264,7 @@ impl Shard {
         }
     }
 
-    /// Makes room for so many lines in the log for the rest.
+    /// Makes room for `lines` lines in the main log.
     fn room_in_main(&self, writers: &mut Writers, lines: usize, now: Now, max_stale: u32) -> Position {
         let mut appended = 0;
         loop {
@@ -283,7 +281,7 @@ impl Shard {
             let Some((slot, held)) = slot else { continue };
             let over = head.freshness(now, max_stale).is_none();
             let again = !over && held.uses() > 0 && appended < MOST_APPENDED_AGAIN;
-            // What has just been freed has room for it.
+            // It fits where it has just been freed.
             match self.main.fits(&writers.main, size).filter(|_| again) {
                 Some(to) => {
                     appended += 1;
@@ -296,7 +294,7 @@ impl Shard {
         }
     }
 
-    /// Drops an entry to make room; `over` if it was of no more use anyhow.
+    /// Evicts an entry; `over` if it had expired for good.
     fn evict(&self, writers: &mut Writers, slot: usize, head: &Head, over: bool) {
         self.drop_entry(writers, slot, head);
         if over {
@@ -307,7 +305,7 @@ impl Shard {
         }
     }
 
-    /// Drops the entries that `goes` says, of those that were there before, and returns their number.
+    /// Drops the entries that `goes` selects, of those present at the start, and returns their number.
     pub(crate) fn drop_where(&self, mut goes: impl FnMut(&Head, &[AtomicU64]) -> bool) -> usize {
         let mut dropped = 0;
         if self.writers().stats.entries == 0 {
@@ -331,7 +329,7 @@ impl Shard {
 }
 
 impl Writers {
-    /// Counts an entry that goes.
+    /// Counts a removed entry.
     fn discount(&mut self, head: &Head) {
         self.stats.entries -= 1;
         self.stats.bytes -= (head.lines() * LINE) as u64;
@@ -345,9 +343,9 @@ impl Writers {
     }
 }
 
-/// The entry that an answer contradicts, beside the one of the same key: data of any type denies an NXDOMAIN,
-/// and that denies the data of the type which was asked for. `None` for failures, which say nothing, and for
-/// an NXDOMAIN of one type, which says the same.
+/// Returns the key of the entry that an answer contradicts: data of any type contradicts an NXDOMAIN, and an
+/// NXDOMAIN the data of the queried type. `None` for failures, which contradict nothing, and for an NXDOMAIN
+/// of a single type, which agrees with both.
 fn rival(head: &Head) -> Option<Subject> {
     let denies_one_type =
         head.rcode == Rcode::NXDOMAIN && head.subject.qtype != EVERY_TYPE && head.counts[0] == 0;
@@ -359,7 +357,7 @@ fn rival(head: &Head) -> Option<Subject> {
 }
 
 impl Draft<'_> {
-    /// The draft of an entry for an answer, its TTLs settled.
+    /// The draft of an entry for an answer whose TTLs are settled.
     pub(crate) fn of<'a>(
         answer: &'a crate::answer::Answer,
         subject: Subject,
@@ -377,7 +375,7 @@ impl Draft<'_> {
             rcode: answer.rcode,
             counts: answer.counts,
             asked: answer.qtype,
-            // None is longer: a name has 255 bytes, a message 65,535.
+            // It always fits: a name has at most 255 bytes, a message 65,535.
             name_len: name.len() as u8,
             ttls: answer.ttls.len() as u16,
             body_len: answer.body.len() as u16,

@@ -1,43 +1,43 @@
-//! How the bytes of a cache are divided.
+//! Divides the bytes of a cache.
 
 use crate::config::{Config, ConfigFault};
 use crate::ghost::Ghost;
 use crate::index::{Index, PAIR_SLOTS};
 use crate::lines::{LINE, Lines};
 
-/// Bytes of answers for each slot of the index. Small answers take two lines, those with a few records three
-/// or four, signed ones more; a slot for each two lines is enough for a cache of small ones.
+/// Bytes of entries for each slot of the index. Small answers take two lines, those with a few records three
+/// or four, signed ones more; a slot for every two lines is enough for a cache of small answers.
 const BYTES_PER_SLOT: usize = 2 * LINE;
 
-/// The smallest shard.
+/// Least bytes of a shard.
 const LEAST: usize = 64 << 10;
 
-/// One shard for each so many bytes, if the configuration does not set their number. Each begins at a huge
-/// page of its own where the system has such, so that many shards take much memory before there is anything
-/// in them; and few are enough for the writers, none of which takes long.
+/// Bytes per shard, if the configuration does not set their number. Each shard begins at a huge page where
+/// the system has them, so many shards take much memory while they are empty; and few are enough for the
+/// writers, which all take little time.
 const BYTES_PER_SHARD: usize = 32 << 20;
 
-/// The most shards chosen by size, and by hand.
+/// Most shards, if chosen by size, and if configured.
 const SHARDS: (usize, usize) = (64, 256);
 
-/// The most lines in one shard: their number must leave enough bits of a position for laps.
+/// Most lines in one shard: a position must have enough bits left for laps.
 const MOST_LINES: usize = 1 << 24;
 
-/// The parts of a cache.
+/// The sizes of the parts of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Shards: a power of two.
+    /// Number of shards, a power of two.
     pub(crate) shards: usize,
-    /// Pairs of buckets in each one's index.
+    /// Pairs of buckets in the index of each shard.
     pub(crate) pairs: usize,
-    /// Lines of each one's log for newcomers.
+    /// Lines of the log for new entries of each shard.
     pub(crate) small: usize,
-    /// Lines of each one's log for the rest.
+    /// Lines of the main log of each shard.
     pub(crate) main: usize,
 }
 
 impl Sizes {
-    /// Checks a configuration and divides its bytes. `shard` is how many each shard takes besides its lines.
+    /// Checks a configuration and divides its bytes. `shard` is the size of a shard's other parts in bytes.
     pub(crate) fn of(config: &Config, shard: usize) -> Result<Sizes, ConfigFault> {
         config.check()?;
         let bytes = config.bytes;
@@ -62,12 +62,12 @@ impl Sizes {
         Ok(Sizes { shards, pairs, small, main: lines - small })
     }
 
-    /// Lines of a shard: its index and both logs.
+    /// Returns the lines of a shard: its index and both logs.
     pub(crate) fn lines(&self) -> usize {
         self.pairs * Index::PAIR_LINES + self.small + self.main
     }
 
-    /// Lines of the largest entry that is kept: it must not push out all newcomers at once.
+    /// Returns the most lines of an entry: one entry must not evict all new ones.
     pub(crate) fn largest(&self) -> usize {
         self.small / 4
     }
@@ -77,7 +77,7 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    /// Sizes for a shard of 1 KiB.
+    /// Sizes with 1 KiB for a shard's other parts.
     fn sizes(config: &Config) -> Result<Sizes, ConfigFault> {
         Sizes::of(config, 1 << 10)
     }

@@ -1,27 +1,26 @@
-//! What a cache counts of itself.
+//! The counters of a cache.
 
-/// What is in a cache and what became of what came. Hits are not here: those who look up count them, each for
-/// himself.
+/// The contents and history of a cache. Hits are not counted here, but by each thread that looks up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Entries that lookups can find, those that have expired included until they are dropped.
+    /// Entries in the index, with expired ones that are not dropped yet.
     pub entries: u64,
-    /// Bytes that these take.
+    /// Bytes of these entries.
     pub bytes: u64,
-    /// Answers that were kept.
+    /// Answers stored.
     pub inserts: u64,
-    /// Entries dropped to make room while they could still have been served, fresh or stale.
+    /// Entries evicted that could still have been served, fresh or stale.
     pub evictions: u64,
-    /// Entries dropped that could not even be served stale any more.
+    /// Entries evicted that were too old even to be served stale.
     pub expired: u64,
-    /// Answers refused because something of higher rank was there (RFC 2181 §5.4.1).
+    /// Answers refused because a fresh entry has a higher credibility (RFC 2181 §5.4.1).
     pub refused_rank: u64,
     /// Answers refused because they were too large.
     pub refused_size: u64,
 }
 
 impl Stats {
-    /// Both together.
+    /// Returns the sums of both.
     pub fn plus(self, other: Stats) -> Stats {
         Stats {
             entries: self.entries + other.entries,
