@@ -1,72 +1,72 @@
-//! Frame Streams: frames of data, each behind its length, between control frames.
+//! Frame Streams: length-prefixed data frames between control frames.
 //!
 //! ```text
 //! data frame      length (4, above 0)   data
 //! control frame   0 (4)   length (4)   kind (4)   fields: kind (4)   length (4)   content type
 //! ```
 //!
-//! All numbers are big-endian. Into a file goes START, the data, STOP. With a collector at the other end of a
-//! socket a sender says READY, and which content types it has; the collector answers ACCEPT with those it
-//! takes; START, data and STOP follow, and the collector answers FINISH once it has all of it.
+//! All numbers are big-endian. A file has START, the data, STOP. On a socket the sender starts with READY,
+//! which lists its content types; the collector answers ACCEPT with those it takes; START, data and STOP
+//! follow, and the collector answers FINISH once it has all of it.
 
 use std::fmt;
 use std::io::{self, Read};
 
-/// What dnstap calls its data.
+/// The content type of dnstap.
 pub const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 
 /// Most bytes of a control frame behind its length.
 pub const MAX_CONTROL: usize = 512;
 
-/// Most bytes of a data frame that is believed to be one: two messages and what is said of them fit.
+/// Most bytes of a data frame that is accepted: two messages and their metadata fit.
 pub const MAX_FRAME: usize = 256 * 1024;
 
 /// Most bytes of the name of a content type.
 const MAX_CONTENT_TYPE: usize = 256;
 
-/// The one field that control frames have.
+/// The only field type of control frames.
 const CONTENT_TYPE_FIELD: u32 = 1;
 
-/// What a control frame says.
+/// The kinds of control frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlKind {
-    /// These content types are taken; any if there are none.
+    /// The content types that the receiver takes; any if there are none.
     Accept = 1,
     /// Data of this content type follow.
     Start = 2,
     /// No more data follow.
     Stop = 3,
-    /// Data of one of these content types could follow.
+    /// The content types that the sender has.
     Ready = 4,
-    /// All data have been received.
+    /// The receiver has all data.
     Finish = 5,
 }
 
 /// A control frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// What it says.
+    /// Its kind.
     pub kind: ControlKind,
-    /// The content types it names.
+    /// The content types that it lists.
     pub content_types: Vec<Vec<u8>>,
 }
 
-/// Why something is not the control frame, or the stream, that it should be.
+/// Why a stream or control frame is invalid.
 #[derive(Debug)]
 pub enum FrameFault {
-    /// It cannot be read, or ends too early.
+    /// Reading failed, or it is truncated.
     Io(io::Error),
-    /// A frame of data stands where a control frame should.
+    /// A data frame instead of a control frame.
     NotControl,
-    /// A control frame has this many bytes.
+    /// A control frame of this invalid length.
     Length(u32),
-    /// A control frame is of an unknown kind.
+    /// A control frame of this unknown kind.
     Kind(u32),
-    /// The fields of a control frame cannot be read, or are not those of its kind.
+    /// The fields of a control frame are malformed, or do not fit its kind.
     Fields,
-    /// This is expected, something else came.
+    /// Another kind of control frame than this one.
     Expected(ControlKind),
-    /// The data are not dnstap's.
+    /// The content type is not that of dnstap.
     ContentType,
 }
 
@@ -99,7 +99,7 @@ impl ControlKind {
             .find(|kind| *kind as u32 == number)
     }
 
-    /// Most content types that such a frame names.
+    /// Returns the most content types that a frame of this kind lists.
     fn most_content_types(self) -> usize {
         match self {
             Self::Accept | Self::Ready => usize::MAX,
@@ -110,7 +110,7 @@ impl ControlKind {
 }
 
 impl Control {
-    /// Reads one control frame and no byte more.
+    /// Reads exactly one control frame.
     ///
     /// # Errors
     /// [`FrameFault`]: all but `Expected` and `ContentType`.
@@ -121,7 +121,7 @@ impl Control {
         Self::read_behind_escape(from)
     }
 
-    /// The same, behind the zero that announces it.
+    /// Reads a control frame, behind the zero length that announces it.
     fn read_behind_escape(from: &mut impl Read) -> Result<Self, FrameFault> {
         let length = read_number(from)?;
         let len = usize::try_from(length).unwrap_or(usize::MAX);
@@ -143,7 +143,7 @@ impl Control {
         Ok(Control { kind, content_types })
     }
 
-    /// Whether it is of this kind, and about dnstap's data or any.
+    /// Checks that it has this kind, and lists the content type of dnstap or none.
     ///
     /// # Errors
     /// `Expected` or `ContentType`.
@@ -165,7 +165,7 @@ fn read_number(from: &mut impl Read) -> Result<u32, FrameFault> {
     Ok(u32::from_be_bytes(bytes))
 }
 
-/// The content type of a field; none if it is none.
+/// Returns the content type of a field; `None` if it is malformed.
 fn read_field(body: &mut &[u8]) -> Option<Vec<u8>> {
     let kind = read_number(body).ok()?;
     let len = usize::try_from(read_number(body).ok()?).ok()?;
@@ -174,7 +174,7 @@ fn read_field(body: &mut &[u8]) -> Option<Vec<u8>> {
     (kind == CONTENT_TYPE_FIELD && len <= MAX_CONTENT_TYPE).then(|| content_type.to_vec())
 }
 
-/// Appends a control frame; one that says of which data names dnstap's.
+/// Appends a control frame. Kinds that list content types list that of dnstap.
 pub fn append_control(kind: ControlKind, out: &mut Vec<u8>) {
     let named = kind.most_content_types() > 0;
     let length = if named { 12 + CONTENT_TYPE.len() as u32 } else { 4 };
@@ -189,7 +189,7 @@ pub fn append_control(kind: ControlKind, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a data frame of what `write` appends, which is at least one byte and at most [`MAX_FRAME`].
+/// Appends a data frame with the bytes that `write` appends: at least one, at most [`MAX_FRAME`].
 pub fn append_frame(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -198,19 +198,18 @@ pub fn append_frame(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());
 }
 
-/// Length of the first data frame of `frames`, its length field included; none if there is none, or not all
-/// of it.
+/// Returns the length of the first data frame, its length field included; `None` if there is no complete one.
 pub fn first_frame(frames: &[u8]) -> Option<usize> {
     let (length, rest) = frames.split_first_chunk()?;
     let len = usize::try_from(u32::from_be_bytes(*length)).ok()?;
     (len > 0 && len <= rest.len()).then_some(4 + len)
 }
 
-/// Where in a file of dnstap data further frames go: behind the last one that is whole, where STOP stands if
-/// the file was ended in order. The file is read from its start; 0 if it is empty.
+/// Returns the position in a dnstap file where further frames belong: behind the last complete one, where
+/// STOP is if the file was closed properly. Reads the file from its start; 0 if it is empty.
 ///
 /// # Errors
-/// If the file cannot be read, or does not begin as one of dnstap data does.
+/// Reading fails, or the file does not begin like a dnstap file.
 pub fn resume(file: &mut impl Read) -> Result<u64, FrameFault> {
     let mut escape = [0; 4];
     match file.read(&mut escape)? {
@@ -230,7 +229,7 @@ pub fn resume(file: &mut impl Read) -> Result<u64, FrameFault> {
             Err(FrameFault::Io(fault)) if fault.kind() != io::ErrorKind::UnexpectedEof => {
                 return Err(FrameFault::Io(fault));
             }
-            // STOP, the end, or what was being written when the last server died.
+            // STOP, the end of the file, or a frame that was cut off.
             _ => return Ok(end),
         };
         if io::copy(&mut file.take(len), &mut io::sink())? < len {
@@ -259,7 +258,7 @@ mod tests {
         Control::read(&mut bytes)
     }
 
-    /// A stream of these frames, ended in order.
+    /// A stream of these frames, with STOP.
     fn stream(frames: &[Vec<u8>]) -> Vec<u8> {
         let mut out = control(ControlKind::Start);
         for frame in frames {

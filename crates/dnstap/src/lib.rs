@@ -1,11 +1,9 @@
-//! dnstap, by which DNS servers pass copies of the messages that they receive and send to a collector: the
-//! messages that describe them (`message`), and Frame Streams, which carries those (`frame`).
+//! dnstap, which passes copies of a server's DNS messages to a collector: the Protocol Buffers (`message`),
+//! and Frame Streams, which carries them (`frame`).
 //!
-//! What lives here: the bytes. What does not: sockets and files, which message is worth a copy, queues (all
-//! `telemetry`).
+//! In this crate: the encoding. In `telemetry`: sockets and files, the choice of messages, queues.
 //!
-//! The formats are those of <https://dnstap.info> and of the library fstrm, which its collectors
-//! read with.
+//! The formats are those of <https://dnstap.info> and of the library fstrm, which its collectors use.
 #![forbid(unsafe_code)]
 
 mod frame;

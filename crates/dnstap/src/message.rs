@@ -1,24 +1,23 @@
-//! The Protocol Buffers of `dnstap.proto`, with the numbers that it has there. Everything optional may be
-//! missing: a collector makes do with what it receives.
+//! The Protocol Buffers of `dnstap.proto`, with its field numbers. Optional fields may be missing.
 
-/// One frame: who saw a message, and the message.
+/// One frame: a DNS message and the server that saw it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DnstapFrame {
     /// Name of the server.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub identity: Option<Vec<u8>>,
-    /// Its program and version.
+    /// Program and version of the server.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub version: Option<Vec<u8>>,
     /// The message.
     #[prost(message, optional, boxed, tag = "14")]
     pub message: Option<Box<DnstapMessage>>,
-    /// What the frame is about.
+    /// The kind of content.
     #[prost(enumeration = "DnstapType", required, tag = "15")]
     pub of: i32,
 }
 
-/// What a frame is about: there is one kind so far.
+/// The kinds of content: only one so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum DnstapType {
@@ -29,7 +28,7 @@ pub enum DnstapType {
 /// One DNS message, received or sent.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DnstapMessage {
-    /// Between whom it went, and which way.
+    /// Role and direction of the message.
     #[prost(enumeration = "DnstapKind", required, tag = "1")]
     pub kind: i32,
     /// The family of both addresses.
@@ -73,29 +72,29 @@ pub struct DnstapMessage {
     pub response_message: Option<Vec<u8>>,
 }
 
-/// Between whom a message went, and which way. Of those in `dnstap.proto`, the ones that a server sees.
+/// Role and direction of a message. Only those values of `dnstap.proto` that this server uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum DnstapKind {
-    /// Received by an authoritative server.
+    /// Query received by an authoritative server.
     AuthQuery = 1,
-    /// Sent by one.
+    /// Response sent by an authoritative server.
     AuthResponse = 2,
-    /// Sent by a resolver to an authoritative server.
+    /// Query sent by a resolver to an authoritative server.
     ResolverQuery = 3,
-    /// Received by one from there.
+    /// Response received by a resolver from an authoritative server.
     ResolverResponse = 4,
-    /// Received by a resolver from a client.
+    /// Query received by a resolver from a client.
     ClientQuery = 5,
-    /// Sent by one to a client.
+    /// Response sent by a resolver to a client.
     ClientResponse = 6,
-    /// Sent by a forwarder to a resolver.
+    /// Query sent by a forwarder to a resolver.
     ForwarderQuery = 7,
-    /// Received by one from there.
+    /// Response received by a forwarder from a resolver.
     ForwarderResponse = 8,
-    /// A dynamic update, received.
+    /// Dynamic update received.
     UpdateQuery = 13,
-    /// The response to one, sent.
+    /// Response sent to a dynamic update.
     UpdateResponse = 14,
 }
 
@@ -106,7 +105,7 @@ impl DnstapKind {
     }
 }
 
-/// The family of addresses.
+/// The address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum DnstapSocketFamily {
@@ -116,7 +115,7 @@ pub enum DnstapSocketFamily {
     Inet6 = 2,
 }
 
-/// The transport of a message. Of those in `dnstap.proto`, the ones that exist here.
+/// The transport of a message. Only those values of `dnstap.proto` that this server uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum DnstapSocketProtocol {
@@ -132,8 +131,8 @@ mod tests {
 
     use super::*;
 
-    /// The bytes that the rules of Protocol Buffers make of `dnstap.proto`, written by hand: the tag of a
-    /// field is its number times eight plus its wire type.
+    /// The encoding of `dnstap.proto`, written by hand: the tag of a field is its number times eight plus its
+    /// wire type.
     #[test]
     fn fields_have_the_numbers_of_dnstap_proto() {
         let message = DnstapMessage {
