@@ -1,10 +1,9 @@
-//! What a forwarded lookup costs. `cargo bench -p resolver`; `-- core` or `-- loopback` takes one of the two.
+//! The cost of a forwarded lookup. `cargo bench -p resolver`; `-- core` or `-- loopback` runs one of the two.
 //!
-//! `core` is the resolver alone, without sockets: request, query, reply, outcome. `loopback` is the
-//! resolver driven by `net`, with a server on loopback that answers at once: the CPU time that the
-//! resolver's thread needs for a lookup, in the program and in the kernel, where 1, 64 and 512 lookups are
-//! under way at a time. Instructions: `valgrind --tool=callgrind` on the built benchmark with
-//! `--bench core 20000`.
+//! `core` is the resolver alone, without sockets: request, query, reply, outcome. `loopback` is the resolver
+//! driven by `net`, with a server on loopback that answers at once: the CPU time of the resolver's thread per
+//! lookup, in the program and in the kernel, with 1, 64 and 512 lookups in flight. Instructions:
+//! `valgrind --tool=callgrind` on the built benchmark with `--bench core 20000`.
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
@@ -23,7 +22,7 @@ use wire::{Class, NameBuf, Type};
 /// The thread of the resolver.
 const THREAD: &str = "bench-forward";
 
-/// Counts outcomes. No thread is woken: what that costs is not the resolver's.
+/// Counts outcomes. It wakes no thread, whose cost would not be the resolver's.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<AtomicUsize>);
 
@@ -86,7 +85,7 @@ fn core(lookups: usize) {
     let requests: Vec<_> = (0..lookups).map(request).collect();
     let (mut actions, mut sent): (_, Vec<(Link, Vec<u8>)>) = (Vec::new(), Vec::new());
     let start = Instant::now();
-    // As many under way at a time as a batch of queries.
+    // As many in flight as a batch of queries.
     let mut requests = requests.into_iter().peekable();
     while requests.peek().is_some() {
         for request in requests.by_ref().take(64) {
@@ -124,15 +123,14 @@ fn server() -> SocketAddr {
     at
 }
 
-/// The CPU time that the resolver's thread has used: in the program, in the kernel. The system counts in
-/// ticks of 10 ms.
+/// The CPU time of the resolver's thread: in the program, in the kernel. The system counts in ticks of 10 ms.
 fn cpu() -> (Duration, Duration) {
     let find = || {
         let tasks = std::fs::read_dir("/proc/self/task").expect("a process").flatten();
         let mut stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
         stats.find(|stat| stat.contains(THREAD))
     };
-    // A thread that has just been started may not have its name yet.
+    // A new thread may not have its name yet.
     let stat = std::iter::repeat_with(find).find_map(|stat| stat).expect("found in the end");
     let (_, fields) = stat.rsplit_once(')').expect("a name");
     let mut times = fields.split_whitespace().skip(11).map(|ticks| ticks.parse().expect("ticks"));
@@ -140,7 +138,7 @@ fn cpu() -> (Duration, Duration) {
     (next(), next())
 }
 
-/// The resolver and its sockets, with `window` lookups under way.
+/// The resolver and its sockets, with `window` lookups in flight.
 fn loopback(lookups: usize, window: usize) {
     let outcomes = Outcomes::default();
     let core = Resolver::new(config(server()), outcomes.clone(), ChaCha::new([1; 32]));

@@ -16,7 +16,8 @@
 //! | `request`, `outcome` | clients' requests and their outcomes |
 //! | `scrub` | the records that are kept of a reply |
 //! | `query` | queries to upstreams, and the matching of replies |
-//! | `server` | state of an upstream server: health, cookies, missing abilities; `rtt`: its round-trip time; `servers`: all |
+//! | `server`, `rtt` | state of an upstream server: health, cookies, missing abilities, round-trip time |
+//! | `servers` | all upstream servers |
 //! | `delegations` | cached zone cuts and server addresses, `bounded` in bytes |
 //! | `select` | the choice of the next server |
 //! | `limits` | limits on waiting clients and lookups in flight |

@@ -1,5 +1,5 @@
-//! Whatever servers, links and clients do, and in whatever order: every client gets one outcome in time, no
-//! lookup sends more than its budget, and nothing is left behind.
+//! Random behaviour of servers, links and clients in any order: every client gets one outcome in time, no
+//! lookup exceeds its budget, and nothing is left behind.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,16 +16,16 @@ use wire::{NameBuf, Rcode};
 mod world;
 use world::World;
 
-/// Something that happens.
+/// A random event.
 #[derive(Clone, Debug)]
 enum Happening {
-    /// A client asks for one of a few names.
+    /// A client queries one of a few names.
     Ask { name: u8, prefix: u8, patience: u16 },
-    /// Other settings: the servers of both rules as bits.
+    /// New settings: the servers of both rules as bits.
     Configure(u8, u8),
-    /// The time passes, in milliseconds.
+    /// Milliseconds that pass.
     Wait(u16),
-    /// A query that was sent is answered, or something like it.
+    /// A query is answered, by some kind of reply.
     Reply { query: prop::sample::Index, kind: u8 },
     /// A link opens.
     Open(prop::sample::Index),
@@ -46,16 +46,16 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// A world in which things happen.
+/// A world with random events.
 struct Chaos {
     world: World,
-    /// When each client's time is over.
+    /// Each client's deadline.
     asked: BTreeMap<usize, Instant>,
 }
 
 const TRIES: u8 = 5;
 
-/// Settings with the servers whose bits are set for all names, and for two of them.
+/// Settings with the servers whose bits are set: for all names, and for two of them.
 fn config(all: u8, some: u8) -> ForwardConfig {
     let servers = [(1, Reach::UdpThenTcp), (2, Reach::Tcp), (3, Reach::UdpThenTcp)];
     let upstreams = |bits: u8| {
@@ -80,7 +80,7 @@ impl Chaos {
         Chaos { world: World::new(config(0b111, 0), seed), asked: BTreeMap::new() }
     }
 
-    /// Who has an outcome.
+    /// The clients with an outcome.
     fn settled(&self) -> Vec<usize> {
         self.world.outcomes.0.lock().expect("one thread").iter().map(|(client, _)| *client).collect()
     }
@@ -179,7 +179,7 @@ proptest! {
         prop_assert!(world.queries.len() as u64 <= u64::from(TRIES) * stats.lookups.get() + checks);
         prop_assert_eq!(stats.answered.get() + stats.failed.get(), stats.lookups.get());
         let sent: u64 = stats.upstreams().iter().map(|server| server.udp.get() + server.tcp.get()).sum();
-        // What servers that are gone had counted is gone, too.
+        // The counts of removed servers are gone, too.
         prop_assert!(sent <= world.queries.len() as u64);
         if !happenings.iter().any(|what| matches!(what, Happening::Configure(..))) {
             prop_assert_eq!(sent, world.queries.len() as u64);

@@ -1,4 +1,4 @@
-//! Servers that lie, break and die, forgers, and many clients at once.
+//! Servers that lie, break and die, off-path attackers, and many clients at once.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,11 +13,11 @@ mod world;
 use world::World;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The address in every good answer, and that in every forged one.
+/// The address in every good answer, and the one in every forged answer.
 const GOOD: [u8; 4] = [192, 0, 2, 80];
 const FORGED: [u8; 4] = [203, 0, 113, 66];
 
-/// What a server does about a query.
+/// A server's reaction to a query.
 #[derive(Clone)]
 enum Reaction {
     Reply(Vec<u8>),
@@ -25,7 +25,7 @@ enum Reaction {
 }
 use Reaction::{Break, Reply};
 
-/// Takes the server asked, the transport, the time and the query; returns the reactions, each after so many
+/// Takes the server, the transport, the time and the query; returns the reactions, each after a number of
 /// milliseconds.
 type Behaviour = Box<dyn FnMut(u8, Transport, Instant, &[u8]) -> Vec<(u64, Reaction)>>;
 
@@ -42,7 +42,7 @@ impl Servers {
         Servers { world: World::new(config(count), 1), behaviour, seen: 0, due: Vec::new() }
     }
 
-    /// Lets the time pass in steps of 5 ms.
+    /// Advances the time in steps of 5 ms.
     fn run(&mut self, time: Duration) {
         let end = self.world.now + time;
         while self.world.now < end {
@@ -67,7 +67,7 @@ impl Servers {
         }
     }
 
-    /// Hands queries to the servers. Connections open at once.
+    /// Delivers queries to the servers. Connections open at once.
     fn receive(&mut self) {
         while let Some((link, query)) = self.world.queries.get(self.seen).cloned() {
             self.seen += 1;
@@ -83,7 +83,7 @@ impl Servers {
         }
     }
 
-    /// The outcomes since this was asked last: whether each was the good answer.
+    /// Returns the outcomes since the last call: client, and whether the answer is the good one.
     fn outcomes(&mut self) -> Vec<(usize, bool)> {
         let outcomes = std::mem::take(&mut *self.world.outcomes.0.lock().expect("one thread"));
         outcomes.into_iter().map(|(client, outcome)| (client, is_good(&outcome))).collect()
@@ -107,7 +107,7 @@ fn is_good(outcome: &LookupOutcome) -> bool {
     answer.message.ends_with(&GOOD)
 }
 
-/// Where the question ends.
+/// Returns the end of the question.
 fn question_end(query: &[u8]) -> usize {
     let mut at = 12;
     while query[at] != 0 {
@@ -130,7 +130,7 @@ fn good(query: &[u8]) -> Reaction {
     Reply(answer(query, GOOD))
 }
 
-/// Spoils a reply, in one of 22 ways. The record begins at `at`.
+/// Makes a malformed reply, of one of 22 kinds. The record begins at `at`.
 fn malformed(kind: usize, query: &[u8]) -> Vec<u8> {
     let (mut reply, at) = (answer(query, GOOD), question_end(query));
     let rdata = |reply: &mut Vec<u8>, rtype: u8, data: &[u8]| {
@@ -161,7 +161,7 @@ fn malformed(kind: usize, query: &[u8]) -> Vec<u8> {
         15 => reply[9] = 1,
         16 => reply[2] &= 0x7f,
         17 => reply[2] |= 0x28,
-        // OPT whose option is longer than it is, and breaks off.
+        // OPT with an option that is longer than OPT, and is cut off.
         18 => {
             reply[11] = 1;
             reply.extend([0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 40, 0, 10, 0, 30]);
@@ -186,7 +186,7 @@ fn a_thousand_clients_with_one_question_send_one_query() {
     servers.assert_nothing_left();
 }
 
-/// The forger knows address, port and question, and mostly even the ID, but neither letter case nor cookie.
+/// The attacker knows address, port and question, and mostly even the ID, but neither letter case nor cookie.
 #[test]
 fn a_million_forged_replies_and_none_is_believed() {
     let mut world = World::new(config(1), 1);
@@ -194,7 +194,7 @@ fn a_million_forged_replies_and_none_is_believed() {
     while sent < 1_000_000 {
         let udp = world.open.iter().find(|(_, (_, transport))| !transport.is_stream()).map(|(link, _)| *link);
         let Some(link) = udp else {
-            // The lookup goes on over TCP, which does not work either.
+            // The lookup continues over TCP, which fails, too.
             let tcp = world.open.keys().next().copied();
             match tcp {
                 Some(link) => {
@@ -217,23 +217,23 @@ fn a_million_forged_replies_and_none_is_believed() {
         };
         let (_, query) = world.queries.iter().rfind(|(on, _)| *on == link).expect("sent");
         if query[12] == 0 {
-            // A check of the resolver's own, for the root: its reply is no answer for a client.
+            // A health check of the resolver, for the root: its reply is not an answer for a client.
             world.wait(Duration::from_millis(100));
             continue;
         }
         next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let mut forged = answer(query, FORGED);
         match next >> 29 {
-            // Any ID: who has not seen the ID has not seen the letter case either.
+            // Any ID: an attacker that does not know the ID does not know the letter case either.
             0 => {
                 forged[12..].make_ascii_lowercase();
                 forged[..2].copy_from_slice(&(next as u16).to_be_bytes());
             }
-            // The letter case is not known.
+            // Wrong letter case.
             1 => forged[12..].make_ascii_lowercase(),
-            // Another question.
+            // Wrong question.
             2..=4 => forged[13] ^= 3,
-            // The cookie is not known.
+            // Wrong cookie.
             _ => {
                 let opt = query[question_end(query)..].to_vec();
                 forged[11] = 1;
@@ -269,8 +269,8 @@ fn ids_are_spread_evenly() {
     for counts in bytes {
         let expected = (SAMPLES / 256) as f64;
         let statistic: f64 = counts.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
-        // Even IDs exceed 400 once in more than ten million runs; one value left out adds 200, and a bit that
-        // never changes 50,000.
+        // Even IDs exceed 400 once in more than ten million runs; one missing value adds 200, and a constant
+        // bit 50,000.
         assert!(statistic < 400.0, "{statistic}");
     }
 }
@@ -292,7 +292,7 @@ fn malformed_replies_of_22_kinds_keep_nobody_from_the_good_one() {
     }
 }
 
-/// A message that does not fit is passed over: the good one that follows on the same link counts.
+/// A message that does not match is ignored: the good one that follows on the same link counts.
 #[test]
 fn of_one_server_the_good_reply_counts_after_messages_that_do_not_fit() {
     for kind in [0, 1, 3, 12, 13, 16, 17] {
@@ -307,7 +307,7 @@ fn of_one_server_the_good_reply_counts_after_messages_that_do_not_fit() {
     }
 }
 
-/// What server 1 does for ever; server 2 is well. Clients never go without an answer.
+/// Server 1 misbehaves for ever; server 2 is good. Every client gets an answer.
 #[test]
 fn whatever_one_server_does_for_ever_the_other_answers() {
     fn flagged(query: &[u8], byte: usize, bits: u8) -> Reaction {
@@ -334,7 +334,7 @@ fn whatever_one_server_does_for_ever_the_other_answers() {
     for (way, one) in ways {
         let behaviour: Behaviour = Box::new(move |server, transport, _, query| match server {
             1 => one(transport, query),
-            // Twice, and out of order with others: between 20 and 36 ms.
+            // Twice, and out of order: between 20 and 36 ms.
             _ => (0..2).map(|n| (20 + n * 4 + u64::from(query[1] % 13), good(query))).collect(),
         });
         let mut servers = Servers::new(2, behaviour);
@@ -346,13 +346,13 @@ fn whatever_one_server_does_for_ever_the_other_answers() {
         let outcomes = servers.outcomes();
         assert_eq!(outcomes.len(), 500, "{way}");
         assert!(outcomes.iter().all(|(_, good)| *good), "{way}");
-        // It is asked now and then whether it is well again, not again and again.
+        // It is probed now and then, not again and again.
         assert!(servers.world.queries.len() < 750, "{way}: {} queries", servers.world.queries.len());
         servers.assert_nothing_left();
     }
 }
 
-/// A client asks every 10 ms. The server is dead from the second second to the twelfth.
+/// A client queries every 10 ms. The server is down from second 2 to second 12.
 #[test]
 fn after_death_and_return_in_mid_load_all_is_well_within_five_seconds() {
     let start = Instant::now();
@@ -384,11 +384,11 @@ fn after_death_and_return_in_mid_load_all_is_well_within_five_seconds() {
         {
             let answered = before.contains(&(client, true));
             let due = servers.world.now - *at > Duration::from_millis(50);
-            // A server that was down is asked once in a second whether it is back.
+            // A failing server is probed once a second.
             let back = returns + Duration::from_secs(1);
             assert!(answered || !due || (count == 1 && *at < back), "client {client} at {:?}", *at - start);
         }
-        // The first server has all of the load again.
+        // The first server gets all queries again.
         let first = servers.world.core.stats().upstreams()[0].udp.get();
         servers.world.ask(asked.len(), "last.example.", [10, 0, 0, 1].into(), TEST_TIMEOUT);
         assert_eq!(servers.world.core.stats().upstreams()[0].udp.get(), first + 1);

@@ -1,4 +1,4 @@
-//! The resolver driven by `net` with real sockets: a datagram, and TCP after truncation.
+//! The resolver driven by `net` with real sockets: UDP, and TCP after truncation.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -25,7 +25,7 @@ impl LookupSink for Channel {
     }
 }
 
-/// NXDOMAIN, the question repeated.
+/// NXDOMAIN with the question.
 fn reply(query: &[u8], truncated: bool) -> Vec<u8> {
     let mut header = Header::of(query).expect("a header").reply();
     header.set_counts(Header::of(query).expect("a header").counts());
@@ -91,7 +91,7 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
             waiter,
         };
         assert!(outgoing.request(ResolverRequest::Lookup(request)));
-        // One connection is all that the server takes.
+        // The server accepts only one connection.
         let (settled, outcome) = outcomes.recv_timeout(TEST_TIMEOUT).expect("an outcome");
         let LookupOutcome::Answered(answer) = outcome else { panic!("{outcome:?}") };
         assert_eq!((settled, answer.rcode), (waiter, Rcode::NXDOMAIN));

@@ -1,4 +1,4 @@
-//! Every pair of response code and records: which replies are taken, and with which response code.
+//! Every pair of response code and records: which replies are accepted, and with which response code.
 
 use resolver::{QueryKey, ReplyFault, Scope, scrub};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Owner, Section};
@@ -12,26 +12,26 @@ const LONG: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 const LONG_DNAME: &str =
     "d.example. DNAME ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd.d2.example.";
 
-/// What a reply has, and what becomes of it with each of the response codes that records may come with.
+/// The records of a reply, and the results with each response code that may come with records.
 struct Row {
     what: &'static str,
     question: String,
     answer: Vec<String>,
     authority: Vec<String>,
-    /// Whether the reply is authoritative; `None`: that makes no difference.
+    /// Whether the reply is authoritative; `None` if the result is the same.
     authoritative: Option<bool>,
-    /// For NOERROR, NXDOMAIN and YXDOMAIN.
+    /// The results for NOERROR, NXDOMAIN and YXDOMAIN.
     taken: [Taken; 3],
 }
 
-/// What becomes of a reply.
+/// The result for a reply.
 #[derive(Clone, Copy, Debug)]
 enum Taken {
-    /// It is kept with this response code.
+    /// Accepted with this response code.
     As(Rcode),
-    /// It is refused: response code and records contradict each other.
+    /// Rejected: response code and records contradict each other.
     Refused,
-    /// It is refused as a referral.
+    /// Rejected as a referral.
     Referral,
 }
 
@@ -87,7 +87,7 @@ fn rows() -> Vec<Row> {
     use Taken::Refused;
     let data = [NOERROR, Refused, Refused];
     let absence = [NOERROR, NXDOMAIN, Refused];
-    // The response code is that of a name which is asked for by itself.
+    // The response code is that of a name which needs its own lookup.
     let beyond = [NOERROR; 3];
     let (a, alias) = ("www.example. A 192.0.2.1", "www.example. CNAME b.example.");
     let (dname, made) = ("y.example. DNAME z.example.", "x.y.example. CNAME x.z.example.");
@@ -100,7 +100,8 @@ fn rows() -> Vec<Row> {
         row("an alias that was asked for", "www.example. CNAME", &[alias], &[], data),
         row("an alias for ANY", "www.example. ANY", &[alias], &[], data),
         row("an alias and its data", "www.example. A", &[alias, "b.example. A 192.0.2.1"], &[], data),
-        row("an alias and its data and an SOA", "www.example. A", &[alias, "b.example. A 192.0.2.1"], &[SOA], data),
+        row("an alias and its data and an SOA", "www.example. A",
+            &[alias, "b.example. A 192.0.2.1"], &[SOA], data),
         row("two aliases and their data", "www.example. A",
             &[alias, "b.example. CNAME c.example.", "c.example. A 192.0.2.1"], &[], data),
         row("an alias and a denial", "www.example. A", &[alias], &[SOA], absence),
@@ -118,16 +119,21 @@ fn rows() -> Vec<Row> {
         row("a DNAME and a denial", "x.y.example. A", &[dname, made], &[SOA], absence),
         row("a DNAME alone", "x.y.example. A", &[dname, made], &[], absence),
         row("a DNAME that was asked for", "y.example. DNAME", &[dname], &[], data),
-        row("a DNAME and a CNAME at one name", "y.example. DNAME", &[dname, "y.example. CNAME z.example."], &[SOA], data),
+        row("a DNAME and a CNAME at one name", "y.example. DNAME",
+            &[dname, "y.example. CNAME z.example."], &[SOA], data),
         row("a CNAME that follows and was asked for", "x.y.example. CNAME", &[dname, made], &[], data),
         row("a CNAME that follows, for ANY", "x.y.example. ANY", &[dname, made], &[], beyond),
         row("a CNAME that follows and data, for ANY", "x.y.example. ANY",
             &[dname, made, "x.z.example. A 192.0.2.1"], &[], data),
-        row("a CNAME that follows and a denial, for ANY", "x.y.example. ANY", &[dname, made], &[SOA], absence),
+        row("a CNAME that follows and a denial, for ANY", "x.y.example. ANY",
+            &[dname, made], &[SOA], absence),
         row("a DNAME out of the domain", "x.y.example. A", &["y.example. DNAME other."], &[], beyond),
-        row("a name that is too long", &format!("{LONG} A"), &[LONG_DNAME], &[], [Refused, Refused, YXDOMAIN]),
-        row("a name that is too long, for ANY", &format!("{LONG} ANY"), &[LONG_DNAME], &[], [Refused, Refused, YXDOMAIN]),
-        row("a name that is too long and an SOA", &format!("{LONG} A"), &[LONG_DNAME], &[SOA], [Refused, Refused, YXDOMAIN]),
+        row("a name that is too long", &format!("{LONG} A"),
+            &[LONG_DNAME], &[], [Refused, Refused, YXDOMAIN]),
+        row("a name that is too long, for ANY", &format!("{LONG} ANY"),
+            &[LONG_DNAME], &[], [Refused, Refused, YXDOMAIN]),
+        row("a name that is too long and an SOA", &format!("{LONG} A"),
+            &[LONG_DNAME], &[SOA], [Refused, Refused, YXDOMAIN]),
         row("an alias to a name that is too long", "www.example. A",
             &[&format!("www.example. CNAME {LONG}"), LONG_DNAME], &[], [Refused, Refused, YXDOMAIN]),
         row("data at the name that is too long", &format!("{LONG} A"),
@@ -161,8 +167,8 @@ fn reply(row: &Row, query_key: &QueryKey, rcode: Rcode, authoritative: bool) -> 
     b.message()
 }
 
-/// What becomes of a row's reply with this response code: one outcome, with AA and without where that makes
-/// no difference, and whether DNSSEC records are wanted or not.
+/// Returns the result of a row's reply with this response code: the same with and without AA, unless the row
+/// sets it, and with and without DNSSEC records.
 fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
     let (name, qtype) = row.question.split_once(' ').expect("a name and a type");
     let name: NameBuf = name.parse().expect("a name");
@@ -194,8 +200,7 @@ fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
     all.remove(0)
 }
 
-/// A YXDOMAIN with records and no DNAME, and NXDOMAIN beside the data that was asked for, went out as they
-/// came.
+/// Before, a YXDOMAIN with records but no DNAME, and NXDOMAIN beside the queried data, were passed on.
 #[test]
 fn a_response_code_that_the_records_prove_wrong_is_refused() {
     for row in rows() {
@@ -210,7 +215,7 @@ fn a_response_code_that_the_records_prove_wrong_is_refused() {
     }
 }
 
-/// Only these three come with records of zones. Those from 16 on have bits in OPT.
+/// Only these three come with records of zones. Response codes from 16 on have bits in OPT.
 #[test]
 fn all_other_response_codes_are_errors_whatever_records_come_with_them() {
     let answers = [Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN];

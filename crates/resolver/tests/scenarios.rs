@@ -1,6 +1,6 @@
-//! The resolver on virtual time, against upstream servers that do what a scenario says.
+//! The resolver on virtual time, against upstream servers that follow a scenario.
 //!
-//! Each file of `tests/scenarios` holds scenarios, a line for each thing that is set up, done or expected:
+//! Each file of `tests/scenarios` has scenarios, one line for each setting, action or expectation:
 //!
 //! ```text
 //! scenario NAME                          starts one; `#` starts a comment
@@ -8,29 +8,32 @@
 //! rule . a b [norec]                     names at and below . go to a and b, without RD
 //! set KEY VALUE                          a setting; without, there is no exploration
 //!
-//! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS] [for=TIME] [trace]   client 1 asks, and waits for so long
-//! settings                               starts other settings; `rule` and `set` follow
-//! configure                              they are in force
-//! reply a [FLAGS] RCODE: RECORD; auth RECORD; add RECORD   a answers the last query it was sent; a#2 the second
+//! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS] [for=TIME] [trace]
+//!                                        client 1 queries, and waits for that time
+//! settings                               starts new settings; `rule` and `set` follow
+//! configure                              applies them
+//! reply a [FLAGS] RCODE: RECORD; auth RECORD; add RECORD
+//!                                        a answers the last query it got; a#2 the second;
 //!                                        `@2` in a record becomes the last two labels as a was asked
 //! message a HEX                          a sends bytes on the link of that query
 //! opened a, closed a, refused a          the link of the last query to a opens, is closed, fails
-//! at +20ms                               so much later
+//! at +20ms                               advances the time
 //!
-//! query a udp www.example. A [WHAT]      a is sent this, at this very time; WHAT: mixed rd cd do plain
+//! query a udp www.example. A [WHAT]      a gets this query now; WHAT: mixed rd cd do plain
 //!                                        edns=N cookie server=N, new (a connection), !mixed …
 //! answer 1 [FLAGS] RCODE: RECORD; auth RECORD              client 1 gets exactly this
 //! failed 1 REASON                        client 1 gets no answer
-//! drops a tcp                            a link to a is closed by us, at this very time
-//! ended OUTCOME                          the last lookup that has ended did so; `nothing`: none has since the last such line
+//! drops a tcp                            the resolver closes a link to a now
+//! ended OUTCOME                          outcome of the last lookup that ended; `nothing`: none
+//!                                        since the last such line
 //! step 1 TEXT                            the next step in client 1's trace
 //! steps 1                                it has no more
 //! count NAME N                           a counter
-//! servers a 20000us, b - failing         the servers that there are counters of, and what is known of them
+//! servers a 20000us, b - failing         the servers with counters, and their state
 //! ```
 //!
-//! Whatever is sent or handed out and not expected fails the scenario. In the end no link may be left open
-//! and no timer set.
+//! Any query or outcome that is not expected fails the scenario. At the end no link may be open and no timer
+//! set.
 
 #[path = "scenarios/harness.rs"]
 mod harness;

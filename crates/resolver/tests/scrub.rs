@@ -1,4 +1,4 @@
-//! What must hold of the scrubber for every reply.
+//! Invariants of the scrubber for all replies.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn any_name() -> impl Strategy<Value = NameBuf> {
     select(&NAMES[..]).prop_map(name)
 }
 
-/// Data of a type, mostly well formed.
+/// RDATA of a type, mostly well formed.
 fn data(rtype: Type, target: NameBuf, signer: NameBuf, covered: Type, bytes: Vec<u8>) -> Vec<u8> {
     let wire = |name: &NameBuf| name.as_name().as_wire().to_vec();
     match rtype {
@@ -121,7 +121,7 @@ fn run(
     scrub(message, query_key, rcode, &scope).ok()
 }
 
-/// Checks what must hold of every answer; returns the records it has.
+/// Checks the invariants of an answer; returns the number of its records.
 fn check(answer: &Answer, query_key: &QueryKey, domain: Name<'_>) -> Result<usize, TestCaseError> {
     let message = &answer.message;
     let (header, mut parser) = Parser::new(message).expect("a header");
@@ -130,7 +130,7 @@ fn check(answer: &Answer, query_key: &QueryKey, domain: Name<'_>) -> Result<usiz
     prop_assert!(header.is_response() && !header.truncated() && !header.authoritative());
     let question = parser.question().expect("a question");
     prop_assert_eq!(question.name.as_wire(), query_key.name.as_name().as_wire());
-    // The names the chain has led to, link by link.
+    // The names that the chain has reached, link by link.
     let mut reached: Vec<NameBuf> = vec![query_key.name.into()];
     let mut dname: Option<(NameBuf, NameBuf)> = None;
     for n in 0..answers + authorities {
@@ -150,10 +150,10 @@ fn check(answer: &Answer, query_key: &QueryKey, domain: Name<'_>) -> Result<usiz
             let last = reached.last().expect("one").as_name();
             let above =
                 dname.is_some_and(|(dname, _)| dname == owner) || last.is_at_or_below(owner.as_name());
-            // Signatures follow what they sign, also where that has led on.
+            // Signatures follow the records they cover, also those that led on.
             let above = above || record.rtype == Type::RRSIG && reached.contains(&owner);
             prop_assert!(above, "{} stands beside the chain", owner);
-            // ANY follows nothing but the CNAME made of a DNAME.
+            // ANY follows nothing but the CNAME synthesized from a DNAME.
             let alias = record.rtype == Type::CNAME
                 && (query_key.qtype != Type::ANY
                     || dname.as_ref().is_some_and(|(above, target)| {
@@ -200,7 +200,7 @@ proptest! {
         if let Some(answer) = again(&message, rcode) {
             check(&answer, &query_key, domain.as_name())?;
             prop_assert_eq!(answer.authoritative, records.len().is_multiple_of(2));
-            // AA is not in the message: what is kept comes out of a cache.
+            // AA is not in the message, since it comes from a cache.
             let kept = Answer { authoritative: false, ..answer };
             prop_assert_eq!(again(&kept.message, kept.rcode), Some(kept));
         }
@@ -213,7 +213,7 @@ proptest! {
         zone in select(vec![".", "example.", "www.example."]),
     ) {
         let zone = name(zone);
-        // Answers leave no referral; what is in authority may be glue as well.
+        // Answers would exclude a referral; addresses in the authority section become glue.
         let moved = |(section, owner, rtype, class, ttl, data): &(_, _, Type, _, _, _)| {
             let section = match (*section, *rtype) {
                 (_, Type::A) => Section::Additional,

@@ -1,5 +1,5 @@
-//! A random tree of zones, its servers well and all consistent: whatever is asked, resolution step by step
-//! finds what a plain look at the whole tree finds, within the budget.
+//! A random tree of zones with good and consistent servers: iteration finds for every query what a search of
+//! the whole tree finds, within the budget.
 
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
@@ -21,11 +21,11 @@ use internet::{Host, Internet, Rr, Zone};
 /// A zone below another.
 #[derive(Clone, Debug)]
 struct Branch {
-    /// The zone it is in, among those before it.
+    /// Its parent zone, among those before it.
     parent: Index,
-    /// Its name below that.
+    /// Its name relative to the parent.
     labels: Vec<&'static str>,
-    /// Its servers: a name in itself with glue, or one in a zone before it, which may be without.
+    /// Its servers: a name in itself with glue, or one in an earlier zone, maybe without glue.
     servers: Vec<Option<Index>>,
     /// The hosts that serve it.
     hosts: Vec<Index>,
@@ -48,7 +48,7 @@ enum What {
 
 const LABELS: [&str; 5] = ["a", "b", "c", "www", "ns"];
 const HOSTS: u8 = 6;
-/// What may be wrong with a server: see `iterate.rs`.
+/// Possible faults of a server: see `iterate.rs`.
 const WAYS: [&str; 22] = [
     "silent",
     "slow=700",
@@ -104,7 +104,7 @@ fn wire_of(name: &NameBuf) -> Vec<u8> {
     name.as_name().as_wire().to_vec()
 }
 
-/// The zones, and which hosts serve each.
+/// The zones, each with the hosts that serve it.
 struct Tree {
     zones: Vec<(Zone, Vec<u8>)>,
 }
@@ -114,14 +114,14 @@ fn host_address(host: u8) -> Ipv4Addr {
 }
 
 impl Tree {
-    /// The zones of some branches, and their records; what would contradict another is left out.
+    /// The zones of some branches, with their records; contradictory ones are left out.
     fn grow(branches: &[Branch], leaves: &[Leaf]) -> Tree {
         let root = Zone { apex: NameBuf::ROOT, records: Vec::new() };
         let mut tree = Tree { zones: vec![(root, vec![0])] };
         for branch in branches {
             let parent = branch.parent.index(tree.zones.len());
             let apex = below(&branch.labels, &tree.zones[parent].0.apex);
-            // The zone that the name is in by now may be another.
+            // The name may be in another zone by now.
             let parent = tree.zone_of(apex.as_name(), Type::DS);
             if tree.zones.iter().any(|(zone, _)| zone.apex.as_name().is_at_or_below(apex.as_name())) {
                 continue;
@@ -145,7 +145,7 @@ impl Tree {
     fn add_server(&mut self, parent: usize, zone: &mut Zone, n: usize, elsewhere: Option<&Index>, host: u8) {
         let label = format!("ns{n}");
         let home = elsewhere.map(|index| index.index(self.zones.len()));
-        // A server in a zone before this one: that is resolved without this one.
+        // A server in an earlier zone, which is resolved without this one.
         let apex = home.map_or(zone.apex, |home| self.zones[home].0.apex);
         let tag = zone.apex.to_string().replace('.', "-");
         let own = NameBuf::prepend(format!("{label}{tag}").as_bytes(), apex.as_name()).expect("short");
@@ -195,8 +195,8 @@ impl Tree {
         covering.max_by_key(|(_, (zone, _))| zone.apex.as_name().label_count()).expect("the root").0
     }
 
-    /// What is true of a name: the response code and the data found, at the end of its aliases; nothing if
-    /// they go round.
+    /// Returns the true answer: the response code and data at the end of the aliases; `None` if they form a
+    /// loop.
     fn truth(&self, name: &NameBuf, qtype: Type) -> Option<(Rcode, Vec<Vec<u8>>)> {
         let mut at = *name;
         for _ in 0..10 {
@@ -235,7 +235,7 @@ impl Tree {
     }
 }
 
-/// Asks, and follows aliases as clients of the resolver do: the response code and the data at the end.
+/// Resolves a name and its aliases like the resolver's clients; returns response code and data at the end.
 fn resolve(
     net: &mut Internet,
     client: &mut u32,
@@ -310,7 +310,7 @@ proptest! {
     fn whatever_is_wrong_with_servers_and_delegations_each_query_ends_within_its_budget(
         branches in vec(branch(), 1..8),
         leaves in vec(leaf(), 0..20),
-        // Records of any zone: delegations to servers in any other, in circles as well.
+        // Records of any zone: delegations to servers in any other zone, also circular ones.
         strays in vec((any::<Index>(), labels(1..3), any::<Index>(), labels(1..3)), 0..12),
         ways in vec(vec(select(&WAYS[..]), 0..2), usize::from(HOSTS)),
         questions in vec((any::<Index>(), labels(0..5), any::<bool>()), 1..10),
@@ -342,7 +342,7 @@ proptest! {
             if !at_once {
                 net.run(start + limits.time, |net| net.is_settled(client as u32));
                 prop_assert!(net.is_settled(client as u32), "it still waits");
-                // By itself it has no more to spend than its own, and what others left under way.
+                // It can only spend its own budget, and what pending lookups of others have.
                 let most = budgets.len() * usize::from(limits.queries);
                 prop_assert!(net.log.len() - before <= most);
             }

@@ -1,5 +1,5 @@
-//! A small Internet on virtual time: servers with addresses, zones that they serve as RFC 1034 §4.3.2 says,
-//! and things that go wrong with them. A resolver asks them; every reply takes its time.
+//! A small Internet on virtual time: servers with addresses, zones that they serve as in RFC 1034 §4.3.2, and
+//! faults. A resolver queries them; every reply takes time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Offset, Owner, Parser, Question, Section};
 use wire::{Class, LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 
-/// How long a query and its reply are under way together, if nothing else is said.
+/// Time from query to reply, by default.
 const ROUND_TRIP: Duration = Duration::from_millis(10);
 
 pub(crate) fn name(text: &str) -> NameBuf {
@@ -32,15 +32,15 @@ pub(crate) struct Rr {
     pub(crate) data: Vec<u8>,
 }
 
-/// A zone: all it has, with delegations and glue. Records outside it are added to referrals like glue, as a
-/// liar would.
+/// A zone: all its records, with delegations and glue. Records outside it are added to referrals like glue,
+/// as by a malicious server.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {
     pub(crate) apex: NameBuf,
     pub(crate) records: Vec<Rr>,
 }
 
-/// What a server says.
+/// A server's answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     pub(crate) rcode: u16,
@@ -76,7 +76,7 @@ impl Zone {
         above.iter().find(is_cut).map(|name| name.to_buf())
     }
 
-    /// What it says to a question for a name in it.
+    /// Returns its answer to a query for a name in it.
     pub(crate) fn say(&self, qname: Name<'_>, qtype: Type) -> Said {
         let mut said = Said { authoritative: true, ..Said::default() };
         let mut at = qname.to_buf();
@@ -157,11 +157,11 @@ impl Zone {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Host {
     pub(crate) addresses: Vec<IpAddr>,
-    /// The zones it serves, by their place.
+    /// The zones it serves, by index.
     pub(crate) zones: Vec<usize>,
-    /// What is wrong with it: see `tests/iterate.rs`.
+    /// Its faults: see `tests/iterate.rs`.
     pub(crate) ways: BTreeSet<String>,
-    /// It has offered recursion at some time.
+    /// It has offered recursion before.
     pub(crate) offered: bool,
 }
 
@@ -170,20 +170,20 @@ impl Host {
         self.ways.contains(way)
     }
 
-    /// How long it takes to reply, where that is more than usual.
+    /// Returns the time it takes to reply, if unusual.
     pub(crate) fn delay(&self) -> Option<Duration> {
         let slow = self.ways.iter().find_map(|way| way.strip_prefix("slow="))?;
         Some(Duration::from_millis(slow.parse().expect("milliseconds")))
     }
 }
 
-/// A copy of a zone on the resolver's machine.
+/// A local copy of a zone.
 #[allow(dead_code, reason = "one of the tests that share this has none")]
 #[derive(Default)]
 pub(crate) struct TestCopy {
-    /// The zone, if it has a copy at the moment.
+    /// The zone, if there is a copy now.
     pub(crate) zone: Mutex<Option<Zone>>,
-    /// What is wrong with it, as with a server: "servfail", "tc", "empty" or nothing.
+    /// Its fault, as of a server: "servfail", "tc", "empty" or nothing.
     pub(crate) way: Mutex<String>,
 }
 
@@ -207,12 +207,12 @@ impl ZoneCopy for TestCopy {
     }
 }
 
-/// Whether a name is there, and has no such records.
+/// Whether the name exists without such records.
 fn has_nothing(said: &Said) -> bool {
     said.rcode == 0 && said.records.iter().all(|(section, rr)| *section != ANSWER && rr.rtype == Type::SOA)
 }
 
-/// What is said, as a message; `more` adds to it.
+/// Writes an answer as a message; `more` adds to it.
 fn written(
     header: Header,
     question: &Question<'_>,
@@ -234,7 +234,7 @@ fn written(
     buf
 }
 
-/// A query that a server was sent.
+/// A query sent to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) host: String,
@@ -248,14 +248,14 @@ pub(crate) struct Asked {
     pub(crate) at: Instant,
 }
 
-/// What comes to the resolver.
+/// An event on its way to the resolver.
 enum Coming {
     Message(Vec<u8>),
     Opened,
     Ended(ErrorKind),
 }
 
-/// Where outcomes go.
+/// Collects outcomes.
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes {
     pub(crate) settled: Arc<Mutex<Vec<(u32, LookupOutcome)>>>,
@@ -275,14 +275,14 @@ impl LookupSink for Outcomes {
 pub(crate) struct Internet {
     pub(crate) hosts: BTreeMap<String, Host>,
     pub(crate) zones: Vec<Zone>,
-    /// Whose answer to the next question is not wanted.
+    /// The excluded source for the next query.
     pub(crate) other_than: Option<AnsweredBy>,
     pub(crate) core: Resolver<Outcomes, ChaCha>,
     pub(crate) outcomes: Outcomes,
     pub(crate) now: Instant,
     /// All queries so far.
     pub(crate) log: Vec<Asked>,
-    /// Addresses to which there is no way at all.
+    /// Address families without a route.
     pub(crate) no_way: [bool; 2],
     links: BTreeMap<Link, (SocketAddr, Transport)>,
     coming: BTreeMap<(Instant, u64), (Link, Coming)>,
@@ -415,14 +415,14 @@ impl Internet {
         self.comes(host.delay().unwrap_or(ROUND_TRIP), link, Coming::Message(message));
     }
 
-    /// Whether a host leaves a question unanswered.
+    /// Whether a host does not reply to a query.
     pub(crate) fn is_mute(&self, host: &Host, qname: Name<'_>, qtype: Type, transport: Transport) -> bool {
         host.is("silent")
             || transport.is_stream() && host.is("no-tcp")
             || host.is("silent-ents") && has_nothing(&self.said(host, qname, qtype))
     }
 
-    /// What a host replies to a query.
+    /// Returns a host's reply to a query.
     pub(crate) fn reply(&self, host: &Host, query: &[u8], transport: Transport) -> Vec<u8> {
         let (asked, mut parser) = Parser::new(query).expect("a header");
         let question = parser.question().expect("a question");
@@ -474,14 +474,14 @@ impl Internet {
         })
     }
 
-    /// What the zone of a name says, at any server.
+    /// Returns the answer of a name's zone, at any server.
     fn resolved(&self, qname: Name<'_>, qtype: Type) -> Said {
         let zones = self.zones.iter().filter(|zone| qname.is_at_or_below(zone.apex.as_name()));
         let zone = zones.max_by_key(|zone| zone.apex.as_name().label_count()).expect("the root at least");
         zone.say(qname, qtype)
     }
 
-    /// What a host says, by its zones and its ways.
+    /// Returns a host's answer, by its zones and its faults.
     fn said(&self, host: &Host, qname: Name<'_>, qtype: Type) -> Said {
         let error = |rcode| Said { rcode, ..Said::default() };
         let served = host.zones.iter().map(|&at| &self.zones[at]);
@@ -544,7 +544,7 @@ impl Internet {
         said
     }
 
-    /// Lets the time pass, with everything that comes on the way, until then or until `done`.
+    /// Advances the time, with all events on the way, to `until` or until `done`.
     pub(crate) fn run(&mut self, until: Instant, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             let deadline = self.core.deadline();
@@ -576,7 +576,7 @@ impl Internet {
         }
     }
 
-    /// Nothing may be left behind when all is over.
+    /// Checks that nothing is left behind.
     pub(crate) fn finish(&mut self) {
         self.run(self.now + Duration::from_secs(60), |_| false);
         assert!(self.links.is_empty(), "links left open: {:?}", self.links);

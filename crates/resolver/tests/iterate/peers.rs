@@ -1,19 +1,18 @@
-//! The same scenarios with Unbound, BIND and PowerDNS Recursor in place of the resolver here: each scenario's
-//! servers answer at port 53 of their addresses, in a network namespace of its own, and each question is
-//! asked of all three. What they answer is compared with what the scenario expects. Where the three agree
-//! with each other and not with the scenario, the test fails, unless `peers.md` beside this file has the
-//! question, with the reason.
+//! The same scenarios with Unbound, BIND and PowerDNS Recursor instead of our resolver: each scenario's
+//! servers answer at port 53 of their addresses, in a network namespace of its own, and each query is sent to
+//! all three. Their answers are compared with the expected ones. Where the three agree with each other and
+//! not with the scenario, the test fails, unless `peers.md` beside this file lists the query with the reason.
 //!
-//! Response code and answer section are compared, without TTLs. A scenario is played up to the first line
-//! that real servers cannot play: a long wait, a question that goes on while others are asked, a setting that
-//! peers do not have.
+//! Compares response code and answer section, without TTLs. A scenario runs up to the first line that real
+//! servers cannot reproduce: a long wait, a query that is pending while others are sent, a setting that peers
+//! lack.
 //!
 //! ```text
 //! PEERS_SCENARIO='servers: SERVFAIL of all' cargo test -p resolver --test iterate -- --nocapture peers
 //! ```
 //!
-//! plays the scenarios whose title has that text, and prints what each has answered. All that differs is in
-//! `peers.txt` in the folder for tests' files of the build.
+//! runs the scenarios whose title contains that text, and prints each peer's answers. All differences are in
+//! `peers.txt` in the build's folder for test files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -34,12 +33,12 @@ use crate::internet::{Host, Rr, name};
 use crate::play::Play;
 use crate::shown::duration;
 
-/// Longest wait between two questions that is waited here.
+/// Longest wait between two queries that the test waits for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
-/// Longest wait for a reply of a peer: longer than clients wait. None by then counts as SERVFAIL.
+/// Longest wait for a peer's reply: longer than clients wait. A missing reply counts as SERVFAIL.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A scenario: its file, its title, and its lines with those that all of the file have in common.
+/// A scenario: its title, and its lines with the common ones of the file.
 struct Scenario {
     title: String,
     lines: Vec<&'static str>,
@@ -96,22 +95,22 @@ struct Stage {
     /// Open ports by address, and whether they are for TCP.
     ports: BTreeMap<(IpAddr, bool), Port>,
     addresses: BTreeSet<IpAddr>,
-    /// The root zone has got servers for the peers' sake.
+    /// The root zone got servers for the peers.
     is_root_completed: bool,
-    /// What each client's question was, and what each peer has answered.
+    /// Each client's query, and each peer's reply.
     asked: BTreeMap<String, (String, Replies)>,
 }
 
 /// The reply of each peer, if it sent one.
 type Replies = Vec<Option<Vec<u8>>>;
 
-/// Key words of lines that set something up.
+/// Keywords of lines that set something up.
 const SETTING_UP: [&str; 10] =
     ["server", "zone", "+", "-", "unserve", "is", "hints", "primed", "no-rules", "forward"];
 
 impl Stage {
     fn new(title: &str) -> Stage {
-        // Short, for the names of sockets in it.
+        // Short, since names of sockets include it.
         let number = scenarios().iter().position(|scenario| scenario.title == title).expect("a scenario");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("peers").join(number.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -137,7 +136,7 @@ impl Stage {
         }
     }
 
-    /// Plays a line. Returns whether it could.
+    /// Runs a line. Returns whether that was possible.
     fn play(&mut self, line: &str) -> bool {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -165,13 +164,13 @@ impl Stage {
                 _ => self.compare(words[0], "SERVFAIL"),
             },
             "log" | "took" | "sent" | "bytes" | "count" | "ended" | "step" | "agent" => {}
-            // What is on its way, copies of zones, and changes of the settings.
+            // Timing, copies of zones, and changes of the settings.
             _ => return false,
         }
         true
     }
 
-    /// Settings that peers have, too.
+    /// Applies a setting, if peers have it.
     fn set(&mut self, key: &str, value: &str) -> bool {
         match key {
             "minimisation" | "ipv6" | "loopback" => {
@@ -209,7 +208,7 @@ impl Stage {
         true
     }
 
-    /// Opens the ports that servers have now, and closes those that they have no more.
+    /// Opens the ports of the current servers, and closes the others.
     fn open(&mut self) {
         let hosts: Vec<Host> = self.play.lock().expect("no panic").net.hosts.values().cloned().collect();
         let mut wanted = BTreeSet::new();
@@ -237,7 +236,7 @@ impl Stage {
         }
     }
 
-    /// Asks all peers at once, and waits for them.
+    /// Queries all peers at once, and waits for them.
     fn ask(&mut self, words: &[&str]) -> bool {
         let bound = |word: &&str| word.starts_with("not=") || ["later", "chaos"].contains(word);
         if words.iter().any(bound) || self.peers.is_empty() && !self.start() {
@@ -255,13 +254,13 @@ impl Stage {
         true
     }
 
-    /// Prints what each has answered to a client's question, beside what is expected.
+    /// Compares the peers' answers to a client's query with the expected one.
     fn compare(&mut self, client: &str, expected: &str) {
         let Some((question, replies)) = self.asked.remove(client) else { return };
         let expected = Answer::expected(expected);
         let replies: Vec<Answer> = replies.iter().map(|reply| Answer::of(reply.as_deref())).collect();
-        // Where the scenario ends at an alias, peers go on, and may fail there. Their hints name who serves
-        // the root.
+        // Where the scenario ends at an alias, peers continue, and may fail there. Their hints name the
+        // servers of the root.
         let is_failed = expected.leads_on && replies.iter().all(|answer| answer.rcode == "SERVFAIL");
         if is_failed || question == ". NS" && self.is_root_completed {
             return;
@@ -275,7 +274,7 @@ impl Stage {
     }
 }
 
-/// The rules of a scenario for peers; `None` if they cannot have them.
+/// The rules of a scenario for peers; `None` if they have no equivalent.
 fn rules(play: &Play) -> Option<Vec<PeerRule>> {
     let iterate = &play.config.iterate;
     let mut rules: Vec<PeerRule> = Vec::new();
@@ -294,8 +293,8 @@ fn rules(play: &Play) -> Option<Vec<PeerRule>> {
     rules.iter().any(|rule| rule.domain.as_name().is_root()).then_some(rules)
 }
 
-/// Peers ask the root who its servers are: a root zone that does not say so gets the servers that the rule
-/// names. Returns whether it did.
+/// Peers prime the root: a root zone without NS records gets the servers that the rule names. Returns whether
+/// it did.
 fn complete_root(play: &mut Play, rules: &[PeerRule]) -> bool {
     let root = play.net.zones.iter_mut().find(|zone| zone.apex.as_name().is_root());
     let Some(zone) = root else { return false };
@@ -319,7 +318,7 @@ fn complete_root(play: &mut Play, rules: &[PeerRule]) -> bool {
     true
 }
 
-/// What the server at an address replies, if it does, and after what time.
+/// Returns the reply of the server at an address, if any, and its delay.
 fn reply(
     play: &Mutex<Play>,
     at: SocketAddr,
@@ -349,12 +348,12 @@ fn reply(
 struct Answer {
     rcode: String,
     records: BTreeSet<String>,
-    /// An alias leads on: the rest and the response code are another question's.
+    /// The answer ends at an alias: its target is another query's answer.
     leads_on: bool,
 }
 
 impl Answer {
-    /// Of a scenario's line.
+    /// Reads it from a scenario's line.
     fn expected(line: &str) -> Answer {
         let mut words = line.split(' ').skip_while(|word| word.contains('='));
         let leads_on = line.split(' ').any(|word| word.starts_with("leads-to="));
@@ -368,7 +367,7 @@ impl Answer {
         Answer { rcode, records: records.map(without_ttl).collect(), leads_on }
     }
 
-    /// Of a reply; without one the client is as well off as with SERVFAIL.
+    /// Reads it from a reply; no reply counts as SERVFAIL.
     fn of(reply: Option<&[u8]>) -> Answer {
         let Some(reply) = reply else {
             return Answer { rcode: "SERVFAIL".into(), records: BTreeSet::new(), leads_on: false };
@@ -390,7 +389,7 @@ impl Answer {
         Answer { rcode, records, leads_on: false }
     }
 
-    /// Whether a whole answer begins with this one.
+    /// Whether `whole` begins with this answer.
     fn is_begun_by(&self, whole: &Answer) -> bool {
         self.leads_on && whole.rcode != "SERVFAIL" && self.records.is_subset(&whole.records)
     }

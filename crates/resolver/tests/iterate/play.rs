@@ -1,4 +1,4 @@
-//! Reads scenarios and plays them; the language is explained in `iterate.rs`.
+//! Reads and runs scenarios; `iterate.rs` explains the language.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use wire::{Class, Type};
 use crate::internet::{Asked, Host, Internet, Rr, TestCopy, Zone, name};
 use crate::shown::{duration, show, wire_form};
 
-/// Plays all scenarios of a file.
+/// Runs all scenarios of a file.
 pub(crate) fn run(file: &str, text: &str) {
     let mut common: Vec<(usize, &str)> = Vec::new();
     let (mut play, mut failed) = (None::<Play>, 0);
@@ -43,13 +43,13 @@ pub(crate) struct Play {
     at: String,
     pub(crate) config: ForwardConfig,
     configured: bool,
-    /// A line was not fulfilled; those behind it are left out.
+    /// A line has failed; the following ones are skipped.
     failed: bool,
     pub(crate) net: Internet,
     zone: Option<usize>,
     copy: Arc<TestCopy>,
     asked: Instant,
-    /// The queries before the last question.
+    /// Number of queries before the last `ask`.
     before: usize,
     clients: HashMap<u32, (Budget, Trace, usize)>,
 }
@@ -75,7 +75,7 @@ impl Play {
         }
     }
 
-    /// Plays a line.
+    /// Runs a line.
     pub(crate) fn line(&mut self, number: usize, line: &str) {
         self.at = format!("{} (line {number}: {line})", self.title);
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -145,7 +145,7 @@ impl Play {
         }
     }
 
-    /// A line that says what is expected.
+    /// Checks a line with an expectation.
     fn expect(&mut self, verb: &str, rest: &str, words: &[&str]) {
         match verb {
             "answer" => {
@@ -234,7 +234,7 @@ impl Play {
         self.net.hosts.get_mut(host).unwrap_or_else(|| panic!("{at}: no such server"))
     }
 
-    /// The copy of the last rule's zone is the zone as it is now, in a way; or gone.
+    /// Sets the copy of the last rule's zone to the zone as it is now, with a fault; or removes it.
     fn copy_is(&mut self, way: &str) {
         let domain = self.config.iterate.rules.last().expect("a rule comes first").domain;
         let zone = self.net.zones.iter().find(|zone| zone.apex == domain && way != "gone").cloned();
@@ -359,17 +359,17 @@ impl Play {
         settled.remove(at.unwrap_or_else(|| panic!("{}: client {client} still waits", self.at))).1
     }
 
-    /// Plays a line, unless one before has failed.
+    /// Runs a line, unless one before has failed.
     fn step(&mut self, number: usize, line: &str) {
         self.failed = self.failed || catch_unwind(AssertUnwindSafe(|| self.line(number, line))).is_err();
     }
 
-    /// Whether all went well to the end.
+    /// Whether all lines passed.
     fn finish(mut self) -> bool {
         !self.failed && catch_unwind(AssertUnwindSafe(|| self.end())).is_ok()
     }
 
-    /// Every outcome was expected, no query budget was overdrawn, and nothing is left behind.
+    /// Checks that every outcome was expected, no budget was exceeded, and nothing is left behind.
     fn end(&mut self) {
         let settled = self.net.outcomes.settled.lock().expect("one thread").len();
         assert_eq!(settled, 0, "{}: outcomes that were not expected", self.title);
@@ -417,7 +417,7 @@ fn show_asked(asked: &Asked) -> String {
     out
 }
 
-/// A question.
+/// A query key.
 fn query_key(qname: &str, qtype: &str, dnssec_ok: bool) -> QueryKey {
     QueryKey {
         name: name(qname).as_name().to_lower(),

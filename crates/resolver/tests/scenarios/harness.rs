@@ -1,4 +1,4 @@
-//! Reads scenarios and plays them; the language is explained in `scenarios.rs`.
+//! Reads and runs scenarios; `scenarios.rs` explains the language.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Owner, Parser, Section};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
 
-/// Plays all scenarios of a file.
+/// Runs all scenarios of a file.
 pub(crate) fn run(file: &str, text: &str) {
     let mut play: Option<Play> = None;
     let mut count = 0;
@@ -66,7 +66,7 @@ impl LookupSink for Collector {
     }
 }
 
-/// A query that a server was sent.
+/// A query sent to a server.
 #[derive(Clone)]
 struct Query {
     server: String,
@@ -87,13 +87,13 @@ struct Play {
     outcomes: Outcomes,
     ended: Arc<Mutex<Vec<String>>>,
     now: Instant,
-    /// The trace of each client, and how many of its steps were expected.
+    /// The trace of each client, and the number of its steps checked so far.
     traces: HashMap<String, (Trace, usize)>,
     links: HashMap<Link, (String, Transport)>,
     used: HashSet<Link>,
     sent: VecDeque<Query>,
     closed: VecDeque<(String, Transport, Instant)>,
-    /// What each server was sent, as far as it was expected.
+    /// The expected queries of each server.
     taken: HashMap<String, Vec<Query>>,
 }
 
@@ -316,7 +316,7 @@ impl Play {
         }
     }
 
-    /// Lets the time pass, with every deadline on the way. What was sent before must have been expected.
+    /// Advances the time, with every deadline on the way. All earlier queries must have been expected.
     fn advance(&mut self, by: Duration) {
         self.all_expected();
         let end = self.now + by;
@@ -354,7 +354,7 @@ impl Play {
         self.taken.entry(query.server.clone()).or_default().push(query);
     }
 
-    /// The query that `a`, the last, or `a#1`, the first, names.
+    /// Returns the query of `a` (the last one) or `a#1` (the first one).
     fn query_of(&self, text: &str) -> Query {
         let (server, number) = text.split_once('#').unwrap_or((text, ""));
         let queries = self.taken.get(server).unwrap_or_else(|| panic!("{}: never asked", self.at));
@@ -406,7 +406,7 @@ impl Play {
         assert_eq!(shown, wanted, "{}", self.at);
     }
 
-    /// Everything was expected, and nothing is left behind.
+    /// Checks that everything was expected, and nothing is left behind.
     fn finish(mut self) {
         self.all_expected();
         for _ in 0..10 {
@@ -428,7 +428,7 @@ impl Play {
 }
 
 impl Query {
-    /// `a udp www.example. A` and what else there is to it.
+    /// `a udp www.example. A` and the further properties.
     fn show(&self, now: Instant) -> String {
         let (header, mut parser) = Parser::new(&self.message).expect("a header");
         let question = parser.question().expect("a question");

@@ -1,4 +1,4 @@
-//! Times, records and outcomes as scenarios write them.
+//! Times, records and outcomes in the notation of scenarios.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) fn duration(text: &str) -> Duration {
     }
 }
 
-/// The data of a record, without compression.
+/// RDATA of a record, uncompressed.
 pub(crate) fn wire_form(rtype: Type, text: &str) -> Vec<u8> {
     let tokens: Vec<_> =
         text.split(' ').map(|word| wire::text::Token { bytes: word.as_bytes(), quoted: false }).collect();
@@ -23,7 +23,7 @@ pub(crate) fn wire_form(rtype: Type, text: &str) -> Vec<u8> {
     data
 }
 
-/// An outcome as the scenarios write it.
+/// An outcome in the notation of scenarios.
 pub(crate) fn show(outcome: &LookupOutcome) -> String {
     let answer = match outcome {
         LookupOutcome::Answered(answer) => answer,

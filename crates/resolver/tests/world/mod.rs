@@ -1,5 +1,4 @@
-//! A resolver on virtual time: what it sends and hands out is collected, and what it may never do is
-//! asserted.
+//! A resolver on virtual time that collects queries and outcomes and asserts invariants.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +12,7 @@ use resolver::{
 };
 use wire::{Class, NameBuf, Type};
 
-/// Outcomes by client, in the order in which they came.
+/// Outcomes by client, in order of arrival.
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes(pub(crate) Arc<Mutex<Vec<(usize, LookupOutcome)>>>);
 
@@ -74,7 +73,7 @@ impl World {
         self.act(actions);
     }
 
-    /// A client asks for the address of a name.
+    /// A client queries the A records of a name.
     pub(crate) fn ask(&mut self, client: usize, name: &str, from: IpAddr, patience: Duration) {
         let name: NameBuf = name.parse().expect("a name");
         let query_key = QueryKey {
@@ -96,7 +95,7 @@ impl World {
         }));
     }
 
-    /// Lets the time pass, with every deadline on the way.
+    /// Advances the time, with every deadline on the way.
     pub(crate) fn wait(&mut self, by: Duration) {
         let end = self.now + by;
         while let Some(at) = self.core.deadline().filter(|at| *at <= end) {
