@@ -1,9 +1,8 @@
-//! What lookups and inserts cost. `cargo bench -p cache`; the time of one iteration is that of one batch of
-//! 64 lookups, or of one insert.
+//! The cost of lookups and inserts. `cargo bench -p cache`; one iteration is a batch of 64 lookups, or one
+//! insert.
 //!
-//! `warm` asks for 100 names, which the processor's caches hold; `cold` for 200,000 with frequencies like 1 /
-//! rank^0.9, most of which they do not. Each both through the passes and one after the other. How many bytes
-//! an entry takes is printed.
+//! `warm` looks up 100 names, which fit the processor's caches; `cold` 200,000 with frequencies like 1 /
+//! rank^0.9, most of which do not. Each both in passes and one after the other. Prints the bytes per entry.
 
 use std::hint::black_box;
 
@@ -13,13 +12,13 @@ use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Owner, Section};
 use wire::{Class, Header, NameBuf, Ttl, Type};
 
-/// Questions in a batch.
+/// Queries in a batch.
 const BATCH: usize = 64;
 
 /// Names in the large cache.
 const NAMES: u32 = 200_000;
 
-/// Room for a reply behind its question.
+/// Bytes for a reply behind its question.
 const ROOM: usize = 1232;
 
 fn hash_key() -> HashKey {
@@ -65,14 +64,14 @@ fn key(name: &HashedName) -> Key<'_> {
     Key { name, qtype: Type::A, qclass: Class::IN, view: 0, dnssec_ok: false, checking_disabled: false }
 }
 
-/// Numbers without a pattern (splitmix64).
+/// Pseudorandom numbers (splitmix64).
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) ^ mixed >> 31
 }
 
-/// Names asked for, in batches, their frequencies like 1 / rank^0.9.
+/// Batches of names to look up, with frequencies like 1 / rank^0.9.
 fn questions(names: u32) -> Vec<[u32; BATCH]> {
     let mut sums = Vec::new();
     for rank in 1..=names {
@@ -94,7 +93,7 @@ fn lookups(c: &mut Criterion, what: &str, names: u32) {
     let now = Now::since_start(1);
     let mut group = c.benchmark_group(what);
     group.throughput(Throughput::Elements(BATCH as u64));
-    // What the server has done by the time it asks.
+    // The server has hashed the names by then.
     let hash = |hashed: &mut [HashedName], batch: &[u32; BATCH]| {
         for (hashed, n) in hashed.iter_mut().zip(batch) {
             hashed.set(cache.key(), names[*n as usize].as_name());
@@ -175,7 +174,8 @@ fn inserts(c: &mut Criterion) {
         let stats = cache.stats();
         println!("{what}: {stats:?}");
         println!(
-            "an entry takes {} bytes in its log; with index, fingerprints and what is free, {} of {} bytes each",
+            "an entry takes {} bytes in its log; with index, fingerprints and what is free, \
+             {} of {} bytes each",
             stats.bytes / stats.entries,
             cache.reserved() as u64 / stats.entries,
             cache.reserved()

@@ -1,5 +1,5 @@
-//! Every order in which a reader may see what a writer does, as far as the memory model allows it: the
-//! protocol of `src/log.rs`, compiled against atomics that try all orders.
+//! Every order in which a reader may see a writer's steps, as far as the memory model allows it: the protocol
+//! of `src/log.rs`, compiled with atomics that try all orders.
 
 /// The atomics of the model.
 mod atomic {
@@ -25,11 +25,10 @@ use log::{Ends, Log, Position};
 use loom::sync::Mutex;
 use loom::thread;
 
-/// Words of an entry that are written and read: enough for one to be old and one new.
+/// Words of an entry that are written and read: enough for one old and one new.
 const WORDS: usize = 2;
 
-/// A log of one line, so that each entry is written over the one before, and a slot that leads to the last
-/// one.
+/// A log of one line, so that each entry overwrites the previous one, and a slot that points to the last one.
 struct Model {
     lines: Lines,
     log: Log,
@@ -60,7 +59,7 @@ impl Model {
         self.slot.store(at.0, Ordering::Release);
     }
 
-    /// Counts a use in the slot, in its upper half.
+    /// Counts a use in the upper half of the slot.
     fn note_use(&self, held: u64) {
         let used = held + (1 << 60);
         let _ = self.slot.compare_exchange(held, used, Ordering::Relaxed, Ordering::Relaxed);
@@ -83,8 +82,8 @@ impl Model {
     }
 }
 
-/// Tries every order in which the threads take turns at most so often in the middle of what they do; without
-/// that bound it takes minutes. Two such turns are enough to break what lacks a fence.
+/// Tries every order of the threads with a bounded number of preemptions; without the bound it takes minutes.
+/// Two preemptions are enough to break an algorithm that lacks a fence.
 fn every_order(run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -120,7 +119,7 @@ fn a_use_counted_by_another_reader_hides_nothing() {
     });
 }
 
-/// The tail is moved by one thread and the lines written by another: the mutex is all that is between them.
+/// One thread moves the tail and another writes the lines: only the mutex orders them.
 fn lines_freed_by_one_writer_may_be_written_by_another() {
     every_order(|| {
         let model = Model::new();

@@ -1,4 +1,4 @@
-//! Which responses can be kept, and that they mean the same behind every question.
+//! Which responses can be cached, and that they mean the same behind every question.
 
 use cache::{Answer, AnswerKind, Credibility, Unfit};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn plain() -> Vec<u8> {
     response(W, Type::A, Rcode::NOERROR, &[a(W, 300, 1)])
 }
 
-/// With more bytes, counted in a section.
+/// Inserts bytes into a message, counted as a record of a section.
 fn with(mut message: Vec<u8>, section: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     message[5 + 2 * section] += 1;
     message.splice(at..at, bytes.iter().copied());
@@ -92,7 +92,7 @@ fn opt_is_left_out_wherever_it_stands() {
     let between = with(message, 3, last, OPT);
     assert_eq!(seen(&between), expected);
     assert_eq!(through(of(&between).expect("an answer"), W, Type::A), expected);
-    // In front of both, so that the pointer of the last one leads behind OPT and must be moved.
+    // In front of both records, so that the last one's pointer leads behind OPT and must be changed.
     let first = response(W, Type::A, Rcode::NOERROR, &records[..1]).len();
     let mut before = with(response(W, Type::A, Rcode::NOERROR, &records), 3, first, OPT);
     let pointer = before.len() - 10 - 4 - 1;
@@ -115,7 +115,7 @@ fn pointers_into_what_changes_are_written_out() {
     assert_eq!(expected[0].1, ".", "the upper byte of the number of questions is the root");
     let answer = of(&message).expect("an answer");
     assert_eq!(through(answer, W, Type::A), expected);
-    // A pointer to the question's type, whose upper byte is the root, too.
+    // A pointer to QTYPE, whose upper byte is the root, too.
     let mut message = message;
     let end = question_end(&message);
     message[end + 1] = end as u8 - 4;
@@ -123,7 +123,7 @@ fn pointers_into_what_changes_are_written_out() {
     assert_eq!(through(of(&message).expect("an answer"), W, Type::A), expected);
 }
 
-/// A pointer into a TTL would be another name a second later.
+/// A pointer into a TTL would become another name a second later.
 #[test]
 fn a_name_made_of_a_ttl_does_not_change_with_it() {
     // TTL 300 is `00 00 01 2c`: its third byte is a label of one byte, and RDLENGTH, whose first byte is
@@ -154,7 +154,8 @@ fn names_in_data_keep_their_meaning() {
 }
 
 proptest! {
-    /// Whatever arrives: it is refused, or a reader sees in the copy what he saw in the response, TTLs apart.
+    /// Any message is either refused, or a reader sees the same in the copy as in the response, apart from
+    /// TTLs.
     #[test]
     fn what_is_kept_means_what_arrived(
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),

@@ -125,7 +125,7 @@ fn a_damaged_file_keeps_what_stood_in_front() {
 }
 
 proptest! {
-    /// Whatever is in a file, all that is in the cache afterwards can be asked for and read.
+    /// After loading any file, all entries of the cache can be looked up and parsed.
     #[test]
     fn no_file_breaks_the_cache(
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..10),
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// Makes every checksum right that can be found by the lengths.
+/// Corrects every checksum that the lengths lead to.
 fn mend_sums(bytes: &mut [u8]) {
     let (mut at, mut len) = (0, 20);
     while let Some(frame) = bytes.get_mut(at..at + len + 8) {
@@ -171,7 +171,7 @@ fn mend_sums(bytes: &mut [u8]) {
     }
 }
 
-/// The checksum as the file's description has it, written a second time.
+/// The checksum as described in the file format, implemented a second time.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0x9e37_79b9_7f4a_7c15 ^ bytes.len() as u64, |sum, chunk| {
         let mut word = [0; 8];

@@ -1,4 +1,4 @@
-//! Random inserts, lookups, flushes and time against a map that forgets nothing.
+//! Random inserts, lookups, flushes and time against a map that never evicts.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::support::*;
 
 const TYPES: [Type; 3] = [Type::A, Type::AAAA, Type::TXT];
 
-/// Who asks: view, DO and CD.
+/// The key without name and type: view, DO and CD.
 type Asker = (u32, bool, bool);
 
-/// What an entry is about: the name, who asks, and the type; `None` means every type, and `Err` failures.
+/// The subject of an entry: name, key and type; `None` means every type, and `Err` a failure.
 type About = (String, Asker, Result<Option<u16>, u16>);
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ struct Pair {
     map: BTreeMap<About, Kept>,
     now: u32,
     next_id: u32,
-    /// Whether the cache has room for everything, and so may forget nothing.
+    /// Whether everything fits into the cache, so that it must not evict.
     roomy: bool,
 }
 
@@ -180,8 +180,8 @@ impl Pair {
         self.check(&text, qtype, failed, &room, &[failure]);
     }
 
-    /// That what was found is the first of what it may be, or if the cache may have forgotten that, one of
-    /// the others.
+    /// Checks that the result is the first of the possible ones or, if the cache may have evicted that,
+    /// another one.
     fn check(
         &self,
         owner: &str,
@@ -234,7 +234,7 @@ impl Pair {
 
     fn count(&self) {
         let (mut entries, mut bytes) = (0, 0);
-        // At the beginning of time nothing has ended.
+        // At the start nothing has expired.
         self.cache.for_each(at(0), |held| {
             entries += 1;
             bytes += held.bytes() as u64;
@@ -278,7 +278,7 @@ proptest! {
 #[test]
 fn a_working_set_that_fits_is_found_after_a_flood() {
     let cache = cache_of(1 << 20);
-    // 500 names that are asked for again take some 60 KiB of a MiB.
+    // 500 names with repeated queries take some 60 KiB of a MiB.
     let names: Vec<String> = (0..500).map(|n| format!("set{n}.example.")).collect();
     for name in &names {
         insert(&cache, address(name, 3600, 1, Credibility::Answer), 0).expect("kept");

@@ -1,5 +1,5 @@
-//! Hit rates of the cache itself against plain FIFO and SIEVE with as many entries, so that the choice is one
-//! of measurement.
+//! Hit rates of the cache against plain FIFO and SIEVE with the same number of entries, so that the choice is
+//! based on measurement.
 //!
 //! `cargo test --release -p cache --test it policy -- --nocapture` prints them.
 
@@ -11,7 +11,7 @@ use wire::hash::HashedName;
 
 use crate::support::*;
 
-/// Numbers without a pattern (splitmix64).
+/// Pseudorandom numbers (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// Names asked for with frequencies like 1 / rank^s.
+/// Names with query frequencies like 1 / rank^s.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -45,7 +45,7 @@ impl Zipf {
     }
 }
 
-/// What keeps names: whether one was there; if not, it is now.
+/// A cache of names: returns whether one was there; if not, it is now.
 trait Policy {
     fn ask(&mut self, name: u32) -> bool;
 }
@@ -71,8 +71,8 @@ impl Policy for Fifo {
     }
 }
 
-/// SIEVE (Zhang and others, NSDI 2024): a hand goes from the oldest to the newest and drops the first that
-/// was not read since it last came by; what was read stays where it is.
+/// SIEVE (Zhang and others, NSDI 2024): a hand moves from the oldest to the newest entry and evicts the first
+/// one that was not read since it last passed; entries that were read stay in place.
 struct Sieve {
     nodes: Vec<Node>,
     held: HashMap<u32, usize>,
@@ -96,7 +96,7 @@ impl Sieve {
         Sieve { nodes: Vec::new(), held: HashMap::new(), newest: NONE, oldest: NONE, hand: NONE, room }
     }
 
-    /// Takes out a node and returns its place.
+    /// Removes a node and returns its index.
     fn evict(&mut self) -> usize {
         let mut at = if self.hand == NONE { self.oldest } else { self.hand };
         while self.nodes[at].visited {
@@ -144,7 +144,7 @@ impl Policy for Sieve {
     }
 }
 
-/// The cache itself, asked as the server asks it.
+/// The cache itself, used like the server uses it.
 struct Ours {
     cache: Cache,
     hashed: HashedName,
@@ -169,7 +169,7 @@ impl Policy for Ours {
     }
 }
 
-/// Hits of the three on a trace, in percent of its second half, and how many entries each had.
+/// Hit rates of the three on a trace, in percent of its second half, with the same number of entries.
 fn compare(bytes: usize, trace: impl Fn(&mut Random, u32) -> u32) -> [f64; 3] {
     let mut ours = Ours::new(bytes);
     // As many entries as a full cache really holds.
@@ -208,7 +208,7 @@ fn it_hits_more_often_than_fifo_and_about_as_often_as_sieve() {
 fn names_that_are_asked_for_once_do_not_push_out_the_others() {
     let zipf = Zipf::new(100_000, 0.9);
     for bytes in [128 << 10, 1 << 20, 4 << 20] {
-        // Every other question is for a name that was never asked for.
+        // Every other query is for a new name.
         let scan =
             |random: &mut Random, i: u32| if i.is_multiple_of(2) { 1_000_000 + i } else { zipf.draw(random) };
         let [ours, fifo, sieve] = compare(bytes, scan);

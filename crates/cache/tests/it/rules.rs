@@ -1,4 +1,4 @@
-//! What the RFCs say about ranks, denials, failures, stale answers and TTLs.
+//! The RFCs' rules on ranks, denials, failures, stale answers and TTLs.
 
 use cache::{Answer, Config, Credibility, Flush, Freshness, Key, Lifetime, Lookup, Refused};
 use wire::message::Section;

@@ -1,4 +1,4 @@
-//! Makes responses and asks for them.
+//! Makes responses and looks them up.
 
 use cache::{Answer, Cache, Config, Credibility, Freshness, Hit, Key, Lookup, Now, Refused, Terms};
 use wire::hash::{HashKey, HashedName};
@@ -9,7 +9,7 @@ pub(crate) fn hash_key() -> HashKey {
     HashKey::new([0x1234_5678_9abc_def1, 0xfedc_ba98_7654_3211, 42])
 }
 
-/// A cache of one shard with these bytes and the usual times.
+/// A cache of one shard with this size and default lifetimes.
 pub(crate) fn cache_of(bytes: usize) -> Cache {
     cache_with(Config { bytes, shards: 1, ..Config::default() })
 }
@@ -99,7 +99,7 @@ pub(crate) fn insert(cache: &Cache, answer: Answer, now: u32) -> Result<(), Refu
     cache.insert(answer, at(now))
 }
 
-/// Looks up addresses; the hit and what it copied.
+/// Looks up a name; returns the hit and the copied body.
 pub(crate) fn get(cache: &Cache, owner: &str, qtype: Type, now: u32) -> Option<(Hit, Vec<u8>)> {
     let hashed = hashed(owner);
     get_key(cache, &key(&hashed, qtype), now)
@@ -121,7 +121,7 @@ pub(crate) fn freshness(cache: &Cache, owner: &str, now: u32) -> Option<Freshnes
     get(cache, owner, Type::A, now).map(|(hit, _)| hit.freshness)
 }
 
-/// A copied body behind a header and a question for `owner`, as the engine would send it.
+/// A copied body behind a header and a question for `owner`, as the engine sends it.
 pub(crate) fn reply(owner: &str, qtype: Type, hit: &Hit, body: &[u8]) -> Vec<u8> {
     let mut header = Header::query(99).reply();
     header.set_rcode(hit.rcode);
@@ -134,7 +134,7 @@ pub(crate) fn reply(owner: &str, qtype: Type, hit: &Hit, body: &[u8]) -> Vec<u8>
 /// A record as a reader sees it: section, owner, type, TTL and data, names decompressed.
 pub(crate) type Seen = (usize, String, Type, u32, Vec<u8>);
 
-/// What a reader of a message sees of its records, without OPT.
+/// The records of a message as a reader sees them, without OPT.
 pub(crate) fn seen(message: &[u8]) -> Vec<Seen> {
     let (header, mut parser) = Parser::new(message).expect("a header");
     parser.question().expect("a question");
@@ -161,7 +161,7 @@ pub(crate) fn addresses(owner: &str, hit: &Hit, body: &[u8]) -> Vec<(u32, u32)> 
     records.map(|(.., ttl, rdata)| (u32::from_be_bytes(rdata.try_into().expect("four bytes")), ttl)).collect()
 }
 
-/// Where the question of a message ends.
+/// Returns the end of a message's question.
 pub(crate) fn question_end(message: &[u8]) -> usize {
     let (_, mut parser) = Parser::new(message).expect("a header");
     HEADER_LEN + parser.question().expect("a question").name.len() + QUESTION_TAIL

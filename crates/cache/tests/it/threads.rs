@@ -1,4 +1,4 @@
-//! Readers and writers at once; every copy is checked.
+//! Concurrent readers and writers; every copy is checked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,14 +11,14 @@ use crate::support::*;
 
 const NAMES: u64 = 400;
 
-/// Numbers without a pattern (splitmix64).
+/// Pseudorandom numbers (splitmix64).
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
 }
 
-/// A TXT record whose bytes all follow from name and version, and its length as well.
+/// A TXT record whose length and bytes follow from name and version.
 fn text(name: u64, version: u64) -> Vec<u8> {
     let mut state = name << 32 | version;
     let len = (next(&mut state) % 230) as u8;
@@ -38,7 +38,7 @@ fn write(cache: &Cache, name: u64, version: u64) {
         .expect("kept");
 }
 
-/// That a body is exactly that of one version of `name`.
+/// Checks that a body is exactly that of one version of `name`.
 fn check(name: u64, body: &[u8]) {
     // Owner, type, class, TTL and length take 12 bytes.
     let number = |at: usize| u64::from_be_bytes(body[at..at + 8].try_into().expect("eight bytes"));
@@ -69,7 +69,7 @@ fn no_copy_is_a_mixture() {
                 hits.fetch_add(found, Ordering::Relaxed);
             });
         }
-        // Memory is taken meanwhile, which changes nothing in it.
+        // Preallocation runs meanwhile and must not change any entry.
         threads.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 cache.preallocate();
