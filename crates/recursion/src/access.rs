@@ -245,7 +245,8 @@ mod tests {
             at in (any::<prop::sample::Index>(), address()),
             transport in prop::sample::select(Transport::ALL),
         ) {
-            let named: Vec<IpAddr> = rules.iter().flat_map(|rule| rule.local.iter().flatten()).copied().collect();
+            let named: Vec<IpAddr> =
+                rules.iter().flat_map(|rule| rule.local.iter().flatten()).copied().collect();
             let local = if named.is_empty() { at.1 } else { *at.0.get(&named) };
             let edges = rules.iter().flat_map(|rule| &rule.from).map(Prefix::address);
             let access = Access::new(&rules).expect("few rules");

@@ -599,7 +599,11 @@ mod tests {
         #[test]
         fn any_bytes_can_be_asked_about(message: Vec<u8>, at: prop::sample::Index, byte: u8) {
             let known = dns64("64:ff9b::/96");
-            let mut changed = response("a.example. A", &["a.example. 60 CNAME b.example.", "b.example. 60 A 8.8.8.8"], &[]);
+            let mut changed = response(
+                "a.example. A",
+                &["a.example. 60 CNAME b.example.", "b.example. 60 A 8.8.8.8"],
+                &[],
+            );
             *at.get_mut(&mut changed) = byte;
             for message in [&message, &changed] {
                 known.wants_synthesis(message);

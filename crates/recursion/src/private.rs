@@ -240,7 +240,8 @@ pub(crate) mod tests {
         #[test]
         fn any_bytes_can_be_asked_about(message: Vec<u8>, at: prop::sample::Index, byte: u8) {
             usual(&["example."]).offends(&message);
-            let mut changed = response("www.example. A", &["www.example. 60 HTTPS 1 . ipv4hint=192.0.2.1"], &[]);
+            let mut changed =
+                response("www.example. A", &["www.example. 60 HTTPS 1 . ipv4hint=192.0.2.1"], &[]);
             *at.get_mut(&mut changed) = byte;
             usual(&["example."]).offends(&changed);
         }

@@ -467,8 +467,8 @@ fn whatever_happens_to_messages_servers_and_resolver_what_must_hold_holds() {
         steps += simulation.steps;
     }
     println!(
-        "{} seeds, {faults} with faults, {steps} steps: {} questions of clients, {} answers secure, {} others, {} failures, {} lost in {} \
-         restarts; {} queries to servers",
+        "{} seeds, {faults} with faults, {steps} steps: {} questions of clients, {} answers secure, \
+         {} others, {} failures, {} lost in {} restarts; {} queries to servers",
         seeds.end - seeds.start,
         all.asked,
         all.secure,
