@@ -63,7 +63,7 @@ impl Slot {
         if self.0 & MAIN != 0 { Which::Main } else { Which::Small }
     }
 
-    /// Reads since it was inserted or last spared from eviction; 3 for more.
+    /// Reads since it was inserted or moved to `main`, 3 at most, less one for each time it was spared there.
     #[inline]
     pub(crate) fn uses(self) -> u64 {
         (self.0 & USES) / USE
@@ -122,8 +122,7 @@ impl Index {
     }
 
     /// Returns the first slot of the pair for this hash, and the value that is XORed to slot numbers, so that
-    /// the preferred bucket comes first. Uses the lower half of the hash, since the upper half selects the
-    /// shard.
+    /// the preferred bucket comes first. The highest bits of the hash are not used: they select the shard.
     #[inline]
     fn pair(&self, hash: u64) -> (usize, usize) {
         let pair = ((hash & 0xffff_ffff) * self.pairs as u64) >> 32;

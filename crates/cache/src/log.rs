@@ -12,7 +12,7 @@
 //! The writer, which holds the mutex of the shard, does
 //!
 //! ```text
-//! W1  tail.store(behind the freed lines) Relaxed
+//! W1  tail.store(past freed lines)       Relaxed
 //! W2  fence                              Release
 //! W3  words of the freed lines           Relaxed
 //! W4  slot.store(position)               Release

@@ -171,7 +171,7 @@ impl Validations {
 
     /// Puts a job to rest until DS or DNSKEY arrive, and starts the lookup unless one is pending.
     fn want(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, wanted: Wanted) {
-        // The cache already has a failure, of the other query.
+        // The other query's failure may be cached; it does not count for this one.
         let outlived = std::mem::take(&mut job.outlived);
         let other_than = job.heard_from(&wanted.need).filter(|_| wanted.again);
         let mut state = self.state();
