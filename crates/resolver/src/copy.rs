@@ -9,7 +9,7 @@ use wire::{LowerName, LowerNameBuf};
 
 use crate::query_key::QueryKey;
 
-/// A local copy of a zone. It responds at once, without blocking.
+/// A local copy of a zone. It responds at once, and must be fast.
 pub trait ZoneCopy: Send + Sync {
     /// Writes into `message` the response of an authoritative server of the zone to the query: untruncated,
     /// without OPT, with AA in an answer. Returns whether there is a response; if not, the zone's servers are
