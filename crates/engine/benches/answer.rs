@@ -1,5 +1,5 @@
-//! What answering costs without the kernel: batches of 64 queries through a worker, per workload.
-//! `cargo bench -p engine`; the time of one iteration is that of one batch.
+//! The cost of answering without the kernel: batches of 64 queries through a worker, per workload. `cargo
+//! bench -p engine`; one iteration is one batch.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn answers(c: &mut Criterion) {
         Arc::new(Engine::new(Zones::new(catalog), Sources::default(), Config::default()))
     };
     let engine = serving(vec![small(&key, "example.com."), delegations(&key, names)]);
-    // A fixed walk over the names that no cache line predicts.
+    // A fixed walk over the names, in an order that no cache prefetcher predicts.
     let pick = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as u32 % names;
     let many = |make: &dyn Fn(u32) -> String| -> Vec<Vec<u8>> {
         (0..BATCH as u64 * 4096).map(|i| query(&make(pick(i)), Type::A)).collect()

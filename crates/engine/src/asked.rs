@@ -1,4 +1,4 @@
-//! What is asked of a source of answers.
+//! The input of a source of answers.
 
 use std::time::Instant;
 
@@ -10,25 +10,25 @@ use wire::hash::HashedName;
 use crate::request::{Question, Request};
 use crate::stats::Stats;
 
-/// What is asked of a source, memory or other: all that later stages need to know of a query.
+/// A query as memory and sources receive it.
 pub struct Asked<'a> {
-    /// The query as it came.
+    /// The message as received.
     pub packet: &'a [u8],
-    /// Who asks, and how.
+    /// The client's address and transport.
     pub client: &'a Client,
     /// When the batch was received.
     pub received: Instant,
-    /// The query as it was read.
+    /// The parsed query.
     pub request: &'a Request,
-    /// Its question: QNAME's length, QTYPE, QCLASS. Of an update, the zone (RFC 2136 §2.3).
+    /// Its question: QNAME's length, QTYPE, QCLASS. In an UPDATE, the zone (RFC 2136 §2.3).
     pub question: Question,
     /// QNAME in lower case, and the hash of each of its suffixes.
     pub qname: &'a HashedName,
-    /// Whether the client may have others asked.
+    /// Whether recursion is available to the client.
     pub may_recurse: bool,
-    /// Says whether the name is resolved for the client where a zone in memory delegates it.
+    /// Returns whether the name is resolved for the client where a zone in memory delegates it.
     pub resolves: &'a dyn Fn() -> bool,
-    /// Who signed the query, if it was signed.
+    /// The TSIG key of the query and the state that signs its reply, if its TSIG is valid.
     pub verified: Option<&'a Verified>,
     /// The counters of the worker that answers.
     pub stats: &'a Stats,

@@ -1,12 +1,11 @@
-//! What the server says of itself in class CHAOS: `version.bind`, `version.server`, `id.server`,
-//! `hostname.bind` (RFC 4892).
+//! Server identity in class CHAOS: `version.bind`, `version.server`, `id.server`, `hostname.bind` (RFC 4892).
 
 use wire::message::{Builder, Offset, Owner, Section};
 use wire::{Class, LowerName, Ttl, Type};
 
 use crate::refusal::{Answered, Refusal};
 
-/// The texts; `None` hides one, and asking for it is refused.
+/// The texts. A query for a text that is `None` is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// For `version.bind` and `version.server`.
@@ -15,7 +14,7 @@ pub struct Identity {
     pub id: Option<Box<[u8]>>,
 }
 
-/// Answers a CHAOS question for `qname`.
+/// Answers a CHAOS query for `qname`.
 #[cold]
 pub(crate) fn answer(
     identity: &Identity,
@@ -36,8 +35,8 @@ pub(crate) fn answer(
     Ok(None)
 }
 
-/// A TXT record for the question's name with `text`, in strings of at most 255 bytes. Returns whether it
-/// fits.
+/// Writes a TXT record with the question's name as owner and `text` in strings of at most 255 bytes. Returns
+/// whether it fits.
 fn txt(b: &mut Builder<'_>, text: &[u8]) -> bool {
     let mut rdata = Vec::with_capacity(text.len() + 2);
     for part in text.chunks(255) {

@@ -1,16 +1,16 @@
-//! Whether a query may be asked at all, before any data is looked at. One step after the other, each a
-//! function; the first that objects decides.
+//! The checks that a query passes before any data is read. Each step is a function; the first step that
+//! refuses decides.
 //!
-//! | step | objects to |
+//! | step | refuses |
 //! |---|---|
-//! | `form` | what cannot be read, is no query, or speaks a later EDNS |
-//! | `operation` | opcodes that are not served here |
-//! | `signature` | keys that are not known here, and what they did not sign |
+//! | `form` | malformed messages, responses, and EDNS versions above 0 |
+//! | `operation` | opcodes that no source implements |
+//! | `signature` | TSIG with an unknown key or a wrong MAC |
 //! | `class` | classes without data |
-//! | `access` | operations that this client may not have done |
+//! | `access` | zone transfers, where no source implements them |
 //!
-//! Cookies and rate limits belong between `form` and `operation`, since a forged source is to cost nothing
-//! more; policy that looks at the name comes last.
+//! Cookies and rate limits belong between `form` and `operation`, so that a query with a forged source
+//! address costs no more than that; policy that depends on the name comes last.
 
 use wire::{Class, Opcode, Type};
 
@@ -19,17 +19,17 @@ use crate::request::{QueryFault, Question, Request};
 use crate::signature::Signature;
 use crate::source::{Operation, Sources};
 
-/// What becomes of a query that may not be asked.
+/// The result for a query that a step of the gate refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stopped {
     /// No reply at all.
     Silence,
-    /// A reply that refuses.
+    /// A reply with this refusal.
     Refused(Refusal),
 }
 
 impl Stopped {
-    /// The refusal in the reply, if there is to be one.
+    /// Returns the refusal in the reply, if a reply is sent.
     pub(crate) fn refusal(self) -> Refusal {
         match self {
             Stopped::Refused(refusal) => refusal,
@@ -44,7 +44,7 @@ impl From<Refusal> for Stopped {
     }
 }
 
-/// Takes one query through all steps. Returns what it wants done.
+/// Takes one query through all steps. Returns its operation and its question.
 #[inline]
 pub(crate) fn admit(
     request: &Request,
@@ -59,7 +59,7 @@ pub(crate) fn admit(
     Ok((operation, question))
 }
 
-/// Objects to what the message itself shows.
+/// Checks what the parser found wrong with the message.
 #[inline]
 fn form(request: &Request) -> Result<(), Stopped> {
     match request.fault {
@@ -70,7 +70,7 @@ fn form(request: &Request) -> Result<(), Stopped> {
     }
 }
 
-/// What is to be done, if anybody does it.
+/// Returns the operation for the opcode and QTYPE, if a source implements it.
 #[inline]
 fn operation(request: &Request, sources: &Sources) -> Result<(Operation, Question), Refusal> {
     let question = request.question.ok_or(Refusal::OPCODE)?;
@@ -84,13 +84,13 @@ fn operation(request: &Request, sources: &Sources) -> Result<(Operation, Questio
     Ok((operation, question))
 }
 
-/// A signature that is not good is refused; without one nothing is wrong.
+/// Refuses an invalid TSIG. A query without TSIG passes.
 #[inline]
 fn signature(signed: Option<&Signature>) -> Result<(), Refusal> {
     signed.and_then(Signature::refusal).map_or(Ok(()), Err)
 }
 
-/// Data are of class IN; what the server says of itself is of class CH.
+/// Data are of class IN; the server's identity is of class CH.
 #[inline]
 fn class(question: &Question) -> Result<(), Refusal> {
     match question.qclass {
@@ -99,8 +99,8 @@ fn class(question: &Question) -> Result<(), Refusal> {
     }
 }
 
-/// Whether this client may have it done: every client may query, and none may transfer where no source makes
-/// transfers.
+/// Checks whether the operation is served: every client may query, and zone transfers are refused where no
+/// source implements them.
 #[inline]
 fn access(operation: Operation, sources: &Sources) -> Result<(), Refusal> {
     match operation {

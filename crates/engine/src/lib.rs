@@ -8,54 +8,56 @@
 //!                                                  a late answer comes back at tail
 //! ```
 //!
-//! What lives here: what happens to a query between the socket and the data. What does not: sockets and
-//! threads (`net`), what a zone answers (`authority`), configuration files (`config`). A [`Worker`] is an
-//! [`exchange::Handler`]: a batch goes in, and each query gets its outcome.
+//! This crate does what happens to a query between the socket and the data. Not here: sockets and threads
+//! (`net`), answers from zone data (`authority`), configuration files (`config`). A [`Worker`] is an
+//! [`exchange::Handler`]: it takes a batch and sets the outcome of each query.
 //!
 //! Read [`pipeline`] first.
 //!
 //! # Files
 //!
-//! In the order of the line:
+//! In the order of the query path:
 //!
 //! | file | does |
 //! |---|---|
-//! | [`request`] | reads the query |
-//! | `gate` | decides whether it may be asked |
-//! | `route` | sends it on by opcode, type and class |
+//! | [`request`] | parses the query |
+//! | `gate` | checks whether the query is served |
+//! | `route` | selects memory, a source or CHAOS by opcode, type and class |
 //! | [`memory`], `zones` | the trait for data that answers at once, `Both`, which joins two; the catalog, answered by `authority` |
-//! | [`source`] | the trait for what answers beyond memory |
-//! | `chaos`, `refusal` | answers for class CH; every way to refuse |
-//! | `tail`, `rotation` | what every reply has; the order of addresses |
+//! | [`source`] | the trait for sources beyond memory |
+//! | `chaos`, `refusal` | answers for class CH; all refusals |
+//! | `tail`, `rotation` | parts common to all replies; rotation of addresses |
 //! | `signature` | verifies signed queries and signs their replies |
-//! | [`late`] | a query while its answer is due later, and the way back |
-//! | `log` | the traits of query logs, which get each query, whole and before its reply, and each reply; and of failures: SERVFAIL, and signatures that are not good |
-//! | `zone_facts` | EXPIRE and ZONEVERSION in OPT, for queries that ask for them |
-//! | `settings`, [`stats`] | what all workers share, and how it is replaced; the counters of one worker |
+//! | [`late`] | state of queries whose answer is pending, and the queue back to their worker |
+//! | `log` | the traits of query logs, which receive each whole query before its reply, and each reply; and of failure logs: SERVFAIL and invalid TSIG |
+//! | `zone_facts` | EXPIRE and ZONEVERSION in OPT, for queries that request them |
+//! | `settings`, [`stats`] | state that all workers share, and its replacement; the counters of one worker |
 //!
-//! A worker knows the type of its memory, so calls of it are static: in the program zones, and then the
-//! cache, which `recursion` has. `recursion` is the source of answers for other names, `zone-manager` for
-//! transfers, NOTIFY and UPDATE. For a client that may recurse, a name that a zone delegates goes to
-//! `recursion` where a rule of the resolver covers it.
+//! A worker is generic over the type of its memory, so its calls are static: in the program, zones first, and
+//! then the cache of `recursion`. `recursion` is the source for other names, `zone-manager` for transfers,
+//! NOTIFY and UPDATE. For a client that may recurse, a name that a zone delegates goes to `recursion` where a
+//! rule of the resolver covers it.
 //!
 //! # Rules of the hot path
 //!
 //! From the call of [`exchange::Handler::batch`] to its return, for an answer from a zone:
 //!
 //! - No heap allocation, no lock, no system call but reading the clock, no formatting, no `async`. A test of
-//!   `authority`, `allocations`, counts the allocations of every kind of answer: none. Other answers may:
-//!   texts of class CH, refusals of TSIG, responders and streams allocate, and late answers come through a
-//!   queue with a lock. Counting per zone, off by default, adds to a counter that workers share.
+//!   `authority`, `allocations`, counts the allocations of every kind of answer: none. Other answers may
+//!   allocate: texts of class CH, refusals of TSIG, responders and streams; late answers come through a queue
+//!   with a lock. Counting per zone, off by default, adds to a counter that workers share.
 //! - The batch moves together. A dependent read in a large zone costs a hundred nanoseconds and more; those
 //!   of a batch overlap. Passes prefetch and do not read ahead: a read that waits fills the processor's
-//!   window behind it. The test `prefetch` of `authority` counts the cache lines that an answer waits for.
-//! - The kernel is most of the cost. System calls move many packets each; a change must not lower how many.
-//! - The question stands at offset 12 of every message, so an exact answer is compiled when the zone is
-//!   built. To answer is to look up, copy and patch.
+//!   reorder window behind it. The test `prefetch` of `authority` counts the cache lines that an answer waits
+//!   for.
+//! - Most of the cost is in the kernel. System calls move many packets each; a change must not lower how
+//!   many.
+//! - The question is at offset 12 of every message, so an exact answer is compiled when the zone is built.
+//!   Answering is a lookup, a copy and a patch.
 //! - Names stay in wire form; one pass lower-cases a name and hashes its suffixes. Hashes are keyed with a
-//!   secret, one for all zones. It is made at the start, or kept in the state folder, since an image is good
-//!   under its own key only.
-//! - Counters belong to one worker; reports add them up.
+//!   secret, one for all zones. It is generated at the start, or stored in the state directory, since a zone
+//!   image is valid for its own key only.
+//! - Each worker has its own counters; reports sum them.
 //! - The clock is read twice for a batch, never for a query, and by `exchange` alone: this crate never reads
 //!   one, nor do `wire`, `dnssec`, `zone`, `authority`, `cache`, `resolver`, `transfer` and `update`.
 #![forbid(unsafe_code)]

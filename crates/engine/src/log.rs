@@ -1,4 +1,4 @@
-//! What a query log sees of queries and replies.
+//! The queries and replies that query logs receive.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -11,32 +11,32 @@ use wire::{Name, Rcode};
 use crate::refusal::Refusal;
 use crate::request::Request;
 
-/// As what the server answers a query.
+/// The role in which the server answers a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// For its zones, and for itself. A name in a zone here stays such a query where its CNAME leads on to
-    /// other servers.
+    /// Authoritative: for its zones and for names of class CHAOS. A query for a name in a zone here stays one
+    /// of this role where its CNAME leads to other servers.
     Authority,
-    /// For names of other servers.
+    /// Recursive: for names of other servers.
     Recursion,
 }
 
-/// A query, as a query log sees it.
+/// A query, as query logs receive it.
 pub struct LoggedQuery<'a> {
-    /// The query as it was read.
+    /// The parsed query.
     pub request: &'a Request,
-    /// The message as it came; at a late reply its header and question only.
+    /// The message as received; for a late reply its header and question only.
     pub packet: &'a [u8],
-    /// Who asked.
+    /// The client's address and transport.
     pub client: Client,
     /// When its batch was received.
     pub received: Instant,
-    /// As what it is answered.
+    /// The role in which it is answered.
     pub role: Role,
-    /// The zone here that QNAME is in, in lower case. None of NOTIFY, UPDATE and transfers, whose question is
-    /// the zone's name.
+    /// The zone here that QNAME is in, in lower case. `None` for NOTIFY, UPDATE and transfers, whose question
+    /// is the zone's name.
     pub zone: Option<Name<'a>>,
-    /// The TSIG key that signed it, if it is signed and the signature is good.
+    /// The TSIG key that signed it, if its TSIG is valid.
     pub key: Option<&'a TsigKey>,
 }
 
@@ -47,39 +47,39 @@ impl<'a> LoggedQuery<'a> {
     }
 }
 
-/// The reply to a query, as a query log sees it.
+/// The reply to a query, as query logs receive it.
 pub struct LoggedReply<'a> {
-    /// The message as it leaves.
+    /// The message as sent.
     pub message: &'a [u8],
-    /// Its response code, with the bits that OPT has.
+    /// Its response code, with the upper bits from OPT.
     pub rcode: Rcode,
     /// Whether TC is set.
     pub truncated: bool,
-    /// The extended error that goes with it; in the message only if the client sent OPT.
+    /// The extended error of the reply; in the message only if the client sent OPT.
     pub info: Option<ErrorInfo>,
-    /// The other server that the newest part of the answer came from, if one was asked for this query.
+    /// The server that the newest part of the answer was received from, if this query needed one.
     pub upstream: Option<SocketAddr>,
 }
 
-/// Takes note of queries that get SERVFAIL, of signatures that are not good, and of requests that nothing
-/// here takes; must neither block nor fail.
+/// Logs queries that get SERVFAIL, invalid TSIG, and requests that the gate refuses. Must neither block nor
+/// fail.
 pub trait FailureLog: Send + Sync {
-    /// Takes a query that is refused since its signature is not good.
+    /// Logs a query that is refused because its TSIG is invalid.
     fn bad_signature(&self, query: &LoggedQuery<'_>, error: &TsigError);
 
-    /// Takes a transfer, NOTIFY or update that is refused for what the message alone shows: its form, its
-    /// class, or an opcode that nothing here takes.
+    /// Logs a transfer, NOTIFY or UPDATE that is refused before its source is asked: for its form, its class,
+    /// or an opcode that no source implements.
     fn stopped(&self, query: &LoggedQuery<'_>, refusal: Refusal);
 
-    /// Takes a query that gets SERVFAIL for this reason.
+    /// Logs a query that gets SERVFAIL, with the extended error.
     fn failed(&self, query: &LoggedQuery<'_>, info: Option<ErrorInfo>);
 }
 
-/// Takes note of queries and replies; must neither block nor fail.
+/// Logs queries and replies. Must neither block nor fail.
 pub trait QueryLog: Send + Sync {
-    /// Takes a query, once, before its reply. One that is met with silence is not logged.
+    /// Logs a query, once, before its reply. A query that is dropped without a reply is not logged.
     fn query(&self, query: &LoggedQuery<'_>);
 
-    /// Takes the reply to a query. A query that is answered by a stream of messages has none.
+    /// Logs the reply to a query. It is not called for a query that is answered with a stream of messages.
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>);
 }

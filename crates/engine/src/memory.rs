@@ -1,16 +1,16 @@
-//! Data in memory that is answered from at once: zones, and whatever else is found by a question's name. A
-//! worker knows its type, so that nothing lies between the line and the data.
+//! Data in memory that answers at once: zones, and any other data that is found by QNAME. A worker is generic
+//! over its type, so calls are static.
 //!
 //! A batch goes through the data in passes, so that its waits for memory overlap: each pass prefetches what
-//! the next one reads, for all questions, before any of them is answered. What that is, only the data's own
-//! crate can know; the line sees to the order.
+//! the next one reads, for all queries, before any of them is answered. The data's own crate decides what to
+//! prefetch; the pipeline keeps the order.
 //!
 //! ```text
-//! for each question   prefetch_find   what `find` will read
-//! for each question   find            where its answer will be looked for: an aim
+//! for each query   prefetch_find   what `find` will read
+//! for each query   find            where its answer is looked up: an aim
 //! PASSES times
-//!   for each question prefetch        what the next pass, or `answer`, will read
-//! for each question   answer          which may use what the passes have found out
+//!   for each query prefetch        what the next pass, or `answer`, will read
+//! for each query   answer          which may use results of the passes
 //! ```
 
 use exchange::Client;
@@ -24,54 +24,54 @@ use crate::refusal::Refusal;
 use crate::request::{Question, Request};
 use crate::zone_facts::ZoneFacts;
 
-/// What is looked for: a question before it is answered.
+/// A query before it is answered.
 #[derive(Clone, Copy)]
 pub struct LookupKey<'a> {
-    /// The query as it was read.
+    /// The parsed query.
     pub request: &'a Request,
     /// Its question.
     pub question: Question,
     /// QNAME in lower case, and the hash of each of its suffixes.
     pub qname: &'a HashedName,
-    /// Whether the client may have others asked, as [`Memory::offers_recursion`] says.
+    /// Whether recursion is available to the client, as [`Memory::offers_recursion`] returns.
     pub may_recurse: bool,
 }
 
-/// What answering has found.
+/// The result of answering from memory.
 pub enum Found<'s> {
-    /// The sections are written and the flags set; an extended error may go with them.
+    /// The sections are written and the flags set, with an optional extended error.
     Answer(Option<ErrorInfo>),
-    /// The same, but the sections are the links of a chain that leads to this name, which is not in these
+    /// The same, but the answer is a chain of aliases whose last target is this name, which is not in these
     /// data.
     LeadsTo(&'s HashedName),
-    /// There is no answer after all: it is left to other servers. What was written does not count.
+    /// No answer after all: other servers are asked. The caller discards what was written.
     Nothing,
 }
 
-/// Data in memory. Cloned when any of it is replaced, so it is made of references.
+/// Data in memory. Workers clone it when any of it is replaced, so it is made of references.
 pub trait Memory: Clone + Send + Sync + 'static {
-    /// Where the answer to a question will be looked for, and what the passes find out about it. Borrows
-    /// nothing; good for this version of the data only. Small: the aims of a batch lie closely packed.
+    /// Where the answer to a query is looked up, with the results of the passes. Borrows nothing; valid for
+    /// this version of the data only. Small: the aims of a batch are stored next to each other.
     type Aim: Send;
-    /// What answering reuses from one question to the next.
+    /// Buffers that answering reuses from one query to the next.
     type Scratch: Default + Send;
 
-    /// Passes of [`prefetch`](Self::prefetch) over the batch.
+    /// Number of passes of [`prefetch`](Self::prefetch) over the batch.
     const PASSES: usize;
 
-    /// The key under which names are looked up. The same for the life of an engine.
+    /// The hash key of names. It stays the same for the life of an engine.
     fn key(&self) -> &HashKey;
 
-    /// Whether questions of this client may go beyond data that are served to everybody: RA of its replies
-    /// (RFC 1035 §4.1.1). `client` says who that is.
+    /// Whether recursion is available to this client: RA of its replies (RFC 1035 §4.1.1). `client` returns
+    /// its address and transport.
     #[inline]
     fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
         let _ = client;
         false
     }
 
-    /// Whether questions for this name and type, that zones delegate to other servers, are resolved for
-    /// clients that may have others asked. If not, they get the referral.
+    /// Whether a query for a name that a zone delegates is resolved for clients that may recurse. Otherwise
+    /// they get the referral.
     fn resolves(&self, lookup_key: &LookupKey<'_>) -> bool {
         let _ = lookup_key;
         false
@@ -80,26 +80,26 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// Prefetches what [`find`](Self::find) will most likely read.
     fn prefetch_find(&self, qname: &HashedName);
 
-    /// Where the answer to this question will be looked for; `None` if these data say nothing about it.
+    /// Returns where the answer to this query is looked up; `None` if these data do not cover its name.
     fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Self::Aim>;
 
-    /// Prefetches what pass `pass + 1`, or else answering, will read for the question that `aim` was found
-    /// for. Passes are numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
+    /// Prefetches what pass `pass + 1`, or else answering, will read for the query that `aim` was found for.
+    /// Passes are numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
     fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool;
 
-    /// The name of the zone that an aim leads into; none if that is no zone. For the query log.
+    /// Returns the name of the zone that the aim is in, for the query log; `None` if it is in no zone.
     fn zone(&self, aim: &Self::Aim) -> Option<Name<'_>> {
         let _ = aim;
         None
     }
 
-    /// What the zone of this aim says of itself; `None` where there is no zone, or none that is loaded.
+    /// Returns serial and expiry of the aim's zone; `None` without a zone, or if it is not loaded.
     fn zone_facts(&self, _aim: &Self::Aim) -> Option<ZoneFacts> {
         None
     }
 
-    /// Answers into `b`: sections, flags and response code. If it is refused, what was written does not
-    /// count.
+    /// Writes the answer into `b`: sections, flags and response code. On a refusal, the caller discards what
+    /// was written.
     ///
     /// # Errors
     /// The refusal.
@@ -112,16 +112,16 @@ pub trait Memory: Clone + Send + Sync + 'static {
     ) -> Result<Found<'s>, Refusal>;
 }
 
-/// Two kinds of data: what `first` does not have is looked for in `then`.
+/// Two kinds of data: names that `first` does not cover are looked up in `then`.
 #[derive(Clone)]
 pub struct Both<A, B> {
-    /// Asked first.
+    /// Looked up first.
     pub first: A,
-    /// Asked for the rest.
+    /// Looked up for names that `first` does not cover.
     pub then: B,
 }
 
-/// Something of one of two kinds.
+/// A value of one of two types.
 #[derive(Clone, Copy)]
 pub enum Either<A, B> {
     /// Of [`Both::first`].
@@ -140,7 +140,7 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
         self.first.key()
     }
 
-    /// The second kind says so: it has what lies beyond the first.
+    /// The second kind decides: it covers the names that the first does not.
     #[inline]
     fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
         self.then.offers_recursion(client)

@@ -3,26 +3,25 @@
 //! A [`Worker`] pins one version of memory, sources and settings for the batch, and takes its queries through
 //! three stages, up to [`BATCH`] together.
 //!
-//! - Read: `Request::read` notes lengths and flags, and copies nothing. The route, and before it the gate,
-//!   follow at once, so a query that may not be asked goes no further. QNAME is lower-cased and all its
-//!   suffixes are hashed; what finding it will read is prefetched.
-//! - Find: memory locates the data for each question (an aim): the zone and a place in it, or, for a client
-//!   that may recurse, the entry of the cache. Passes go over all aims; each reads what the pass before has
+//! - Read: `Request::read` stores lengths and flags, and copies nothing. The gate and the route follow at
+//!   once, so a query that is refused goes no further. QNAME is lower-cased and all its suffixes are hashed;
+//!   what finding it will read is prefetched.
+//! - Find: memory locates the data for each query (an aim): the zone and a place in it, or, for a client that
+//!   may recurse, the entry of the cache. Passes go over all aims; each reads what the pass before has
 //!   prefetched and prefetches what the next one reads.
-//! - Answer, query by query: the tail writes header and question and leaves room for OPT, memory or a source
-//!   writes the sections, and the tail adds what every reply has, counts and logs.
+//! - Answer, query by query: the tail writes header and question and reserves space for OPT, memory or a
+//!   source writes the sections, and the tail adds the parts common to all replies, counts and logs.
 //!
-//! A source that answers later takes a [`Responder`]; its answer comes back by [`Handler::late`] and goes
+//! A source that answers later takes a [`Responder`]; the worker sends its answer in [`Handler::late`],
 //! through the same tail. A source with many messages returns a `MessageStream`, from which the transport
-//! pulls messages as the client takes them.
+//! pulls messages as the client reads them.
 //!
-//! While answers from memory are among many datagrams received together, queries that other servers have to
-//! be asked about are put off: they stay as they came in the [`WorkerState`], up to a bound, and
-//! [`Handler::resume`] goes on with a few at a time once the batch has left. So a cached answer does not wait
-//! for the misses that came before it.
+//! Where datagrams are received in large batches, queries that memory does not answer are deferred: their
+//! packets are stored in the [`WorkerState`], up to a bound, and [`Handler::resume`] answers a few at a time
+//! once the replies of the batch are sent. So a cache hit does not wait for the misses before it.
 //!
-//! If a handler panics, the transport makes a new one and offers it the undecided queries one by one: a panic
-//! costs one query.
+//! If a handler panics, the transport builds a new one and passes it the undecided queries one by one: a
+//! panic costs one query.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -50,43 +49,43 @@ use crate::stats::Stats;
 use crate::tail::{FinishedReply, ReplyFrame};
 use crate::zone_facts::ZoneFacts;
 
-/// The most queries that go through the passes together; larger batches go in parts.
+/// The most queries that go through the passes together; larger batches are split.
 pub const BATCH: usize = 64;
 const _: () = assert!(BATCH <= u8::MAX as usize, "routes number aims in a byte");
 
-/// What a worker keeps of one query between the passes.
+/// State of one query between the passes.
 struct Case {
     request: Request,
     qname: HashedName,
     route: Route,
-    /// Whether the client may have others asked.
+    /// Whether recursion is available to the client.
     may_recurse: bool,
-    /// Of the last signed query in this place.
+    /// Of the last query with TSIG in this slot of the batch.
     signature: Option<Box<Signature>>,
 }
 
 impl Case {
-    /// What became of the query's signature, if it has one.
+    /// Returns the result of the TSIG check, if the query has a TSIG record.
     #[inline]
     fn signed(&self) -> Option<&Signature> {
         self.request.tsig_at.and(self.signature.as_deref())
     }
 }
 
-/// The aim of the case of that number.
+/// An aim, with the index of its case.
 struct Aimed<A> {
     case: u8,
     aim: A,
 }
 
-/// One thread's way through the engine, with everything it reuses.
+/// The engine's handler in one worker thread, with the buffers that it reuses.
 pub struct Worker<M: Memory> {
     engine: Arc<Engine<M>>,
     account: Arc<WorkerState>,
-    /// Held for the length of a batch.
+    /// Pinned for the length of a batch.
     shared: Arc<Shared<M>>,
     cases: Box<[Case]>,
-    /// Of the cases that memory answers; packed closely, while the cases are far apart.
+    /// Of the cases that memory answers; stored next to each other, while the cases are far apart.
     aims: Vec<Aimed<M::Aim>>,
     names: Compressor,
     scratch: M::Scratch,
@@ -124,7 +123,7 @@ impl<M: Memory> Handler for Worker<M> {
             let Some(out) = replies.buffer() else { return true };
             let Some(Deferred { packet, to, received }) = self.account.take_put_off() else { return false };
             self.read_one(0, &packet, || to.client);
-            // The query of another client may have brought the answer since.
+            // The answer to another client's query may be in the cache by now.
             self.find(1);
             let Worker { account, shared, cases, aims, names, scratch, .. } = self;
             let connection = to.connection;
@@ -137,14 +136,14 @@ impl<M: Memory> Handler for Worker<M> {
         self.account.has_put_off()
     }
 
-    /// Lets go of what was replaced meanwhile.
+    /// Releases versions that have been replaced since the last batch.
     fn idle(&mut self) {
         self.pin();
     }
 }
 
 impl<M: Memory> Worker<M> {
-    /// A worker that counts and waits in `account`.
+    /// Returns a worker with `account` as its state.
     pub fn new(engine: Arc<Engine<M>>, account: Arc<WorkerState>) -> Self {
         let route = || Route::Stopped(Stopped::Silence);
         let case = |_| Case {
@@ -173,18 +172,19 @@ impl<M: Memory> Worker<M> {
         &self.account.stats
     }
 
-    /// Pins the version of everything that the next batch is answered from.
+    /// Pins the current version of memory, sources and settings for the next batch.
     #[inline]
     fn pin(&mut self) {
         let now = self.engine.shared().load();
-        // Taking a reference writes to a line all workers share; nearly always there is nothing new.
+        // Taking a reference writes to a cache line that all workers share; nearly always nothing has
+        // changed.
         if !Arc::ptr_eq(&now, &self.shared) {
             self.shared = arc_swap::Guard::into_inner(now);
         }
     }
 
-    /// First pass: reads `count` queries from `from` on, and sends each as far on its way as the query alone
-    /// shows.
+    /// First pass: reads `count` queries from index `from` on, and routes each as far as the query alone
+    /// decides it.
     #[inline(never)]
     fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize) {
         for i in 0..count {
@@ -215,14 +215,14 @@ impl<M: Memory> Worker<M> {
         }
     }
 
-    /// The passes between: finds where each answer will be looked for, and prefetches what it will be made
-    /// of.
+    /// The passes between: finds where each answer is looked up, and prefetches the data that it is written
+    /// from.
     #[inline(never)]
     fn find(&mut self, count: usize) {
         let Worker { shared, cases, aims, .. } = self;
         let memory = &shared.memory;
         aims.clear();
-        // There are few cases, and not more aims: their numbers fit.
+        // There are at most `BATCH` cases, and no more aims: their indices fit into `u8`.
         for (case, Case { request, qname, route, may_recurse, .. }) in cases[..count].iter_mut().enumerate() {
             let (true, Some(question)) = (route.is_for_memory(), request.question) else { continue };
             let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
@@ -255,7 +255,7 @@ impl<M: Memory> Worker<M> {
         }
     }
 
-    /// Answers a query that has waited.
+    /// Answers a query whose late answer is ready.
     fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
         let Worker { account, shared, names, .. } = self;
         let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, upstream } =
@@ -323,8 +323,8 @@ impl<'a, M: Memory> Round<'a, M> {
         Line { frame, round: self, case, signed, elsewhere: Cell::new(false) }
     }
 
-    /// The agent for reports of what fails in the zone that a query went to (RFC 9567 §6.2): none that is in
-    /// the zone itself (§8.1).
+    /// Returns the agent domain for error reports about the zone that answers (RFC 9567 §6.2), unless the
+    /// agent is in the zone itself (§8.1).
     #[inline]
     fn agent(&self, case: &Case) -> Option<Name<'a>> {
         let agent = self.shared.config.report_channel.as_ref()?.as_name();
@@ -339,7 +339,7 @@ struct Line<'a, M: Memory> {
     frame: ReplyFrame<'a>,
     round: &'a Round<'a, M>,
     case: &'a Case,
-    /// What became of the query's signature, if it has one.
+    /// The result of the TSIG check, if the query has a TSIG record.
     signed: Option<&'a Signature>,
     /// Whether neither a zone nor the cache answers, so that a source was asked.
     elsewhere: Cell<bool>,
@@ -401,7 +401,7 @@ impl<M: Memory> Line<'_, M> {
         }
     }
 
-    /// Decides a query for which there is no zone and no cache entry. Without a resolver it is refused.
+    /// Decides a query that neither a zone nor the cache covers. Without a resolver it is refused.
     #[inline]
     fn decide_beyond(&self, b: &mut Builder<'_>) -> Disposition {
         match self.case.route {
@@ -413,7 +413,7 @@ impl<M: Memory> Line<'_, M> {
         }
     }
 
-    /// Decides a query that the gate stops, of class CH, or for a source.
+    /// Decides a query that the gate has refused, of class CH, or for a source.
     #[cold]
     #[inline(never)]
     fn decide_rare(&self, b: &mut Builder<'_>) -> Disposition {
@@ -421,7 +421,7 @@ impl<M: Memory> Line<'_, M> {
         let asked = |question| self.asked(question, &resolves);
         let answered = match (self.case.route, self.frame.request.question) {
             (Route::Stopped(stopped), _) => Err(self.stop(stopped)),
-            // The gate stops what has no question, and memory is asked first of all.
+            // The gate refuses a query without a question, and `decide` handles memory.
             (_, None) | (Route::Memory(_), _) => Err(Refusal::OPCODE),
             (Route::Chaos, Some(question)) => {
                 let identity = &self.frame.config.identity;
@@ -454,7 +454,7 @@ impl<M: Memory> Line<'_, M> {
     #[cold]
     fn put_off(&self) -> bool {
         let (frame, received) = (&self.frame, self.round.received);
-        // Anything else is refused at once.
+        // Any other query is refused at once.
         let is_asked =
             frame.may_recurse && frame.request.header.recursion_desired() && frame.signed.is_none();
         let deferred = || Deferred { packet: frame.packet.into(), to: self.way_back(), received };

@@ -1,26 +1,26 @@
-//! Reading a query: header, the one question, OPT and TSIG. Nothing is copied and nothing allocated: a
-//! request holds lengths and flags only.
+//! Parses queries: header, the one question, OPT and TSIG. Copies and allocates nothing: a request holds
+//! lengths and flags only.
 
 use wire::edns::{Edns, OptionCode};
 use wire::message::{HEADER_LEN, Header, Malformed, Offset, Parser, QUESTION_TAIL, RawRecord};
 use wire::{Class, Name, Opcode, Type};
 
-/// A query as far as it could be read.
+/// A parsed query, as far as it can be parsed.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The query's header.
     pub header: Header,
-    /// The question, if one could be read.
+    /// The question, if it can be parsed.
     pub question: Option<Question>,
-    /// What OPT held, if there was one.
+    /// The fields of OPT, if the query has one.
     pub edns: Option<ClientEdns>,
-    /// Whether the message ended in a TSIG record, and where its owner name starts.
+    /// Offset of the owner name of the TSIG record, if the message ends in one.
     pub tsig_at: Option<Offset>,
-    /// What is wrong with it, if anything.
+    /// Why the query gets no ordinary answer, if so.
     pub fault: Option<QueryFault>,
 }
 
-/// The question: its name lies in the packet right behind the header.
+/// The question. QNAME follows the header in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Length of QNAME in bytes.
@@ -32,13 +32,13 @@ pub struct Question {
 }
 
 impl Question {
-    /// Bytes of the whole question section.
+    /// Returns the length of the question section in bytes.
     #[inline]
     pub fn len_in_message(&self) -> usize {
         self.name_len as usize + QUESTION_TAIL
     }
 
-    /// QNAME as the client wrote it. `packet` is the one that the question was read from.
+    /// Returns QNAME as the client wrote it. `packet` is the packet that the question was parsed from.
     #[inline]
     pub fn name<'p>(&self, packet: &'p [u8]) -> Name<'p> {
         let end = HEADER_LEN + self.name_len as usize;
@@ -46,14 +46,14 @@ impl Question {
     }
 }
 
-/// What the client's OPT asks for.
+/// The fields of the client's OPT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientEdns {
     /// The largest UDP payload the client takes, at least 512 (RFC 6891 §6.2.3).
     pub udp_size: u16,
     /// EDNS version.
     pub version: u8,
-    /// DO: DNSSEC records are wanted.
+    /// DO: the client requests DNSSEC records.
     pub dnssec_ok: bool,
     /// The requested options, one bit for each.
     options: u8,
@@ -68,7 +68,7 @@ mod option_bit {
 }
 
 impl ClientEdns {
-    /// The fields of OPT without its options.
+    /// Returns the fields of OPT, without its options.
     #[inline]
     fn of(edns: &Edns<'_>) -> Self {
         let Edns { udp_size, version, dnssec_ok, .. } = *edns;
@@ -101,7 +101,7 @@ impl ClientEdns {
         self.options & (option_bit::EXPIRE | option_bit::ZONE_VERSION) != 0
     }
 
-    /// Whether any of these options is requested.
+    /// Returns whether any of the options above is requested.
     #[inline]
     pub(crate) fn asks_for_options(&self) -> bool {
         self.options != 0
@@ -111,16 +111,16 @@ impl ClientEdns {
 /// Why a query gets no ordinary answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryFault {
-    /// Shorter than a header, or a response: silence.
+    /// Shorter than a header, or a response: no reply.
     Silent,
-    /// The message cannot be read as its header says: FORMERR.
+    /// The sections cannot be parsed as the header's counts require: FORMERR.
     Format,
     /// OPT has a version above 0: BADVERS.
     Version,
 }
 
 impl Request {
-    /// Reads a packet. Never fails: faults are noted, and as much as could be read is kept for the reply.
+    /// Parses a packet. Never fails: stores the fault, and keeps what could be parsed for the reply.
     #[inline]
     pub fn read(packet: &[u8]) -> Request {
         let mut request = Request::of(Header::query(0));
@@ -128,7 +128,7 @@ impl Request {
         request
     }
 
-    /// Reads `packet` in place, as [`read`](Self::read) does.
+    /// Parses `packet` into `self`, as [`read`](Self::read) does.
     #[inline]
     pub(crate) fn set(&mut self, packet: &[u8]) {
         let Ok((header, mut parser)) = Parser::new(packet) else {
@@ -141,7 +141,7 @@ impl Request {
             return;
         }
         let body = self.read_body(&mut parser);
-        // What a message with an unknown opcode holds does not matter.
+        // The sections of a message with an unknown opcode need not be well-formed.
         if matches!(header.opcode(), Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
             self.fault = match (body, &self.edns) {
                 (Err(Malformed), _) => Some(QueryFault::Format),
@@ -156,8 +156,8 @@ impl Request {
         Request { header, question: None, edns: None, tsig_at: None, fault: None }
     }
 
-    /// Reads all sections. Exactly one question is asked (RFC 9619), or one zone named (RFC 2136 §2.3); no
-    /// bytes are left over. If the sections cannot be read, what OPT said does not count.
+    /// Parses all sections. There must be exactly one question (RFC 9619), or one zone (RFC 2136 §2.3), and
+    /// no bytes after the last record. If the sections are malformed, the fields of OPT are discarded.
     #[inline]
     fn read_body(&mut self, parser: &mut Parser<'_>) -> Result<(), Malformed> {
         let questions = self.header.counts()[0];
@@ -211,7 +211,7 @@ impl Request {
         Ok(())
     }
 
-    /// Takes OPT; a second one is a format error (RFC 6891 §6.1.1).
+    /// Reads OPT; a second OPT is a format error (RFC 6891 §6.1.1).
     fn read_opt(&mut self, message: &[u8], record: &RawRecord) -> Result<(), Malformed> {
         if self.edns.is_some() {
             return Err(Malformed);
@@ -220,10 +220,10 @@ impl Request {
         let mut client = ClientEdns::of(&edns);
         for (code, data) in edns.options {
             client.options |= match code {
-                // A question has no data. EXPIRE with some is answered all the same, as BIND and Knot do:
-                // RFC 7314 §2 binds the client, not the server.
+                // The option in a query has no data. EXPIRE with data is answered all the same, as BIND and
+                // Knot do: RFC 7314 §2 binds the client, not the server.
                 OptionCode::EXPIRE => option_bit::EXPIRE,
-                // With data it is a format error, as for NSD (RFC 9660 §3: who asks sends it empty).
+                // With data it is a format error, as for NSD (RFC 9660 §3: queries send it empty).
                 OptionCode::ZONEVERSION if !data.is_empty() => return Err(Malformed),
                 OptionCode::ZONEVERSION => option_bit::ZONE_VERSION,
                 OptionCode::NSID => option_bit::NSID,
@@ -235,7 +235,7 @@ impl Request {
         Ok(())
     }
 
-    /// Whether it is an ordinary question of class IN: without a fault or a signature, and no transfer.
+    /// Returns whether this is an ordinary query of class IN: no fault, no TSIG, no transfer.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         let is_ordinary = |question: Question| {
@@ -247,13 +247,13 @@ impl Request {
             && self.question.is_some_and(is_ordinary)
     }
 
-    /// Whether the zone is to say something of itself in OPT.
+    /// Whether the client requests EXPIRE or ZONEVERSION in OPT.
     #[inline]
     pub fn asks_of_zone(&self) -> bool {
         self.edns.is_some_and(|e| e.asks_of_zone())
     }
 
-    /// Whether DNSSEC records are wanted.
+    /// Whether the client requests DNSSEC records.
     #[inline]
     pub fn dnssec_ok(&self) -> bool {
         self.edns.is_some_and(|e| e.dnssec_ok)

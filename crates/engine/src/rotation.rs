@@ -1,15 +1,14 @@
-//! Addresses of one name in another order for each query, so that clients that take the first one spread over
-//! all of them.
+//! Rotation of a name's addresses from query to query, which spreads clients that use the first one over all.
 
 use wire::Type;
 use wire::message::HEADER_LEN;
 
-/// Bytes of a record before its data, where its owner is a pointer.
+/// Bytes of a record before its data, where the owner name is a compression pointer.
 const RECORD_HEAD: usize = 12;
 
 /// Rotates the addresses in the answer section of a message by a number that depends on the query's ID. The
-/// question, of type A or AAAA, ends at `question_end`; the section has `records` records. Only records in a
-/// row with one and the same pointer as owner are moved: nothing points into them, so no offset changes.
+/// question, of type A or AAAA, ends at `question_end`; the section has `records` records. Moves only
+/// consecutive records whose owner is the same pointer: no pointer targets them, so no offset changes.
 pub(crate) fn rotate(message: &mut [u8], question_end: usize, records: u16, qtype: Type) {
     let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let Some(section) = message.get_mut(question_end.max(HEADER_LEN)..) else { return };
@@ -19,7 +18,7 @@ pub(crate) fn rotate(message: &mut [u8], question_end: usize, records: u16, qtyp
     }
 }
 
-/// The same for records of `LEN` bytes, which have a pointer as owner.
+/// Rotates records of `LEN` bytes each, whose owner is a pointer.
 #[inline]
 fn rotate_records<const LEN: usize>(section: &mut [u8], records: u16, id: u16, qtype: Type) {
     let Some(start) = first(section, records, qtype) else { return };
@@ -42,7 +41,8 @@ fn rotate_records<const LEN: usize>(section: &mut [u8], records: u16, id: u16, q
     }
 }
 
-/// Owner, type and class of a record with a pointer as owner, and the length of its data, as one number.
+/// Returns owner, type and class of a record with a pointer as owner, and its RDLENGTH, packed into one
+/// number.
 #[inline]
 fn head<const LEN: usize>(record: &[u8; LEN]) -> u64 {
     let first = record.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
@@ -50,7 +50,7 @@ fn head<const LEN: usize>(record: &[u8; LEN]) -> u64 {
     first & 0xffff_ffff_ffff | u64::from(data_len) << 48
 }
 
-/// Where the first record of this type begins in a section, behind the aliases that lead to it.
+/// Returns the offset of the section's first record of this type, behind the aliases before it.
 #[inline]
 fn first(section: &[u8], records: u16, qtype: Type) -> Option<usize> {
     let [high, low] = qtype.0.to_be_bytes();
@@ -91,7 +91,7 @@ mod tests {
         vec![0xc0, owner, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, last]
     }
 
-    /// The last bytes of the addresses in order, after a rotation with this ID.
+    /// The last bytes of the addresses in order, after a rotation for this ID.
     fn rotated(id: u16, records: &[Vec<u8>], count: u16) -> Vec<u8> {
         let mut message = [&id.to_be_bytes()[..], &[0; 10], QUESTION, &records.concat()].concat();
         let end = HEADER_LEN + QUESTION.len();

@@ -1,5 +1,5 @@
-//! Where a query goes that may be asked: to data in memory, to a source beyond it, or to what the server says
-//! of itself.
+//! The route of a query that the gate admits: to data in memory, to a source beyond it, or to the server's
+//! identity.
 
 use wire::{Class, Opcode};
 
@@ -9,34 +9,34 @@ use crate::request::Request;
 use crate::signature::Signature;
 use crate::source::{Operation, Sources};
 
-/// Where a query goes.
+/// The route of a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Route {
-    /// To data in memory that hold its name: the number of its aim in the batch.
+    /// To data in memory: the index of its aim in the batch.
     Memory(u8),
-    /// To the source that does this.
+    /// To the source for this operation.
     Source(Operation),
-    /// To the source of updates, which may pass on what is refused here for its signature.
+    /// To the source of updates, which may forward an UPDATE whose TSIG is not valid here.
     Unverified(Refusal),
-    /// To the server's own names.
+    /// To the server's identity (class CHAOS).
     Chaos,
-    /// Nowhere.
+    /// Refused or dropped by the gate.
     Stopped(Stopped),
 }
 
 impl Route {
-    /// The way as far as the query alone shows it: a question that memory may answer is on its way to the
-    /// source that is asked if memory does not.
+    /// Returns the route as far as the query alone decides it: a query that memory may answer has the route
+    /// to the source that is asked if memory does not.
     #[inline]
     pub(crate) fn of(request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
-        // Nothing in the gate objects to an ordinary question.
+        // No step of the gate refuses an ordinary query.
         match request.is_plain() {
             true => Route::Source(Operation::Query),
             false => Self::through_gate(request, signed, sources),
         }
     }
 
-    /// The same, step by step.
+    /// Returns the route after all steps of the gate.
     #[inline(never)]
     fn through_gate(request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
         match gate::admit(request, signed, sources) {
@@ -46,8 +46,8 @@ impl Route {
         }
     }
 
-    /// The way of what the gate has stopped: an update that it stops for its signature only may be for
-    /// another server.
+    /// Returns the route of a query that the gate refuses: an UPDATE that is refused only for its TSIG may be
+    /// for another server.
     #[cold]
     fn stopped(stopped: Stopped, request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
         match (request.question, stopped) {
@@ -63,8 +63,8 @@ impl Route {
         }
     }
 
-    /// Whether the reply is signed because of this signature of the query. One that is bad is answered by a
-    /// signature only where it is the reason of the refusal.
+    /// Returns whether the reply is signed. The reply to a query with an invalid TSIG is signed only where
+    /// that is the reason of the refusal.
     #[cold]
     pub(crate) fn is_signed_for(&self, signature: &Signature) -> bool {
         match (signature.refusal(), self) {
@@ -74,7 +74,7 @@ impl Route {
         }
     }
 
-    /// Whether memory may answer the question.
+    /// Whether memory may answer the query.
     #[inline]
     pub(crate) fn is_for_memory(&self) -> bool {
         matches!(self, Route::Source(Operation::Query))
@@ -93,7 +93,7 @@ mod tests {
     const TSIG: &[u8] =
         b"\x01k\0\0\xfa\0\xff\0\0\0\0\0\x15\0\0\0\x65\0\0\0\x01\x2c\0\x04abcd\x12\x34\0\0\0\0";
 
-    /// Where a message goes that asks this of `a.`, where there is no source beyond memory.
+    /// The route of such a query for `a.`, without sources beyond memory.
     fn route(opcode: Opcode, qtype: Type, qclass: Class, additional: &[u8]) -> Route {
         let mut header = Header::query(7);
         header.set_counts([1, 0, 0, u16::from(!additional.is_empty())]);

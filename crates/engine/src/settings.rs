@@ -1,4 +1,4 @@
-//! What all workers of an engine share, and how it is replaced while queries are answered.
+//! State that all workers of an engine share, and its replacement while queries are answered.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::source::Sources;
 /// Settings of the query path.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The UDP payload taken and sent at the most, in bytes; 1232 keeps clear of fragments.
+    /// Largest UDP payload sent, and announced in OPT, in bytes; 1232 avoids fragments.
     pub max_udp_size: u16,
     /// NSID (RFC 5001), empty for none.
     pub nsid: Box<[u8]>,
     /// Idle timeout of streams in units of 100 ms, announced to clients that ask (RFC 7828).
     pub keepalive: u16,
-    /// What CHAOS names are answered with.
+    /// The texts for names of class CHAOS.
     pub identity: Identity,
-    /// Whether addresses of one name come in another order for each query. Default: no.
+    /// Whether a name's addresses are rotated from query to query. Default: no.
     pub rotate_addresses: bool,
-    /// The agent domain for reports of what cannot be resolved or validated in the zones (RFC 9567). It is
-    /// named in replies from zones that it is not in, where there is room.
+    /// The agent domain for reports of failures to resolve or validate names of the zones (RFC 9567). Replies
+    /// from zones that it is not in carry it, where there is room.
     pub report_channel: Option<NameBuf>,
 }
 
@@ -43,13 +43,13 @@ impl Default for Config {
     }
 }
 
-/// What all workers share: data that is in memory, sources to ask beyond it, and settings. All of it can be
-/// replaced while queries are answered; a batch sees one version of everything.
+/// State that all workers share: data in memory, sources beyond it, and settings. All of it can be replaced
+/// while queries are answered; a batch sees one version of everything.
 pub struct Engine<M: Memory> {
     shared: ArcSwap<Shared<M>>,
 }
 
-/// One version of everything, pinned by a worker for a batch.
+/// One version of the shared state, pinned by a worker for a batch.
 pub(crate) struct Shared<M> {
     pub(crate) memory: M,
     pub(crate) sources: Sources,
@@ -73,7 +73,7 @@ impl<M: Clone> Clone for Shared<M> {
 }
 
 impl<M: Memory> Engine<M> {
-    /// An engine that answers from `memory`, and asks `sources` for what that does not hold.
+    /// Returns an engine that answers from `memory`, and asks `sources` for other names and operations.
     pub fn new(memory: M, sources: Sources, config: Config) -> Self {
         let keys = Arc::default();
         let shared = Shared { memory, sources, keys, config: Arc::new(config), log: None, failures: None };
@@ -92,31 +92,31 @@ impl<M: Memory> Engine<M> {
         });
     }
 
-    /// Answers from changed data from the next batch on. `change` may be called several times, if others
-    /// change something at the same time.
+    /// Changes the data in memory from the next batch on. `change` runs again if another thread changes the
+    /// shared state at the same time.
     pub fn change_memory(&self, change: impl Fn(&mut M)) {
         self.change(|shared| change(&mut shared.memory));
     }
 
-    /// Looks at the data that is answered from now.
+    /// Calls `look` with the data currently in service.
     pub fn with_memory<R>(&self, look: impl FnOnce(&M) -> R) -> R {
         look(&self.shared.load().memory)
     }
 
-    /// Uses other settings from the next batch on.
+    /// Replaces the settings from the next batch on.
     pub fn set_config(&self, config: Config) {
         let config = Arc::new(config);
         self.change(|shared| shared.config = Arc::clone(&config));
     }
 
-    /// Asks other sources from the next batch on. `change` may be called several times, if others change
-    /// something at the same time.
+    /// Changes the sources from the next batch on. `change` runs again if another thread changes the shared
+    /// state at the same time.
     pub fn change_sources(&self, change: impl Fn(&mut Sources)) {
         self.change(|shared| change(&mut shared.sources));
     }
 
-    /// Knows other keys from the next batch on: those that sign queries and replies (RFC 8945). At first
-    /// there are none.
+    /// Replaces the TSIG keys that verify queries and sign replies (RFC 8945), from the next batch on. A new
+    /// engine has none.
     pub fn set_keys(&self, keys: &Arc<TsigKeys>) {
         self.change(|shared| shared.keys = Arc::clone(keys));
     }
@@ -126,12 +126,12 @@ impl<M: Memory> Engine<M> {
         self.change(|shared| shared.log = log.clone());
     }
 
-    /// Has queries that get SERVFAIL noted.
+    /// Sets the log of failures.
     pub fn set_failure_log(&self, log: &Arc<dyn FailureLog>) {
         self.change(|shared| shared.failures = Some(Arc::clone(log)));
     }
 
-    /// The key under which names are looked up.
+    /// Returns the hash key of names.
     pub fn key(&self) -> HashKey {
         *self.shared.load().memory.key()
     }

@@ -1,5 +1,5 @@
-//! Signed queries (RFC 8945): whether a signature is good, and what signs the reply. Whatever the reply says,
-//! it is signed if the query was, and by a key that is known here.
+//! Signed queries (RFC 8945): whether the TSIG is valid, and the signature of the reply. Every reply to a
+//! query signed with a known key is signed.
 
 use exchange::unix_seconds;
 use transfer::tsig::{TsigError, TsigKeys, Verified, verify};
@@ -8,17 +8,17 @@ use wire::message::Offset;
 
 use crate::refusal::Refusal;
 
-/// What became of the signature of a query.
+/// The result of verifying the TSIG of a query.
 #[derive(Clone, Debug)]
 pub(crate) enum Signature {
-    /// It is good.
+    /// Valid.
     Good(Verified),
-    /// It is not, and the reply says why.
+    /// Invalid; the reply carries the error.
     Bad(TsigError),
 }
 
 impl Signature {
-    /// Looks at the signature that starts at `at` of `packet`.
+    /// Verifies the TSIG record that starts at offset `at` of `packet`.
     #[cold]
     pub(crate) fn of(packet: &[u8], at: Offset, keys: &TsigKeys) -> Signature {
         match verify(packet, at, keys, unix_seconds()) {
@@ -27,7 +27,7 @@ impl Signature {
         }
     }
 
-    /// The key that signed the query, and how its reply is signed.
+    /// Returns the key of a valid TSIG and the state that signs the reply.
     pub(crate) fn verified(&self) -> Option<&Verified> {
         match self {
             Signature::Good(verified) => Some(verified),
@@ -35,7 +35,7 @@ impl Signature {
         }
     }
 
-    /// Why a query with this signature is refused, if it is.
+    /// Returns the refusal of a query with this TSIG, if it is invalid.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         match self {
             Signature::Good(_) => None,
@@ -43,7 +43,7 @@ impl Signature {
         }
     }
 
-    /// Bytes that [`append`](Self::append) adds.
+    /// Returns the number of bytes that [`append`](Self::append) adds.
     pub(crate) fn reserve(&self) -> usize {
         match self {
             Signature::Good(verified) => verified.signer().reserve(),
@@ -52,14 +52,14 @@ impl Signature {
         }
     }
 
-    /// Adds the TSIG record to a reply with this response code, the `len` bytes at the start of `out`.
+    /// Appends the TSIG record to a reply with this response code, the `len` bytes at the start of `out`.
     /// Returns its new length, which is the old one if there is no room.
     #[cold]
     pub(crate) fn append(&self, rcode: Rcode, out: &mut [u8], len: usize) -> usize {
         let now = unix_seconds();
         let signed = match self {
             Signature::Good(verified) => verified.signer().sign(out, len, now),
-            // NOTAUTH alone is about the signature: other refusals have other reasons.
+            // Only NOTAUTH is about the TSIG: other response codes have other reasons.
             Signature::Bad(TsigError::Refused(refusal)) if rcode == Rcode::NOTAUTH => {
                 refusal.append(out, len, now)
             }

@@ -1,4 +1,4 @@
-//! Sources beyond memory, and how they answer.
+//! Sources of answers beyond memory.
 
 use std::sync::Arc;
 
@@ -11,64 +11,65 @@ use crate::asked::Asked;
 use crate::late::Responder;
 use crate::refusal::Refusal;
 
-/// What a query wants done, by its opcode and type.
+/// The operation that a query requests, by its opcode and type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// An ordinary question (RFC 1034 §3.7).
+    /// An ordinary query (RFC 1034 §3.7).
     Query,
-    /// All of a zone, or what changed in it: AXFR (RFC 5936), IXFR (RFC 1995).
+    /// Transfer of a zone, whole or its changes: AXFR (RFC 5936), IXFR (RFC 1995).
     Transfer,
-    /// News that a zone has changed (RFC 1996).
+    /// NOTIFY (RFC 1996).
     Notify,
-    /// A change to a zone (RFC 2136).
+    /// UPDATE (RFC 2136).
     Update,
 }
 
-/// How a source answered.
+/// How a source answers a query.
 pub enum SourceReply {
-    /// The sections are written and the flags set; an extended error may go with them.
+    /// The sections are written and the flags set, with an optional extended error.
     Ready(Option<ErrorInfo>),
-    /// There is no ordinary answer; what was written does not count.
+    /// No ordinary answer; the caller discards what was written.
     Refused(Refusal),
     /// The source has taken a [`Responder`] and settles it later. Nothing is sent now.
     Pending(Promise),
-    /// Many messages follow: only streams can carry them.
+    /// Many messages follow, which only stream transports can carry.
     Stream(Box<dyn MessageStream>),
 }
 
-/// Proof that a responder was taken: the source that returns [`SourceReply::Pending`] has one to settle.
+/// Proof that a responder was taken: the source that returns [`SourceReply::Pending`] must settle it.
 #[derive(Debug)]
 #[must_use = "a question whose ticket was taken is pending"]
 pub struct Promise(pub(crate) ());
 
-/// Where a source gets the one responder for the question that it is asked.
+/// Issues the one responder for the query that a source is asked.
 pub struct Responders<'t> {
     pub(crate) issue: &'t mut dyn FnMut() -> Responder,
 }
 
 impl Responders<'_> {
-    /// The responder, to be settled later from any thread, and the proof that it was taken.
+    /// Returns the responder, to be settled later from any thread, and the proof that it was taken.
     pub fn take(self) -> (Responder, Promise) {
         ((self.issue)(), Promise(()))
     }
 }
 
-/// Something to ask that is not data in memory. Shared by all workers, which it must not block.
+/// A source of answers that are not in memory. All workers share it, and it must not block them.
 pub trait Source: Send + Sync {
     /// Answers into `b`, or takes a responder and answers later.
     fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply;
 
-    /// Answers a request whose signature is not good here, for which `refusal` is the answer unless another
-    /// server is to judge it. Only the source of updates is asked this, which may pass them on (RFC 2136 §6).
+    /// Answers a request whose TSIG is not valid here; `refusal` is the answer unless the request is
+    /// forwarded to another server. Only the source of updates gets this call, which may forward them (RFC
+    /// 2136 §6).
     fn unverified(&self, refusal: Refusal, _asked: &Asked<'_>, _responders: Responders<'_>) -> SourceReply {
         SourceReply::Refused(refusal)
     }
 
-    /// Goes on where memory has come to an end: the message `links` is a chain that leads to `target`. The
-    /// answer is that and what is found there; it is an answer by itself, too (RFC 1034 §3.6.2). In `b`
-    /// stands nothing of it.
+    /// Continues a chain of aliases that leaves memory: the message `links` is the chain, `target` its last
+    /// target. The answer is the chain followed by the answer for `target`; the chain alone is a valid answer
+    /// too (RFC 1034 §3.6.2). `b` does not hold the chain.
     ///
-    /// Only the source of other names is asked this: no chain leads to what the others do.
+    /// Only the source for other names gets this call.
     fn follow(
         &self,
         _target: &HashedName,
@@ -81,7 +82,7 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// The sources that are asked for what memory does not answer, where they are set.
+/// The sources for queries that memory does not answer, as far as they are set.
 #[derive(Clone, Default)]
 pub struct Sources {
     /// For names that are not in memory.
@@ -95,7 +96,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Who does this.
+    /// Returns the source for this operation.
     #[inline]
     pub(crate) fn of(&self, operation: Operation) -> Option<&dyn Source> {
         let source = match operation {

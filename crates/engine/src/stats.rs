@@ -1,4 +1,4 @@
-//! Counters of one worker: written by it alone, read and summed by other threads for reports.
+//! Counters of one worker: only the worker writes them; other threads read and sum them for reports.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use exchange::{Counter, TRANSPORTS, Transport};
 use wire::Type;
 use wire::edns::ErrorInfo;
 
-/// Response codes counted apart; higher ones share the last place.
+/// Response codes with a counter each; higher ones share the last counter.
 pub const RCODES: usize = 24;
-/// Places for types: 0 to 127 by number, then URI, CAA, everything else.
+/// Counters for types: 0 to 127 by number, then URI, CAA, and all others.
 pub const TYPES: usize = 131;
-/// INFO-CODEs of extended errors counted apart (RFC 8914); one place more has higher ones, and the last one
-/// none at all.
+/// INFO-CODEs of extended errors with a counter each (RFC 8914). Higher ones share one more counter, and
+/// replies without an extended error have another.
 pub const INFO_CODES: usize = 32;
-/// Upper bounds of the response size histogram, in bytes; one place more holds what is larger.
+/// Upper bounds of the response size histogram, in bytes; one more counter is for larger replies.
 pub const SIZE_BOUNDS: [usize; 9] = [64, 128, 256, 512, 1_024, 1_232, 4_096, 16_384, 65_535];
-/// Upper bounds of the latency histogram, in nanoseconds; one place more holds what took longer.
+/// Upper bounds of the latency histogram, in nanoseconds; one more counter is for longer times.
 pub const LATENCY_BOUNDS: [u64; 11] =
     [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
@@ -36,23 +36,23 @@ pub struct Stats {
     pub failures: [Counter; INFO_CODES + 2],
     /// Replies with TC set.
     pub truncated: Counter,
-    /// Queries left without a reply (responses, stubs, what the gate drops).
+    /// Queries that are dropped without a reply (responses, packets shorter than a header).
     pub dropped: Counter,
-    /// Queries that asked for DNSSEC records.
+    /// Queries with DO set.
     pub dnssec_ok: Counter,
-    /// Queries left to be answered later.
+    /// Queries whose answer is pending.
     pub pending: Counter,
-    /// Queries that were, with a reply or a stream.
+    /// Pending queries that were answered, with a reply or a stream.
     pub late: Counter,
     /// Queries answered by a stream of messages.
     pub streams: Counter,
-    /// Questions answered from the cache at once.
+    /// Queries answered from the cache at once.
     pub cache_hits: Counter,
-    /// Of these, with a denial (RFC 2308).
+    /// Cache hits that are negative (RFC 2308).
     pub cache_negative: Counter,
-    /// Queries refused since hashing names for zones with many NSEC3 iterations had reached its limit.
+    /// Queries refused because the limit for hashing names of zones with many NSEC3 iterations was reached.
     pub hashing_refused: Counter,
-    /// Time from taking a batch to having answered it, counted once per query; see [`LATENCY_BOUNDS`].
+    /// Time from receiving a batch to having answered it, counted once per query; see [`LATENCY_BOUNDS`].
     pub latency: [Counter; LATENCY_BOUNDS.len() + 1],
     /// Sum of those times in nanoseconds.
     pub latency_sum: Counter,
@@ -83,7 +83,7 @@ impl Default for Stats {
     }
 }
 
-/// The place in [`Stats::queries`] that counts `qtype`.
+/// Returns the index in [`Stats::queries`] that counts `qtype`.
 #[inline]
 pub fn type_place(qtype: Type) -> usize {
     match qtype {
@@ -94,7 +94,7 @@ pub fn type_place(qtype: Type) -> usize {
     }
 }
 
-/// The label of a place in [`Stats::queries`].
+/// Returns the label of an index in [`Stats::queries`].
 pub fn place_label(place: usize) -> String {
     match place {
         128 => Type::URI.to_string(),
@@ -105,7 +105,7 @@ pub fn place_label(place: usize) -> String {
 }
 
 impl Stats {
-    /// Counts a query as it was read.
+    /// Counts a parsed query.
     #[inline]
     pub(crate) fn query(&self, transport: Transport, qtype: Option<Type>, len: usize, dnssec_ok: bool) {
         let place = qtype.map_or(TYPES - 1, type_place);
@@ -131,7 +131,7 @@ impl Stats {
         self.failures[place].add(1);
     }
 
-    /// Counts the time that `queries` of one batch took together.
+    /// Counts the time that a batch of `queries` took.
     #[inline]
     pub fn batch(&self, took: Duration, queries: usize) {
         let nanos = took.as_nanos() as u64;

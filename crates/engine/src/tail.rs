@@ -1,5 +1,5 @@
-//! What happens to every answer, whether it comes at once or late: header and question in front; behind it
-//! truncation, extended error, OPT (RFC 6891 §6.1.1) and signature; counters.
+//! The parts that every reply has, at once or late: header and question at its start; after the sections
+//! truncation, extended error, OPT (RFC 6891 §6.1.1) and TSIG; counters.
 
 use exchange::Client;
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
@@ -14,36 +14,36 @@ use crate::signature::Signature;
 use crate::stats::Stats;
 use crate::zone_facts::{self, ZoneFacts};
 
-/// The frame of one answer.
+/// Builds one reply around the sections that memory or a source writes.
 pub(crate) struct ReplyFrame<'f> {
     pub(crate) request: &'f Request,
     /// The query, or its header and question.
     pub(crate) packet: &'f [u8],
     pub(crate) client: &'f Client,
-    /// Whether the client may have others asked: RA (RFC 1035 §4.1.1).
+    /// Whether recursion is available to the client: RA (RFC 1035 §4.1.1).
     pub(crate) may_recurse: bool,
     pub(crate) config: &'f Config,
-    /// The query's signature, if it has one.
+    /// The result of the query's TSIG check, if the reply is signed for it.
     pub(crate) signed: Option<&'f Signature>,
-    /// The agent domain that is named in the reply (RFC 9567).
+    /// The agent domain in the reply's OPT (RFC 9567).
     pub(crate) agent: Option<Name<'f>>,
-    /// The most bytes the reply may have before it is signed.
+    /// The size limit of the reply before it is signed, in bytes.
     unsigned_limit: usize,
 }
 
-/// A reply as it leaves.
+/// A finished reply.
 #[derive(Clone, Copy)]
 pub(crate) struct FinishedReply {
     pub(crate) rcode: Rcode,
     pub(crate) truncated: bool,
-    /// The extended error that goes with it.
+    /// The extended error of the reply.
     pub(crate) info: Option<ErrorInfo>,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub(crate) len: usize,
 }
 
 impl<'f> ReplyFrame<'f> {
-    /// The frame of a reply to `packet`, which is the query or its header and question.
+    /// Returns the frame of a reply to `packet`, which is the query or its header and question.
     #[inline]
     pub(crate) fn new(
         (request, packet, client): (&'f Request, &'f [u8], &'f Client),
@@ -61,7 +61,7 @@ impl<'f> ReplyFrame<'f> {
         frame
     }
 
-    /// The most bytes the reply may have.
+    /// Returns the size limit of the reply, in bytes.
     #[inline]
     fn limit(&self) -> usize {
         match &self.request.edns {
@@ -71,7 +71,7 @@ impl<'f> ReplyFrame<'f> {
         }
     }
 
-    /// Keeps room for the signature, unless the question would find none: that comes first.
+    /// Reserves space for the TSIG record, unless the question and OPT would not fit: they have precedence.
     #[cold]
     fn limit_beside(&self, signature: &Signature) -> usize {
         let question = self.request.question.map_or(0, |question| question.len_in_message());
@@ -79,7 +79,7 @@ impl<'f> ReplyFrame<'f> {
         if unsigned >= HEADER_LEN + question + OPT_LEN { unsigned } else { self.limit() }
     }
 
-    /// The header that replies begin with.
+    /// Returns the header of the reply.
     #[inline]
     pub(crate) fn header(&self) -> Header {
         let mut header = self.request.header.reply();
@@ -91,7 +91,7 @@ impl<'f> ReplyFrame<'f> {
         header
     }
 
-    /// Starts the reply: header, the question echoed byte by byte, room kept free for OPT.
+    /// Starts the reply: writes the header, copies the question, and reserves space for OPT.
     #[inline]
     pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> Builder<'b> {
         let limit = self.unsigned_limit.min(out.len());
@@ -109,7 +109,7 @@ impl<'f> ReplyFrame<'f> {
         b
     }
 
-    /// Bytes that the options which the client asks for take at the most, but for the one of streams.
+    /// Returns the most bytes that the requested options take, except KEEPALIVE, which only streams carry.
     #[cold]
     fn room_for_options(&self, client: &ClientEdns) -> usize {
         let nsid = if self.sends_nsid(client) { 4 + self.config.nsid.len() } else { 0 };
@@ -120,15 +120,15 @@ impl<'f> ReplyFrame<'f> {
         client.nsid() && !self.config.nsid.is_empty()
     }
 
-    /// Takes back what was written behind the question, and the flags.
+    /// Removes everything after the question, and resets the flags.
     #[inline]
     pub(crate) fn clear(&self, b: &mut Builder<'_>, question_only: Mark) {
         b.rollback(question_only);
         b.flags(|h| *h = self.header());
     }
 
-    /// Ends the reply that `answered` has filled. A zone's facts go with an answer from it, for a client that
-    /// asks for them.
+    /// Finishes the reply whose sections are written: truncation, response code, OPT. `facts` returns EXPIRE
+    /// and ZONEVERSION of the zone that answers, for a client that requests them.
     #[inline]
     pub(crate) fn end(
         &self,
@@ -156,8 +156,8 @@ impl<'f> ReplyFrame<'f> {
         FinishedReply { rcode, truncated, info, len: b.close() }
     }
 
-    /// Puts addresses of a reply that has ended into another order, and signs it, if the query was signed and
-    /// there is room. It lies at the start of `out`.
+    /// Rotates the addresses of a finished reply, and signs it, if the query was signed and there is room.
+    /// The reply is at the start of `out`.
     #[inline]
     pub(crate) fn seal(&self, reply: FinishedReply, out: &mut [u8]) -> FinishedReply {
         if let (Some(question), [_, _, _, _, _, _, high, low, ..]) = (self.request.question, &*out)
@@ -178,7 +178,7 @@ impl<'f> ReplyFrame<'f> {
         }
     }
 
-    /// The answer of another server instead of one of ours; `None` if it is too long for this client.
+    /// Copies another server's response into `out` as the reply; `None` if it is too long for this client.
     pub(crate) fn pass_on(&self, message: &[u8], out: &mut [u8]) -> Option<FinishedReply> {
         let header = Header::of(message).filter(|_| message.len() <= self.limit())?;
         out.get_mut(..message.len())?.copy_from_slice(message);
@@ -196,7 +196,7 @@ impl<'f> ReplyFrame<'f> {
     ) {
         let Some(client) = &self.request.edns else { return };
         b.set_limit(self.unsigned_limit);
-        // The room was kept free; an answer stands without OPT if a source overran it.
+        // Space was reserved; if a source has used it, the answer is sent without OPT.
         let high = (rcode.0 >> 4) as u8;
         let Ok(mut opt) = OptWriter::begin(b, self.config.max_udp_size, high, client.dnssec_ok) else {
             return;
@@ -208,12 +208,12 @@ impl<'f> ReplyFrame<'f> {
             let _ = opt.extended_error(b, info, "");
         }
         if let Some(agent) = self.agent {
-            // The query does not ask for it, so nothing makes room for it.
+            // Queries do not request it, so no space is reserved for it.
             let _ = opt.option(b, OptionCode::REPORT_CHANNEL, &[agent.as_wire()]);
         }
     }
 
-    /// Adds the options that the client asks for.
+    /// Adds the options that the client requests.
     #[cold]
     #[inline(never)]
     fn add_options(
@@ -247,7 +247,7 @@ impl<'f> ReplyFrame<'f> {
     }
 }
 
-/// Cuts the reply down to its question and sets TC (RFC 2181 §9).
+/// Truncates the reply to its question and sets TC (RFC 2181 §9).
 #[cold]
 fn cut(b: &mut Builder<'_>, question_only: Mark) {
     b.rollback(question_only);
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// The reply to a query for `a.` with this additional section, if it comes about so.
+    /// The reply to a query for `a.` with this additional section, for such an answer.
     fn reply(
         transport: Transport,
         additional: &[u8],
@@ -287,12 +287,12 @@ mod tests {
         (out, reply)
     }
 
-    /// OPT that takes so many bytes.
+    /// OPT with this UDP payload size.
     fn opt(udp_size: u16) -> Vec<u8> {
         [b"\0\0\x29", &udp_size.to_be_bytes()[..], b"\0\0\0\0\0\0"].concat()
     }
 
-    /// Fills the message up; returns whether it could hold `len` bytes.
+    /// Fills the message up; returns whether it holds `len` bytes.
     fn holds(transport: Transport, additional: &[u8], len: usize) -> bool {
         let mut held = false;
         let (out, _) = reply(transport, additional, |b| {

@@ -1,5 +1,5 @@
-//! What a zone says of itself in OPT, to clients who ask for it there: how much longer it may be served
-//! (RFC 7314), and which version it is (RFC 9660). Ordinary queries do not come here.
+//! EXPIRE (RFC 7314) and ZONEVERSION (RFC 9660) of a zone, for clients that request them in OPT: how much
+//! longer the zone may be served, and its serial. Ordinary queries do not call this.
 
 use exchange::unix_seconds;
 use wire::edns::OptionCode;
@@ -16,22 +16,22 @@ const EXPIRE: usize = 4;
 /// Bytes of ZONEVERSION's data: label count, type, serial number.
 const ZONEVERSION: usize = 6;
 
-/// What a zone says of itself.
+/// Serial and expiry of a zone, for the options of its replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneFacts {
-    /// Labels of its name, without the root.
+    /// Labels of the zone's name, without the root.
     pub labels: u8,
-    /// Its version.
+    /// The zone's serial.
     pub serial: Serial,
-    /// Seconds for which it may still be served without hearing of a primary: of a zone that has none, EXPIRE
-    /// of its SOA (RFC 7314 §3.1, §3.2).
+    /// Seconds for which a secondary zone may still be served without contact to a primary; for other zones,
+    /// EXPIRE of the SOA (RFC 7314 §3.1, §3.2).
     pub expire: u32,
-    /// Whether the name asked for is the zone's.
+    /// Whether QNAME is the zone's apex.
     pub at_apex: bool,
 }
 
 impl ZoneFacts {
-    /// What the zone of this entry says, asked for its own name or one below.
+    /// Returns the facts of the zone of `entry`. `at_apex`: QNAME is the zone's apex, not a name below.
     pub fn of(entry: &ZoneEntry, zone: &Zone, at_apex: bool) -> ZoneFacts {
         let most = zone.soa().expire;
         let expire = entry.expires().map_or(most, |at| {
@@ -41,20 +41,19 @@ impl ZoneFacts {
         ZoneFacts { labels, serial: zone.serial(), expire, at_apex }
     }
 
-    /// The data of EXPIRE, if this client asks for it with a question of this type: for a zone's SOA, or the
-    /// zone.
+    /// Returns the data of EXPIRE, if the client requests it in a query for a zone's SOA or in a transfer.
     pub fn expire_option(&self, client: ClientEdns, qtype: Type) -> Option<[u8; EXPIRE]> {
         let takes = matches!(qtype, Type::SOA | Type::AXFR | Type::IXFR);
         (client.expire() && takes && self.at_apex).then(|| self.expire.to_be_bytes())
     }
 
-    /// The data of ZONEVERSION, if this client asks for it: of type SOA-SERIAL (RFC 9660 §2.1).
+    /// Returns the data of ZONEVERSION, of type SOA-SERIAL (RFC 9660 §2.1), if the client requests it.
     pub fn version_option(&self, client: ClientEdns) -> Option<[u8; ZONEVERSION]> {
         let [a, b, c, d] = self.serial.0.to_be_bytes();
         client.zone_version().then_some([self.labels, 0, a, b, c, d])
     }
 
-    /// The options for this client, each with its data.
+    /// Returns the options for this client, each with its data.
     pub fn options(
         &self,
         client: ClientEdns,
@@ -66,7 +65,7 @@ impl ZoneFacts {
     }
 }
 
-/// Bytes that the options for this client take at the most.
+/// Returns the most bytes that the options for this client take.
 #[inline]
 pub(crate) fn room(client: ClientEdns) -> usize {
     let expire = if client.expire() { OPTION_HEAD + EXPIRE } else { 0 };

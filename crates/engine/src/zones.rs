@@ -1,5 +1,4 @@
-//! The zones served, as data in memory. What an answer holds, and which memory it is made of, `authority`
-//! knows.
+//! The zones in service, as data in memory. `authority` writes the answers, and decides what to prefetch.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +16,14 @@ use crate::request::Question;
 use crate::settings::Engine;
 use crate::zone_facts::ZoneFacts;
 
-/// How zones are answered from.
+/// Settings for answers from zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZonesConfig {
-    /// CNAME and DNAME links followed for one query, at the most. Default: 16.
+    /// Most CNAME and DNAME links followed for one query. Default: 16.
     pub max_chain: u8,
     /// Whether queries are counted for each zone. Default: no.
     pub count_per_zone: bool,
-    /// Rounds of SHA-1 that a worker spends in a second on names of zones with more than a hundred NSEC3
+    /// Rounds of SHA-1 per second that a worker spends on names of zones with more than a hundred NSEC3
     /// iterations. Default: [`HashingLimit::DEFAULT_ROUNDS`].
     pub nsec3_rounds: u32,
 }
@@ -35,23 +34,23 @@ impl Default for ZonesConfig {
     }
 }
 
-/// Zones, and how they are answered from.
+/// Zones, and the settings for their answers.
 #[derive(Clone)]
 pub struct Zones {
     /// The zones.
     pub catalog: Arc<Catalog>,
-    /// How they are answered from.
+    /// Settings for answers from them.
     pub config: ZonesConfig,
 }
 
 impl Zones {
-    /// These zones, answered from as the defaults say.
+    /// Returns these zones with default settings.
     pub fn new(catalog: Arc<Catalog>) -> Self {
         Zones { catalog, config: ZonesConfig::default() }
     }
 }
 
-/// A catalog is of another hash key than the engine, which has one for life.
+/// The catalog's hash key is not that of the engine, which never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongCatalogKey;
 
@@ -62,12 +61,12 @@ impl fmt::Display for WrongCatalogKey {
 }
 impl std::error::Error for WrongCatalogKey {}
 
-/// Data of which zones are a part.
+/// Data in memory that contain zones.
 pub trait HasZones {
-    /// The zones.
+    /// Returns the zones.
     fn zones(&self) -> &Zones;
 
-    /// The zones, to be replaced.
+    /// Returns the zones, for replacement.
     fn zones_mut(&mut self) -> &mut Zones;
 }
 
@@ -92,10 +91,10 @@ impl<B> HasZones for Both<Zones, B> {
 }
 
 impl<M: Memory + HasZones> Engine<M> {
-    /// Serves another set of zones from the next batch on.
+    /// Replaces the zones in service, from the next batch on.
     ///
     /// # Errors
-    /// If the catalog is of another hash key than the engine; the present one stays.
+    /// If the catalog's hash key is not that of the engine; the present catalog stays.
     pub fn set_catalog(&self, catalog: &Arc<Catalog>) -> Result<(), WrongCatalogKey> {
         if *catalog.key() != self.key() {
             return Err(WrongCatalogKey);
@@ -104,7 +103,7 @@ impl<M: Memory + HasZones> Engine<M> {
         Ok(())
     }
 
-    /// The zones served now.
+    /// Returns the zones in service.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.with_memory(|memory| Arc::clone(&memory.zones().catalog))
     }
@@ -184,7 +183,7 @@ impl Memory for Zones {
             }
         };
         if qclass == Class::ANY {
-            // There may be more in classes not known here (RFC 1035 §6.2).
+            // Other classes may have more data (RFC 1035 §6.2).
             b.flags(|h| h.set_authoritative(false));
         }
         Ok(leads_to.map_or(Found::Answer(None), Found::LeadsTo))

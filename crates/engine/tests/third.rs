@@ -1,6 +1,5 @@
-//! A further transport is one line in `exchange`, a further source of data in memory one type here: neither
-//! touches anything else. The transport is `Pigeon`, which is compiled in for this test alone; the source is
-//! [`Attic`].
+//! A new transport is one line in `exchange`, a new kind of data in memory one type here: no other code
+//! changes. The transport is `Pigeon`, which is compiled in for this test alone; the data are [`Attic`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,7 +15,7 @@ use wire::{Class, NameBuf, Rcode, Ttl, Type};
 use zone::catalog::{Catalog, Change};
 use zone::store::ZoneBuilder;
 
-/// Holds one name, `old.attic.`, and says TXT about it.
+/// Answers TXT queries for one name, `old.attic.`.
 #[derive(Clone)]
 struct Attic {
     key: HashKey,
@@ -103,7 +102,7 @@ fn a_third_source_and_a_third_transport_work_with_everything_there_is() {
         assert_eq!((counted(Type::A), counted(Type::TXT)), (2, 1), "{transport}");
     }
     assert!(Transport::ALL.iter().any(|transport| transport.label() == "pigeon"));
-    // Every question was prefetched for, and in each pass the one the attic answers.
+    // Every query was prefetched for, and in each pass the one that `Attic` answers.
     let batches = Transport::ALL.len();
     assert_eq!(attic.prefetched.each_ref().map(|n| n.load(Relaxed)), [3 * batches, batches, batches]);
 }

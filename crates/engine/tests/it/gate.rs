@@ -1,4 +1,4 @@
-//! What is refused before any data is looked at, and how.
+//! Queries that are refused before any data is read, and their replies.
 
 use exchange::{Outcome, Transport};
 use wire::message::Parser;

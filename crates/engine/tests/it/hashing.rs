@@ -1,4 +1,4 @@
-//! Denials of zones with many NSEC3 iterations, which may take no more than their share of a worker's time.
+//! Denials of zones with many NSEC3 iterations, whose share of a worker's time is limited.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -43,7 +43,7 @@ fn a_zone_with_many_iterations_took_the_time_of_all_others() {
     let mut worker = worker(0);
     assert_eq!(ask(&mut worker, "nosuch.costly.", true), (Rcode::SERVFAIL, Some(27)));
     assert_eq!(worker.stats().hashing_refused.get(), 1);
-    // What needs no hash is answered, and so are other zones.
+    // Answers that need no hash are not limited, nor are other zones.
     assert_eq!(ask(&mut worker, "nosuch.costly.", false), (Rcode::NXDOMAIN, None));
     assert_eq!(ask(&mut worker, "host.costly.", true), (Rcode::NOERROR, None));
     assert_eq!(ask(&mut worker, "nosuch.usual.", true), (Rcode::NXDOMAIN, None));

@@ -1,4 +1,4 @@
-//! Answers that come later: they leave as those at once do, and every responder is settled once.
+//! Late answers: their replies equal those sent at once, and every responder is settled once.
 
 use engine::Refusal;
 use exchange::{Outcome, Transport};
@@ -7,7 +7,7 @@ use wire::{Rcode, Type};
 
 use crate::support::{OPT_NSID, Rig, Said, Three, fill, query, said};
 
-/// Asks a question whose answer comes later.
+/// Sends a query whose answer comes later.
 fn pend(rig: &mut Rig, transport: Transport, qtype: Type, additional: &[u8]) {
     let outcome = rig.ask_by(transport, &query("example.", qtype, additional));
     assert!(matches!(outcome, Err(Outcome::Pending)));
@@ -28,7 +28,7 @@ fn a_late_answer_is_byte_for_byte_the_one_at_once() {
             pend(&mut rig, transport, Type::AAAA, additional);
             let responder = rig.source.responder();
             assert_eq!(responder.qname().to_string(), "example.");
-            // From another thread, as it comes.
+            // Settled from another thread.
             let settled = std::thread::spawn(move || {
                 responder.resume(|b| {
                     fill(b, 3);
@@ -37,7 +37,7 @@ fn a_late_answer_is_byte_for_byte_the_one_at_once() {
             });
             settled.join().expect("settled");
             let mut late = only(rig.late());
-            // All but the type asked for.
+            // All but QTYPE is equal.
             late[12 + 9 + 1] = Type::A.0 as u8;
             assert_eq!(late, at_once);
         }
@@ -58,7 +58,7 @@ fn a_late_answer_is_cut_counted_and_logged() {
     assert_eq!((stats.pending.get(), stats.late.get(), stats.truncated.get()), (1, 1, 1));
     assert_eq!(stats.replies[Transport::Udp.index()][0].get(), 1);
     assert_eq!(rig.log.replies(), [format!("udp example. NOERROR {} TC", late.len())]);
-    // The query was logged whole when it came, and once.
+    // The query was logged whole on arrival, and once.
     let asked = query("example.", Type::AAAA, OPT_NSID);
     assert_eq!(rig.log.queries(), [format!("udp example. recursion - {}", asked.len())]);
     let received = rig.log.received();

@@ -1,5 +1,5 @@
-//! Where memory is not the end: a chain that leads out of it, an answer that is gone when it is wanted, and
-//! who may go on.
+//! Queries that memory does not answer in full: a chain of aliases that leaves memory, an answer that is gone
+//! when it is needed, and which clients may recurse.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,7 +16,7 @@ use zone::catalog::Catalog;
 
 use crate::support::{Scripted, query, said};
 
-/// Holds an alias for every TXT question, and loses what it has found for any other.
+/// Holds an alias for every TXT query, and finds but does not answer any other query.
 #[derive(Clone)]
 struct Half {
     key: HashKey,
@@ -67,7 +67,7 @@ impl Memory for Half {
     }
 }
 
-/// A worker of an engine with such data.
+/// Returns a worker of an engine with such data.
 fn worker(offers: bool, elsewhere: Option<Arc<dyn Source>>) -> Worker<Both<Zones, Half>> {
     let key = HashKey::new([1, 2, 3]);
     let first = Zones::new(Arc::new(Catalog::new(&key)));
@@ -76,7 +76,7 @@ fn worker(offers: bool, elsewhere: Option<Arc<dyn Source>>) -> Worker<Both<Zones
     Worker::new(Arc::new(engine), Arc::new(WorkerState::new(Waker::noop().clone())))
 }
 
-/// The reply of an engine with such data.
+/// Returns the reply of an engine with such data.
 fn ask(offers: bool, sources: bool, query: &[u8]) -> Vec<u8> {
     let elsewhere: Option<Arc<dyn Source>> = match sources {
         true => Some(Arc::new(Scripted::default())),
@@ -131,8 +131,8 @@ fn cd_is_repeated_to_those_who_may_even_in_refusals() {
     assert!(!repeated(true, &query("a.", Type::AXFR, b"")));
 }
 
-/// What memory answers leaves with the batch; what others have to be asked about is gone on with afterwards,
-/// in its order.
+/// Answers from memory leave with the batch; queries that need other servers are answered afterwards, in
+/// their order.
 #[test]
 fn of_a_batch_that_may_be_put_off_memory_answers_first() {
     let source = Arc::new(Scripted::default());

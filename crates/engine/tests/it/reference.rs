@@ -1,5 +1,4 @@
-//! Batches of packets against the reference of [`testkit::reference`]: whatever the zones are, and whatever
-//! comes.
+//! Batches of packets against the reference of [`testkit::reference`], for any zones and any packets.
 
 use std::fmt;
 
@@ -12,7 +11,7 @@ use wire::message::Header;
 
 use crate::world::{Land, World};
 
-/// What a batch is made from, short where a failure shows it.
+/// The bytes that a batch is made from; `Debug` prints them short.
 #[derive(Clone)]
 struct Made(Vec<u8>);
 

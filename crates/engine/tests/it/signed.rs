@@ -1,5 +1,5 @@
-//! Signed queries (RFC 8945): whatever the reply, it is signed by the key of the query, and no longer for
-//! that.
+//! Signed queries (RFC 8945): every reply is signed with the key of the query, and stays within the size
+//! limit.
 
 use exchange::{Outcome, Transport, unix_seconds};
 use transfer::tsig::{ResponseError, TsigRcode, find};
@@ -7,7 +7,7 @@ use wire::{Class, Opcode, Rcode, Type};
 
 use crate::support::{OPT_NSID, Rig, fill, message, query, said, signed};
 
-/// What the client finds of a reply to a query that was signed `ago` seconds before.
+/// The reply to a query that was signed `ago` seconds before, as the client verifies it.
 fn verified(
     rig: &mut Rig,
     transport: Transport,

@@ -1,4 +1,4 @@
-//! Sources beyond memory that answer at once or as streams, and what every answer gets on its way out.
+//! Sources beyond memory that answer at once or as streams, and the parts that every reply has.
 
 use engine::stats::RCODES;
 use exchange::{Next, Outcome, Transport};
@@ -107,7 +107,7 @@ fn a_query_is_logged_as_what_it_is_answered() {
     ];
     assert_eq!(rig.log.queries(), lines);
     assert_eq!(rig.log.replies().len(), 3, "a stream has no reply");
-    // Where no source is asked beyond the zones, it is the zones that refuse.
+    // Without a source beyond the zones, the query is refused.
     let mut rig = self::rig(false);
     rig.ask(&query("a.", Type::A, b"")).expect("a reply");
     assert!(rig.log.queries()[0].starts_with("udp a. authority -"), "{:?}", rig.log.queries());

@@ -114,7 +114,7 @@ impl Source for Scripted {
     }
 }
 
-/// Keeps what is logged.
+/// Stores what is logged.
 #[derive(Default)]
 pub(crate) struct Logged(Mutex<Log>);
 
@@ -175,7 +175,7 @@ pub(crate) struct Rig {
     pub(crate) log: Arc<Logged>,
 }
 
-/// An engine without zones, and a source for every operation, if there is to be one.
+/// An engine without zones, with a source for every operation if `sources`.
 pub(crate) fn rig(sources: bool) -> Rig {
     let key = HashKey::new([1, 2, 3]);
     let source = Arc::new(Scripted::default());
@@ -199,7 +199,7 @@ impl Rig {
         rig(true)
     }
 
-    /// Asks and returns the reply, or what else came of it.
+    /// Sends a query and returns the reply, or any other outcome.
     pub(crate) fn ask_by(&mut self, transport: Transport, query: &[u8]) -> Result<Vec<u8>, Outcome> {
         let mut packets = Packets::new(transport, MAX_MESSAGE);
         packets.push(query);
@@ -221,13 +221,13 @@ impl Rig {
     }
 }
 
-/// The one key that the rig knows.
+/// The only key of the rig.
 pub(crate) fn signing_key() -> TsigKey {
     let name: NameBuf = "key.example.".parse().expect("a name");
     TsigKey::new(name.as_name(), TsigAlgorithm::HmacSha256, &[7; 32]).expect("a key")
 }
 
-/// The same query, signed at this time, and who verifies its reply.
+/// Returns the query signed at this time, and the verifier of its reply.
 pub(crate) fn signed(query: &[u8], at: u64) -> (Vec<u8>, ResponseVerifier) {
     let mut signed = [query, &[0; 200]].concat();
     let (len, verifier) =
@@ -236,7 +236,7 @@ pub(crate) fn signed(query: &[u8], at: u64) -> (Vec<u8>, ResponseVerifier) {
     (signed, verifier)
 }
 
-/// OPT with NSID asked for, a size of 4096 and DO.
+/// OPT that requests NSID, with a size of 4096 and DO.
 pub(crate) const OPT_NSID: &[u8] = b"\0\0\x29\x10\0\0\0\x80\0\0\x04\0\x03\0\0";
 
 /// A query with `additional` records behind the question.
@@ -263,7 +263,7 @@ pub(crate) fn message(
     packet
 }
 
-/// What a reply says: response code (upper bits from OPT included), TC, answers, extended error.
+/// Fields of a reply: response code (upper bits from OPT included), TC, answers, extended error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) rcode: Rcode,

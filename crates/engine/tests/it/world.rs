@@ -1,5 +1,5 @@
-//! An engine with zones, and the reference that its replies are held against. Also used by the fuzz target
-//! `engine`.
+//! An engine with zones, and the reference that its replies are compared with. The fuzz target `engine` uses
+//! it too.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -24,7 +24,7 @@ pub(crate) struct Land {
 
 pub(crate) struct World {
     reference: Reference,
-    /// Names to ask for.
+    /// Names for queries.
     pub(crate) names: Vec<NameBuf>,
     /// Answers one batch after the other.
     worker: Worker<Zones>,
@@ -32,7 +32,7 @@ pub(crate) struct World {
     lone: Worker<Zones>,
 }
 
-/// Says which packet it was, should the test end meanwhile.
+/// Prints which packet it was, if the test fails meanwhile.
 struct Context<'c>(usize, &'c [u8]);
 
 impl Drop for Context<'_> {
@@ -67,7 +67,7 @@ impl World {
             // More than a datagram without EDNS holds.
             version: Some(vec![b'v'; 600]),
             id: Some(b"one".to_vec()),
-            // In some of the zones and in others not.
+            // Inside some of the zones and outside others.
             agent: Some(name("er.example.com.")),
         };
         let text = |text: &Option<Vec<u8>>| text.as_deref().map(Into::into);
@@ -85,18 +85,18 @@ impl World {
         World { worker: worker(&engine), lone: worker(&engine), reference, names }
     }
 
-    /// Has a batch answered, and holds each reply against the reference: what comes back for a packet, which
-    /// is one reply or silence, hangs on the packet alone.
+    /// Answers a batch, and compares each reply with the reference: the result for a packet, one reply or
+    /// silence, depends on the packet alone.
     ///
     /// # Panics
-    /// If a reply is not as it has to be.
+    /// If a reply differs from the reference.
     pub(crate) fn hold(&mut self, batch: &PacketBatch) {
         let transport = if batch.stream { Transport::Tcp } else { Transport::Udp };
         let mut packets = Packets::new(transport, batch.room);
         let counted = self.counted();
         let replies = ask(&mut self.worker, &mut packets, batch.packets.iter());
         assert_eq!(self.counted() - counted, batch.packets.len() as u64, "replies and packets dropped");
-        // The other way round, into buffers that hold what others have written.
+        // In reverse order, into buffers that hold earlier replies.
         let mut again = ask(&mut self.worker, &mut packets, batch.packets.iter().rev());
         again.reverse();
         let mut whole = Packets::new(Transport::Tcp, MAX_MESSAGE);
