@@ -5,55 +5,56 @@ use std::time::{Duration, Instant};
 
 use crate::{Client, Clock, Outcome, ReturnAddress, Transport};
 
-/// Where one query lies in the input, and who talks to whom.
+/// The position of one query in the input, and its client.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
     /// Offset of the message in the input.
     pub start: usize,
     /// Length of the message, at least [`crate::MIN_MESSAGE`].
     pub len: usize,
-    /// Who sent it, where to, and how.
+    /// The client's address, the address it sent to, and the transport.
     pub client: Client,
     /// Index of the datagram in the transport's own arrays; unused by streams.
     pub raw: usize,
 }
 
-/// One query as it came off the wire.
+/// One query as received.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// The message: at least [`crate::MIN_MESSAGE`] bytes, not otherwise checked.
     pub packet: &'a [u8],
-    /// Who asks.
+    /// The client's address and transport.
     pub client: Client,
 }
 
-/// The queries of a batch: cheap to copy, so that parsed forms which borrow from the packets can live while
-/// replies are written (see [`Batch::split`]). All came by one transport, those of streams on one connection.
+/// The queries of a batch. Cheap to copy, so that parsed forms which borrow from the packets can live while
+/// replies are written (see [`Batch::split`]). All queries were received by one transport, those of a stream
+/// on one connection.
 #[derive(Clone, Copy)]
 pub struct Queries<'a> {
-    /// What the envelopes are parts of.
+    /// The bytes that the envelopes refer to.
     pub input: &'a [u8],
     /// One for each query.
     pub envelopes: &'a [Envelope],
-    /// How the whole batch came.
+    /// The transport of the whole batch.
     pub transport: Transport,
-    /// The connection it came on; see [`ReturnAddress::connection`].
+    /// The connection of the whole batch; see [`ReturnAddress::connection`].
     pub connection: u64,
 }
 
 impl<'a> Queries<'a> {
-    /// How many queries the batch holds; at least one.
+    /// Returns the number of queries in the batch; at least one.
     #[inline]
     pub fn len(&self) -> usize {
         self.envelopes.len()
     }
 
-    /// Whether the batch holds no query, which a handler never sees.
+    /// Whether the batch holds no query. Handlers get no empty batch.
     pub fn is_empty(&self) -> bool {
         self.envelopes.is_empty()
     }
 
-    /// Query `i`.
+    /// Returns query `i`.
     ///
     /// # Panics
     /// If `i` is not below [`Queries::len`].
@@ -62,7 +63,7 @@ impl<'a> Queries<'a> {
         Query { packet: self.packet(i), client: *self.client(i) }
     }
 
-    /// The message of query `i`.
+    /// Returns the message of query `i`.
     ///
     /// # Panics
     /// If `i` is not below [`Queries::len`].
@@ -72,7 +73,7 @@ impl<'a> Queries<'a> {
         &self.input[envelope.start..envelope.start + envelope.len]
     }
 
-    /// Who asks query `i`.
+    /// Returns the client of query `i`.
     ///
     /// # Panics
     /// If `i` is not below [`Queries::len`].
@@ -81,7 +82,7 @@ impl<'a> Queries<'a> {
         &self.envelopes[i].client
     }
 
-    /// The way back to the client of query `i`, for an answer that comes later.
+    /// Returns the return address of query `i`, for a late answer.
     ///
     /// # Panics
     /// If `i` is not below [`Queries::len`].
@@ -92,18 +93,18 @@ impl<'a> Queries<'a> {
 
 /// The reply buffers and outcomes of a batch.
 pub struct Replies<'a> {
-    /// What the buffers are parts of.
+    /// The bytes that the buffers are parts of.
     pub output: &'a mut [u8],
-    /// One for each query; `None` until it is decided.
+    /// One for each query; `None` until the handler sets it.
     pub outcomes: &'a mut [Option<Outcome>],
-    /// Distance between the starts of two buffers.
+    /// Distance between the starts of two buffers, in bytes.
     pub stride: usize,
-    /// Usable bytes of each buffer: the largest reply this transport can carry here.
+    /// Usable bytes of each buffer: the size limit of a reply on this transport.
     pub room: usize,
 }
 
 impl Replies<'_> {
-    /// The reply buffer of query `i`. It is not cleared between batches.
+    /// Returns the reply buffer of query `i`. It is not cleared between batches.
     ///
     /// # Panics
     /// If `i` is not below the number of queries.
@@ -113,7 +114,7 @@ impl Replies<'_> {
         &mut self.output[start..start + self.room]
     }
 
-    /// Decides query `i`. A query that is never decided is dropped.
+    /// Sets the outcome of query `i`. A query without an outcome is dropped.
     ///
     /// # Panics
     /// If `i` is not below the number of queries.
@@ -133,29 +134,29 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// A batch that has just been received.
+    /// Returns a batch that has just been received.
     pub fn new(queries: Queries<'a>, replies: Replies<'a>, clock: Clock) -> Self {
         Batch { queries, replies, clock, received: None, may_put_off: false }
     }
 
-    /// Lets the handler put off what takes it long: see [`Handler::resume`](crate::Handler::resume).
+    /// Allows the handler to defer queries that take long: see [`Handler::resume`](crate::Handler::resume).
     pub fn let_put_off(&mut self) {
         self.may_put_off = true;
     }
 
-    /// Whether the handler may put off what takes it long.
+    /// Whether the handler may defer queries that take long.
     #[inline]
     pub fn may_put_off(&self) -> bool {
         self.may_put_off
     }
 
-    /// How many queries the batch holds; at least one.
+    /// Returns the number of queries in the batch; at least one.
     #[inline]
     pub fn len(&self) -> usize {
         self.queries.len()
     }
 
-    /// Whether the batch holds no query, which a handler never sees.
+    /// Whether the batch holds no query. Handlers get no empty batch.
     pub fn is_empty(&self) -> bool {
         self.queries.is_empty()
     }
@@ -166,7 +167,7 @@ impl<'a> Batch<'a> {
         self.queries
     }
 
-    /// Query `i` and the buffer for its reply.
+    /// Returns query `i` and the buffer for its reply.
     ///
     /// # Panics
     /// If `i` is not below [`Batch::len`].
@@ -175,7 +176,7 @@ impl<'a> Batch<'a> {
         (self.queries.get(i), self.replies.buffer(i))
     }
 
-    /// Decides query `i`. A query that is never decided is dropped.
+    /// Sets the outcome of query `i`. A query without an outcome is dropped.
     ///
     /// # Panics
     /// If `i` is not below [`Batch::len`].
@@ -184,35 +185,36 @@ impl<'a> Batch<'a> {
         self.replies.set(i, outcome);
     }
 
-    /// The queries and the replies apart, so that borrowed parses of all queries can live while replies are
-    /// written.
+    /// Returns the queries and the replies separately, so that borrowed parses of all queries can live while
+    /// replies are written.
     #[inline]
     pub fn split(&mut self) -> (Queries<'a>, &mut Replies<'a>) {
         (self.queries, &mut self.replies)
     }
 
-    /// When the batch was received: read from the clock on the first call, the same from then on.
+    /// Returns when the batch was received: reads the clock on the first call, and returns the same time from
+    /// then on.
     #[inline]
     pub fn received(&mut self) -> Instant {
         let clock = self.clock;
         *self.received.get_or_insert_with(|| clock.now())
     }
 
-    /// Time since it was received.
+    /// Returns the time since the batch was received.
     #[inline]
     pub fn elapsed(&mut self) -> Duration {
         let received = self.received();
         self.clock.now().saturating_duration_since(received)
     }
 
-    /// Bytes of all queries.
+    /// Returns the total length of all queries in bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.queries.envelopes.iter().map(|envelope| envelope.len as u64).sum()
     }
 
-    /// Query `i` alone as a batch, if it was not decided yet: how the rest of a batch is served after the
-    /// handler panicked on one of its queries.
+    /// Returns query `i` alone as a batch, if it has no outcome yet. After the handler has panicked on one
+    /// query of a batch, the transport answers the other queries this way.
     ///
     /// # Panics
     /// If `i` is not below [`Batch::len`].

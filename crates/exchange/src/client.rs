@@ -1,27 +1,27 @@
-//! Who asked, and the way back.
+//! Clients and return addresses.
 
 use std::net::SocketAddr;
 
 use crate::Transport;
 
-/// Who asked, where, and how.
+/// A client's address and transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Where the query came from. In a datagram this can be forged.
+    /// The source address of the query. In a datagram it can be forged.
     pub peer: SocketAddr,
-    /// The address it was sent to. On a socket bound to the wildcard address this is the destination of the
-    /// datagram or connection, not the wildcard.
+    /// The destination address of the query. On a socket bound to the wildcard address this is the
+    /// destination of the datagram or connection, not the wildcard.
     pub local: SocketAddr,
-    /// How it came.
+    /// The transport of the query.
     pub transport: Transport,
 }
 
-/// The way back for an answer that comes later: all a worker needs to send it. Means nothing to other
-/// workers.
+/// The return address for a late answer: all that a worker needs to send it. Valid for the worker that
+/// received the query only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnAddress {
-    /// Who asked.
+    /// The client's address and transport.
     pub client: Client,
-    /// Which of the worker's connections the query came on; 0 where there are none.
+    /// The worker's connection that the query was received on; 0 for datagrams.
     pub connection: u64,
 }

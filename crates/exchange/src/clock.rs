@@ -1,19 +1,19 @@
-//! The one place that reads the clock for the query path: the time is passed to everything else.
+//! The only reader of the clock for the query path; all other code gets the time as a parameter.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The system's clock, or one that stands still for a test.
+/// The system's clock, or a fixed time for a test.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Clock {
     /// The system's monotonic clock.
     #[default]
     System,
-    /// It is always this time.
+    /// Always returns this time.
     At(Instant),
 }
 
 impl Clock {
-    /// The time now.
+    /// Returns the present time.
     #[inline]
     pub fn now(self) -> Instant {
         match self {
@@ -23,8 +23,8 @@ impl Clock {
     }
 }
 
-/// Seconds since 1970, for what is compared with other machines' clocks: signatures. Few messages need it, so
-/// it is not read with the clock of a batch.
+/// Returns the Unix time in seconds. TSIG and signatures, which are compared with other hosts' clocks, need
+/// it. Few messages do, so it is not read with the clock of a batch.
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

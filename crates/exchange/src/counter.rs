@@ -1,4 +1,4 @@
-//! Counters that workers write and others read.
+//! Counters that workers write and other threads read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. Only the one thread that owns the counter may: another one's addition could get lost.
+    /// Adds `n`. Only the thread that owns the counter may call it: a concurrent addition could get lost.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Replaces the value by one counted elsewhere. Only the owner may.
+    /// Replaces the value. Only the thread that owns the counter may call it.
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// The present value.
+    /// Returns the present value.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -1,5 +1,4 @@
-//! Answers that come later: a queue back to the worker that received their queries, which writes them a batch
-//! at a time.
+//! Late answers: a queue back to the worker that received their queries, which sends them in batches.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,8 +8,8 @@ use std::time::Instant;
 
 use crate::{Clock, Outcome, ReturnAddress};
 
-/// Room for some late answers. A handler takes the next [`buffer`](Self::buffer), writes an answer to it and
-/// [`push`](Self::push)es it with its return address, until there is no more room or no more answer.
+/// Buffers for some late answers. A handler takes the next [`buffer`](Self::buffer), writes an answer to it
+/// and [`push`](Self::push)es it with its return address, until buffers or answers run out.
 pub struct LateReplies<'a> {
     output: &'a mut [u8],
     stride: usize,
@@ -21,11 +20,11 @@ pub struct LateReplies<'a> {
 }
 
 impl<'a> LateReplies<'a> {
-    /// Room for `most` answers: answer `i` is written to the first `room` bytes from `i * stride` of
-    /// `output`, and `replies` receives who gets what.
+    /// Returns buffers for `most` answers: answer `i` is written to the first `room` bytes from `i * stride`
+    /// of `output`, and `replies` receives the return address and outcome of each.
     ///
     /// # Panics
-    /// If `output` is too short for that.
+    /// If `output` is too short.
     pub fn new(
         output: &'a mut [u8],
         (stride, room, most): (usize, usize, usize),
@@ -37,35 +36,35 @@ impl<'a> LateReplies<'a> {
         LateReplies { output, stride, room, most, replies, clock }
     }
 
-    /// The buffer for the next answer; `None` if there is no more room.
+    /// Returns the buffer for the next answer; `None` if all are used.
     #[inline]
     pub fn buffer(&mut self) -> Option<&mut [u8]> {
         let start = (self.replies.len() < self.most).then(|| self.replies.len() * self.stride)?;
         self.output.get_mut(start..start + self.room)
     }
 
-    /// Settles one query: `outcome` is about the buffer last taken. [`Outcome::Pending`] is not an answer and
-    /// treated as [`Outcome::Drop`].
+    /// Settles one query: `outcome` is about the buffer last returned. [`Outcome::Pending`] is treated as
+    /// [`Outcome::Drop`].
     #[inline]
     pub fn push(&mut self, to: ReturnAddress, outcome: Outcome) {
         self.replies.push((to, outcome));
     }
 
-    /// The time.
+    /// Returns the present time.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 }
 
 thread_local! {
-    /// Whom this thread is to wake later, while it holds that back.
+    /// Wakers that this thread wakes at the end of [`wake_together`], while it is inside.
     static HELD_BACK: RefCell<Option<Vec<Waker>>> = const { RefCell::new(None) };
 }
 
-/// Does some work; the workers whose queries it answers are woken when it is over, each once. A worker that
-/// is woken for every answer sends every answer by itself.
+/// Runs `work`, and wakes the workers whose queries it answers at the end, each once. A worker that is woken
+/// for every answer would send every answer on its own.
 pub fn wake_together<R>(work: impl FnOnce() -> R) -> R {
-    /// Wakes them, also if the work panics.
+    /// Wakes the workers, also if `work` panics.
     struct Hold;
     impl Drop for Hold {
         fn drop(&mut self) {
@@ -81,7 +80,7 @@ pub fn wake_together<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// What is ready to be answered by one worker: any thread adds to it, the worker's handler takes from it in
+/// Answers that are ready for one worker: any thread adds to it, and the worker's handler takes from it in
 /// [`Handler::late`](crate::Handler::late).
 pub struct LateQueue<T> {
     ready: Mutex<VecDeque<T>>,
@@ -89,12 +88,12 @@ pub struct LateQueue<T> {
 }
 
 impl<T> LateQueue<T> {
-    /// An empty queue of the worker that `waker` wakes.
+    /// Returns an empty queue of the worker that `waker` wakes.
     pub fn new(waker: Waker) -> Self {
         LateQueue { ready: Mutex::default(), waker }
     }
 
-    /// Adds an item and wakes the worker; within [`wake_together`] once that is over.
+    /// Adds an item and wakes the worker; inside [`wake_together`] at its end.
     pub fn push(&self, item: T) {
         self.with(|ready| ready.push_back(item));
         HELD_BACK.with_borrow_mut(|held| match held {
@@ -104,17 +103,17 @@ impl<T> LateQueue<T> {
         });
     }
 
-    /// Takes the item that waits longest.
+    /// Removes and returns the oldest item.
     pub fn pop(&self) -> Option<T> {
         self.with(VecDeque::pop_front)
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.with(|ready| ready.is_empty())
     }
 
-    /// No statement leaves the queue half changed, so a panic elsewhere while it was locked does not matter.
+    /// No statement leaves the queue half changed, so a panic while it was locked does not matter.
     fn with<R>(&self, change: impl FnOnce(&mut VecDeque<T>) -> R) -> R {
         change(&mut self.ready.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,10 +1,10 @@
-//! What is decided about a query.
+//! The outcome of a query.
 
 use std::fmt;
 
 use crate::MessageStream;
 
-/// What a handler decides about one query.
+/// The outcome that a handler sets for one query.
 #[derive(Default)]
 pub enum Outcome {
     /// No reply. Counted.
@@ -13,10 +13,10 @@ pub enum Outcome {
     /// The reply is this many bytes at the start of the query's buffer. Zero, or more than the buffer holds,
     /// is treated as [`Outcome::Drop`].
     Reply(usize),
-    /// The handler has kept the query's return address, and answers through
+    /// The handler has stored the query's return address, and answers through
     /// [`Handler::late`](crate::Handler::late).
     Pending,
-    /// Many messages answer this query. Streams only: as the outcome of a datagram it is dropped and counted.
+    /// Many messages answer this query. Streams only: for a datagram the query is dropped and counted.
     Stream(Box<dyn MessageStream>),
 }
 

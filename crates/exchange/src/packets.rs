@@ -1,4 +1,4 @@
-//! Batches without a transport: for tools, tests and measurements that ask a handler themselves.
+//! Batches without a transport, for tools, tests and measurements that call a handler directly.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -6,7 +6,7 @@ use crate::{
     Batch, Client, Clock, Envelope, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress, Transport,
 };
 
-/// Queries to be answered together, and what became of them.
+/// Queries that are answered together, and their outcomes.
 pub struct Packets {
     transport: Transport,
     room: usize,
@@ -19,7 +19,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// No queries yet, by `transport`, with `room` bytes for each reply.
+    /// Returns an empty batch for `transport`, with `room` bytes for each reply.
     pub fn new(transport: Transport, room: usize) -> Self {
         Packets {
             transport,
@@ -33,14 +33,14 @@ impl Packets {
         }
     }
 
-    /// Lets handlers put queries off.
+    /// Allows handlers to defer queries.
     #[must_use]
     pub fn let_put_off(mut self) -> Self {
         self.may_put_off = true;
         self
     }
 
-    /// Has the clock stand still, or go again.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -63,24 +63,24 @@ impl Packets {
         self.outcomes.push(None);
     }
 
-    /// Forgets the queries.
+    /// Removes all queries.
     pub fn clear(&mut self) {
         self.input.clear();
         self.envelopes.clear();
         self.outcomes.clear();
     }
 
-    /// How many queries there are.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.envelopes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no query.
     pub fn is_empty(&self) -> bool {
         self.envelopes.is_empty()
     }
 
-    /// Has `handler` answer all of them as one batch.
+    /// Calls `handler` with all queries as one batch.
     pub fn ask<H: Handler>(&mut self, handler: &mut H) {
         if self.is_empty() {
             return;
@@ -105,7 +105,7 @@ impl Packets {
         handler.batch(&mut batch);
     }
 
-    /// Who asks query `i`.
+    /// Returns the client of query `i`.
     ///
     /// # Panics
     /// If there is no query `i`.
@@ -113,7 +113,7 @@ impl Packets {
         self.envelopes[i].client
     }
 
-    /// The reply to query `i`, if there is one.
+    /// Returns the reply to query `i`, if it has one.
     pub fn reply(&self, i: usize) -> Option<&[u8]> {
         match self.outcomes.get(i)? {
             Some(Outcome::Reply(len)) => self.output.get(i * self.room..)?.get(..*len),
@@ -121,24 +121,24 @@ impl Packets {
         }
     }
 
-    /// What was decided about query `i`, to be kept. A [`reply`](Self::reply) has to be taken before.
+    /// Removes and returns the outcome of query `i`. Read its [`reply`](Self::reply) before.
     pub fn take_outcome(&mut self, i: usize) -> Option<Outcome> {
         self.outcomes.get_mut(i)?.take()
     }
 
-    /// Takes the late answers that `handler` has ready, in their order: who gets each, what it is, and the
+    /// Returns the late answers that `handler` has ready, in their order: return address, outcome, and the
     /// message of a reply.
     pub fn late<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
         self.collect(|replies| handler.late(replies))
     }
 
-    /// Has `handler` go on with all that it has put off. Returns what it answers by that, as
-    /// [`late`](Self::late) does.
+    /// Calls `handler` to continue with all deferred queries. Returns their answers, as [`late`](Self::late)
+    /// does.
     pub fn resume<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
         self.collect(|replies| handler.resume(replies, 8))
     }
 
-    /// What `write` writes until it says that there is no more.
+    /// Collects what `write` writes, until it returns that there is no more.
     fn collect(
         &self,
         mut write: impl FnMut(&mut LateReplies<'_>) -> bool,

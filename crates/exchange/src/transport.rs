@@ -1,11 +1,11 @@
-//! The transports, each in one line. What the rest of the program needs to know of one is a property here, so
-//! that a further transport is a further line.
+//! The transports, one line each. All that the rest of the program needs to know of a transport is a property
+//! here, so that a new transport is one more line.
 
 use std::fmt;
 
 macro_rules! transports {
     ($($(#[cfg($cfg:meta)])? $name:ident $doc:literal { label: $label:literal, stream: $stream:literal })*) => {
-        /// How a query travels.
+        /// The transport of a query.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Transport { $($(#[cfg($cfg)])? #[doc = $doc] $name,)* }
 
@@ -13,13 +13,13 @@ macro_rules! transports {
             /// Every transport, in the order of [`index`](Self::index).
             pub const ALL: &[Transport] = &[$($(#[cfg($cfg)])? Transport::$name,)*];
 
-            /// The word for it in metrics, logs and messages.
+            /// Returns the transport's label in metrics, logs and messages.
             pub const fn label(self) -> &'static str {
                 match self { $($(#[cfg($cfg)])? Transport::$name => $label,)* }
             }
 
-            /// Whether it is a stream: messages of up to 65,535 bytes, many to an answer, from a client whose
-            /// address cannot be forged. Otherwise a query is a datagram.
+            /// Whether this is a stream transport: messages of up to 65,535 bytes, many to an answer, from a
+            /// client whose address cannot be forged. On other transports a query is a datagram.
             pub const fn is_stream(self) -> bool {
                 match self { $($(#[cfg($cfg)])? Transport::$name => $stream,)* }
             }
@@ -34,11 +34,11 @@ transports! {
     Pigeon "Avian carriers (RFC 1149): no listener has any; tests send queries by it." { label: "pigeon", stream: false }
 }
 
-/// How many transports there are: the length of tables with a place for each.
+/// The number of transports: the length of tables with one entry per transport.
 pub const TRANSPORTS: usize = Transport::ALL.len();
 
 impl Transport {
-    /// Its place in tables of [`TRANSPORTS`] entries.
+    /// Returns the transport's index in tables of [`TRANSPORTS`] entries.
     #[inline]
     pub const fn index(self) -> usize {
         self as usize

@@ -1,31 +1,31 @@
-//! Settings of a listener, plain values with documented defaults. Reading them from a file is the server's
-//! work.
+//! Settings of a listener: plain values with documented defaults. `server` reads them from its configuration
+//! file.
 
 use std::time::Duration;
 
-/// How the kernel picks the worker that gets a datagram or connection.
+/// How the kernel selects the worker for a datagram or connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
-    /// By a hash of both addresses and ports, the kernel's own way: one client socket always meets the same
+    /// By a hash of both addresses and ports, the kernel's own method: one client socket always gets the same
     /// worker.
     Hash,
-    /// By the CPU that received the packet. Right with a multi-queue network card and pinned workers.
+    /// By the CPU that received the packet. Suits a multi-queue network card and pinned workers.
     Cpu,
-    /// At random for each datagram, so that one busy client uses every worker. TCP falls back to
-    /// [`Spread::Hash`] by itself, since a connection stays where it is.
+    /// At random for each datagram, so that one busy client uses every worker. TCP uses [`Spread::Hash`],
+    /// since a connection stays with its worker.
     #[default]
     Random,
 }
 
-/// Which system calls move datagrams.
+/// The system calls that move datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UdpBackend {
     /// `recvmmsg` and `sendmmsg`, many datagrams a call.
     #[default]
     Mmsg,
-    /// `recvfrom` and `sendto`, one datagram a call, from the standard library: what [`UdpBackend::Mmsg`] is
-    /// tested against, and a way out where a sandbox forbids the others. On a wildcard address replies leave
-    /// from whatever address the routing table picks.
+    /// `recvfrom` and `sendto`, one datagram a call, from the standard library: the reference in tests of
+    /// [`UdpBackend::Mmsg`], and the fallback where a sandbox forbids the others. On a wildcard address the
+    /// routing table selects the source address of replies.
     Plain,
 }
 
@@ -36,14 +36,14 @@ pub struct ListenerConfig {
     pub workers: usize,
     /// Pin worker `i` to the `i`-th CPU this process may use. Default: no.
     pub pin_cpus: bool,
-    /// How the kernel picks the worker. Default: [`Spread::Random`].
+    /// How the kernel selects the worker. Default: [`Spread::Random`].
     pub spread: Spread,
     /// Bind to addresses that no interface has (yet). Default: no.
     pub freebind: bool,
-    /// Bind even if another socket already serves this address and port and shares it; without this, an
-    /// address in use is an error, although the sockets would let themselves be shared. Default: no.
+    /// Bind even if another socket with `SO_REUSEPORT` is already bound to this address and port; without
+    /// this, an address in use is an error, although the sockets could share it. Default: no.
     pub share_port: bool,
-    /// How long a stopping worker goes on answering what already reached it. Default: 2 s.
+    /// Longest time for which a stopping worker still answers what it has received. Default: 2 s.
     pub drain: Duration,
     /// Settings of datagram listeners.
     pub udp: UdpConfig,
@@ -69,14 +69,14 @@ impl Default for ListenerConfig {
 /// Settings of a datagram listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UdpConfig {
-    /// Which system calls move datagrams. Default: [`UdpBackend::Mmsg`].
+    /// The system calls that move datagrams. Default: [`UdpBackend::Mmsg`].
     pub backend: UdpBackend,
     /// Send equally long replies of a batch to one destination together (`UDP_SEGMENT`), where the kernel
-    /// takes that. Default: yes.
+    /// supports it. Default: yes.
     pub segments: bool,
     /// Most datagrams in a batch, 1 to 1024. Default: 64.
     pub batch: usize,
-    /// Longest query taken, in bytes; a longer datagram is dropped and counted. Default: 4096.
+    /// Longest query received, in bytes; a longer datagram is dropped and counted. Default: 4096.
     pub max_query: usize,
     /// Longest reply, in bytes. Default: 4096.
     pub max_reply: usize,
@@ -86,8 +86,8 @@ pub struct UdpConfig {
     /// Kernel send buffer per socket, in bytes as given to `SO_SNDBUF`; `None` leaves the system's default.
     /// Default: 4 MiB.
     pub send_buffer: Option<usize>,
-    /// How often an idle worker wakes to see whether it should stop, and calls [`exchange::Handler::idle`].
-    /// Default: 200 ms.
+    /// Interval at which an idle worker wakes, checks whether it should stop, and calls
+    /// [`exchange::Handler::idle`]. Default: 200 ms.
     pub idle_wake: Duration,
 }
 
@@ -106,18 +106,18 @@ impl Default for UdpConfig {
     }
 }
 
-/// Settings of a TCP listener. How many connections there may be, and how long each may take for what it
-/// does, is in [`crate::TcpLimits`], which listeners share.
+/// Settings of a TCP listener. [`crate::TcpLimits`], which listeners share, has the limit of connections and
+/// their timeouts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpConfig {
-    /// Connections the kernel may hold before they are accepted, capped by `net.core.somaxconn`.
+    /// Length of the kernel's queue of connections that are not accepted yet, capped by `net.core.somaxconn`.
     /// Default: 1024.
     pub backlog: u32,
-    /// Queries of one connection waiting for a later answer, streams included; no more is read while so many
-    /// wait. Default: 32.
+    /// Most pending queries of one connection, streams included; at this limit the worker stops reading from
+    /// it. Default: 32.
     pub max_in_flight: usize,
-    /// Unsent bytes above which no more is read from a connection. One batch of answers may exceed it.
-    /// Default: 128 KiB.
+    /// Unsent bytes above which the worker stops reading from a connection. One batch of answers may exceed
+    /// it. Default: 128 KiB.
     pub max_unsent: usize,
 }
 

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use exchange::{Transport, WorkerContext};
 
-/// Which worker of which listener.
+/// A worker of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerId {
     /// Number of the worker within its listener, from 0.
@@ -20,33 +20,33 @@ pub struct WorkerId {
 }
 
 impl WorkerId {
-    /// The worker's seat, as its handler knows it.
+    /// Returns the context that the worker's handler is built with.
     pub(crate) fn worker_context(self, waker: Waker) -> WorkerContext {
         let WorkerId { index, transport, local } = self;
         WorkerContext { index, transport, local, waker }
     }
 }
 
-/// Something went wrong in a worker. Serving goes on unless the kind says otherwise.
+/// A fault in a worker. The worker continues unless the kind says otherwise.
 #[derive(Debug)]
 pub struct WorkerFault {
-    /// Where it happened.
+    /// The worker.
     pub worker: WorkerId,
-    /// What happened.
+    /// The kind of fault.
     pub kind: WorkerFaultKind,
 }
 
-/// What went wrong in a worker.
+/// The kinds of faults in a worker.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerFaultKind {
-    /// The socket failed; the worker is trying to make a new one.
+    /// The socket failed; the worker tries to open a new one.
     Socket(io::Error),
-    /// A socket that was passed failed; the worker goes on with it after a pause.
+    /// A socket that was passed failed; the worker tries it again after a pause.
     Passed(io::Error),
-    /// Making a new socket failed; the worker keeps trying, more and more slowly. Reported once per outage.
+    /// Opening a new socket failed; the worker retries at growing intervals. Reported once per outage.
     Rebind(io::Error),
-    /// A new socket was made after an error.
+    /// A new socket was opened after an error.
     Recovered,
     /// The handler panicked and was replaced.
     HandlerPanicked,
@@ -54,9 +54,9 @@ pub enum WorkerFaultKind {
     OutOfDescriptors(io::Error),
     /// The thread could not be pinned to its CPU; it runs unpinned.
     Pin(io::Error),
-    /// The system refused to spread datagrams as configured; its own hash spreads them.
+    /// The system refused the configured spread of datagrams; the kernel's hash spreads them.
     Spread(io::Error),
-    /// A receive queue of an AF_XDP front failed and its worker ended; its queries go through the sockets.
+    /// A receive queue of an AF_XDP front failed and its worker ended; the sockets receive its queries.
     Xdp(io::Error),
 }
 

@@ -5,15 +5,15 @@ use exchange::MIN_MESSAGE;
 /// The next message in `input`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framed {
-    /// This many bytes, after their prefix.
+    /// A message of this many bytes, after its length prefix.
     Whole(usize),
-    /// It is not all there.
+    /// The message is not complete.
     Partial,
     /// Shorter than a DNS header.
     Bad,
 }
 
-/// Cuts the first message out.
+/// Returns the length of the first message.
 pub(crate) fn frame(input: &[u8]) -> Framed {
     let [high, low, rest @ ..] = input else { return Framed::Partial };
     let len = usize::from(u16::from_be_bytes([*high, *low]));

@@ -1,4 +1,4 @@
-//! Runs a handler so that its panic costs one query, not the worker. Neither sockets nor framing here.
+//! Runs a handler so that its panic costs one query, not the worker. No sockets and no framing here.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ impl<F: HandlerFactory> Guarded<F> {
         Guarded { factory, worker_context, handler, stats, reporter }
     }
 
-    /// Hands the batch to the handler. If that panics, the handler is rebuilt and every query left undecided
-    /// is offered once more, alone; one that makes the handler panic again is dropped.
+    /// Passes the batch to the handler. If it panics, the handler is rebuilt and gets every undecided query
+    /// once more, alone; a query that makes it panic again is dropped.
     #[inline]
     pub(crate) fn batch(&mut self, batch: &mut Batch<'_>) {
         if self.attempt(|handler| handler.batch(batch)).is_some() {
@@ -42,19 +42,19 @@ impl<F: HandlerFactory> Guarded<F> {
         }
     }
 
-    /// Has the handler write late answers. Returns whether more are ready.
+    /// Calls the handler to write late answers. Returns whether more are ready.
     pub(crate) fn late(&mut self, replies: &mut LateReplies<'_>) -> bool {
-        // After a panic there may be more; the answer that caused it is lost.
+        // After a panic more may be ready; the answer that caused it is lost.
         self.attempt(|handler| handler.late(replies)).unwrap_or(true)
     }
 
-    /// Has the handler go on with what it put off. Returns whether there is more.
+    /// Calls the handler to continue with deferred queries. Returns whether there are more.
     pub(crate) fn resume(&mut self, replies: &mut LateReplies<'_>, most: usize) -> bool {
         // After a panic there may be more; the query that caused it is lost.
         self.attempt(|handler| handler.resume(replies, most)).unwrap_or(true)
     }
 
-    /// Does work that is not the handler's own, but may meet what the handler left undone.
+    /// Runs work outside the handler, which may use state that the handler left behind. Catches its panics.
     pub(crate) fn beside(&mut self, work: impl FnOnce()) {
         let _ = self.attempt(|_| work());
     }
@@ -63,12 +63,12 @@ impl<F: HandlerFactory> Guarded<F> {
         let _ = self.attempt(Handler::idle);
     }
 
-    /// What `work` returns; `None` if it panicked.
+    /// Returns the result of `work`; `None` if it panicked.
     #[inline]
     fn attempt<R>(&mut self, work: impl FnOnce(&mut F::Handler) -> R) -> Option<R> {
         let handler = &mut self.handler;
-        // The handler is thrown away if it unwinds, and outcomes are only ever whole values, so nothing half
-        // done can be seen afterwards.
+        // The handler is discarded if it unwinds, and outcomes are only ever whole values, so no half-done
+        // state can be seen afterwards.
         let done = catch_unwind(AssertUnwindSafe(|| work(handler))).ok();
         if done.is_none() {
             self.renew();

@@ -1,4 +1,4 @@
-//! A worker's part of its listener.
+//! Parameters of a worker, and the second descriptor of its socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use crate::fault::{Reporter, WorkerId};
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
 
-/// What a worker needs to know, apart from its socket and its handler.
+/// The parameters of a worker, apart from its socket and its handler.
 pub(crate) struct Job {
     pub(crate) id: WorkerId,
     pub(crate) config: ListenerConfig,
@@ -22,20 +22,21 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Whether what the worker has not read when it stops stays in its socket, for the next server.
+    /// Whether datagrams and connections that the worker has not read when it stops stay in its socket, for
+    /// the next server.
     pub(crate) fn leaves_unread(&self) -> bool {
         self.passed || self.shutdown.leaves_unread()
     }
 }
 
-/// A second descriptor of a worker's socket. It lives as long as the worker, so that a socket is closed where
-/// its worker ends.
+/// A second descriptor of a worker's socket. The worker owns it, so that the socket is closed when the worker
+/// ends.
 #[derive(Default)]
 pub(crate) struct SocketSlot(Mutex<Option<OwnedFd>>);
 
 impl SocketSlot {
-    /// Keeps a second descriptor of this socket in place of the one before. Without one, the socket cannot be
-    /// handed over.
+    /// Stores a second descriptor of this socket in place of the one before. If the system refuses it, the
+    /// socket cannot be handed over.
     pub(crate) fn set(&self, socket: &impl AsFd) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = socket.as_fd().try_clone_to_owned().ok();
     }
@@ -45,7 +46,7 @@ impl SocketSlot {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// One more descriptor of the socket; none if there is no socket at present.
+    /// Returns another descriptor of the socket; `None` if there is no socket at present.
     ///
     /// # Errors
     /// The system's, if it refuses a descriptor.

@@ -1,10 +1,10 @@
 //! Transports: receives datagrams and streams, passes their messages to a handler, and sends its replies.
 //!
-//! What lives here: listening sockets, the worker threads that read them, how their queries become the
-//! batches of [`exchange`] and how replies leave, at once, late or as streams, and the limits that keep slow
-//! or hostile clients from harming others. What does not: parsing, answering, access rules. The only DNS this
-//! crate knows is that a message has a header of twelve bytes and that TCP puts two bytes of length before it
-//! (RFC 1035 §4.2.2, RFC 7766 §8).
+//! This crate holds listening sockets, the worker threads that read them, the way of queries into the batches
+//! of [`exchange`] and of replies to the clients (at once, late or as streams), and the limits that keep slow
+//! or hostile clients from harming others. Not here: parsing, answering, access rules. The only DNS in this
+//! crate is the header of twelve bytes, and the two bytes of length before each message on TCP (RFC 1035
+//! §4.2.2, RFC 7766 §8).
 //!
 //! # From bind to stop
 //!
@@ -43,42 +43,42 @@
 //! # Threads
 //!
 //! A listener is one address and one transport. It has [`ListenerConfig::workers`] threads, each with its own
-//! `SO_REUSEPORT` socket and its own [`exchange::Handler`], so nothing is shared on the way of a query. UDP
+//! `SO_REUSEPORT` socket and its own [`exchange::Handler`], so workers share nothing on the query path. UDP
 //! threads block in `recvmmsg`, answer the whole batch through the handler and send with `sendmmsg`. While
-//! answers are due later they also wait for the waker of their [`exchange::WorkerContext`], and send what has
-//! become ready in batches of its own. TCP threads each run a single-threaded tokio runtime; every complete
-//! message found in one read makes up a batch.
+//! late answers are pending they also wait for the waker of their [`exchange::WorkerContext`], and send the
+//! answers that are ready in batches of their own. TCP threads each run a single-threaded tokio runtime; the
+//! complete messages found in one read are a batch.
 //!
 //! # Passed sockets
 //!
 //! [`PassedSocket`] takes over a socket opened by the process that started this one, and
-//! [`Listener::from_udp`] and [`Listener::from_tcp`] make listeners of those. Such a socket stays open when
-//! the listener stops, and goes to the process started next; so what a stopping worker has not read yet stays
-//! in it, and is answered then.
+//! [`Listener::from_udp`] and [`Listener::from_tcp`] build listeners from such sockets. The socket stays open
+//! when the listener stops, and is passed to the process started next; so queries that a stopping worker has
+//! not read stay in it, and the next process answers them.
 //!
 //! # AF_XDP
 //!
 //! [`Listener::xdp`] puts a front before UDP listeners that are already bound: it takes their plain queries
 //! from the receive queues of a network interface, one worker a queue, and leaves everything else to their
-//! sockets. Where the kernel, the driver or the rights are missing it is an error that names what, and the
-//! sockets serve as they are.
+//! sockets. Where the kernel, the driver or the permissions do not suffice, it returns an error with the
+//! reason, and the sockets serve without a front.
 //!
 //! # Outgoing messages
 //!
 //! [`Outgoing`] drives an [`exchange::Core`], which decides what is sent to other servers. It has a thread of
-//! its own, and datagram workers can act on what they bring and wait for the replies beside their sockets. A
-//! worker that answers never waits for another server, nor for another thread.
+//! its own, and datagram workers can drive the core for their own requests and wait for the replies beside
+//! their sockets. A worker that answers never waits for another server, nor for another thread.
 //!
 //! # Reload
 //!
-//! A listener whose address and settings did not change is simply left running: the handler sees new data
-//! through whatever snapshot it reads at the start of [`exchange::Handler::batch`]. [`Running::stop`] ends
-//! one listener without touching the others, after answering what its sockets already held.
+//! A listener whose address and settings did not change keeps running: the handler reads new data from the
+//! snapshot that it pins at the start of [`exchange::Handler::batch`]. [`Running::stop`] ends one listener,
+//! after it has answered what its sockets already held, without affecting the others.
 //!
 //! # Other crates
 //!
 //! This crate, `server`, `serving` and `zone-manager` use tokio; `async` ends where a connection calls its
-//! handler. The clock is read for timeouts.
+//! handler. This crate reads the clock for timeouts.
 
 mod alarm;
 mod config;
