@@ -1,7 +1,7 @@
-//! What wakes a datagram worker that waits for its socket: an event the kernel can wait for beside the
-//! socket.
+//! The alarm that wakes a datagram worker while it waits for its socket: an eventfd that the kernel waits for
+//! together with the socket.
 //!
-//! Workers with no late answer due wait in `recvmmsg` alone and never look here, so it costs them nothing.
+//! Workers without pending late answers wait in `recvmmsg` alone and do not use it, so it costs them nothing.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,45 +13,45 @@ use std::time::Duration;
 
 use crate::ready::Ready;
 
-/// What a worker waits for besides its socket.
+/// The alarm, links and time limit of a worker's wait, besides its socket.
 pub(crate) struct Wait<'a> {
     pub(crate) alarm: &'a Alarm,
-    /// What can be read from when links to other servers have something, [`Ready::MAX_DESCRIPTORS`]
-    /// descriptors at most.
+    /// Descriptors that are readable when links to other servers have something to read, at most
+    /// [`Ready::MAX_DESCRIPTORS`].
     pub(crate) links: &'a [RawFd],
-    /// A shorter time than the worker would wait by itself.
+    /// A limit shorter than the worker's own timeout.
     pub(crate) at_most: Option<Duration>,
 }
 
-/// What ended a wait; nothing, if time did.
+/// The events that ended a wait; none, if it timed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Woken {
-    /// The socket can be read from.
+    /// The socket is readable.
     pub(crate) socket: bool,
     /// The alarm rang.
     pub(crate) alarm: bool,
-    /// Which of the links' descriptors can be read from.
+    /// The links' descriptors that are readable.
     pub(crate) links: Ready,
 }
 
 impl Woken {
-    /// Whether anything did.
+    /// Whether there is any event.
     pub(crate) fn is_woken(self) -> bool {
         self.socket || self.alarm || self.links.any()
     }
 }
 
-/// Rings until its worker has noticed.
+/// Rings until its worker has called [`rang`](Self::rang).
 pub(crate) struct Alarm {
     event: File,
     ringing: AtomicBool,
 }
 
 impl Alarm {
-    /// An alarm that does not ring.
+    /// Returns an alarm that does not ring.
     ///
     /// # Errors
-    /// If no descriptor is left.
+    /// The system's, if it refuses a descriptor.
     pub(crate) fn new() -> io::Result<Arc<Alarm>> {
         // SAFETY: no pointers are passed.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -63,7 +63,8 @@ impl Alarm {
         Ok(Arc::new(Alarm { event: fd.into(), ringing: AtomicBool::new(false) }))
     }
 
-    /// Whether it rang since the last call. What was made ready before it was rung can be seen from here on.
+    /// Returns whether it rang since the last call. Then all data published before the ring are visible to
+    /// the caller.
     #[inline]
     pub(crate) fn rang(&self) -> bool {
         self.ringing.load(Ordering::Acquire) && self.silence()
@@ -78,14 +79,14 @@ impl Alarm {
         self.ringing.swap(false, Ordering::AcqRel)
     }
 
-    /// Has it ring without the event: the worker is awake and looks for answers before it waits. Returns
-    /// whether it rang already.
+    /// Marks the alarm as ringing without an event, while the worker is awake and checks for answers before
+    /// it waits. Returns whether it rang already.
     pub(crate) fn hold(&self) -> bool {
         self.ringing.swap(true, Ordering::AcqRel)
     }
 
-    /// Ends that, with what [`hold`](Self::hold) has returned. What was made ready before can be seen from
-    /// here on.
+    /// Ends the effect of [`hold`](Self::hold); `rang` is its result. All data published before are visible
+    /// to the caller.
     pub(crate) fn release(&self, rang: bool) {
         match rang {
             true => drop(self.silence()),
@@ -99,10 +100,10 @@ impl Alarm {
 }
 
 impl Wait<'_> {
-    /// Waits until `socket` can be read from or something else happens, or `time` is over.
+    /// Waits until `socket` is readable, the alarm rings, a link is readable, or `time` is over.
     pub(crate) fn beside(&self, socket: RawFd, time: Duration) -> Woken {
         let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // `poll` passes over what is below 0.
+        // `poll` ignores descriptors below 0.
         let mut all = [watch(NOTHING); 2 + Ready::MAX_DESCRIPTORS];
         (all[0], all[1]) = (watch(socket), watch(self.alarm.event.as_raw_fd()));
         for (place, fd) in all[2..].iter_mut().zip(self.links) {
@@ -122,15 +123,15 @@ impl Wait<'_> {
         let mut links = Ready::default();
         all[2..].iter().enumerate().filter(|(_, one)| ready(one)).for_each(|(place, _)| links.add(place));
         if alarm && !self.alarm.ringing.load(Ordering::Acquire) {
-            // The worker saw the flag before the event was written. Left in place, the event would keep the
-            // worker awake.
+            // The worker cleared the flag before the event was written. Left in place, the event would keep
+            // the worker awake.
             self.alarm.take_event();
         }
         Woken { socket, alarm, links }
     }
 }
 
-/// The descriptor that `poll` passes over.
+/// A descriptor that `poll` ignores.
 pub(crate) const NOTHING: RawFd = -1;
 
 impl Wake for Alarm {
@@ -140,7 +141,7 @@ impl Wake for Alarm {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.ringing.swap(true, Ordering::AcqRel) {
-            // Only a full counter refuses, and then the event is there already.
+            // The write fails only if the counter is full, and then the event is there already.
             let _ = (&self.event).write(&1_u64.to_ne_bytes());
         }
     }
@@ -153,7 +154,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(1);
 
-    /// Whether it rings within a time.
+    /// Returns whether the alarm rings within `time`.
     fn rings(alarm: &Alarm, time: Duration) -> bool {
         Wait { alarm, links: &[], at_most: None }.beside(NOTHING, time).alarm
     }
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn an_event_that_comes_after_its_ring_was_noticed_does_not_keep_the_worker_awake() -> io::Result<()> {
         let alarm = Alarm::new()?;
-        // The worker looks between the two steps of a thread that rings.
+        // The worker checks between the two steps of a thread that rings.
         assert!(!alarm.ringing.swap(true, Ordering::AcqRel));
         assert!(alarm.rang());
         (&alarm.event).write_all(&1_u64.to_ne_bytes())?;
@@ -244,7 +245,7 @@ mod tests {
         while seen < ANSWERS {
             looks += 1;
             if looks % 3 == 0 {
-                // It is awake, and has something else to do.
+                // The worker is awake and busy.
                 let rang = alarm.hold();
                 (0..looks % 89).for_each(|_| std::hint::spin_loop());
                 alarm.release(rang);

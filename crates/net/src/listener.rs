@@ -1,5 +1,5 @@
-//! Binding, apart from serving: sockets are opened first, perhaps as root, and served later without
-//! privileges.
+//! Binding of listeners, separate from serving: sockets are opened first, perhaps as root, and served later
+//! without privileges.
 
 use std::error::Error;
 use std::fmt;
@@ -27,7 +27,7 @@ impl Listener {
     /// Queries queue up in the sockets from here on and are answered once [`Bound::serve`] is called.
     ///
     /// # Errors
-    /// [`BindError`]: which address, which transport and why. Sockets opened before the fault are closed.
+    /// [`BindError`]: the address, the transport and the reason. Sockets opened before the fault are closed.
     pub fn bind(addr: SocketAddr, transport: Transport, config: &ListenerConfig) -> Result<Bound, BindError> {
         let fail = |refusal: BindRefusal| refusal.at(addr, transport);
         match transport {
@@ -52,11 +52,13 @@ impl Listener {
         }
     }
 
-    /// Takes datagram sockets someone else bound, such as systemd. All must be bound to one address. There
-    /// will be as many workers as sockets, or [`ListenerConfig::workers`] sharing them if that is more.
+    /// Takes over datagram sockets that another process bound, such as systemd. All must be bound to one
+    /// address. There are as many workers as sockets, or [`ListenerConfig::workers`] sharing them if that is
+    /// more.
     ///
-    /// Options are set as on sockets of our own; buffers are only made larger. When the listener stops, what
-    /// its workers have not read stays in the sockets, for the process they are passed to next.
+    /// Options are set as on sockets of our own; buffers are only made larger. When the listener stops,
+    /// queries that its workers have not read stay in the sockets, for the process that they are passed to
+    /// next.
     ///
     /// # Errors
     /// [`BindError`] if there is no socket, their addresses differ, or an option is refused.
@@ -72,18 +74,18 @@ impl Listener {
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed })
     }
 
-    /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that reach
-    /// `xdp.interface`. It has its own workers, one for each receive queue, and is served and stopped apart
-    /// from the listeners, best before them. There can be one front on an interface, so all listeners served
-    /// there go into one call; the front's own address, which its handlers see, is that of the first. A
-    /// client's [`exchange::Client::local`] is always the address asked.
+    /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that arrive on
+    /// `xdp.interface`. It has its own workers, one for each receive queue, and is served and stopped
+    /// separately from the listeners, best before them. There can be one front on an interface, so all
+    /// listeners served there go into one call; the front's own address, which its handlers see, is that of
+    /// the first. A client's [`exchange::Client::local`] is always the address that the query was sent to.
     ///
-    /// Of a listener on the wildcard address the front takes the queries to every address the host has now.
-    /// Replies are limited to what fits a packet: the interface's MTU over IPv4, 1280 bytes if any address is
-    /// of IPv6 (see [`exchange::Replies::room`]).
+    /// For a listener on the wildcard address the front takes the queries to every address that the host has
+    /// now. Replies are limited to the size of a packet: the interface's MTU over IPv4, 1280 bytes if any
+    /// address is of IPv6 (see [`exchange::Replies::room`]).
     ///
     /// # Errors
-    /// [`BindError`]: what is missing. The listeners are as they were, and serve alone.
+    /// [`BindError`]: the reason. The listeners are unchanged, and serve without a front.
     pub fn xdp(listeners: &[&Bound], config: &ListenerConfig, xdp: &XdpConfig) -> Result<Bound, BindError> {
         let addr = listeners.first().map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |bound| bound.addr);
         let fail = |refusal: BindRefusal| refusal.at(addr, Transport::Udp);
@@ -100,7 +102,7 @@ impl Listener {
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Xdp(front), passed: None })
     }
 
-    /// Takes listening TCP sockets someone else opened; otherwise as [`Listener::from_udp`].
+    /// Takes over listening TCP sockets that another process opened; otherwise as [`Listener::from_udp`].
     ///
     /// # Errors
     /// [`BindError`] if there is no socket or their addresses differ.
@@ -121,7 +123,7 @@ enum OpenError {
     Io(io::Error),
 }
 
-/// Opens one socket per worker, all on the port the first one got.
+/// Opens one socket per worker, all on the port that the first one got.
 fn open_all<S>(
     addr: SocketAddr,
     config: &ListenerConfig,
@@ -131,7 +133,7 @@ fn open_all<S>(
     let workers = config.workers.max(1);
     let mut addr = addr;
     if addr.port() != 0 && !config.share_port {
-        // A socket that does not share finds out whether the address is in use. Sharing sockets would not:
+        // Binding without SO_REUSEPORT shows whether the address is in use. Sockets that share it would not:
         // two servers started by mistake would each get half of the queries.
         drop(open(addr, false).map_err(OpenError::Bind)?);
     }
@@ -144,7 +146,7 @@ fn open_all<S>(
     Ok((addr, sockets))
 }
 
-/// The address all these sockets are bound to.
+/// Returns the address that all these sockets are bound to.
 fn common_address<S>(
     sockets: &[S],
     local_addr: impl Fn(&S) -> io::Result<SocketAddr>,
@@ -165,7 +167,7 @@ fn common_address<S>(
     common.ok_or_else(|| wrong(nowhere, "no socket was passed in"))
 }
 
-/// At least `workers` handles, by sharing sockets where there are fewer.
+/// Returns at least `workers` handles, sharing sockets if there are fewer.
 fn multiply<S>(
     mut sockets: Vec<S>,
     workers: usize,
@@ -178,12 +180,13 @@ fn multiply<S>(
     Ok(sockets)
 }
 
-/// Sockets that listen, but that no worker serves yet.
+/// Bound sockets of a listener without workers.
 pub struct Bound {
     addr: SocketAddr,
     config: ListenerConfig,
     sockets: Sockets,
-    /// How many sockets were opened by someone else, perhaps not for sharing: workers may have the same one.
+    /// The number of sockets that another process opened, perhaps without SO_REUSEPORT: workers may share
+    /// one.
     passed: Option<usize>,
 }
 
@@ -193,7 +196,7 @@ enum Sockets {
     Xdp(Front),
 }
 
-/// The workers could not be started: a thread or a per-thread resource was refused.
+/// Starting the workers failed: the system refused a thread or a per-thread resource.
 #[derive(Debug)]
 pub struct ServeError {
     /// The listener's address.
@@ -217,7 +220,7 @@ impl Error for ServeError {
 }
 
 impl Bound {
-    /// The address the sockets are bound to, its port known even if port 0 was asked for.
+    /// Returns the address that the sockets are bound to, with the port that the system picked for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }
@@ -230,12 +233,12 @@ impl Bound {
         }
     }
 
-    /// How many sockets someone else opened for this listener; none if it has sockets of its own.
+    /// Returns the number of passed sockets; `None` if the listener opened its own.
     pub fn passed(&self) -> Option<usize> {
         self.passed
     }
 
-    /// What the system granted, if this is an AF_XDP front.
+    /// Returns the mode that the system granted, if this is an AF_XDP front.
     pub fn xdp_mode(&self) -> Option<XdpMode> {
         match &self.sockets {
             Sockets::Xdp(front) => Some(front.mode()),
@@ -243,7 +246,7 @@ impl Bound {
         }
     }
 
-    /// Starts the workers. Each makes its handler on its own thread.
+    /// Starts the workers. Each builds its handler on its own thread.
     ///
     /// To take over from a listener on the same address without losing a query: bind with
     /// [`ListenerConfig::share_port`], stop and join the old listener, then serve. Meanwhile queries wait in
@@ -260,7 +263,7 @@ impl Bound {
         };
         let factory = Arc::new(factory);
         let passed = self.passed;
-        // Should a thread fail to start, dropping this stops those that did.
+        // If a thread fails to start, dropping this stops the threads already started.
         let mut running = Running::new(addr, transport, workers, self.xdp_mode(), passed);
         let fail = |cause| ServeError { addr, transport, cause };
         let job = |index: usize, running: &Running| {
@@ -277,8 +280,8 @@ impl Bound {
         };
         match self.sockets {
             Sockets::Udp(sockets) => {
-                // Those who share a socket are one to the kernel. Sockets of others may not be made for
-                // sharing.
+                // Workers that share a socket count as one for the kernel. Passed sockets may lack
+                // SO_REUSEPORT.
                 let apart = passed.unwrap_or(sockets.len());
                 if let Some(first) = sockets.first()
                     && let Err(e) = udp::spread(first, self.config.spread, apart)

@@ -1,5 +1,5 @@
-//! Sockets opened by the process that started this program, such as systemd: taking them over, and finding
-//! out what they are.
+//! Sockets opened by the process that started this program, such as systemd: taking them over and checking
+//! their kind.
 
 use std::error::Error;
 use std::fmt;
@@ -10,27 +10,26 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use exchange::Transport;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-/// A socket that was passed to this program, of a kind that a listener can be made of.
+/// A passed socket that a listener can be built from.
 #[derive(Debug)]
 pub enum PassedSocket {
-    /// It takes datagrams.
+    /// A datagram socket.
     Udp(UdpSocket),
-    /// It listens for connections.
+    /// A listening socket.
     Tcp(TcpListener),
 }
 
-/// Why what was passed is no socket for a listener.
+/// The reason why a passed descriptor is no socket for a listener.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PassedFault {
-    /// No descriptor of this number came from outside.
+    /// This program inherited no descriptor of this number.
     NotThere,
     /// It is something else, in words that follow "it is".
     Kind(&'static str),
-    /// It takes queries over IPv4 as well as over IPv6, and so from clients whose IPv4 addresses look like
-    /// others.
+    /// It receives IPv4 as well as IPv6, so clients with IPv4 addresses would appear with IPv4-mapped ones.
     BothFamilies,
-    /// The system does not say what it is.
+    /// The system returned an error when asked for its kind.
     Io(io::Error),
 }
 
@@ -48,19 +47,19 @@ impl fmt::Display for PassedFault {
 impl Error for PassedFault {}
 
 impl PassedSocket {
-    /// Takes over the descriptor of this number, which must have come from outside with the start of the
-    /// program. No program that this one starts gets it.
+    /// Takes over the descriptor of this number, which this program must have inherited when it was started.
+    /// Child processes do not inherit it.
     ///
     /// # Errors
-    /// [`PassedFault`]; a descriptor that is there is closed.
+    /// [`PassedFault`]; an inherited descriptor is closed.
     pub fn take(descriptor: RawFd) -> Result<Self, PassedFault> {
         Self::of(own(descriptor)?)
     }
 
-    /// Finds out what this descriptor is.
+    /// Checks the kind of this descriptor.
     ///
     /// # Errors
-    /// [`PassedFault`] if it is not for a listener.
+    /// [`PassedFault`] if a listener cannot use it.
     pub fn of(descriptor: OwnedFd) -> Result<Self, PassedFault> {
         let socket = Socket::from(descriptor);
         let kind = socket.r#type().map_err(|e| match e.raw_os_error() {
@@ -95,7 +94,7 @@ impl PassedSocket {
         Ok(passed)
     }
 
-    /// It must be bound, and to one family.
+    /// Checks that it is bound to a port, and receives one address family only.
     fn check_address(&self) -> Result<(), PassedFault> {
         let addr = self.local_addr().map_err(PassedFault::Io)?;
         if addr.port() == 0 {
@@ -105,14 +104,14 @@ impl PassedSocket {
             Self::Udp(socket) => SockRef::from(socket),
             Self::Tcp(socket) => SockRef::from(socket),
         };
-        // It cannot be made a socket of IPv6 alone any more.
+        // IPV6_V6ONLY cannot be set after binding.
         if addr.is_ipv6() && addr.ip().is_unspecified() && !socket.only_v6().map_err(PassedFault::Io)? {
             return Err(PassedFault::BothFamilies);
         }
         Ok(())
     }
 
-    /// The address that it is bound to.
+    /// Returns the address that it is bound to.
     ///
     /// # Errors
     /// The system's.
@@ -123,7 +122,7 @@ impl PassedSocket {
         }
     }
 
-    /// Its transport.
+    /// Returns its transport.
     pub fn transport(&self) -> Transport {
         match self {
             Self::Udp(_) => Transport::Udp,
@@ -132,9 +131,9 @@ impl PassedSocket {
     }
 }
 
-/// Makes a descriptor that came from outside ours.
+/// Takes ownership of an inherited descriptor.
 fn own(descriptor: RawFd) -> Result<OwnedFd, PassedFault> {
-    // Those of standard input and output belong to the standard library.
+    // Standard input, output and error belong to the standard library.
     if descriptor <= libc::STDERR_FILENO {
         return Err(PassedFault::NotThere);
     }
@@ -161,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// A descriptor as it looks after the start of a program that it was passed to.
+    /// Returns a descriptor in the state of one that a program inherits when it starts.
     fn pass(socket: impl Into<OwnedFd>) -> RawFd {
         let number = socket.into().into_raw_fd();
         // SAFETY: no pointers are passed.
@@ -226,7 +225,7 @@ mod tests {
             }
             assert!(matches!(PassedSocket::of(socket.into()), Err(PassedFault::BothFamilies)));
         }
-        // Of an address of its own, no IPv4 can come.
+        // A socket bound to a single IPv6 address receives no IPv4.
         let one = UdpSocket::bind("[::1]:0").unwrap();
         assert!(PassedSocket::of(one.into()).is_ok());
     }

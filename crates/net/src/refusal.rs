@@ -1,4 +1,4 @@
-//! Why an address cannot be listened on.
+//! Errors of binding a listener.
 
 use std::error::Error;
 use std::fmt;
@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 
 use exchange::Transport;
 
-/// Why an address could not be listened on.
+/// Kinds of errors when binding a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BindFault {
-    /// The process may not use this port.
+    /// The process lacks the permission for this port.
     PermissionDenied,
-    /// Something else listens there.
+    /// Another socket is bound to this address and port.
     AddressInUse,
     /// No interface has this address.
     NoSuchAddress,
@@ -23,11 +23,11 @@ pub enum BindFault {
     OutOfDescriptors,
     /// The system refused this socket option.
     Option(&'static str),
-    /// The listener was given no socket, or sockets of different addresses.
+    /// The caller passed no socket, or sockets bound to different addresses.
     Sockets,
     /// There is no network interface of this name, or it carries no Ethernet frames.
     NoSuchInterface,
-    /// The process lacks the rights AF_XDP needs.
+    /// The process lacks the permissions that AF_XDP needs.
     XdpDenied,
     /// Another program is attached to the interface, or another socket to its queue.
     XdpBusy,
@@ -35,18 +35,18 @@ pub enum BindFault {
     XdpMemory,
     /// AF_XDP would not see the tags of the VLANs on top of the interface.
     XdpTags,
-    /// The kernel or the driver cannot do what AF_XDP needs; see the cause.
+    /// The kernel or the driver lacks a feature that AF_XDP needs; see the cause.
     XdpUnsupported,
     /// Something else; see the cause.
     Other,
 }
 
-/// An address could not be listened on: which, how, and why.
+/// Binding a listener failed: its address, transport, and the reason.
 #[derive(Debug)]
 pub struct BindError {
-    /// The address asked for.
+    /// The requested address.
     pub addr: SocketAddr,
-    /// The transport asked for.
+    /// The requested transport.
     pub transport: Transport,
     /// The kind of fault.
     pub fault: BindFault,
@@ -95,7 +95,7 @@ impl Error for BindError {
     }
 }
 
-/// A [`BindError`] before it knows its address.
+/// A [`BindError`] without its address.
 #[derive(Debug)]
 pub(crate) struct BindRefusal {
     pub(crate) fault: BindFault,

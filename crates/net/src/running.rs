@@ -1,4 +1,4 @@
-//! A listener at work: stopping it, waiting for it, and what it shares with others.
+//! A running listener: stopping it, waiting for it, and the state it shares with other listeners.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use crate::stats::ListenerStats;
 use crate::tcp::TcpLimits;
 use crate::xdp::XdpMode;
 
-/// What listeners share: connection limits, and the callback for faults.
+/// State that listeners share: connection limits, and the callback for faults.
 #[derive(Clone, Default)]
 pub struct Context {
-    /// How many TCP connections there may be, counted over all listeners given the same limits.
+    /// Limits of TCP connections, counted over all listeners with clones of them.
     pub tcp: TcpLimits,
     on_fault: Option<OnFault>,
 }
@@ -30,7 +30,7 @@ impl Context {
         Context { tcp, on_fault: None }
     }
 
-    /// Has faults reported to `on_fault`, which is called on worker threads and must neither block nor panic.
+    /// Sets the callback for faults. Worker threads call it; it must neither block nor panic.
     #[must_use]
     pub fn on_fault(mut self, on_fault: impl Fn(&WorkerFault) + Send + Sync + 'static) -> Self {
         self.on_fault = Some(Arc::new(on_fault));
@@ -42,7 +42,7 @@ impl Context {
     }
 }
 
-/// A listener at work. Dropping it stops the listener without waiting.
+/// A running listener. Dropping it stops the listener without waiting.
 pub struct Running {
     pub(crate) local: SocketAddr,
     pub(crate) transport: Transport,
@@ -55,7 +55,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// A listener that has no workers yet.
+    /// Returns a listener without workers.
     pub(crate) fn new(
         local: SocketAddr,
         transport: Transport,
@@ -67,7 +67,7 @@ impl Running {
         Self { local, transport, shutdown, stats, threads: Vec::new(), xdp, passed, sockets: Vec::new() }
     }
 
-    /// Keeps a descriptor of the socket of worker `index` for [`Running::sockets`]. Workers that share a
+    /// Stores a descriptor of the socket of worker `index` for [`Running::sockets`]. Workers that share a
     /// passed socket share the descriptor of the first of them.
     pub(crate) fn keep_socket(&mut self, index: usize, slot: &Arc<SocketSlot>, socket: &impl AsFd) {
         if self.passed.is_none_or(|apart| index < apart) {
@@ -76,7 +76,7 @@ impl Running {
         self.sockets.push(Arc::downgrade(slot));
     }
 
-    /// The address the listener is bound to, its port known even if port 0 was asked for.
+    /// Returns the address that the listener is bound to, with the port that the system picked for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -86,19 +86,19 @@ impl Running {
         self.transport
     }
 
-    /// What the system granted, if this is an AF_XDP front; its address is also that of the sockets behind
-    /// it.
+    /// Returns the mode that the system granted, if this is an AF_XDP front; its address is also that of the
+    /// sockets behind it.
     pub fn xdp_mode(&self) -> Option<XdpMode> {
         self.xdp
     }
 
-    /// How many sockets someone else opened for this listener; none if it has sockets of its own.
+    /// Returns the number of passed sockets; `None` if the listener opened its own.
     pub fn passed(&self) -> Option<usize> {
         self.passed
     }
 
-    /// Descriptors of the listener's sockets, for another server that goes on with them (see
-    /// [`Running::leave_unread`]); none of an AF_XDP front.
+    /// Returns descriptors of the listener's sockets, for another server that continues with them (see
+    /// [`Running::leave_unread`]). An AF_XDP front has none.
     ///
     /// # Errors
     /// The system's, if it refuses descriptors.
@@ -107,47 +107,48 @@ impl Running {
         slots.filter_map(|slot| slot.get().transpose()).collect()
     }
 
-    /// Has the workers leave in the sockets what they have not read when they stop, as with sockets that were
-    /// passed.
+    /// Lets the workers, when they stop, leave queries that they have not read in the sockets, as with passed
+    /// sockets.
     pub fn leave_unread(&self) {
         self.shutdown.leave_unread();
     }
 
-    /// Whether what is not read when the listener stops stays in its sockets.
+    /// Whether queries that are not read when the listener stops stay in its sockets.
     pub fn leaves_unread(&self) -> bool {
         self.passed.is_some() || self.shutdown.leaves_unread()
     }
 
-    /// The listener's counters. They remain readable after it stopped.
+    /// Returns the listener's counters. They remain readable after it stopped.
     pub fn stats(&self) -> &ListenerStats {
         &self.stats
     }
 
-    /// A handle that stops this listener.
+    /// Returns a handle that stops this listener.
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
 
-    /// Asks the workers to stop; see [`Shutdown::trigger`].
+    /// Requests the workers to stop; see [`Shutdown::trigger`].
     pub fn stop(&self) {
         self.shutdown.trigger();
     }
 
-    /// True until no worker takes what arrives any more, which comes soon after [`Running::stop`]; what was
-    /// taken may still be answered. Workers that have not begun yet are not known of.
+    /// Whether any worker still receives queries, which ends soon after [`Running::stop`]; queries received
+    /// before may still be answered. Does not count workers that have not begun yet.
     pub fn is_taking(&self) -> bool {
         self.shutdown.is_taking()
     }
 
-    /// True when every worker has ended.
+    /// Whether every worker has ended.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for every worker to end, which they do only after [`Running::stop`]. Returns the final counters.
+    /// Waits for every worker to end, which happens only after [`Running::stop`]. Returns the final counters.
     pub fn join(mut self) -> ListenerStats {
         for thread in self.threads.drain(..) {
-            // A worker catches its handler's panics; one of its own was already shown by the panic hook.
+            // A worker catches its handler's panics; the panic hook has already reported a panic of the
+            // worker's own.
             let _ = thread.join();
         }
         self.stats.clone()

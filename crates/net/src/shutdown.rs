@@ -1,4 +1,4 @@
-//! Stopping workers.
+//! Stopping of workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,13 +12,13 @@ pub struct Shutdown {
 }
 
 struct ShutdownInner {
-    /// What UDP workers look at after every batch.
+    /// UDP workers check it after every batch.
     flag: AtomicBool,
-    /// What TCP workers wait for.
+    /// TCP workers wait for it.
     watch: watch::Sender<bool>,
-    /// Workers that take what arrives.
+    /// The number of workers that receive queries.
     taking: AtomicUsize,
-    /// Another server goes on with the sockets.
+    /// Another server continues with the sockets.
     leaves_unread: AtomicBool,
 }
 
@@ -34,36 +34,36 @@ impl Shutdown {
         }
     }
 
-    /// Asks the workers to answer what already reached them and end, within [`crate::ListenerConfig::drain`]
-    /// and one [`crate::UdpConfig::idle_wake`]. Returns at once.
+    /// Requests the workers to answer the queries already received and to end, within
+    /// [`crate::ListenerConfig::drain`] and one [`crate::UdpConfig::idle_wake`]. Returns at once.
     pub fn trigger(&self) {
         self.inner.flag.store(true, Ordering::Release);
         self.inner.watch.send_replace(true);
     }
 
-    /// True once [`Shutdown::trigger`] was called.
+    /// Whether [`Shutdown::trigger`] was called.
     #[inline]
     pub fn triggered(&self) -> bool {
         self.inner.flag.load(Ordering::Acquire)
     }
 
-    /// Has the workers leave in their sockets what they have not read when they stop.
+    /// Lets the workers, when they stop, leave queries that they have not read in their sockets.
     pub(crate) fn leave_unread(&self) {
         self.inner.leaves_unread.store(true, Ordering::Release);
     }
 
-    /// True once [`Shutdown::leave_unread`] was called.
+    /// Whether [`Shutdown::leave_unread`] was called.
     pub(crate) fn leaves_unread(&self) -> bool {
         self.inner.leaves_unread.load(Ordering::Acquire)
     }
 
-    /// A worker begins to take what arrives, until the value returned is dropped.
+    /// Counts a worker that begins to receive queries, until the returned value is dropped.
     pub(crate) fn take(&self) -> Taking {
         self.inner.taking.fetch_add(1, Ordering::Relaxed);
         Taking(self.clone())
     }
 
-    /// Whether any worker takes what arrives.
+    /// Whether any worker receives queries.
     pub(crate) fn is_taking(&self) -> bool {
         self.inner.taking.load(Ordering::Acquire) > 0
     }
@@ -73,7 +73,7 @@ impl Shutdown {
     }
 }
 
-/// A worker that takes what arrives.
+/// A worker that receives queries.
 pub(crate) struct Taking(Shutdown);
 
 impl Drop for Taking {

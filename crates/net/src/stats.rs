@@ -1,4 +1,4 @@
-//! Counters: each worker writes its own, a reader adds them up. No logging and no export format here.
+//! Counters: each worker writes its own, a reader sums them. No logging and no export format here.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use exchange::Counter;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// The counters of one worker, written by its thread alone, on cache lines of their own.
+        /// The counters of one worker, written only by its thread, on cache lines of their own.
         #[derive(Default)]
         #[repr(align(128))]
         pub(crate) struct WorkerStats { $(pub(crate) $name: Counter,)* }
 
-        /// Sums of counters since the listener began to serve.
+        /// Sums of counters since the listener started.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[doc = $doc])* pub $name: u64,)*
         }
 
         impl Totals {
-            /// Every counter's name and what it counts, in the order of [`iter`](Self::iter).
+            /// The name and description of every counter, in the order of [`iter`](Self::iter).
             pub const DESCRIBED: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($name), concat!($($doc,)*)),)*];
 
@@ -30,7 +30,7 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(others.$name);)*
             }
 
-            /// Every counter with its name, in a fixed order: for metrics.
+            /// Returns every counter with its name, in a fixed order, for metrics.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
@@ -142,14 +142,14 @@ impl ListenerStats {
         ListenerStats { workers: (0..workers).map(|_| Arc::default()).collect() }
     }
 
-    /// The sums over all workers.
+    /// Returns the sums over all workers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.per_worker().for_each(|worker| totals.add(&worker));
         totals
     }
 
-    /// The counters of each worker.
+    /// Returns the counters of each worker.
     pub fn per_worker(&self) -> impl Iterator<Item = Totals> {
         self.workers.iter().map(|worker| Totals::of(worker))
     }

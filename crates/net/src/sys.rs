@@ -1,5 +1,5 @@
-//! What neither the standard library nor socket2 offers safely: a few socket options, CPU affinity, and a
-//! listening socket watched by the runtime but accepted from by hand.
+//! System calls that neither the standard library nor socket2 offers safely: a few socket options, CPU
+//! affinity, and a listening socket that the runtime watches but that connections are accepted from by hand.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,36 +10,37 @@ use socket2::Socket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Types any bytes are a value of, as the kernel may write them.
+/// Types of which any bytes are a valid value, as the kernel may write them.
 ///
 /// # Safety
-/// That must hold.
+/// Any bytes must be a valid value of the type.
 pub(crate) unsafe trait Plain: Copy + Default {}
 
 // SAFETY: a number.
 unsafe impl Plain for c_int {}
 
-/// Reads a socket option. What an older kernel does not know of it stays zero.
+/// Reads a socket option. Fields that an older kernel does not write stay zero.
 pub(crate) fn get_option<T: Plain>(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is a live `T` of the length given, and whatever the kernel writes there is a value of
-    // it.
+    // SAFETY: `value` is a live `T` of the length given, and whatever the kernel writes there is a valid
+    // value of it.
     let rc = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &mut len)
     };
     if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets a socket option. Where `value` holds a pointer, the caller knows what the kernel does with it.
+/// Sets a socket option. If `value` holds a pointer, the caller must ensure that the kernel's use of it is
+/// sound.
 pub(crate) fn set_option<T: Copy>(
     socket: &impl AsRawFd,
     level: c_int,
     name: c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: `value` points to a live `T` and the length given is that of `T`; the kernel only reads it. A
-    // wrong descriptor, level or name is answered with an error.
+    // SAFETY: `value` points to a live `T` and the length given is that of `T`; the kernel only reads it. For
+    // a wrong descriptor, level or name it returns an error.
     let rc = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -52,17 +53,17 @@ pub(crate) fn set_option<T: Copy>(
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets a socket option that is a plain number.
+/// Sets a socket option whose value is a number.
 pub(crate) fn set_number(socket: &impl AsRawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     set_option(socket, level, name, &value)
 }
 
-/// Lets a socket be bound to an address that no interface has (yet).
+/// Allows a socket to be bound to an address that no interface has (yet).
 pub(crate) fn set_freebind(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
     if addr.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) }
 }
 
-/// What a reuseport program picks the socket by.
+/// The input by which a reuseport program selects the socket.
 #[derive(Clone, Copy)]
 pub(crate) enum PickBy {
     /// The CPU that handles the packet.
@@ -74,9 +75,9 @@ pub(crate) enum PickBy {
 /// The offset of [`PickBy::Random`] among the kernel's ancillary loads (`SKF_AD_RANDOM`).
 const AD_RANDOM: c_int = 56;
 
-/// Has the kernel pick among the `sockets` members of this socket's reuseport group by a three-instruction
-/// program: load, take the remainder, return it as the index. It holds for the whole group, present and
-/// future.
+/// Attaches a program of three instructions by which the kernel selects among the `sockets` members of this
+/// socket's reuseport group: load, take the remainder, return it as the index. It applies to the whole group,
+/// present and future.
 pub(crate) fn attach_reuseport(socket: &impl AsRawFd, by: PickBy, sockets: u32) -> io::Result<()> {
     let offset = match by {
         PickBy::Cpu => libc::SKF_AD_OFF + libc::SKF_AD_CPU,
@@ -96,12 +97,12 @@ pub(crate) fn attach_reuseport(socket: &impl AsRawFd, by: PickBy, sockets: u32) 
 /// `SO_DETACH_REUSEPORT_BPF`, which libc does not name on every platform.
 const SO_DETACH_REUSEPORT_BPF: c_int = 68;
 
-/// Undoes [`attach_reuseport`] for the whole group.
+/// Removes the program of [`attach_reuseport`] from the whole group.
 pub(crate) fn detach_reuseport(socket: &impl AsRawFd) -> io::Result<()> {
     set_number(socket, libc::SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, 0)
 }
 
-/// Pins the calling thread to the `n`-th CPU it may use, counting round if there are fewer.
+/// Pins the calling thread to the `n`-th CPU it may use, modulo their number.
 pub(crate) fn pin_thread(n: usize) -> io::Result<()> {
     // SAFETY: an all-zero `cpu_set_t` is the empty set.
     let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -126,7 +127,7 @@ pub(crate) fn pin_thread(n: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts a connection that never blocks, in one system call where there is one for it.
+/// Accepts a connection as a nonblocking socket, in one system call where the system has one for it.
 pub(crate) fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     #[cfg(target_os = "linux")]
     {
@@ -143,10 +144,10 @@ pub(crate) fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAdd
     }
 }
 
-/// Has the current runtime watch a listening socket for connections. Unlike with the runtime's own listener,
-/// an error of accepting can then be distinguished from a connection that waits.
+/// Registers a listening socket with the current runtime. Unlike with the runtime's own listener, an error of
+/// accepting can then be distinguished from a waiting connection.
 pub(crate) fn watch_listener(socket: TcpListener) -> io::Result<AsyncFd<TcpListener>> {
-    // SAFETY: a `TcpListener` owns its descriptor, always answers with the same one and closes it only when
+    // SAFETY: a `TcpListener` owns its descriptor, always returns the same one and closes it only when
     // dropped, which the `AsyncFd` it moves into does after deregistering it.
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
 }

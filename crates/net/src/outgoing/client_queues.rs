@@ -1,6 +1,6 @@
 //! Requests that wait for the core, in client queues: a request waits behind earlier requests of its own
 //! origin, not behind those of others. So a client that floods the server with queries does not hold up other
-//! clients, be it for answers or for being let in.
+//! clients, neither in the queues nor at their limit.
 //!
 //! This is stochastic fairness queueing (McKenney, 1990): there are fewer client queues than origins, and a
 //! secret decides which origins share one, so a client cannot choose whose queue it fills.
@@ -9,18 +9,18 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many client queues there are.
+/// The number of client queues.
 const LANES: usize = 256;
-/// The share of all places that a client queue has for itself, whatever the others hold; one at the least.
+/// The divisor of the limit that yields each client queue's guaranteed share; the share is at least one.
 const SHARE: usize = 16;
-/// Requests that an empty client queue keeps memory for.
+/// Capacity that an empty client queue keeps, in requests.
 const EMPTY_QUEUE_CAPACITY: usize = 16;
 
 /// A client queue's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientQueue(u8);
 
-/// How many requests wait, counted without a lock where they come from.
+/// Numbers of waiting requests, counted without a lock by the threads that bring them.
 pub(super) struct Waiting {
     secret: RandomState,
     all: AtomicUsize,
@@ -38,41 +38,42 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// The client queue of an origin.
+    /// Returns the client queue of an origin.
     pub(super) fn client_queue(&self, origin: u64) -> ClientQueue {
         ClientQueue(self.secret.hash_one(origin) as u8)
     }
 
-    /// Whether one more may wait there, where `most` in all are many: then client queues that hold less than
-    /// their share go on up to twice as many in all. Threads that ask together may be let in together.
+    /// Whether one more request may wait in this queue. The limit is `most` in all; above it, client queues
+    /// that hold less than their share are still admitted, up to twice the limit. Threads that call this
+    /// concurrently may exceed it.
     pub(super) fn admits(&self, client_queue: ClientQueue, most: usize) -> bool {
         let (all, share) = (self.all.load(Relaxed), (most / SHARE).max(1));
         all < most || (all < most.saturating_mul(2) && self.of(client_queue).load(Relaxed) < share)
     }
 
-    /// One more waits.
+    /// Counts a request that begins to wait.
     pub(super) fn add(&self, client_queue: ClientQueue) {
         self.all.fetch_add(1, Relaxed);
         self.of(client_queue).fetch_add(1, Relaxed);
     }
 
-    /// One has been taken.
+    /// Counts a request that the core takes.
     pub(super) fn remove(&self, client_queue: ClientQueue) {
         self.all.fetch_sub(1, Relaxed);
         self.of(client_queue).fetch_sub(1, Relaxed);
     }
 
     fn of(&self, client_queue: ClientQueue) -> &AtomicUsize {
-        // The number of a client queue is a byte: there are 256 of them.
+        // The number of a client queue is a byte: there are 256 queues.
         &self.client_queues[usize::from(client_queue.0)]
     }
 }
 
-/// Requests in the order in which they are acted on: queue by queue in turn, and in each
-/// queue as they came.
+/// Requests in the order in which the core takes them: one of each queue in turn, and within a queue in order
+/// of arrival.
 pub(super) struct Lanes<R> {
     client_queues: Vec<VecDeque<R>>,
-    /// The client queues that hold something.
+    /// The client queues that are not empty.
     turns: VecDeque<ClientQueue>,
 }
 
@@ -92,7 +93,7 @@ impl<R> Lanes<R> {
         held.push_back(request);
     }
 
-    /// Takes the next request.
+    /// Removes and returns the next request.
     pub(super) fn pop(&mut self) -> Option<(ClientQueue, R)> {
         let client_queue = self.turns.pop_front()?;
         let held = &mut self.client_queues[usize::from(client_queue.0)];
@@ -110,7 +111,7 @@ impl<R> Lanes<R> {
 mod tests {
     use super::*;
 
-    /// Two origins whose client queues are not the same.
+    /// Returns two origins with different client queues.
     fn two_queues(waiting: &Waiting) -> (ClientQueue, ClientQueue) {
         let first = waiting.client_queue(0);
         let other = (1..)

@@ -1,10 +1,10 @@
-//! What the threads that act on a core's requests share: its own thread, which is always there, and the
-//! datagram workers that bring requests.
+//! State shared by the threads that drive a core: its own thread, which always exists, and the datagram
+//! workers that bring requests.
 //!
-//! The thread that holds the lock acts. The core's thread waits for the lock; all others only try it, so that
-//! no thread that answers clients waits here. What a worker brings is kept for workers: it remembers on its
-//! own thread that there is something, and takes its turn until it has seen with the lock held that nothing
-//! is left. So no wake-up is needed, and none can be lost.
+//! The thread that holds the lock drives the core. The core's thread waits for the lock; all others only try
+//! it, so that no thread that answers clients waits here. Requests of workers have a queue of their own: a
+//! worker that brought one marks that on its own thread, and takes turns until it has seen with the lock held
+//! that the queue is empty. So no wake-up is needed, and none can be lost.
 
 use std::cell::RefCell;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
@@ -17,38 +17,38 @@ use super::client_queues::{ClientQueue, Waiting};
 use super::links::WorkerLinks;
 use super::sync::{AtomicBool, Events, Mutex, MutexGuard, Poll, Waker, fence, thread_local};
 
-/// Requests that other threads act on during one sleep of the core's thread. More are worth waking it: the
-/// threads that bring them have other work.
+/// Most requests that other threads act on during one sleep of the core's thread. For more they wake it,
+/// since they have other work.
 const BROUGHT: usize = 4;
 
-/// The thread's sleep.
+/// A sleep of the core's thread.
 #[derive(Default)]
 pub(super) struct Sleep {
-    /// When it wakes by itself, if it does.
+    /// When it wakes without an event, if set.
     until: Option<Instant>,
-    /// Requests that others have acted on meanwhile.
+    /// Requests that other threads have acted on meanwhile.
     brought: usize,
 }
 
 impl Sleep {
-    /// One that has just begun.
+    /// Returns a sleep that has just begun.
     pub(super) fn until(until: Option<Instant>) -> Sleep {
         Sleep { until, brought: 0 }
     }
 
-    /// How many requests others may still act on.
+    /// Returns the number of requests that other threads may still act on.
     pub(super) fn left(&self) -> usize {
         BROUGHT.saturating_sub(self.brought)
     }
 
-    /// Others have acted on so many more. Returns whether the thread may sleep on, the core's next deadline
-    /// being this.
+    /// Counts `taken` requests that other threads have acted on. Returns whether the thread may sleep on;
+    /// `deadline` is the core's next one.
     pub(super) fn goes_on(&mut self, taken: usize, deadline: Option<Instant>) -> bool {
         self.brought += taken;
         self.brought < BROUGHT && self.ends_by(deadline)
     }
 
-    /// Whether the thread, if it sleeps, wakes by itself before the core's deadline.
+    /// Whether the sleeping thread wakes without an event before the core's deadline.
     pub(super) fn ends_by(&self, deadline: Option<Instant>) -> bool {
         let in_time = |deadline| self.until.is_some_and(|until| until <= deadline);
         deadline.is_none_or(in_time)
@@ -58,44 +58,45 @@ impl Sleep {
 /// The queues that requests wait in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
-    /// For the core's thread, and for the thread that acts while it sleeps.
+    /// For the core's thread, and for other threads while it sleeps.
     Thread,
     /// For workers.
     Workers,
 }
 
-/// What a worker's turn has left.
+/// The result of a worker's turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Turned {
     /// There may be more to act on at once.
     pub(super) more: bool,
-    /// The thread has to look when the core's next deadline is.
+    /// The thread has to wake for an earlier deadline of the core.
     pub(super) rouse: bool,
-    /// The core is gone.
+    /// The core has been dropped.
     pub(super) gone: bool,
 }
 
-/// Where requests are acted on.
+/// Drives a core; the lock of [`Shared`] protects it.
 pub(super) trait Desk: Send {
-    /// The thread is about to sleep: what it would wake for is seen now or leads to another waking from here
-    /// on. Returns for how long it may sleep.
+    /// Prepares the thread's sleep: acts on a request that came before it; a later one wakes it, or the
+    /// thread that brings it acts. Returns for how long it may sleep.
     fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration>;
 
-    /// The thread acts on everything that has happened.
+    /// Acts on all events and waiting requests, on the core's thread.
     fn work(&mut self, events: &Events, waiting: &Waiting);
 
-    /// Acts on the requests that are there while the thread sleeps. Returns whether it may sleep on.
+    /// Acts on waiting requests while the thread sleeps. Returns whether it may sleep on.
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool;
 
-    /// Acts on the events of a worker's links, and on requests of workers: up to `most` in all, but one
-    /// request at the least. What the core decides about the worker's links is left to it.
+    /// Acts on the events of a worker's links, and on requests of workers: up to `most` in all, but at least
+    /// one request. Actions of the core for the worker's links are queued in `worker`.
     fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned;
 
-    /// A worker waits for nothing any more: the thread takes its links and all that workers have brought.
+    /// Moves the links of a worker that ends, and all requests that workers have brought, to the core's
+    /// thread.
     fn leave(&mut self, worker: &mut WorkerLinks, waiting: &Waiting);
 }
 
-/// What has been done.
+/// Counters of a driver.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) opened: Counter,
@@ -107,26 +108,26 @@ pub(super) struct Counts {
     pub(super) received: Counter,
 }
 
-/// What the threads share; the last field is the driver.
+/// State that the threads share; the last field is the driver.
 pub(super) struct Shared<D: ?Sized> {
     pub(super) waker: Waker,
-    /// The core's thread waits, or is about to: a thread with a request acts on it or wakes the core's
-    /// thread.
+    /// Set while the core's thread waits or is about to: a thread with a request then acts on it or wakes the
+    /// core's thread.
     pub(super) asleep: AtomicBool,
     pub(super) stop: AtomicBool,
-    /// Requests that the core has not seen yet.
+    /// Requests that the core has not taken yet.
     pub(super) waiting: Waiting,
     pub(super) counts: Arc<Counts>,
     pub(super) driver: Mutex<D>,
 }
 
 impl<D: ?Sized> Shared<D> {
-    /// The driver. A panic while another thread acted cost what that was about.
+    /// Returns the driver. After a panic of another thread, only the request or event that caused it is lost.
     pub(super) fn driver(&self) -> MutexGuard<'_, D> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The driver; `None` if another thread holds its lock.
+    /// Returns the driver; `None` if another thread holds its lock.
     fn try_driver(&self) -> Option<MutexGuard<'_, D>> {
         match self.driver.try_lock() {
             Ok(driver) => Some(driver),
@@ -136,18 +137,18 @@ impl<D: ?Sized> Shared<D> {
     }
 
     fn rouse(&self) {
-        // Only what wakes it is written: a thread that looks afterwards finds this or what the core's thread
-        // has written since.
+        // The flag is written only by the thread that wakes the core's thread: a later thread sees this
+        // write, or what the core's thread has written since.
         if self.asleep.compare_exchange(true, false, Relaxed, Relaxed).is_ok() {
-            // Should it fail, the core looks at its next deadline.
+            // If it fails, the core's thread wakes at its next deadline.
             let _ = self.waker.wake();
         }
     }
 }
 
 impl Shared<dyn Desk> {
-    /// Passes a request of a client queue on: `send` puts it into a queue. Where workers act on what they
-    /// bring, and this is one, it is theirs; otherwise it is the thread's.
+    /// Queues a request of a client queue; `send` puts it into the given queue. It goes to the workers' queue
+    /// if workers drive the core and this thread is one, and otherwise to the thread's.
     pub(super) fn pass<T>(
         self: &Arc<Self>,
         client_queue: ClientQueue,
@@ -170,15 +171,15 @@ impl<D: Desk + ?Sized> Shared<D> {
         let mut events = Events::with_capacity(events);
         while !self.stop.load(Relaxed) {
             let wait = self.lie_down();
-            // It may have been interrupted: whatever is ready is found ready again.
+            // An interrupted poll does no harm: events that are ready are reported again.
             let _ = poll.poll(&mut events, wait);
             self.asleep.store(false, Relaxed);
             self.driver().work(&events, &self.waiting);
         }
     }
 
-    /// The thread is about to sleep. Requests that come from now on are acted on where they come from, or
-    /// wake it.
+    /// Marks the thread as asleep. For requests that are queued from now on, the thread that queues them acts
+    /// or wakes it.
     fn lie_down(&self) -> Option<Duration> {
         let mut driver = self.driver();
         self.asleep.store(true, Relaxed);
@@ -186,29 +187,30 @@ impl<D: Desk + ?Sized> Shared<D> {
         driver.lie_down(&self.waiting)
     }
 
-    /// Tells the thread to stop.
+    /// Stops the core's thread.
     pub(super) fn tell_stop(&self) {
         self.stop.store(true, Relaxed);
         let _ = self.waker.wake();
     }
 
-    /// Sees to it that a request that has just been queued is acted on: here, if the thread sleeps and there
-    /// is little to do, which spares two changes from one thread to another; or by the thread.
+    /// Makes sure that a request that has just been queued is acted on: by this thread, if the core's thread
+    /// sleeps and there is little to do, which saves two context switches; or else by the core's thread.
     fn attend(&self) {
-        // Either the thread sees the request before it waits, or it is seen to be asleep here.
+        // Either the core's thread sees the request before it waits, or this thread sees that it is asleep.
         fence(SeqCst);
         if !self.asleep.load(Relaxed) {
             return;
         }
-        // Who acts at the moment may have looked at the queue before.
+        // The thread that drives the core now may have checked the queue before.
         let acted = self.try_driver().is_some_and(|mut driver| driver.act_while_asleep(&self.waiting));
         if !acted {
             self.rouse();
         }
     }
 
-    /// A worker's turn; `None` if another thread acts. A reply takes about half of what a request does, so
-    /// twice as many are read. The lock is held only while the core acts, not for what the system does.
+    /// Runs a worker's turn; `None` if another thread holds the lock. A reply takes about half the time of a
+    /// request, so twice as many are read. The lock is held only while the core acts, not during system
+    /// calls.
     fn turn(&self, worker: &mut WorkerLinks, most: usize) -> Option<Turned> {
         worker.read_links(2 * most);
         let act = || Some(self.try_driver()?.turn(worker, most, &self.waiting));
@@ -226,48 +228,48 @@ impl<D: Desk + ?Sized> Shared<D> {
     }
 }
 
-/// What the thread of a worker remembers.
+/// State of a worker's thread.
 #[derive(Default)]
 struct Remembered {
-    /// Where it acts. It acts for one core; requests to another, for which it has no links, are that one's
-    /// thread's.
+    /// The core that the worker drives. It drives one core; requests to another, for which it has no links,
+    /// go to that one's thread.
     desk: Option<Arc<Shared<dyn Desk>>>,
-    /// It has brought something since its last turn.
+    /// The worker has brought a request since its last turn.
     brought: bool,
 }
 
 thread_local! {
-    /// Of a thread that takes turns.
+    /// Set on threads that take turns.
     #[allow(clippy::missing_const_for_thread_local, reason = "the model's macro takes no constant blocks")]
     static REMEMBERED: RefCell<Option<Remembered>> = RefCell::new(None);
 }
 
-/// A request is about to be queued for workers. Returns whether the present thread is one, and will take its
-/// turn.
+/// Marks that a request is about to be queued for workers. Returns whether this thread is a worker of that
+/// core, and will take its turn.
 fn bring(desk: &Arc<Shared<dyn Desk>>) -> bool {
     REMEMBERED.with(|remembered| {
         let mut remembered = remembered.borrow_mut();
         let Some(Remembered { desk: own, brought }) = &mut *remembered else { return false };
-        // If it acts for another core, its next turn shows whether that one is still there.
+        // If the worker drives another core, its next turn shows whether that one still exists.
         *brought = true;
         Arc::ptr_eq(own.get_or_insert_with(|| Arc::clone(desk)), desk)
     })
 }
 
-/// The present thread takes turns from here on.
+/// Lets this thread take turns from here on.
 pub(super) fn begin() {
     REMEMBERED.with(|it| it.replace(Some(Remembered::default())));
 }
 
-/// Whether the present thread has brought something since its last turn.
+/// Whether this thread has brought a request since its last turn.
 pub(super) fn has_brought() -> bool {
     REMEMBERED.with(|it| it.borrow().as_ref().is_some_and(|remembered| remembered.brought))
 }
 
-/// Has the present thread take its turn, with up to `most` requests less the replies. Returns whether there
-/// may be more to act on at once, and whether another thread acted.
+/// Runs this thread's turn, with up to `most` requests minus the replies. Returns whether there may be more
+/// to act on at once, and whether another thread held the lock.
 pub(super) fn turn(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
-    // What is acted on may bring more, so nothing is borrowed meanwhile.
+    // The core's actions may bring more requests, so nothing is borrowed meanwhile.
     let desk = REMEMBERED.with(|it| {
         let mut it = it.borrow_mut();
         let remembered = it.as_mut()?;
@@ -286,9 +288,9 @@ pub(super) fn turn(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
     }
 }
 
-/// The present thread takes no more turns.
+/// Ends the turns of this thread.
 pub(super) fn end(worker: &mut WorkerLinks) {
-    // What comes from here on goes to the thread.
+    // Later requests go to the core's thread.
     let remembered = REMEMBERED.with(RefCell::take);
     if let Some(desk) = remembered.and_then(|remembered| remembered.desk) {
         desk.leave(worker);

@@ -1,5 +1,5 @@
-//! The loop that drives a core: waits for sockets, requests and the core's deadline, reports to the core, and
-//! does what it decides.
+//! The loop that drives a core: waits for sockets, requests and the core's deadline, passes events to the
+//! core, and carries out its actions.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,30 +18,30 @@ use super::links::{LinkEvent, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
 use super::socket::{BUFFER, LinkProgress, LinkSocket, is_exhausted};
 
-/// The token of the waker; links have the others.
+/// The token of the waker; links have the other tokens.
 const WAKE: Token = Token(0);
-/// Links read before the workers whose queries they answer are woken: as many replies as one system call
-/// sends.
+/// Links read before the workers whose queries they answer are woken: as many as the replies that one system
+/// call sends.
 const TOGETHER: usize = 64;
-/// Requests taken before sockets get their turn.
+/// Most requests taken before sockets are read.
 const REQUESTS: usize = 256;
 
-/// While requests come now and then, the thread sleeps no longer than this, so that nearly none of them has
-/// to wake it because of a deadline.
+/// Longest sleep while requests come now and then, so that nearly no request has to wake the thread because
+/// of a deadline.
 const NAP: Duration = Duration::from_millis(25);
-/// So long after the last request the thread sleeps until something happens.
+/// Time after the last request from which on the thread sleeps until an event.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Settings of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingConfig {
-    /// Links open at a time; one more is refused with [`io::ErrorKind::QuotaExceeded`]. Default: 4096.
+    /// Most open links; one more is refused with [`io::ErrorKind::QuotaExceeded`]. Default: 4096.
     pub links: usize,
-    /// Requests that wait for the core, above which [`Outgoing::offer`] returns the next; but not before
-    /// twice as many wait if fewer than a sixteenth are of the same [origin](Core::origin). Default: 1000.
+    /// Requests waiting for the core, above which [`Outgoing::offer`] returns the next; up to twice as many
+    /// may wait if fewer than a sixteenth are of the same [origin](Core::origin). Default: 1000.
     pub queue: usize,
-    /// Whether datagram workers act themselves on the requests that they bring, and wait for the replies
-    /// beside their sockets. For cores that are quick about everything. Default: no.
+    /// Whether datagram workers drive the core for their own requests, and wait for the replies beside their
+    /// sockets. For cores that are quick about everything. Default: no.
     pub by_workers: bool,
 }
 
@@ -51,16 +51,16 @@ impl Default for OutgoingConfig {
     }
 }
 
-/// What a driver has done.
+/// Counters of a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutgoingTotals {
     /// Links opened.
     pub opened: u64,
-    /// Links that could not be opened, those beyond the limit among them.
+    /// Links that could not be opened, including those beyond the limit.
     pub refused: u64,
-    /// Those of them for which no file descriptor was left.
+    /// Refused links for which no file descriptor was left.
     pub exhausted: u64,
-    /// Links that ended by an error or by the other end.
+    /// Links that ended by an error or were closed by the remote end.
     pub ended: u64,
     /// Links open now.
     pub open: u64,
@@ -70,12 +70,12 @@ pub struct OutgoingTotals {
     pub received: u64,
 }
 
-/// A core at work on a thread of its own. Dropping it ends the thread, without waiting for what is under way.
+/// A core on a thread of its own. Dropping it stops the thread without waiting for it.
 pub struct Outgoing<R> {
     requests: Sender<(ClientQueue, R)>,
-    /// For those that workers act on themselves, if they do.
+    /// The queue of requests that workers act on themselves, if they do.
     by_workers: Option<Sender<(ClientQueue, R)>>,
-    /// Where a request comes from.
+    /// Returns the origin of a request.
     origin: fn(&R) -> u64,
     most: usize,
     shared: Arc<Shared<dyn Desk>>,
@@ -123,8 +123,7 @@ impl<R: Send + 'static> Outgoing<R> {
         let (theirs, links) = (Arc::clone(&shared), config.links);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let _end = End(&theirs);
-            // Room for all links: a timer that has run out does so only after all replies that were there
-            // before.
+            // Capacity for all links: a timeout is handled only after all replies that arrived before it.
             theirs.run(poll, links + 1);
         })?;
         let by_workers = config.by_workers.then_some(by_workers);
@@ -132,13 +131,13 @@ impl<R: Send + 'static> Outgoing<R> {
         Ok(Outgoing { requests, by_workers, origin, most, shared, thread })
     }
 
-    /// Passes a request to the core. Returns whether there is one to take it.
+    /// Passes a request to the core. Returns whether the core still exists.
     pub fn request(&self, request: R) -> bool {
         self.pass(self.queue_of(&request), request)
     }
 
-    /// The same, unless too many wait already: then it is returned. If there is no core to take it any more,
-    /// it is dropped.
+    /// Passes a request to the core, or returns it if too many wait already. If the core has ended, the
+    /// request is dropped.
     pub fn offer(&self, request: R) -> Option<R> {
         let client_queue = self.queue_of(&request);
         if !self.shared.waiting.admits(client_queue, self.most) {
@@ -160,7 +159,7 @@ impl<R: Send + 'static> Outgoing<R> {
         })
     }
 
-    /// What has been done so far.
+    /// Returns the counters so far.
     pub fn totals(&self) -> OutgoingTotals {
         let Counts { opened, refused, exhausted, ended, open, sent, received } = &*self.shared.counts;
         OutgoingTotals {
@@ -174,12 +173,12 @@ impl<R: Send + 'static> Outgoing<R> {
         }
     }
 
-    /// Ends the thread and waits for that. Links under way are closed without a word to the core.
+    /// Stops the thread and waits for its end. Open links are closed without an event to the core.
     pub fn stop(&self) {
         self.shared.tell_stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic of the core was shown by the panic hook.
+            // The panic hook has already reported a panic of the core.
             let _ = thread.join();
         }
     }
@@ -197,13 +196,13 @@ struct End<'s, C: Core>(&'s Shared<Option<Driver<C>>>);
 
 impl<C: Core> Drop for End<'_, C> {
     fn drop(&mut self) {
-        // What is dropped may bring more requests, which find the driver gone and not its lock taken.
+        // Dropping the core may bring more requests, which then find the driver gone and its lock free.
         let driver = self.0.driver().take();
         drop(driver);
     }
 }
 
-/// Requests on their way to the core.
+/// Requests waiting for the core.
 struct Line<R> {
     come: Receiver<(ClientQueue, R)>,
     client_queues: Lanes<R>,
@@ -214,7 +213,7 @@ impl<R> Line<R> {
         Line { come, client_queues: Lanes::default() }
     }
 
-    /// Takes the next request of those that have come by now.
+    /// Removes and returns the next of the requests queued so far.
     fn take(&mut self, waiting: &Waiting) -> Option<R> {
         while let Ok((client_queue, request)) = self.come.try_recv() {
             self.client_queues.push(client_queue, request);
@@ -225,29 +224,29 @@ impl<R> Line<R> {
     }
 }
 
-/// A link that is open.
+/// An open link.
 enum OpenLink {
-    /// The thread waits for it.
+    /// The core's thread has its socket.
     Here(Token, LinkSocket),
     /// The worker at this place has its socket.
     There(Place),
 }
 
-/// Who acts: whose links those are that the core asks for.
+/// The thread that drives the core, which opens the datagram links.
 enum At<'w> {
     Thread,
     Worker(&'w mut WorkerLinks),
 }
 
-/// The core, and all that its decisions are carried out with.
+/// The core, and all that is needed to carry out its actions.
 struct Driver<C: Core> {
     core: C,
-    /// Where the thread waits for links.
+    /// The thread's set of links.
     registry: Registry,
-    /// Workers who may have links, and how to reach them.
+    /// Workers that may have links, and their mailboxes.
     workers: Vec<(Place, Arc<Mailbox>)>,
     queue: Line<C::Request>,
-    /// What workers have brought and act on themselves.
+    /// Requests that workers have brought and act on themselves.
     brought: Line<C::Request>,
     counts: Arc<Counts>,
     most: usize,
@@ -256,14 +255,14 @@ struct Driver<C: Core> {
     tokens: NumberMap<Token, Link>,
     ports: Ports,
     next: usize,
-    /// Links of the thread that have something, or may have more.
+    /// Links of the thread that are readable, or may have more to read.
     again: VecDeque<Link>,
     actions: Vec<Action>,
-    /// Memory for actions that others lead to.
+    /// Spare memory for the actions that carrying out others leads to.
     spare: Vec<Action>,
     buffer: Vec<u8>,
     sleep: Sleep,
-    /// When the last request came.
+    /// When the last request was taken.
     last_request: Option<Instant>,
 }
 
@@ -293,7 +292,7 @@ impl<C: Core> Desk for Option<Driver<C>> {
 }
 
 impl<C: Core> Driver<C> {
-    /// The thread is about to sleep; returns for how long.
+    /// Prepares the thread's sleep; returns for how long.
     fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration> {
         let now = Instant::now();
         let busy = self.take_requests(1, waiting, now) > 0 || !self.again.is_empty();
@@ -304,27 +303,27 @@ impl<C: Core> Driver<C> {
         until.map(|until| until.saturating_duration_since(now))
     }
 
-    /// Acts on what is there, a few requests at the most. Returns whether the thread may sleep on.
+    /// Acts on a few waiting requests. Returns whether the thread may sleep on.
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool {
         let taken = self.take_requests(self.sleep.left(), waiting, Instant::now());
         self.sleep.goes_on(taken, self.core.deadline())
     }
 
-    /// A worker's turn: replies first, since they end what requests begin. What is left over then waits as
-    /// requests in their client queues, where one client's do not hold up another's, and not as unread
-    /// replies, whose servers would seem slow.
+    /// Runs a worker's turn: replies first, since they complete requests. The rest then waits as requests in
+    /// client queues, where those of one client do not hold up others, and not as unread replies, whose
+    /// servers would seem slow.
     fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned {
         let now = Instant::now();
         self.greet(worker);
         let replies = self.take_heard(worker, now);
-        // One at least: a link flooded with replies does not block requests for good.
+        // At least one: a link flooded with replies does not block requests for good.
         let most_requests = most.saturating_sub(replies).max(1);
         let requests = self.take_brought(most_requests, waiting, now, &mut At::Worker(worker));
         let more = replies >= most || requests == most_requests;
         Turned { more, rouse: !self.sleep.ends_by(self.core.deadline()), gone: false }
     }
 
-    /// Registers a worker, and has it take its mail before it gets any other action.
+    /// Registers a worker, and lets it take its mail before it gets any other action.
     fn greet(&mut self, worker: &mut WorkerLinks) {
         if !self.workers.iter().any(|(place, _)| *place == worker.place()) {
             self.workers.push((worker.place(), Arc::clone(worker.mailbox())));
@@ -344,7 +343,7 @@ impl<C: Core> Driver<C> {
         let mut taken = 0;
         while let Some((link, heard)) = worker.next_heard() {
             taken += 1;
-            // The core may have closed it since, wherever it acted.
+            // Another thread may have let the core close it since.
             if matches!(self.links.get(&link), Some(OpenLink::There(place)) if *place == worker.place()) {
                 self.tell_core(link, &heard, worker, now);
                 self.act(now, &mut At::Worker(worker));
@@ -369,7 +368,7 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// The thread waits from now on for what a worker waited for.
+    /// Moves the links and requests of a worker that ends to the core's thread.
     fn leave(&mut self, worker: &mut WorkerLinks, waiting: &Waiting) {
         let now = Instant::now();
         wake_together(|| {
@@ -393,12 +392,12 @@ impl<C: Core> Driver<C> {
                 self.end(link, error, now);
                 self.act(now, &mut At::Thread);
             }
-            // That of others, too: it makes no difference to them.
+            // Requests of other workers, too: it makes no difference to them.
             self.take_brought(usize::MAX, waiting, now, &mut At::Thread);
         });
     }
 
-    /// Has the core act on requests of workers, so many at the most. Returns how many there were.
+    /// Passes up to `most` requests of workers to the core. Returns how many there were.
     fn take_brought(&mut self, most: usize, waiting: &Waiting, now: Instant, at: &mut At<'_>) -> usize {
         let mut taken = 0;
         while taken < most
@@ -414,7 +413,7 @@ impl<C: Core> Driver<C> {
         taken
     }
 
-    /// Has the core act on requests, so many at the most. Returns how many there were.
+    /// Passes up to `most` requests of the thread's queue to the core. Returns how many there were.
     fn take_requests(&mut self, most: usize, waiting: &Waiting, now: Instant) -> usize {
         let mut taken = 0;
         wake_together(|| {
@@ -432,7 +431,7 @@ impl<C: Core> Driver<C> {
         taken
     }
 
-    /// Acts on everything that has happened.
+    /// Acts on all events and waiting requests.
     fn work(&mut self, events: &Events, waiting: &Waiting) {
         let now = Instant::now();
         self.take_requests(REQUESTS, waiting, now);
@@ -451,14 +450,14 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Notes which links have something: the system reports it once.
+    /// Notes which links are readable: the system reports it once.
     fn note_ready(&mut self, events: &Events) {
         let fresh = events.iter().filter_map(|event| self.tokens.get(&event.token()).copied());
         let fresh: Vec<Link> = fresh.filter(|link| !self.again.contains(link)).collect();
         self.again.extend(fresh);
     }
 
-    /// Takes what so many links have. Should the core panic, the others are left for later.
+    /// Reads `links` links. If the core panics, the others are left for later.
     fn read_links(&mut self, links: usize, now: Instant) {
         for _ in 0..links {
             let Some(link) = self.again.pop_front() else { return };
@@ -491,10 +490,10 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Carries out everything the core has decided, and what it decides when it receives the outcomes.
+    /// Carries out the core's actions, and those that their outcomes lead to.
     fn act(&mut self, now: Instant, at: &mut At<'_>) {
         while !self.actions.is_empty() {
-            // What these lead to is collected elsewhere.
+            // Actions that these lead to are collected in the other vector.
             let mut acting = std::mem::replace(&mut self.actions, std::mem::take(&mut self.spare));
             for action in acting.drain(..) {
                 let (link, done) = match action {
@@ -513,8 +512,8 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Opens a link: a datagram link for the thread that acts, a connection for the core's thread, since it
-    /// outlasts a worker's interest.
+    /// Opens a link: a datagram link on the thread that drives the core, a connection always on the core's
+    /// thread, since it may outlive the worker's need for it.
     fn open(&mut self, link: Link, action: Action, at: &mut At<'_>) -> io::Result<()> {
         let Action::Open { transport, to, from, .. } = action else { return Ok(()) };
         if self.links.len() >= self.most {
@@ -546,7 +545,7 @@ impl<C: Core> Driver<C> {
         taken
     }
 
-    /// The thread waits for a link from here on.
+    /// Registers a link with the core's thread.
     fn adopt(&mut self, link: Link, mut socket: LinkSocket) -> io::Result<()> {
         self.next += 1;
         let token = Token(self.next);
@@ -559,7 +558,7 @@ impl<C: Core> Driver<C> {
 
     fn send(&mut self, link: Link, action: Action, at: &mut At<'_>) -> io::Result<()> {
         match self.links.get_mut(&link) {
-            // A link that has ended in the meantime has been reported already.
+            // A link that has ended meanwhile has been reported already.
             None => Ok(()),
             Some(OpenLink::There(place)) => {
                 let place = *place;
@@ -574,12 +573,13 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Tells a worker what to do with a link of its own: this one if it acts, or another one.
+    /// Passes an action to the worker that has the link: directly if it runs this turn, otherwise through its
+    /// mailbox.
     fn tell(&self, place: Place, action: Action, at: &mut At<'_>) {
         match at {
             At::Worker(worker) if worker.place() == place => worker.order(action),
             _ => {
-                // A worker that has left has given its links to the core's thread.
+                // A worker that has ended has passed its links to the core's thread.
                 if let Some((_, mailbox)) = self.workers.iter().find(|(known, _)| *known == place) {
                     mailbox.leave(action);
                 }
@@ -587,8 +587,8 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Reports to the core that a link is over. If it is the thread's it is closed; a worker's has closed it
-    /// already.
+    /// Reports to the core that a link has ended. A link of the thread is closed here; a worker has closed
+    /// its own already.
     fn end(&mut self, link: Link, error: io::ErrorKind, now: Instant) {
         if self.forget(link) {
             self.counts.ended.add(1);
@@ -603,7 +603,7 @@ impl<C: Core> Driver<C> {
         self.forget(link);
     }
 
-    /// Knows nothing of a link any more; one of the thread is closed by that. Returns whether it was open.
+    /// Removes a link; a link of the thread is closed by that. Returns whether it was open.
     fn forget(&mut self, link: Link) -> bool {
         let open = self.links.remove(&link);
         if let Some(OpenLink::Here(token, _)) = &open {

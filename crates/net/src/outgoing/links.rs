@@ -1,8 +1,8 @@
-//! The links of one worker: datagram sockets that the core asked it to open, and that no other thread
+//! The links of one worker: datagram sockets that the core requested from it, and that no other thread
 //! touches. A worker's turn has three parts, of which only the middle one needs the core's lock: it
-//! [reads](WorkerLinks::read_links) its links, has the core act on the events, and
-//! [carries out](WorkerLinks::carry_out) what the core decided. So system calls, which take most of the time
-//! of a question to another server, keep no other worker waiting.
+//! [reads](WorkerLinks::read_links) its links, passes the events to the core, and [carries
+//! out](WorkerLinks::carry_out) the core's actions. So system calls, which take most of the time of an
+//! upstream query, keep no other worker waiting.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,48 +22,48 @@ use super::socket::{BUFFER, DatagramLink, is_exhausted};
 use super::stock::{BUNCH, Stock};
 use crate::ready::Ready;
 
-/// The token of the mailbox; links have the others.
+/// The token of the mailbox; links have the other tokens.
 const MAIL: Token = Token(usize::MAX);
-/// The most links that are read in a turn, beside those opened in the last one.
+/// The most links read in a turn, apart from those opened in the last one.
 const LINKS_READ: usize = 32;
-/// The most links that are waited for one by one. With so few, what a wait takes for each is less than to put
-/// it into the set and to ask the set for it.
+/// The most links that a worker waits for by their own descriptors. With so few, that costs less than adding
+/// each to the set and reading the set.
 const APART: usize = 4;
 const _: () = assert!(APART < Ready::MAX_DESCRIPTORS);
-/// The place of the set among the descriptors that are waited for; the links apart follow.
+/// Index of the set among the descriptors that are waited for; the links apart follow.
 const SET: usize = 0;
 /// Bytes of the message buffer that stay allocated.
 const BUFFER_KEPT_BYTES: usize = 64 * 1024;
 
-/// Where links are waited for.
+/// The thread that waits for a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u64);
 
 impl Place {
-    /// At the core's thread.
+    /// The core's thread.
     pub(super) const THREAD: Place = Place(0);
 
-    /// One more.
+    /// Returns the place of a new worker.
     fn new() -> Place {
         static LAST: AtomicU64 = AtomicU64::new(Place::THREAD.0);
         Place(LAST.fetch_add(1, Relaxed) + 1)
     }
 }
 
-/// Actions that other threads want done with a worker's links. They are put in and taken out with the core's
-/// lock held, so that they stay in order with the actions that the worker gets itself.
+/// Actions of other threads for a worker's links. They are put in and taken out with the core's lock held, so
+/// that they stay in order with the actions that the worker gets in its own turns.
 pub(super) struct Mailbox {
     actions: Mutex<Vec<Action>>,
     waker: Waker,
 }
 
 impl Mailbox {
-    /// Leaves something for the worker, who is woken if it waits.
+    /// Adds an action for the worker, and wakes it if it waits.
     pub(super) fn leave(&self, action: Action) {
         let mut actions = self.actions();
         actions.push(action);
         if actions.len() == 1 {
-            // Should it fail, the worker finds it in its next turn.
+            // If it fails, the worker finds the action in its next turn.
             let _ = self.waker.wake();
         }
     }
@@ -73,14 +73,14 @@ impl Mailbox {
     }
 }
 
-/// What became of a link.
+/// An event of a link, before the core gets it.
 #[derive(Debug)]
 pub(super) enum LinkEvent {
-    /// It sends from here; reported only where the core wants that.
+    /// Its local address; reported only if the core asks for it.
     Bound(SocketAddr),
-    /// A message came; where its bytes are.
+    /// A message was received; the range of its bytes.
     Message(Range<usize>),
-    /// It is over.
+    /// It has ended.
     Ended(io::ErrorKind),
     /// It could not be opened.
     Refused(io::ErrorKind),
@@ -89,37 +89,37 @@ pub(super) enum LinkEvent {
 /// How a worker waits for a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitedFor {
-    /// Not yet: the reply may be there before there is anything to wait for.
+    /// Not yet: a reply may arrive before the worker waits at all.
     Not,
     /// By its own descriptor, beside that of the set.
     Apart,
-    /// In the set, which reports it once.
+    /// In the set (epoll), which reports it once.
     InSet,
 }
 
-/// Which links may have something.
+/// The links that may be readable.
 #[derive(Clone, Copy, Debug)]
 enum Found {
-    /// All of them.
+    /// All links.
     Any,
-    /// What the last wait has found.
+    /// Those that the last wait reported.
     These(Ready),
 }
 
-/// A link that is open.
+/// An open link.
 struct WorkerLink {
     socket: DatagramLink,
     waited_for: WaitedFor,
-    /// It is among those that have something.
+    /// The link is in the queue of readable links.
     queued: bool,
 }
 
-/// What a worker has done since it said so last.
+/// Counts of a worker since it last reported them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) opened: u64,
     pub(super) refused: u64,
-    /// Of those refused: no file descriptor was left.
+    /// Refused links for which no file descriptor was left.
     pub(super) exhausted: u64,
     pub(super) sent: u64,
 }
@@ -131,39 +131,39 @@ pub(super) struct WorkerLinks {
     events: Events,
     mail: Arc<Mailbox>,
     open: NumberMap<Link, WorkerLink>,
-    /// Links that have something, or may have more.
+    /// Links that are readable, or may have more to read.
     again: VecDeque<Link>,
-    /// Links that the poll does not watch yet. If another turn follows at once, it reads them.
+    /// Links that the worker does not wait for yet. If another turn follows at once, it reads them.
     fresh: VecDeque<Link>,
-    /// Links that are waited for apart.
+    /// Links with [`WaitedFor::Apart`].
     apart: Vec<Link>,
-    /// The descriptors of the set and of those links, in this order.
+    /// The descriptors of the set and of the links apart, in this order.
     descriptors: Vec<RawFd>,
     found: Found,
     predictor: ReplyPredictor,
     ports: Ports,
-    /// Events that the core has not seen yet.
+    /// Events that the core has not received yet.
     heard: VecDeque<(Link, LinkEvent)>,
-    /// The bytes of the messages received.
+    /// The bytes of the messages in these events.
     bytes: Vec<u8>,
     buffer: Vec<u8>,
-    /// What the core has decided, in its order.
+    /// Actions of the core, in their order.
     orders: Vec<Action>,
     /// Datagrams, sent together at the end of a turn: their receiver is woken once for all of them.
     outbox: Vec<(Link, Vec<u8>)>,
-    /// Sockets of links that are closed, which can be let go of when the answers are out.
+    /// Sockets of closed links, which are closed when the answers are sent.
     closed: Vec<DatagramLink>,
     stock: Stock,
     tally: Tally,
-    /// The core wants to know from where links send.
+    /// Whether the core wants the local addresses of links.
     reports_bound: bool,
 }
 
 impl WorkerLinks {
-    /// For one more worker.
+    /// Returns the links of a new worker.
     ///
     /// # Errors
-    /// If no descriptor is left.
+    /// The system's, if it refuses a descriptor.
     pub(super) fn new() -> io::Result<WorkerLinks> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), MAIL)?;
@@ -200,35 +200,35 @@ impl WorkerLinks {
         &self.mail
     }
 
-    /// Whether the core wants to know from where links send that are opened from now on.
+    /// Sets whether the local addresses of links opened from now on are reported.
     pub(super) fn report_bound(&mut self, wanted: bool) {
         self.reports_bound = wanted;
     }
 
-    /// Whether there are links.
+    /// Whether any link is open.
     pub(super) fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// What can be read from when a link has something, or there is mail.
+    /// Returns the descriptors that are readable when a link is readable or there is mail.
     pub(super) fn descriptors(&self) -> &[RawFd] {
         &self.descriptors
     }
 
-    /// Any link may have something.
+    /// Marks all links as possibly readable.
     pub(super) fn look(&mut self) {
         self.found = Found::Any;
     }
 
-    /// These of the [descriptors](Self::descriptors) can be read from.
+    /// Sets which of the [descriptors](Self::descriptors) are readable.
     pub(super) fn found(&mut self, ready: Ready) {
         self.found = Found::These(ready);
     }
 
-    /// Reads one message from each link: from `most` of those that have something, but from no more than
-    /// [`LINKS_READ`], and from all that were opened in the last turn. Reads nothing before the core has seen
-    /// the earlier events: a worker that another one keeps out comes back soon, and would look in vain at
-    /// links that are about to be closed.
+    /// Reads one message from each link: from `most` of the readable ones, but at most [`LINKS_READ`], and
+    /// from all that were opened in the last turn. Reads nothing before the core has received the earlier
+    /// events: a worker that does not get the lock tries again soon, and would read links in vain that are
+    /// about to be closed.
     pub(super) fn read_links(&mut self, most: usize) {
         if self.open.is_empty() || !self.heard.is_empty() {
             return;
@@ -247,15 +247,14 @@ impl WorkerLinks {
                 true
             }
         };
-        // Asked however many are left from before: others would never get their turn while these are flooded.
-        // An error leaves no events; whatever is ready is found ready again.
+        // The set is read however many links are left from before: others would never get their turn while
+        // these are flooded. An error returns no events; links that are ready are reported again.
         if asks_set && self.poll.poll(&mut self.events, Some(Duration::ZERO)).is_ok() {
             for event in self.events.iter().filter(|event| event.token() != MAIL) {
                 queue(Link(event.token().0 as u64), &mut self.open, &mut self.again);
             }
         }
-        // Those that have something now may have more: they are looked at again in the next turn, unless they
-        // are closed.
+        // These links may have more to read: the next turn reads them again, unless they are closed.
         let ready = self.again.len();
         for _ in 0..self.fresh.len() {
             let Some(link) = self.fresh.pop_front() else { break };
@@ -279,7 +278,7 @@ impl WorkerLinks {
         }
     }
 
-    /// Reads one message of a link, or sees to it that it is waited for. Returns whether there was something.
+    /// Reads one message of a link, or waits for the link. Returns whether there was a message or an error.
     fn read(&mut self, link: Link) -> bool {
         let Some(WorkerLink { socket, .. }) = self.open.get_mut(&link) else { return false };
         match socket.receive(&mut self.buffer) {
@@ -301,7 +300,7 @@ impl WorkerLinks {
         true
     }
 
-    /// Sees to it that a wait ends when a link has something, if it does not yet.
+    /// Makes sure that a wait ends when the link is readable.
     fn wait_for(&mut self, link: Link) {
         let few = self.open.len() <= APART;
         let Some(WorkerLink { socket, waited_for, .. }) = self.open.get_mut(&link) else { return };
@@ -316,7 +315,7 @@ impl WorkerLinks {
         }
     }
 
-    /// Puts the links apart into the set: that a wait has found nothing is not known.
+    /// Moves the links apart into the set: no wait has reported whether they are readable.
     fn put_into_set(&mut self) {
         self.descriptors.truncate(SET + 1);
         while let Some(link) = self.apart.pop() {
@@ -327,20 +326,20 @@ impl WorkerLinks {
     /// Puts a link into the set.
     fn register(&mut self, link: Link) {
         let Some(WorkerLink { socket, waited_for, .. }) = self.open.get_mut(&link) else { return };
-        // What has come already is reported at once.
+        // A message that has arrived already is reported at once.
         match socket.register(self.poll.registry(), Token(link.0 as usize)) {
             Ok(()) => *waited_for = WaitedFor::InSet,
             Err(error) => self.over(link, LinkEvent::Ended(error.kind())),
         }
     }
 
-    /// A link has ended; the core gets the event in the next turn.
+    /// Closes a link that has ended; the core gets the event in the next turn.
     fn over(&mut self, link: Link, heard: LinkEvent) {
         self.close(link);
         self.heard.push_back((link, heard));
     }
 
-    /// Waits for a link no more. Its socket is closed later.
+    /// Closes a link. Its socket is closed later.
     fn close(&mut self, link: Link) {
         let Some(WorkerLink { socket, waited_for, .. }) = self.open.remove(&link) else { return };
         self.closed.push(socket);
@@ -352,7 +351,7 @@ impl WorkerLinks {
         }
     }
 
-    /// What was done since this was asked last.
+    /// Returns the counts since the last call.
     pub(super) fn take_tally(&mut self) -> Tally {
         std::mem::take(&mut self.tally)
     }
@@ -372,19 +371,18 @@ impl WorkerLinks {
         &self.bytes[at.clone()]
     }
 
-    /// Takes what others have left in the mailbox, before what comes next. The caller has the core's lock.
+    /// Takes the actions from the mailbox, before any later ones. The caller holds the core's lock.
     pub(super) fn take_mail(&mut self) {
         self.orders.append(&mut self.mail.actions());
     }
 
-    /// What the core has decided about links of this worker, of datagrams all of them, to be [carried
-    /// out](Self::carry_out).
+    /// Queues an action of the core for a datagram link of this worker, to be [carried out](Self::carry_out).
     pub(super) fn order(&mut self, action: Action) {
         self.orders.push(action);
     }
 
-    /// Does what the core has decided. `goes_on` says whether another turn follows at once; returns whether
-    /// one must.
+    /// Carries out the core's actions. `goes_on`: another turn follows at once. Returns whether another turn
+    /// must follow at once.
     pub(super) fn carry_out(&mut self, goes_on: bool) -> bool {
         let mut orders = std::mem::take(&mut self.orders);
         for action in orders.drain(..) {
@@ -404,7 +402,7 @@ impl WorkerLinks {
         self.orders = orders;
         self.empty_outbox();
         let Self { open, again, .. } = self;
-        // That none of them is open any more matters only if there is nothing else to do.
+        // Links that are closed matter only if there is nothing else in the queue.
         if again.len() <= 2 * LINKS_READ {
             again.retain(|link| open.contains_key(link));
         }
@@ -415,7 +413,8 @@ impl WorkerLinks {
         goes_on || !self.heard.is_empty()
     }
 
-    /// Opens a link's socket. What is left of others goes before one is refused for want of descriptors.
+    /// Opens a link's socket. If descriptors run out, first closes the sockets in stock and those of closed
+    /// links.
     fn open_link(&mut self, to: SocketAddr, from: Option<IpAddr>) -> io::Result<DatagramLink> {
         let socket = match self.stock.take(to) {
             Err(error) if is_exhausted(&error) => {
@@ -453,15 +452,14 @@ impl WorkerLinks {
         self.outbox = outbox;
     }
 
-    /// Registers fresh links with the poll: no turn reads them before an event wakes the worker.
+    /// Waits for the fresh links: no turn reads them before an event wakes the worker.
     fn wait_for_fresh(&mut self) {
         while let Some(link) = self.fresh.pop_front() {
             self.wait_for(link);
         }
     }
 
-    /// Gives away all links, which another thread waits for from here on. Its poll reports again what is
-    /// ready.
+    /// Removes and returns all links, for another thread. Its poll reports again which are readable.
     pub(super) fn give_away(&mut self) -> Vec<(Link, DatagramLink)> {
         self.again.clear();
         self.fresh.clear();
@@ -481,7 +479,7 @@ impl WorkerLinks {
         given
     }
 
-    /// Forgets all there is, since the core is gone.
+    /// Drops all links and events, since the core has ended.
     pub(super) fn forget(&mut self) {
         self.open.clear();
         self.again.clear();
@@ -494,8 +492,8 @@ impl WorkerLinks {
         self.mail.actions().clear();
     }
 
-    /// Closes the sockets of links that are closed and opens others, once they are enough: in a row each
-    /// takes the kernel less time.
+    /// Closes the sockets of closed links and opens new ones, once there are enough: in a row each takes the
+    /// kernel less time.
     pub(super) fn tidy(&mut self) {
         if self.closed.len() >= BUNCH {
             self.closed.clear();
@@ -503,13 +501,13 @@ impl WorkerLinks {
         }
     }
 
-    /// Closes the sockets of links that are closed.
+    /// Closes the sockets of closed links.
     pub(super) fn idle(&mut self) {
         self.closed.clear();
     }
 }
 
-/// Puts a link among those that have something, unless it is there.
+/// Adds a link to the queue of readable links, unless it is in it.
 fn queue(link: Link, open: &mut NumberMap<Link, WorkerLink>, again: &mut VecDeque<Link>) {
     if let Some(WorkerLink { queued: queued @ false, .. }) = open.get_mut(&link) {
         *queued = true;
@@ -583,7 +581,7 @@ mod tests {
         assert_eq!((links.take_tally().refused, links.is_open()), (1, false));
     }
 
-    /// Waits until links have something.
+    /// Waits until links are readable.
     fn wait(links: &mut WorkerLinks) -> Ready {
         let alarm = Alarm::new().expect("a descriptor");
         let wait = Wait { alarm: &alarm, links: links.descriptors(), at_most: None };
@@ -655,7 +653,7 @@ mod tests {
             sockets.push(links.closed.len());
         }
         assert_eq!(sockets[..BUNCH + 2], [1, 2, 3, 4, 5, 6, 7, 0, 1, 2]);
-        // Of random ports two are the same now and then.
+        // Two random ports are equal now and then.
         assert!(ports.len() >= 3 * BUNCH - 2, "{ports:?}");
         ask(&mut links, 0, to);
         links.order(Action::Close { link: Link(0) });
@@ -749,7 +747,7 @@ mod tests {
         for from in &from[..8] {
             (0..50).for_each(|_| assert!(other.send_to(b"flood", from).is_ok()));
         }
-        // All of the flood is there before the reply.
+        // All of the flood arrives before the reply.
         links.read_links(2);
         other.send_to(b"reply", from[8]).expect("it is sent");
         let mut turns = 0;
@@ -766,7 +764,7 @@ mod tests {
         let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
         ask(&mut links, 1, to);
         links.carry_out(false);
-        // Closed elsewhere, and the number is used again here.
+        // Another thread closed it, and the number is used again here.
         links.mailbox().leave(Action::Close { link: Link(1) });
         links.take_mail();
         ask(&mut links, 1, to);

@@ -1,22 +1,21 @@
-//! Source ports of outgoing datagrams: any of the unprivileged ones, as hard to guess as the system's random
-//! numbers (RFC 5452 §4.5). The kernel's own choice comes from a smaller range.
+//! Source ports of outgoing datagrams: random among the unprivileged ones, from the system's random number
+//! generator (RFC 5452 §4.5). The kernel's own choice comes from a smaller range.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use socket2::Socket;
 
-/// The lowest port taken.
+/// The lowest port used.
 const LOWEST: u16 = 1024;
-/// Ports tried before the choice is left to the kernel: where many are taken, one of these is free all the
-/// same.
+/// Ports tried before the kernel chooses: where many are taken, it still finds a free one.
 const TRIES: usize = 16;
 /// Random bytes fetched from the system at once.
 const FETCHED: usize = 512;
 
-/// Where random ports come from.
+/// A source of random ports.
 pub(super) struct Ports {
-    /// Bytes of the system's, each used once.
+    /// Random bytes of the system, each used once.
     bytes: [u8; FETCHED],
     used: usize,
 }
@@ -29,12 +28,12 @@ impl Ports {
     /// Binds a socket to a random port of `ip`.
     ///
     /// # Errors
-    /// The system's, if there is no such address here.
+    /// The system's, if this host does not have the address.
     pub(super) fn bind(&mut self, socket: &Socket, ip: IpAddr) -> io::Result<()> {
         for _ in 0..TRIES {
             match socket.bind(&SocketAddr::new(ip, self.port()?).into()) {
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
-                // Some systems keep ports for themselves.
+                // Some systems reserve ports.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
                 bound => return bound,
             }
@@ -42,7 +41,7 @@ impl Ports {
         socket.bind(&SocketAddr::new(ip, 0).into())
     }
 
-    /// A port from [`LOWEST`] on, each as likely as the others.
+    /// Returns a port from [`LOWEST`] on, all equally likely.
     fn port(&mut self) -> io::Result<u16> {
         loop {
             if self.used == FETCHED {

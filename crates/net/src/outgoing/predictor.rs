@@ -1,16 +1,15 @@
-//! Whether replies come so soon that they are worth looking for before anybody waits for them. A busy worker
-//! takes one turn after the other: if the server is near, its reply is there by the next one, and nothing of
-//! what waiting takes has been needed. Looking costs a fraction of that, but where servers are far it is in
-//! vain.
+//! Predicts whether replies arrive so soon that reading a link before waiting for it is worthwhile. A busy
+//! worker takes one turn after the other: if the server is near, its reply is there by the next one, and the
+//! cost of waiting is saved. A read costs a fraction of that, but with distant servers it is in vain.
 
-/// A reply that is found makes up for so many looks in vain.
+/// Reads without a reply that one with a reply makes up for.
 const WORTH: u8 = 4;
-/// How sure it can get that replies come soon.
+/// Highest confidence that replies arrive soon.
 const SURE: u8 = 64;
-/// Where they do not, one link of so many is looked at all the same.
+/// While replies do not arrive soon, one of this many links is read early all the same.
 const SAMPLE: u8 = 128;
 
-/// What was seen so far, mostly lately.
+/// Results of early reads, recent ones weighing most.
 #[derive(Debug, Default)]
 pub(super) struct ReplyPredictor {
     confidence: u8,
@@ -19,13 +18,13 @@ pub(super) struct ReplyPredictor {
 }
 
 impl ReplyPredictor {
-    /// Whether the reply on a link that is being opened is looked for before it is waited for.
+    /// Returns whether a link that is being opened is read before it is waited for.
     pub(super) fn expects_reply(&mut self) -> bool {
         self.opened = (self.opened + 1) % SAMPLE;
         self.confidence > 0 || self.opened == 0
     }
 
-    /// A link was looked at.
+    /// Notes the result of an early read.
     pub(super) fn note(&mut self, came: bool) {
         self.confidence = match came {
             true => self.confidence.saturating_add(WORTH).min(SURE),
@@ -38,7 +37,7 @@ impl ReplyPredictor {
 mod tests {
     use super::*;
 
-    /// How many of so many links are looked at, where of these every `n`th has something.
+    /// Returns how many of `links` links are read early, where every `n`th has a reply.
     fn looked_at(predictor: &mut ReplyPredictor, links: usize, n: usize) -> usize {
         let mut looked = 0;
         for _ in 0..links {

@@ -1,5 +1,5 @@
-//! One link: a connected datagram socket, or a connection with what waits to be written and what was read of
-//! a message.
+//! One link: a connected datagram socket, or a connection with its unsent bytes and the parts of a message
+//! read so far.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,31 +15,30 @@ use super::port::Ports;
 use super::stock::Stock;
 use crate::framing::{Framed, frame};
 
-/// Unsent bytes above which a connection counts as stuck: its core sends far less before it receives
-/// something.
+/// Unsent bytes above which a connection counts as stuck: a core sends far less before it receives a reply.
 const MOST_UNSENT: usize = 1 << 20;
 
-/// Reads of one link before the others get their turn.
+/// Reads of one link before other links are read.
 const READS: usize = 16;
 
-/// Whether a link could not be opened because no file descriptor was left, of the process or of the system.
+/// Whether a link could not be opened because the process or the system has no file descriptor left.
 pub(super) fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// How far a link has got.
+/// The state of a link after reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkProgress {
-    /// The system will report when there is more to do.
+    /// The system reports when there is more to do.
     Waits,
     /// There may be more to read at once.
     More,
 }
 
-/// What was read, passed on message by message. Returns whether the link is of any more use.
+/// Receives each message. Returns whether the link is still open.
 pub(super) type Take<'t> = dyn FnMut(&[u8]) -> bool + 't;
 
-/// The sockets behind a link.
+/// The socket of a link.
 pub(super) enum LinkSocket {
     Datagrams(DatagramLink),
     Stream(Upstream),
@@ -50,7 +49,7 @@ pub(super) struct Upstream {
     stream: TcpStream,
     open: bool,
     unsent: Vec<u8>,
-    /// What was read of messages that are not whole yet.
+    /// The bytes of an incomplete message.
     partial: Vec<u8>,
 }
 
@@ -58,7 +57,7 @@ pub(super) struct Upstream {
 pub(super) struct DatagramLink(UdpSocket);
 
 impl DatagramLink {
-    /// Makes a link to `to` of a socket of its [`Stock`], from the address `from` if it has one.
+    /// Opens a link to `to` on a socket of the [`Stock`], from the address `from` if set.
     ///
     /// # Errors
     /// The system's.
@@ -73,13 +72,13 @@ impl DatagramLink {
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         ports.bind(&socket, from.unwrap_or(any))?;
-        // On a connected socket the kernel lets only datagrams from `to` through, and reports what is
+        // A connected socket receives only datagrams from `to`, and the kernel reports that a destination is
         // unreachable.
         socket.connect(&to.into())?;
         Ok(DatagramLink(UdpSocket::from_std(socket.into())))
     }
 
-    /// The address and port that it sends from; `None` if the system does not say.
+    /// Returns its local address and port; `None` if the system does not report them.
     pub(super) fn local(&self) -> Option<SocketAddr> {
         self.0.local_addr().ok()
     }
@@ -88,7 +87,7 @@ impl DatagramLink {
         self.0.register(registry, token, Interest::READABLE)
     }
 
-    /// What can be read from when there is a message.
+    /// Returns the descriptor that is readable when there is a message.
     pub(super) fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -97,7 +96,7 @@ impl DatagramLink {
         self.0.deregister(registry)
     }
 
-    /// Sends a message. One for which there is no room is lost, as it might be anywhere on its way.
+    /// Sends a message. If the send buffer is full, the message is lost, as it might be on the network.
     ///
     /// # Errors
     /// The system's.
@@ -108,7 +107,7 @@ impl DatagramLink {
         }
     }
 
-    /// Receives a message, if there is one.
+    /// Receives a message, if there is one. Returns its length.
     ///
     /// # Errors
     /// The system's.
@@ -118,7 +117,7 @@ impl DatagramLink {
 }
 
 impl LinkSocket {
-    /// Opens a link; a connection goes on being opened.
+    /// Opens a link. A connection is still being established when this returns.
     ///
     /// # Errors
     /// The system's.
@@ -149,8 +148,8 @@ impl LinkSocket {
         Ok(LinkSocket::Stream(Upstream { stream, open: false, unsent: Vec::new(), partial: Vec::new() }))
     }
 
-    /// The address and port that it sends from, which a connection has as soon as it is being opened; `None`
-    /// if the system does not say.
+    /// Returns its local address and port, which a connection has as soon as it is being established; `None`
+    /// if the system does not report them.
     pub(super) fn local(&self) -> Option<SocketAddr> {
         match self {
             LinkSocket::Datagrams(socket) => socket.local(),
@@ -167,10 +166,10 @@ impl LinkSocket {
         }
     }
 
-    /// Sends a message, or keeps it until the connection takes it.
+    /// Sends a message, or queues it until the connection can send it.
     ///
     /// # Errors
-    /// The system's; also if far more waits than a connection that works would leave.
+    /// The system's; also if more bytes are queued than a working connection would leave.
     pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self {
             LinkSocket::Datagrams(socket) => socket.send(message),
@@ -186,10 +185,10 @@ impl LinkSocket {
         }
     }
 
-    /// Whether a connection that was being opened is open now.
+    /// Returns whether a connection that was being established is open now.
     ///
     /// # Errors
-    /// Why it could not be opened.
+    /// The reason why it could not be established.
     pub(super) fn opened(&mut self) -> io::Result<bool> {
         match self {
             LinkSocket::Datagrams(_) => Ok(false),
@@ -197,11 +196,10 @@ impl LinkSocket {
         }
     }
 
-    /// Writes and reads what is possible, but not for ever. Closing is all that a socket needs in the end:
-    /// the system then forgets that it was registered.
+    /// Writes and reads as much as possible, up to a limit. Closing the socket is enough to deregister it.
     ///
     /// # Errors
-    /// Why the link is over. What was read before that has been passed on.
+    /// The reason why the link has ended. Messages read before have been passed on.
     pub(super) fn ready(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<LinkProgress> {
         for _ in 0..READS {
             let read = match self {
@@ -237,7 +235,7 @@ impl Upstream {
         Ok(self.open)
     }
 
-    /// Writes what waits and reads once.
+    /// Writes the unsent bytes and reads once.
     fn exchange(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<()> {
         if !self.open {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -265,13 +263,13 @@ impl Upstream {
         Ok(())
     }
 
-    /// Passes on the messages that are whole.
+    /// Passes on the complete messages.
     fn cut(&mut self, take: &mut Take<'_>) -> io::Result<()> {
         let mut at = 0;
         let end = loop {
             match frame(&self.partial[at..]) {
                 Framed::Whole(len) => {
-                    // A connection that the core has closed is gone after this.
+                    // If the core closes the connection now, this is its last read.
                     let _ = take(&self.partial[at + 2..at + 2 + len]);
                     at += 2 + len;
                 }

@@ -1,26 +1,26 @@
-//! Sockets for links to come, opened several at a time: the kernel needs less time for each of several in a
-//! row, and none of it while a client waits. Each is used for one link.
+//! Sockets for future links, opened several at a time: in a row each takes the kernel less time, and no
+//! client waits for it. Each is used for one link.
 
 use std::io;
 use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Sockets that are opened together.
+/// Number of sockets that are opened together.
 pub(super) const BUNCH: usize = 8;
 
-/// Datagram sockets without a port and without a peer. A link that takes one binds it to a random port then:
-/// before, there is no port that could be found by probing, and nothing can be sent to the socket.
+/// Datagram sockets without a port and without a peer. A link binds its socket to a random port when it takes
+/// it: before, there is no port that could be found by probing, and nothing can be sent to the socket.
 #[derive(Default)]
 pub(super) struct Stock {
     v4: Vec<Socket>,
     v6: Vec<Socket>,
-    /// Whether links have taken some of either kind since they were opened.
+    /// Whether links have taken sockets of either family since the last refill.
     wanted: (bool, bool),
 }
 
 impl Stock {
-    /// A socket for a link to `to`; a new one, if there is none.
+    /// Returns a socket for a link to `to`; opens one if the stock is empty.
     ///
     /// # Errors
     /// The system's.
@@ -33,27 +33,27 @@ impl Stock {
         sockets.pop().map_or_else(|| open(Domain::for_address(to)), Ok)
     }
 
-    /// Opens what is missing of either kind that links have taken.
+    /// Refills the stock of each family that links have taken from.
     pub(super) fn fill(&mut self) {
         let (v4, v6) = std::mem::take(&mut self.wanted);
         for (wanted, sockets, domain) in [(v4, &mut self.v4, Domain::IPV4), (v6, &mut self.v6, Domain::IPV6)]
         {
             if wanted {
-                // Without a descriptor to be had, links find that out.
+                // If the system refuses a descriptor, the next link gets the error.
                 let missing = BUNCH.saturating_sub(sockets.len());
                 sockets.extend((0..missing).map_while(|_| open(domain).ok()));
             }
         }
     }
 
-    /// Closes all.
+    /// Closes all sockets.
     pub(super) fn clear(&mut self) {
         self.v4.clear();
         self.v6.clear();
     }
 }
 
-/// A socket that does not wait.
+/// Opens a nonblocking socket.
 fn open(domain: Domain) -> io::Result<Socket> {
     Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))
 }

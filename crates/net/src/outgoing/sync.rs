@@ -1,5 +1,5 @@
-//! What threads see of each other when they act for a core. A module of its own, so that the test `orders`
-//! can put others in their place, which try every order.
+//! The primitives that the threads of a core synchronize with. They are in a module of their own, so that the
+//! test `orders` can replace them by ones that try every order.
 
 pub(super) use std::sync::atomic::{AtomicBool, fence};
 pub(super) use std::sync::{Mutex, MutexGuard};

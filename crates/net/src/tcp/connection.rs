@@ -1,5 +1,5 @@
-//! One connection, polled by its worker: it reads, has what is whole answered in batches, takes in late
-//! answers, pulls streams and writes, over any stream of bytes. What it decides is in `life`.
+//! One connection, polled by its worker: it reads, answers complete messages in batches, takes late answers,
+//! pulls streams and writes, over any stream of bytes. Its decisions are in `life`.
 
 use std::cell::RefCell;
 use std::io;
@@ -27,18 +27,18 @@ use crate::framing::{Framed, frame};
 use crate::guard::Guarded;
 use crate::stats::WorkerStats;
 
-/// Bytes read at once: the longest message and its prefix.
+/// Bytes read at once: the longest message and its length prefix.
 const READ: usize = MAX_MESSAGE + 2;
-/// Rounds of reading and writing before other connections get their turn.
+/// Rounds of reading and writing before other connections are polled.
 const ROUNDS: usize = 4;
-/// Streams are pulled while fewer bytes than this are unsent.
+/// Unsent bytes up to which streams are pulled.
 const STREAM_AHEAD: usize = 64 * 1024;
-/// Capacity above which the buffer for half a message is not kept once empty.
+/// Capacity above which the buffer for incomplete messages is freed once empty.
 const KEEP_PARTIAL: usize = 4096;
 
 /// A stream of bytes that a connection can be served on.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Unpin + 'static {
-    /// Whether nothing waits to be read, as far as anybody can know now.
+    /// Whether no bytes are waiting to be read, as far as the system reports now.
     fn is_quiet(&self) -> bool;
 }
 
@@ -54,14 +54,14 @@ impl Bytes for TcpStream {
     }
 }
 
-/// What the connections of one worker share. None keeps it borrowed across a poll.
+/// State that the connections of one worker share. No connection keeps it borrowed across a poll.
 pub(crate) struct Desk<F: HandlerFactory> {
     input: Vec<u8>,
     spare: Vec<u8>,
     stage: Stage<F>,
 }
 
-/// Where batches are answered.
+/// The handler, and the buffers of a batch.
 pub(super) struct Stage<F: HandlerFactory> {
     pub(super) guarded: Guarded<F>,
     envelopes: Vec<Envelope>,
@@ -78,7 +78,8 @@ impl<F: HandlerFactory> Desk<F> {
                 guarded,
                 envelopes: Vec::with_capacity(BATCH),
                 outcomes: [const { None }; BATCH],
-                // Zeroed by the system as it is touched, which for most buffers is only their beginning.
+                // The system zeroes pages as they are touched, which for most buffers is only their
+                // beginning.
                 output: vec![0; BATCH * MAX_MESSAGE],
             },
         }
@@ -97,7 +98,7 @@ pub(crate) struct Connection<F: HandlerFactory, S: Bytes> {
     pub(super) stats: Arc<WorkerStats>,
     pub(super) permit: Permit,
     pub(super) events: UnboundedReceiver<ConnectionEvent>,
-    /// Its number among the connections of its worker.
+    /// The connection's number in its worker.
     pub(super) id: u64,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
@@ -116,7 +117,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
                     return Poll::Ready(close);
                 }
                 let Some(deadline) = self.deadline() else { return Poll::Pending };
-                // A timer that fires early costs less than one that is set anew with every query.
+                // A timer that fires early costs less than resetting it with every query.
                 if tokio::time::Instant::from(deadline) < timer.deadline() {
                     timer.as_mut().reset(deadline.into());
                 }
@@ -129,7 +130,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         .await
     }
 
-    /// Does what can be done at this time, and returns why the connection is over, once it is.
+    /// Does the work that is possible at this time. Returns the reason once the connection is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, clock: Clock) -> Poll<Close> {
         let now = clock.now();
         let mut moved = true;
@@ -168,19 +169,19 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         }
     }
 
-    /// When to poll again if nothing happens before.
+    /// Returns when to poll again if nothing happens before.
     pub(super) fn deadline(&self) -> Option<Instant> {
         Some(self.life.deadline(&self.permit.times(), self.permit.load())?.0)
     }
 
-    /// Takes in late answers and orders.
+    /// Handles late answers, eviction and drain.
     fn poll_events(&mut self, cx: &mut Context<'_>, now: Instant) {
         while let Poll::Ready(Some(event)) = self.events.poll_recv(cx) {
             self.life.event(event, self.config.drain, now);
         }
     }
 
-    /// Answers whole messages left over from earlier reads. True if there were any.
+    /// Answers complete messages left over from earlier reads. Returns whether there were any.
     fn answer_partial(&mut self, clock: Clock, now: Instant) -> bool {
         if self.life.partial.is_empty() || self.life.batch_room(&self.config.tcp) == 0 {
             return false;
@@ -190,7 +191,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         self.answer_in_place(&mut desk, clock, now)
     }
 
-    /// Answers from the buffer of the connection itself.
+    /// Answers from the connection's own buffer.
     fn answer_in_place(&mut self, desk: &mut Desk<F>, clock: Clock, now: Instant) -> bool {
         let mut partial = std::mem::take(&mut self.life.partial);
         let used = self.answer(&partial, &mut desk.stage, &mut desk.spare, (clock, now));
@@ -202,7 +203,8 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         used > 0
     }
 
-    /// Reads once and answers what is whole. `Pending` also if no more is wanted now.
+    /// Reads once and answers the complete messages. Also `Pending` if the connection takes no more queries
+    /// now.
     fn poll_read(&mut self, cx: &mut Context<'_>, clock: Clock, now: Instant) -> Poll<io::Result<()>> {
         if !self.life.wants_input(&self.config.tcp) {
             return Poll::Pending;
@@ -221,7 +223,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             self.life.partial.extend_from_slice(&desk.input[used..n]);
             (n, used > 0)
         } else {
-            // Grows with what arrives, not with what the prefix announces.
+            // Grows with the bytes received, not with the announced length.
             let room = before.clamp(512, READ);
             self.life.partial.resize(before + room, 0);
             let mut buffer = ReadBuf::new(&mut self.life.partial[before..]);
@@ -235,7 +237,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Answers the whole messages at the start of `input`, batch by batch, as long as there is room for
+    /// Answers the complete messages at the start of `input`, batch by batch, as long as there is room for
     /// answers. Returns how many bytes they took.
     fn answer(
         &mut self,
@@ -271,7 +273,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         }
     }
 
-    /// Has one batch answered and takes in the outcomes.
+    /// Answers one batch and handles the outcomes.
     fn run_batch(
         &mut self,
         input: &[u8],
@@ -322,7 +324,8 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         self.life.answered(pending as usize, now);
     }
 
-    /// Pulls one message from each stream in turn while the client keeps up. True if there was anything.
+    /// Pulls one message from each stream in turn while the client keeps up. Returns whether there was a
+    /// stream.
     fn pull_streams(&mut self, now: Instant) -> bool {
         let mut pulled = false;
         while self.life.output.unsent() < STREAM_AHEAD {
@@ -333,7 +336,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             let mut next = Next::End;
             self.life.output.write(|room| {
                 next = stream.next(room);
-                // Anything else that claims to be a message is none.
+                // Any other length is invalid.
                 let Next::Message(len) = next else { return None };
                 u16::try_from(len).ok().filter(|&len| len > 0)
             });
@@ -353,7 +356,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         pulled
     }
 
-    /// Writes what the system takes. True if that was something.
+    /// Writes as much as the system takes. Returns whether it took any bytes.
     fn poll_flush(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<bool>> {
         let n = std::task::ready!(self.life.output.poll_write(&mut self.stream, cx))?;
         if self.life.output.unsent() == 0 {

@@ -1,18 +1,18 @@
-//! What other parts of a worker tell one of its connections.
+//! Events that other parts of a worker send to one of its connections.
 
 use exchange::MessageStream;
 
-/// News for a connection.
+/// An event for a connection.
 pub(crate) enum ConnectionEvent {
-    /// One of its queries is settled.
+    /// One of its pending queries is settled.
     Late(Late),
-    /// Make room for another connection.
+    /// Close, to make room for another connection.
     Evict,
     /// The listener stops.
     Drain,
 }
 
-/// How a query that was left pending is settled.
+/// How a pending query is settled.
 pub(crate) enum Late {
     /// With this message.
     Message(Vec<u8>),
@@ -23,7 +23,7 @@ pub(crate) enum Late {
 }
 
 impl Late {
-    /// Bytes of the message, 0 if there is none; `None` for a stream.
+    /// Returns the length of the message in bytes, 0 if there is none; `None` for a stream.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Late::Message(message) => Some(message.len()),

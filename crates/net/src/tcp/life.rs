@@ -1,6 +1,6 @@
-//! What one connection decides: when there is room for more queries, what its half a message or its silence
-//! means, and when enough is enough. No I/O, and no clock: its owner passes the time in, so that a life can
-//! be replayed.
+//! The decisions of one connection: when it takes more queries, when an incomplete message or silence ends
+//! it, and when it has to stop. No I/O and no clock: the owner passes the time in, so that tests can replay a
+//! connection.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use crate::framing::{Framed, frame};
 
 /// Most messages in a batch.
 pub(super) const BATCH: usize = 32;
-/// What a client must take within the write timeout to count as reading, in bytes.
+/// Bytes that a client must read within the write timeout.
 const WRITE_PROGRESS: usize = 4096;
-/// A connection's first guess at the size of its answers.
+/// First estimate of the size of a connection's answers, in bytes.
 const FIRST_GUESS: usize = 16 * 1024;
-/// How long a client that has sent nothing yet is waited for once the listener stops: it connected just
-/// before, and its query may be on the way.
+/// Longest wait for a client that has sent nothing yet, once the listener stops: it connected just before,
+/// and its query may be on the way.
 const FIRST_GRACE: Duration = Duration::from_millis(250);
 
 /// Why a connection ended.
@@ -30,11 +30,11 @@ pub(crate) enum Close {
     Peer,
     /// The socket failed.
     Error,
-    /// Nothing was asked for too long.
+    /// No query was received within the idle timeout.
     Idle,
-    /// No first message came in time.
+    /// No complete message was received in time.
     First,
-    /// A message that had begun was not completed in time.
+    /// A message was not completed in time.
     Message,
     /// The client read too slowly.
     Write,
@@ -42,49 +42,49 @@ pub(crate) enum Close {
     Framing,
     /// A stream of messages failed.
     Stream,
-    /// Another connection needs the room.
+    /// The connection was closed to make room for another.
     Evicted,
     /// The listener stops.
     Stopped,
 }
 
-/// Why a connection takes no more queries.
+/// The reason why a connection takes no more queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// The client closed its side.
+    /// The client closed its side of the connection.
     Eof,
-    /// The client sent something that cannot be framed.
+    /// The client sent a message that cannot be framed.
     Framing,
-    /// Another connection needs the room.
+    /// Another connection needs its place.
     Evicted,
 }
 
-/// What changes over a connection's life.
+/// The state of a connection.
 pub(super) struct Life {
-    /// Received and not yet answered: half a message, or whole ones while too much is under way.
+    /// Received and not yet answered: an incomplete message, or complete ones while too many queries are in
+    /// flight.
     pub(super) partial: Vec<u8>,
     pub(super) output: Output,
     pub(super) streams: VecDeque<Box<dyn MessageStream>>,
-    /// Queries to be answered later.
+    /// Number of pending queries.
     pending: usize,
     ending: Option<Ending>,
     stream_failed: bool,
-    /// Set once the listener stops: when patience ends with a client that has sent nothing, and with every
-    /// other.
+    /// Set once the listener stops: the deadlines for a client that has sent nothing, and for all others.
     drain_until: Option<(Instant, Instant)>,
-    /// A message was received whole.
+    /// A complete message was received.
     greeted: bool,
-    /// When something was last received whole, sent entirely or answered.
+    /// The last time a message was received or a query answered, or all output was sent.
     active: Instant,
-    /// Whether that is news to the permit.
+    /// Whether activity has changed since [`take_news`](Self::take_news).
     news: bool,
-    /// Since when half a message has been waiting for its rest.
+    /// When the first byte of the incomplete message was received.
     message_since: Option<Instant>,
-    /// Since when the client has not taken enough.
+    /// Start of the present write timeout.
     write_since: Instant,
-    /// What it took since then.
+    /// Bytes that the client has read since then.
     written: usize,
-    /// A slowly falling maximum of answer sizes, by which batches are kept from filling memory.
+    /// A slowly falling maximum of answer sizes, which keeps batches from filling memory.
     largest: usize,
 }
 
@@ -108,13 +108,13 @@ impl Life {
         }
     }
 
-    /// Queries that will still be answered.
+    /// Returns the number of queries that will still be answered.
     pub(super) fn in_flight(&self) -> usize {
         self.pending + self.streams.len()
     }
 
-    /// How many queries may be answered now: fewer if much is under way, or if answers are so large that a
-    /// whole batch of them would take much memory.
+    /// Returns how many queries may be answered now: fewer if many are in flight, or if answers are so large
+    /// that a whole batch of them would take much memory.
     pub(super) fn batch_room(&self, config: &TcpConfig) -> usize {
         if self.output.unsent() > config.max_unsent || self.ending == Some(Ending::Framing) {
             return 0;
@@ -123,7 +123,7 @@ impl Life {
         config.max_in_flight.max(1).saturating_sub(self.in_flight()).min(by_size).min(BATCH)
     }
 
-    /// Whether more may be read. If not, half a message is not the client's fault.
+    /// Whether the connection reads more. If not, an incomplete message is not the client's fault.
     pub(super) fn wants_input(&mut self, config: &TcpConfig) -> bool {
         let wanted = self.ending.is_none() && self.batch_room(config) > 0;
         if !wanted {
@@ -132,8 +132,8 @@ impl Life {
         wanted
     }
 
-    /// Notes that `n` bytes were received, 0 at the end of the stream; `answered` is whether whole messages
-    /// came with them.
+    /// Notes that `n` bytes were received, 0 at the end of the stream; `answered`: complete messages came
+    /// with them.
     pub(super) fn received(&mut self, n: usize, answered: bool, now: Instant) {
         if n == 0 {
             self.ending = Some(Ending::Eof);
@@ -146,31 +146,31 @@ impl Life {
         };
     }
 
-    /// Notes a message that cannot be framed: the last thing taken from this client.
+    /// Notes a message that cannot be framed: no more is read from this client.
     pub(super) fn bad_framing(&mut self) {
         self.ending = Some(Ending::Framing);
     }
 
-    /// Notes a batch answered, `pending` queries of it to be settled later.
+    /// Notes an answered batch with `pending` pending queries.
     pub(super) fn answered(&mut self, pending: usize, now: Instant) {
         self.pending += pending;
         self.greeted = true;
         self.touch(now);
     }
 
-    /// Makes the guess at sizes forget a little, before the answers of a batch.
+    /// Lowers the estimate of answer sizes a little, before the answers of a batch.
     pub(super) fn next_guess(&mut self) {
         self.largest -= self.largest / 8;
     }
 
-    /// Puts an answer into the output.
+    /// Adds an answer to the output.
     pub(super) fn send(&mut self, message: &[u8], now: Instant) {
         self.touch_output(now);
         self.output.push(message);
         self.largest = self.largest.max(message.len());
     }
 
-    /// Starts the clock on the client's reading, if nothing was unsent before.
+    /// Starts the write timeout, if nothing was unsent before.
     pub(super) fn touch_output(&mut self, now: Instant) {
         if self.output.unsent() == 0 {
             self.write_since = now;
@@ -183,7 +183,7 @@ impl Life {
         self.news = true;
     }
 
-    /// Takes in news from outside.
+    /// Handles an event.
     pub(super) fn event(&mut self, event: ConnectionEvent, drain: Duration, now: Instant) {
         match event {
             ConnectionEvent::Late(late) => {
@@ -204,7 +204,7 @@ impl Life {
         self.touch(now);
     }
 
-    /// Notes that a stream has ended, or failed.
+    /// Notes that a stream has ended or failed.
     pub(super) fn stream_over(&mut self, failed: bool) {
         self.news = true;
         self.stream_failed |= failed;
@@ -225,8 +225,8 @@ impl Life {
         }
     }
 
-    /// Why the connection is over, if it is. `quiet` reports whether nothing waits to be read, and is asked
-    /// only if it matters.
+    /// Returns why the connection is over, if it is. `quiet` returns whether no bytes are waiting to be read,
+    /// and is called only if that matters.
     pub(super) fn finished(&self, quiet: impl FnOnce() -> bool) -> Option<Close> {
         if self.stream_failed {
             return Some(Close::Stream);
@@ -236,7 +236,8 @@ impl Life {
         }
         match self.ending {
             Some(Ending::Framing) => Some(Close::Framing),
-            // Whole messages that had to wait are answered first; half a one will not become whole any more.
+            // Complete messages that had to wait are answered first; an incomplete one cannot be completed
+            // any more.
             Some(_) if matches!(frame(&self.partial), Framed::Whole(_)) => None,
             Some(Ending::Eof) => Some(Close::Peer),
             Some(Ending::Evicted) => Some(Close::Evicted),
@@ -247,12 +248,12 @@ impl Life {
         }
     }
 
-    /// Whether the connection has something to do, if that may have changed since the last call.
+    /// Returns whether the connection is busy, if that may have changed since the last call.
     pub(super) fn take_news(&mut self) -> Option<bool> {
         std::mem::take(&mut self.news).then(|| self.in_flight() > 0 || self.output.unsent() > 0)
     }
 
-    /// When patience ends, and what to call it. `load` is how full the limit of connections is.
+    /// Returns the next timeout and its reason. `load` is the fill level of the limit of connections.
     pub(super) fn deadline(&self, times: &TcpTimes, load: f64) -> Option<(Instant, Close)> {
         let silent = !self.greeted && self.partial.is_empty();
         let drained = self.drain_until.map(|(first, last)| if silent { first } else { last });
@@ -280,7 +281,7 @@ impl Life {
     }
 }
 
-/// The idle time at this load: all of it up to half full, then falling in a straight line.
+/// Returns the idle timeout at this load: `idle` up to half full, then falling linearly.
 fn idle_time(idle: Duration, least: Duration, load: f64) -> Duration {
     let fullness = ((load - 0.5) * 2.0).clamp(0.0, 1.0);
     idle.mul_f64(1.0 - fullness).max(least.min(idle))

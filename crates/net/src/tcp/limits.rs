@@ -1,6 +1,6 @@
-//! How many TCP connections there may be, in all and per client, which one goes when there is no room, and
-//! how long each may take. All of it can be changed while connections are served. Changed only when
-//! connections come and go; a busy connection writes nothing here but its own time stamp.
+//! Limits of TCP connections: their number, in all and per client, which one is evicted when there is no
+//! room, and their timeouts. All can be changed while connections are served. Shared state is changed only
+//! when connections open and close; a busy connection writes only its own time stamp.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,23 +12,22 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::event::ConnectionEvent;
 
-/// Idle connections noted for eviction in one look over all of them.
+/// Idle connections noted for eviction in one pass over all of them.
 const CANDIDATES: usize = 64;
 
-/// How long a connection may take for what it does.
+/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpTimes {
     /// Longest wait for the first message of a connection. Default: 5 s.
     pub first_message: Duration,
-    /// How long a connection with nothing under way is kept. Shrinks in a straight line towards `idle_min` as
-    /// connections fill the second half of the limit. Default: 10 s.
+    /// Idle timeout of a connection with no query in flight. Falls linearly towards `idle_min` as connections
+    /// fill the second half of the limit. Default: 10 s.
     pub idle: Duration,
-    /// The idle time when the limit is reached. Default: 200 ms.
+    /// Idle timeout when the limit is reached. Default: 200 ms.
     pub idle_min: Duration,
     /// Longest time from the first byte of a message to its last. Default: 2 s.
     pub message: Duration,
-    /// Longest time in which a client must take at least 4 KiB, or all there is, of what is sent. Default: 5
-    /// s.
+    /// Longest time in which a client must read at least 4 KiB, or all, of the bytes sent. Default: 5 s.
     pub write: Duration,
 }
 
@@ -68,7 +67,7 @@ impl LiveTimes {
     }
 }
 
-/// The limits of TCP connections, shared by the listeners that are given clones of it.
+/// The limits of TCP connections, shared by the listeners that have clones of it.
 #[derive(Clone)]
 pub struct TcpLimits {
     shared: Arc<Shared>,
@@ -88,26 +87,25 @@ struct Table {
     next_id: u64,
     connections: HashMap<u64, Arc<Entry>>,
     per_client: HashMap<IpAddr, usize>,
-    /// Connections found idle, with the stamps they had then, the longest idle last.
+    /// Connections found idle, with their stamps at that time, the longest idle last.
     candidates: Vec<(u64, u64)>,
 }
 
 struct Entry {
     client: IpAddr,
-    /// Milliseconds from `Shared::start` to when the connection last had something to do; [`BUSY`] while it
-    /// has.
+    /// When the connection last became idle, in milliseconds from `Shared::start`; [`BUSY`] while it is not.
     stamp: AtomicU64,
     events: UnboundedSender<ConnectionEvent>,
 }
 
 const BUSY: u64 = u64::MAX;
 
-/// Why a connection is turned away.
+/// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnedAway {
     /// The limit is reached and no connection is idle.
     Full,
-    /// The client has as many as it may have.
+    /// The client has reached its limit.
     Client,
 }
 
@@ -133,36 +131,36 @@ impl TcpLimits {
         }
     }
 
-    /// Changes the limits. Connections above a lowered limit are not cut; new ones wait for room.
+    /// Changes the limits. Connections above a lowered limit stay; new ones are refused or evict idle ones.
     pub fn set(&self, max: usize, max_per_client: usize) {
         self.shared.max.store(max, Ordering::Relaxed);
         self.shared.max_per_client.store(max_per_client, Ordering::Relaxed);
     }
 
-    /// Changes the times. A connection that waits without doing anything keeps to the old ones until it does
-    /// something, or until they end.
+    /// Changes the timeouts. A waiting connection keeps the old ones until it does something, or until they
+    /// expire.
     pub fn set_times(&self, times: &TcpTimes) {
         self.shared.times.set(times);
     }
 
-    /// The times in force.
+    /// Returns the present timeouts.
     pub fn times(&self) -> TcpTimes {
         self.shared.times.get()
     }
 
-    /// Connections there are now.
+    /// Returns the number of connections.
     pub fn current(&self) -> usize {
         self.shared.current.load(Ordering::Relaxed)
     }
 
-    /// Connections there are in proportion to the limit: 0 none, 1 full.
+    /// Returns the number of connections in proportion to the limit: 0 none, 1 full.
     pub(crate) fn load(&self) -> f64 {
         let max = self.shared.max.load(Ordering::Relaxed).max(1);
         self.current() as f64 / max as f64
     }
 
-    /// Admits a connection from `peer`, which receives its events through `events`. If there is no room, asks
-    /// the longest idle connection to close.
+    /// Admits a connection from `peer`, which receives its events through `events`. If there is no room,
+    /// evicts the longest idle connection.
     pub(crate) fn admit(
         &self,
         peer: SocketAddr,
@@ -188,7 +186,8 @@ impl TcpLimits {
         Ok(Permit { limits: self.clone(), id, entry })
     }
 
-    /// Tells the longest idle connection to go, so that its file descriptor becomes free.
+    /// Evicts the longest idle connection, so that its file descriptor becomes free. Returns whether there
+    /// was one.
     pub(crate) fn evict_one(&self) -> bool {
         let mut table = self.table();
         let evicted = table.evict();
@@ -197,7 +196,7 @@ impl TcpLimits {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every change keeps the table whole, so a panic elsewhere while it was locked does not matter.
+        // Every change keeps the table consistent, so a panic while it was locked does not matter.
         self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -207,7 +206,7 @@ impl TcpLimits {
 }
 
 impl Table {
-    /// Strikes the longest idle connection off and signals it to close; false if none is idle.
+    /// Removes the longest idle connection and signals it to close. Returns false if none is idle.
     fn evict(&mut self) -> bool {
         for fresh in [false, true] {
             if fresh {
@@ -215,7 +214,7 @@ impl Table {
             }
             while let Some((stamp, id)) = self.candidates.pop() {
                 let Some(entry) = self.connections.get(&id) else { continue };
-                // One that did something since it was noted is no longer among the longest idle.
+                // A connection that did something since it was noted is no longer among the longest idle.
                 if entry.stamp.load(Ordering::Relaxed) == stamp {
                     let _ = entry.events.send(ConnectionEvent::Evict);
                     self.remove(id);
@@ -261,12 +260,12 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Notes that the connection has something to do, and so is not to be evicted.
+    /// Notes that the connection is busy, and so is not to be evicted.
     pub(crate) fn busy(&self) {
         self.entry.stamp.store(BUSY, Ordering::Relaxed);
     }
 
-    /// Notes that the connection has nothing to do from now on.
+    /// Notes that the connection is idle from now on.
     pub(crate) fn idle(&self) {
         self.entry.stamp.store(self.limits.clock(), Ordering::Relaxed);
     }
@@ -288,8 +287,8 @@ impl Drop for Permit {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 an IPv6 address is in, which one customer usually
-/// has to itself.
+/// Returns the address that counts as one client: an IPv4 address, or the /64 of an IPv6 address, which one
+/// customer usually has alone.
 fn client(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(v4) => v4.into(),

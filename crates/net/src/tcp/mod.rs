@@ -1,6 +1,6 @@
-//! TCP service (RFC 7766): listening and accepting in `worker`; what a connection decides in `life`, without
-//! I/O or a clock of its own; its reading and writing in `connection`, over any stream; late answers find
-//! their connection in `returns`; limits and times over all of them are in `limits`.
+//! TCP service (RFC 7766): `worker` listens and accepts; `life` has a connection's decisions, without I/O or
+//! a clock; `connection` reads and writes, over any stream; `returns` passes late answers to their
+//! connections; `limits` has limits and timeouts over all of them.
 
 mod connection;
 mod event;

@@ -1,4 +1,4 @@
-//! The unsent part of a connection: framed messages in one buffer, so that one write sends as many as fit.
+//! The unsent bytes of a connection: framed messages in one buffer, so that one write sends as many as fit.
 
 use std::io;
 use std::pin::Pin;
@@ -6,30 +6,30 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
-/// Capacity above which an emptied buffer is not kept.
+/// Capacity above which an empty buffer is freed.
 const KEEP: usize = 256 * 1024;
 
-/// Bytes in front of a message: its length.
+/// Bytes before a message: its length.
 const FRAME: usize = 2;
 
 /// Framed messages waiting to be written.
 #[derive(Default)]
 pub(crate) struct Output {
-    /// As long as any message has needed so far: what is behind `end` is room.
+    /// Grows to the longest output so far; the bytes after `end` are free.
     buffer: Vec<u8>,
     /// Bytes that the system has taken.
     sent: usize,
-    /// Where the last message ends.
+    /// End of the last message.
     end: usize,
 }
 
 impl Output {
-    /// Bytes not yet taken by the system.
+    /// Returns the number of bytes that the system has not taken yet.
     pub(crate) fn unsent(&self) -> usize {
         self.end - self.sent
     }
 
-    /// Adds a message behind its two bytes of length. The caller has checked that it is not too long.
+    /// Adds a message after its two bytes of length. The caller has checked that it is not too long.
     pub(crate) fn push(&mut self, message: &[u8]) {
         debug_assert!(message.len() <= usize::from(u16::MAX));
         self.write_up_to(message.len(), |room| {
@@ -38,15 +38,15 @@ impl Output {
         });
     }
 
-    /// Has `write` write a message where it is sent from, into room for the longest there is. It returns how
-    /// long the message is, `None` if there is none.
+    /// Calls `write` to write a message in place, with room for the longest message. It returns the length of
+    /// the message, or `None` without one.
     pub(crate) fn write(&mut self, write: impl FnOnce(&mut [u8]) -> Option<u16>) {
         self.write_up_to(usize::from(u16::MAX), write);
     }
 
     fn write_up_to(&mut self, most: usize, write: impl FnOnce(&mut [u8]) -> Option<u16>) {
         let from = self.end + FRAME;
-        // Room that was there once needs no filling again.
+        // Bytes that were zeroed once need no zeroing again.
         if self.buffer.len() < from + most {
             self.buffer.resize(from + most, 0);
         }
@@ -56,15 +56,15 @@ impl Output {
         }
     }
 
-    /// Uses `spare` as buffer if there is none: a connection with nothing to send then costs no memory, and
-    /// one that sends does not allocate.
+    /// Uses `spare` as the buffer if there is none: a connection with nothing to send then costs no memory,
+    /// and one that sends does not allocate.
     pub(crate) fn borrow_from(&mut self, spare: &mut Vec<u8>) {
         if self.buffer.capacity() == 0 {
             std::mem::swap(&mut self.buffer, spare);
         }
     }
 
-    /// Returns the emptied buffer.
+    /// Moves the empty buffer back to `spare`.
     pub(crate) fn return_to(&mut self, spare: &mut Vec<u8>) {
         if self.end == 0 && self.buffer.capacity() > 0 {
             let buffer = std::mem::take(&mut self.buffer);
@@ -74,8 +74,8 @@ impl Output {
         }
     }
 
-    /// Writes what the system takes now. `Ready` holds how many bytes it took, 0 if there was nothing to
-    /// write; `Pending` means that it takes none now.
+    /// Writes as much as the system takes. `Ready` holds the number of bytes taken, 0 if there was nothing to
+    /// write; `Pending` means that the system takes none now.
     pub(crate) fn poll_write(
         &mut self,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -93,7 +93,7 @@ impl Output {
         if self.unsent() == 0 {
             (self.sent, self.end) = (0, 0);
         } else if self.sent >= self.end / 2 {
-            // Keeps the buffer from growing behind a client that never lets it run empty.
+            // Keeps the buffer from growing while a client never reads all of it.
             self.buffer.copy_within(self.sent..self.end, 0);
             (self.sent, self.end) = (0, self.unsent());
         }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(output.buffer[..output.end], *b"\0\x03abc\0\x02de\0\x01f");
     }
 
-    /// Takes so many bytes of each write.
+    /// Takes at most so many bytes of each write.
     struct Taking(usize, Vec<u8>);
 
     impl AsyncWrite for Taking {

@@ -1,5 +1,4 @@
-//! Lives of connections, replayed: a client's bytes, a handler's answers and the time are all in the test's
-//! hands.
+//! Replayed connections: the test controls the client's bytes, the handler's answers and the time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -31,7 +30,7 @@ struct Wire {
     to_server: VecDeque<u8>,
     closed: bool,
     from_server: Vec<u8>,
-    /// Bytes the client still takes.
+    /// Bytes that the client still reads.
     takes: usize,
 }
 
@@ -81,7 +80,7 @@ impl Bytes for Pipe {
     }
 }
 
-/// Echoes a query, or does what its last byte says: `p` later, `s` as a stream without end.
+/// Echoes a query, except for its last byte: `p` leaves it pending, `s` answers with an endless stream.
 struct Echo;
 
 impl Handler for Echo {
@@ -116,7 +115,7 @@ impl MessageStream for Endless {
 
 type Factory = fn(&WorkerContext) -> Echo;
 
-/// Notes that it was woken.
+/// Stores whether it was woken.
 struct Again(AtomicBool);
 
 impl Wake for Again {
@@ -125,7 +124,7 @@ impl Wake for Again {
     }
 }
 
-/// One connection and its client, at a time of their own.
+/// One connection and its client, with a clock of their own.
 struct Replay {
     connection: Connection<Factory, Pipe>,
     events: UnboundedSender<ConnectionEvent>,
@@ -135,7 +134,7 @@ struct Replay {
     over: Cell<Option<Close>>,
 }
 
-/// A message behind its length, whose last byte says what the handler does.
+/// A message after its length prefix; its last byte selects what the handler does.
 fn message(what: u8) -> Vec<u8> {
     let mut bytes = vec![0, 20];
     bytes.extend([9; 19]);
@@ -144,7 +143,7 @@ fn message(what: u8) -> Vec<u8> {
 }
 
 impl Replay {
-    /// A connection just accepted, under limits of which it fills `1 / most`.
+    /// A connection just accepted, which fills `1 / most` of the limit.
     fn new(times: TcpTimes, most: usize) -> Replay {
         let id = WorkerId { index: 0, transport: Transport::Tcp, local: ([127, 0, 0, 1], 53).into() };
         let stats = Arc::new(WorkerStats::default());
@@ -175,7 +174,7 @@ impl Replay {
         replay.wait(0)
     }
 
-    /// Polls for as long as the connection wants to be polled again at once.
+    /// Polls as long as the connection wakes itself.
     fn poll(&mut self) {
         let again = Arc::new(Again(AtomicBool::new(true)));
         let waker = Waker::from(Arc::clone(&again));
@@ -188,7 +187,7 @@ impl Replay {
         }
     }
 
-    /// Lets time pass, and the connection do what is due in it.
+    /// Advances the time, and polls the connection at its deadlines.
     fn wait(mut self, milliseconds: u64) -> Self {
         let until = self.now + Duration::from_millis(milliseconds);
         self.poll();
@@ -223,7 +222,7 @@ impl Replay {
         self
     }
 
-    /// Why it ended, and after how many milliseconds.
+    /// Returns why it ended, and after how many milliseconds.
     fn end(self) -> (Option<Close>, u128) {
         (self.over.get(), (self.now - self.begun).as_millis())
     }
@@ -283,7 +282,7 @@ fn half_a_message_behind_too_many_queries_is_not_the_clients_fault() {
     for _ in 0..most {
         replay = replay.send(&message(b'p'));
     }
-    // Nothing of it is read until an answer makes room.
+    // The bytes stay unread until an answer makes room.
     let replay = replay.send(&[0, 20, 9]).wait(10_000);
     assert_eq!(replay.over.get(), None);
     let replay = replay.event(ConnectionEvent::Late(Late::Nothing)).wait(ENOUGH);

@@ -1,4 +1,4 @@
-//! Late answers on their way to the connections that wait for them.
+//! Late answers on their way to their connections.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use super::connection::Desk;
 use super::event::{ConnectionEvent, Late};
 use crate::stats::WorkerStats;
 
-/// Late answers written together.
+/// Most late answers written together.
 const LATE: usize = 16;
 
 /// The event sender of each connection of a worker, by its number.
 pub(super) type Events = Rc<RefCell<HashMap<u64, UnboundedSender<ConnectionEvent>>>>;
 
-/// Rings when late answers are ready.
+/// The waker of a TCP worker, for late answers that are ready.
 pub(super) struct Bell(Notify);
 
 impl Bell {
@@ -39,7 +39,7 @@ impl Wake for Bell {
     }
 }
 
-/// Has the handler write late answers and hands them to their connections.
+/// Calls the handler for late answers and passes them to their connections.
 pub(super) struct Returns<F: HandlerFactory> {
     desk: Rc<RefCell<Desk<F>>>,
     events: Events,
@@ -52,18 +52,18 @@ impl<F: HandlerFactory> Returns<F> {
         Returns { desk, events, stats, replies: Vec::new() }
     }
 
-    /// Does so whenever the bell rings.
+    /// Passes on late answers whenever the bell rings.
     pub(super) async fn run(mut self, bell: Arc<Bell>) {
         loop {
             bell.0.notified().await;
             while self.some() {
-                // Others get their turn between two batches.
+                // Other tasks run between two batches.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Hands over as many as are written together. Returns whether more are ready.
+    /// Passes on up to [`LATE`] answers. Returns whether more are ready.
     fn some(&mut self) -> bool {
         let mut desk = self.desk.borrow_mut();
         let stage = desk.stage();
@@ -96,7 +96,7 @@ impl<F: HandlerFactory> Returns<F> {
     }
 }
 
-/// Counts an answer of `len` bytes; a stream, if there is no length.
+/// Counts an answer of `len` bytes, or a stream if there is no length.
 fn count(stats: &WorkerStats, len: Option<usize>) {
     match len {
         Some(0) => {}

@@ -1,4 +1,4 @@
-//! The TCP worker: one thread with a single-threaded runtime, one listening socket, the accepting of
+//! The TCP worker: one thread with a single-threaded runtime and one listening socket. It accepts
 //! connections, also when descriptors run out.
 
 use std::cell::RefCell;
@@ -31,21 +31,21 @@ use crate::refusal::BindRefusal;
 use crate::stats::WorkerStats;
 use crate::sys;
 
-/// Errors in a row after which a listening socket is reopened.
+/// Consecutive errors after which a listening socket is reopened.
 const ERRORS_TOLERATED: u32 = 16;
 /// First and longest pause after errors of accepting.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
-/// Longest pause while descriptors are short: they come back as connections end, and clients are waiting.
+/// Longest pause while descriptors are short: they become free as connections end, and clients are waiting.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
-/// Time without a shortage after which the next one counts as another.
+/// Time without a shortage after which the next one is reported again.
 const SHORTAGE_OVER: Duration = Duration::from_secs(60);
-/// How often the handler's idle hook runs.
+/// Interval of [`exchange::Handler::idle`].
 const IDLE_TICK: Duration = Duration::from_secs(1);
-/// Connections taken from the kernel's queue when stopping, at most.
+/// Most connections taken from the kernel's queue when stopping.
 const LAST_ACCEPTS: usize = 4096;
 
-/// Opens a listening socket. One that is not `shared` is only bound: it finds out whether the address is in
-/// use.
+/// Opens a listening socket. A socket that is not `shared` is only bound: that shows whether the address is
+/// in use.
 pub(crate) fn open(
     addr: SocketAddr,
     config: &ListenerConfig,
@@ -56,7 +56,7 @@ pub(crate) fn open(
     if addr.is_ipv6() {
         socket.set_only_v6(true).map_err(BindRefusal::option("IPV6_V6ONLY"))?;
     }
-    // Connections of an earlier run that linger in TIME_WAIT must not keep us from listening.
+    // Connections of an earlier run in TIME_WAIT must not prevent listening.
     socket.set_reuse_address(true).map_err(BindRefusal::option("SO_REUSEADDR"))?;
     if shared {
         socket.set_reuse_port(true).map_err(BindRefusal::option("SO_REUSEPORT"))?;
@@ -65,8 +65,8 @@ pub(crate) fn open(
         sys::set_freebind(&socket, addr).map_err(BindRefusal::option("IP_FREEBIND"))?;
     }
     socket.set_nonblocking(true).map_err(BindRefusal::from_io)?;
-    // Answers are written whole, so waiting to fill a segment gains nothing. Connections take it over from
-    // here.
+    // Answers are written whole, so waiting to fill a segment gains nothing. Accepted connections inherit the
+    // option.
     let _ = socket.set_tcp_nodelay(true);
     socket.bind(&addr.into()).map_err(BindRefusal::from_io)?;
     if shared {
@@ -75,7 +75,7 @@ pub(crate) fn open(
     Ok(socket.into())
 }
 
-/// Takes a listening socket opened by someone else, such as systemd, and sets the options we need.
+/// Takes over a listening socket opened by another process, such as systemd, and sets its options.
 pub(crate) fn take_over(socket: &TcpListener) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let _ = SockRef::from(socket).set_tcp_nodelay(true);
@@ -116,19 +116,20 @@ pub(crate) fn spawn<F: HandlerFactory>(
             job,
         };
         LocalSet::new().block_on(&runtime, async {
-            // Ends with the set, when the acceptor has seen its last connection off.
+            // Ends with the set, when all connections of the acceptor have ended.
             tokio::task::spawn_local(returns.run(bell));
             acceptor.run(socket).await;
         });
     })
 }
 
-/// A descriptor kept so that one connection can still be accepted, and closed, when there are no others.
+/// Opens a spare descriptor, so that one connection can still be accepted, and closed, when there are no
+/// others.
 fn reserve() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-/// Accepts connections and keeps account of them.
+/// Accepts connections and keeps track of them.
 struct Acceptor<F: HandlerFactory> {
     desk: Rc<RefCell<Desk<F>>>,
     config: Rc<ListenerConfig>,
@@ -138,7 +139,7 @@ struct Acceptor<F: HandlerFactory> {
     events: Events,
     next_id: u64,
     reserve: Option<File>,
-    /// When descriptors were last found short.
+    /// When descriptors were last short.
     shortage: Option<Instant>,
     limits: TcpLimits,
     job: Job,
@@ -149,7 +150,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         let mut stop = self.job.shutdown.subscribe();
         let mut tick = tokio::time::interval(IDLE_TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // A socket of someone else stays, whatever happens to it.
+        // A passed socket is kept, whatever error it reports.
         let kept = if self.job.passed { socket.try_clone().ok() } else { None };
         let taking = self.job.shutdown.take();
         let mut socket = Some(socket);
@@ -174,7 +175,7 @@ impl<F: HandlerFactory> Acceptor<F> {
     }
 
     /// Accepts until a stop is requested, and then returns the socket. An error means that the socket is
-    /// beyond use.
+    /// unusable.
     async fn serve(
         &mut self,
         socket: TcpListener,
@@ -218,10 +219,10 @@ impl<F: HandlerFactory> Acceptor<F> {
         }
     }
 
-    /// Accepts one connection, at need with the reserved descriptor: the system reports that descriptors are
-    /// short even if no connection waits, so this is also how to find out whether one does. If one does, the
-    /// longest idle connection has to go for it; if none is idle, it is turned away, so that its client
-    /// learns at once.
+    /// Accepts one connection, if necessary with the reserved descriptor: the system reports that descriptors
+    /// are short even if no connection waits, so this also shows whether one does. If one does, the longest
+    /// idle connection is evicted for it; if none is idle, it is closed at once, so that its client need not
+    /// wait.
     fn accept(&mut self, listener: &TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
         if self.reserve.is_none() {
             self.reserve = reserve();
@@ -243,11 +244,11 @@ impl<F: HandlerFactory> Acceptor<F> {
         drop(accepted);
         self.reserve = reserve();
         self.stats.tcp_refused_descriptors.add(1);
-        // Whatever waits behind it is looked at next.
+        // The next connection in the queue is tried next.
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// Starts serving a connection, if the limits allow.
+    /// Starts serving a connection, if the limits allow it.
     fn take_in(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
         let own = &self.stats;
         let Ok(stream) = TcpStream::from_std(stream) else {
@@ -289,7 +290,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         });
     }
 
-    /// Takes in the connections the kernel still holds. Those of a passed socket wait there for the next
+    /// Accepts the connections in the kernel's queue. Those of a passed socket stay there for the next
     /// server.
     fn take_last(&mut self, socket: TcpListener) {
         let last = if self.job.leaves_unread() { 0 } else { LAST_ACCEPTS };
@@ -299,7 +300,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         }
     }
 
-    /// Lets all connections come to their end.
+    /// Waits until all connections have ended.
     async fn drain(&mut self) {
         for events in self.events.borrow().values() {
             let _ = events.send(ConnectionEvent::Drain);
@@ -307,7 +308,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         while self.connections.join_next().await.is_some() {}
     }
 
-    /// Makes a new socket for the same address, however long it takes; `None` once a stop is requested.
+    /// Opens a new socket for the same address, however long it takes; `None` once a stop is requested.
     async fn rebind(&self, stop: &mut watch::Receiver<bool>) -> Option<TcpListener> {
         let (mut pause, longest) = PAUSE;
         let mut reported = false;
@@ -336,7 +337,7 @@ impl<F: HandlerFactory> Acceptor<F> {
     }
 }
 
-/// The same socket once more, after a pause; `None` once a stop is requested, or if no descriptor is left.
+/// Returns the same socket after a pause; `None` once a stop is requested, or if no descriptor is left.
 async fn again(kept: &TcpListener, stop: &mut watch::Receiver<bool>) -> Option<TcpListener> {
     tokio::select! {
         biased;
@@ -345,17 +346,17 @@ async fn again(kept: &TcpListener, stop: &mut watch::Receiver<bool>) -> Option<T
     }
 }
 
-/// How long to pause after an error of accepting, the `errors`-th in a row; or the error, if the socket must
-/// go.
+/// Returns the pause after an error of accepting, the `errors`-th in a row; or the error, if the socket must
+/// be reopened.
 fn pause_after(error: io::Error, errors: u32) -> io::Result<Duration> {
     let (first, longest) = PAUSE;
     let pause = first.saturating_mul(1 << errors.min(8)).min(longest);
     match error.raw_os_error() {
         None => Ok(Duration::ZERO),
         Some(libc::EMFILE | libc::ENFILE) => Ok(pause.min(SHORTAGE_PAUSE)),
-        // The system is short of memory; the socket is well.
+        // The system is short of memory; the socket is usable.
         Some(libc::ENOBUFS | libc::ENOMEM) => Ok(pause),
-        // A connection that failed before it was accepted: the next one may be waiting.
+        // A connection failed before it was accepted: the next one may be waiting.
         Some(_) if errors == 1 => Ok(Duration::ZERO),
         Some(_) if errors <= ERRORS_TOLERATED => Ok(pause),
         Some(_) => Err(error),

@@ -1,5 +1,5 @@
-//! Reads and writes, as plain bytes, the socket addresses and packet-information control messages the kernel
-//! exchanges with `recvmsg` and `sendmsg`. No system calls and no `unsafe` here.
+//! Reads and writes, as plain bytes, the socket addresses and packet-information control messages that the
+//! kernel exchanges with `recvmsg` and `sendmsg`. No system calls and no `unsafe` here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -18,7 +18,7 @@ pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
 #[repr(C, align(8))]
 pub(crate) struct ControlBytes(pub(crate) [u8; CONTROL_LEN]);
 
-/// Bytes of control data asked for.
+/// Bytes of control data requested.
 pub(crate) const CONTROL_LEN: usize = 64;
 
 /// Bytes of a control message header: length, level, type.
@@ -27,7 +27,7 @@ const HEADER: usize = size_of::<libc::cmsghdr>();
 const LENGTH: usize = size_of::<usize>();
 
 impl SocketName {
-    /// The address the kernel wrote here.
+    /// Returns the address that the kernel wrote here.
     #[inline]
     pub(crate) fn decode(&self) -> Option<SocketAddr> {
         let b = &self.0;
@@ -49,7 +49,7 @@ impl SocketName {
 }
 
 impl SocketName {
-    /// An address as the kernel writes it, and how many bytes that takes.
+    /// Returns an address as the kernel expects it, and its length in bytes.
     pub(crate) fn encode(addr: SocketAddr) -> (SocketName, usize) {
         let mut name = SocketName([0; NAME_LEN]);
         let b = &mut name.0;
@@ -74,13 +74,13 @@ impl SocketName {
 impl ControlBytes {
     pub(crate) const EMPTY: ControlBytes = ControlBytes([0; CONTROL_LEN]);
 
-    /// Reads where a datagram was sent to, from the first `len` bytes, and makes the same control message fit
-    /// for the reply: it keeps the address, so the reply leaves from there, but not the interface, which
-    /// would bypass the routing table (link-local addresses mean nothing without theirs and keep it). Also
-    /// returns how many bytes of control data the reply should be given: whatever else the system reported
-    /// stays behind.
+    /// Reads the destination of a datagram from the first `len` bytes, and changes the control message for
+    /// use with the reply: it keeps the address, so the reply leaves from there, but not the interface, which
+    /// would bypass the routing table (link-local addresses keep it, since they are valid only with it). Also
+    /// returns the length of the control data for the reply, which excludes anything else that the system
+    /// reported.
     ///
-    /// `None` if there is no packet information, as on a socket that was not asked for it.
+    /// `None` if there is no packet information, as on a socket that did not request it.
     pub(crate) fn take_local(&mut self, len: usize, port: u16) -> Option<(SocketAddr, usize)> {
         let b = self.0.get_mut(..len)?;
         let (level, kind) = header(b)?;
@@ -108,8 +108,8 @@ impl ControlBytes {
         None
     }
 
-    /// These `used` bytes of control data followed by what has the kernel cut a send into datagrams of `len`
-    /// bytes, and the length of both.
+    /// Returns these `used` bytes of control data followed by the message that makes the kernel split a send
+    /// into datagrams of `len` bytes, and the length of both.
     pub(crate) fn segmented(&self, used: usize, len: u16) -> (ControlBytes, usize) {
         let mut control = *self;
         let b = &mut control.0[used..];
@@ -120,7 +120,7 @@ impl ControlBytes {
         (control, used + space(2))
     }
 
-    /// A control message that sends from `local`, and its length.
+    /// Returns a control message that sends from `local`, and its length.
     pub(crate) fn source(local: SocketAddr) -> (ControlBytes, usize) {
         let mut control = ControlBytes::EMPTY;
         let b = &mut control.0;
@@ -144,12 +144,12 @@ impl ControlBytes {
     }
 }
 
-/// Bytes a control message with this much data takes, padding included.
+/// Returns the bytes that a control message with this much data takes, padding included.
 const fn space(data: usize) -> usize {
     (HEADER + data).next_multiple_of(LENGTH)
 }
 
-/// Level and type of the control message at the start of `b`, if it is whole.
+/// Returns level and type of the control message at the start of `b`, if it is complete.
 fn header(b: &[u8]) -> Option<(c_int, c_int)> {
     let head = b.get(..HEADER)?;
     let mut length = [0; LENGTH];
@@ -173,7 +173,7 @@ mod tests {
             let addr: SocketAddr = addr.parse().unwrap();
             let (mut control, len) = ControlBytes::source(addr);
             assert_eq!(control.take_local(len, 53), Some((addr, len)));
-            // Other control data behind it is not given back.
+            // Other control data after it is not returned.
             assert_eq!(control.take_local(CONTROL_LEN, 53), Some((addr, len)));
         }
     }
