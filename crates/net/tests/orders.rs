@@ -1,9 +1,9 @@
-//! Every order in which threads may act for a core, as far as the memory model allows it: the protocol of
+//! Every order in which threads may drive a core, as far as the memory model allows it: the protocol of
 //! `src/outgoing/desk.rs` and `src/outgoing/outbound.rs`, compiled against locks and atomics that try all
-//! orders. Time passes only for a thread that sleeps for a time; a thread that sleeps for ever and should
-//! have been woken is a deadlock, which the model reports.
+//! orders. Time passes only for a thread that sleeps with a timeout; a thread that sleeps without one and
+//! should have been woken is a deadlock, which the model reports.
 
-/// What threads see of each other, in the model.
+/// The synchronization primitives, in the model.
 mod sync {
     use std::io;
     use std::sync::Arc;
@@ -14,7 +14,7 @@ mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
     pub(crate) use loom::thread_local;
 
-    /// Links have no part in the model.
+    /// The model has no links.
     pub(crate) struct Events;
 
     impl Events {
@@ -39,7 +39,7 @@ mod sync {
         }
     }
 
-    /// Where the core's thread sleeps.
+    /// The core's thread sleeps here.
     pub(crate) struct Poll(Arc<Bell>);
 
     impl Poll {
@@ -48,7 +48,7 @@ mod sync {
             (Poll(Arc::clone(&bell)), Waker(bell))
         }
 
-        /// Sleeps until the waker has been called, or until the time is over if there is one.
+        /// Sleeps until the waker has been called, or until the timeout if there is one.
         pub(crate) fn poll(&mut self, _: &mut Events, wait: Option<Duration>) -> io::Result<()> {
             let bell = &self.0;
             let mut rung = bell.rung.lock().expect("no thread panics");
@@ -61,7 +61,7 @@ mod sync {
     }
 }
 
-/// Nor who is acted for first: all requests are alike, and only counted.
+/// All requests are alike, and only counted.
 mod client_queues {
     use super::sync::AtomicUsize;
     use std::sync::atomic::Ordering::Relaxed;
@@ -92,7 +92,7 @@ mod client_queues {
     }
 }
 
-/// Links have none either: a worker receives nothing and has nothing to carry out.
+/// The model has no links: a worker receives nothing and has nothing to carry out.
 mod links {
     use std::io;
     use std::os::fd::RawFd;
@@ -154,8 +154,8 @@ use loom::thread;
 use outbound::WorkerOutbound;
 use sync::{AtomicBool, AtomicUsize, Events, Mutex, Poll};
 
-/// A queue of requests that are all alike. It orders nothing by itself: a thread that looks may see an older
-/// state.
+/// A queue of requests that are all alike. It orders nothing by itself: a thread that reads it may see an
+/// older state.
 struct Line(AtomicUsize);
 
 impl Line {
@@ -167,7 +167,7 @@ impl Line {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// Takes so many at the most; one takes at a time.
+    /// Takes up to `most`; one thread takes at a time.
     fn take(&self, most: usize, waiting: &Waiting) -> usize {
         let taken = self.0.load(Relaxed).min(most);
         self.0.fetch_sub(taken, Relaxed);
@@ -181,13 +181,13 @@ impl Line {
 struct Done {
     /// Requests acted on.
     requests: usize,
-    /// Deadlines that have come.
+    /// Deadlines that have passed.
     deadlines: usize,
 }
 
-/// A core and its driver in small: requests are counted, and each sets a deadline if so wanted. It does with
-/// `Sleep` and the queues what `Driver` in `src/outgoing/driver.rs` does, in the methods of the same names;
-/// but it takes no naps, which would hide a missing wake-up.
+/// A small core and its driver: requests are counted, and each sets a deadline if the test wants that. It
+/// does with `Sleep` and the queues what `Driver` in `src/outgoing/driver.rs` does, in the methods of the
+/// same names; but it takes no naps, which would hide a missing wake-up.
 struct ToyDriver {
     thread: Arc<Line>,
     workers: Arc<Line>,
@@ -195,7 +195,7 @@ struct ToyDriver {
     start: Instant,
     sets_deadlines: bool,
     deadline: Option<Instant>,
-    /// What the thread sleeps to.
+    /// The end of the thread's sleep.
     until: Option<Instant>,
     done: Arc<(Mutex<Done>, Condvar)>,
 }
@@ -233,7 +233,7 @@ impl Desk for ToyDriver {
 
     fn work(&mut self, _: &Events, waiting: &Waiting) {
         self.take_requests(usize::MAX, waiting);
-        // It may have been woken before; then the next sleep ends by itself.
+        // It may have been woken before; then the next sleep ends without an event.
         if self.deadline.is_some() && self.until >= self.deadline {
             self.deadline = None;
             self.done.0.lock().expect("no thread panics").deadlines += 1;
@@ -256,7 +256,7 @@ impl Desk for ToyDriver {
     }
 }
 
-/// All that threads share.
+/// State that all threads share.
 #[derive(Clone)]
 struct Model {
     shared: Arc<Shared<dyn Desk>>,
@@ -305,8 +305,8 @@ impl Model {
         });
     }
 
-    /// A worker that answers so many queries and waits for nothing while it has a duty. It does not end: that
-    /// would hand over.
+    /// A worker that answers `requests` queries and waits for nothing while it has a duty. It does not end:
+    /// that would hand over.
     fn worker(&self, requests: usize) -> WorkerOutbound {
         let mut duty = WorkerOutbound::new();
         duty.begin();
@@ -324,7 +324,7 @@ impl Model {
         duty
     }
 
-    /// Waits until so much is done.
+    /// Waits until this much is done.
     fn wait_for(&self, requests: usize, deadlines: usize) {
         let wanted = Done { requests, deadlines };
         let mut done = self.done.0.lock().expect("no thread panics");
@@ -344,16 +344,16 @@ impl Model {
     }
 }
 
-/// Tries every order in which the threads take turns at most so often in the middle of what they do.
+/// Tries every order of the threads with at most `turns` preemptions.
 fn every_order(turns: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(turns);
-    // Workers that are kept out look again and again.
+    // Workers that do not get the lock try again and again.
     model.max_branches = 20_000;
     model.check(run);
 }
 
-/// Runs something of the model on a thread of its own.
+/// Runs `run` on a thread of its own.
 fn beside<T: 'static>(model: &Model, run: impl FnOnce(&Model) -> T + 'static) -> thread::JoinHandle<T> {
     let model = model.clone();
     thread::spawn(move || run(&model))
@@ -393,7 +393,7 @@ fn a_deadline_that_a_request_sets_wakes_the_thread() {
     });
 }
 
-/// Without the thread, which would not take what is theirs.
+/// Runs without the core's thread, which would not take the workers' requests.
 fn workers_wait_for_nothing_before_all_they_brought_is_acted_on() {
     every_order(3, || {
         let (model, _poll) = Model::new(false);

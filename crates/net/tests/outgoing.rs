@@ -23,7 +23,7 @@ enum Heard {
     From(u64),
 }
 
-/// Passes on the events it receives, and does what it is asked.
+/// Passes on the events it receives, and carries out orders.
 struct Relay {
     heard: Sender<Heard>,
     deadlines: VecDeque<Instant>,
@@ -32,9 +32,9 @@ struct Relay {
 enum Order {
     Act(Vec<Action>),
     Timeout(Duration),
-    /// Reports that it has begun, and goes on when the test signals.
+    /// Reports that it has begun, and continues when the test signals.
     Wait(Receiver<()>),
-    /// Says that this origin's request is acted on.
+    /// Reports that this origin's request is acted on.
     From(u64),
 }
 
@@ -171,7 +171,7 @@ fn an_unreachable_port_is_reported() {
 fn a_connection_carries_messages_both_ways_in_any_pieces() {
     let rig = Rig::new(10);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // What is sent before the connection is open waits for that.
+    // Messages sent before the connection is open are queued.
     rig.act([
         open(7, Transport::Tcp, listener.local_addr().unwrap()),
         send(7, b"before"),
@@ -240,25 +240,25 @@ fn links_are_limited_and_deadlines_kept() {
     assert!(!rig.outgoing.request(Order::Act(Vec::new())), "the core is gone");
 }
 
-/// The thread is woken only when it sleeps. A wake that got lost would leave it asleep for ever, since it has
-/// no deadline.
+/// The thread is woken only when it sleeps. A lost wake-up would leave it asleep for ever, since it has no
+/// deadline.
 #[test]
 fn a_request_is_taken_however_it_meets_a_thread_that_goes_to_sleep() {
     let rig = Rig::new(8);
     for n in 0..20_000 {
         assert!(rig.outgoing.request(Order::Timeout(Duration::ZERO)));
         assert_eq!(rig.next_event(), Heard::Timeout);
-        // Now a little earlier, now a little later.
+        // With different delays.
         (0..n % 97).for_each(|_| std::hint::spin_loop());
     }
 }
 
-/// A request may be acted on without waking the thread, which then sleeps for as long as it meant to before.
+/// A request may be acted on without waking the thread, which then sleeps for as long as before.
 #[test]
 fn a_deadline_is_kept_however_long_the_thread_meant_to_sleep() {
     let rig = Rig::new(8);
     for milliseconds in [40, 0, 3, 60, 1, 26, 2, 90, 24, 0, 10, 5] {
-        // One that has nothing to wait for comes before, and one whose deadline is later after it.
+        // A request without a deadline comes before, and one with a later deadline after it.
         rig.act([]);
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
         assert!(rig.outgoing.request(Order::Timeout(Duration::from_millis(milliseconds))));
@@ -277,7 +277,7 @@ fn of_requests_that_wait_only_so_many_are_taken() {
         assert_eq!(rig.next_event(), Heard::Waits);
         let offer = || rig.outgoing.offer(Order::Timeout(Duration::ZERO)).is_none();
         assert_eq!([offer(), offer(), offer(), offer()], [true, true, true, false]);
-        // What cannot be refused is taken all the same.
+        // `request` does not refuse.
         assert!(rig.outgoing.request(Order::Timeout(Duration::ZERO)));
         go_on.send(()).unwrap();
         (0..4).for_each(|_| assert_eq!(rig.next_event(), Heard::Timeout));
@@ -286,7 +286,7 @@ fn of_requests_that_wait_only_so_many_are_taken() {
     });
 }
 
-/// A client who floods the server with questions, and one with a single question, while the core is busy.
+/// A client that floods the server with queries, and one with a single query, while the core is busy.
 #[test]
 fn who_brings_many_requests_does_not_hold_up_others() {
     let rig = Rig::with(&OutgoingConfig { queue: 64, ..OutgoingConfig::default() });
@@ -297,7 +297,7 @@ fn who_brings_many_requests_does_not_hold_up_others() {
         let offer = |origin| rig.outgoing.offer(Order::From(origin)).is_none();
         let flood = (0..1000).filter(|_| offer(7)).count();
         assert_eq!(flood, 64, "as many as may wait");
-        // A secret may have put one of them into the same client queue, but not so many.
+        // The secret may have put one of them into the same client queue, but not this many.
         let others = (100..108).filter(|&origin| offer(origin)).count();
         assert!(others >= 4, "of 8 others {others} were let in");
         go_on.send(()).unwrap();

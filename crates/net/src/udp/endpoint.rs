@@ -1,4 +1,4 @@
-//! A datagram socket as its worker knows it, and the bookkeeping of outcomes and send errors.
+//! A worker's datagram socket, and the counting of outcomes and send errors.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -27,13 +27,13 @@ impl Endpoint {
         &self.socket
     }
 
-    /// The address the socket is bound to.
+    /// Returns the address that the socket is bound to.
     #[inline]
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// True if datagrams to any local address arrive here.
+    /// Whether datagrams to any local address arrive here.
     #[inline]
     pub(crate) fn wildcard(&self) -> bool {
         self.local.ip().is_unspecified()
@@ -47,14 +47,14 @@ impl Endpoint {
     /// Makes sure that no further datagram reaches the socket.
     #[cold]
     pub(crate) fn leave(&self) {
-        // Should that fail, which nothing suggests it can, the drain time still ends a flow that never stops.
+        // If it fails, which is not expected, the drain time still ends an endless flow of queries.
         let _ = leave(&self.socket);
     }
 
-    /// Sends one message outside any batch, from the address `local`, without waiting.
+    /// Sends one message outside of a batch, from the address `local`, without waiting.
     ///
     /// # Errors
-    /// The kernel's, such as `WouldBlock` where there is no room.
+    /// The kernel's, such as `WouldBlock` if the send buffer is full.
     pub(crate) fn send_one(&self, message: &[u8], peer: SocketAddr, local: SocketAddr) -> io::Result<()> {
         let socket = SockRef::from(&self.socket);
         let name = SockAddr::from(peer);
@@ -84,7 +84,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// The length of the reply to send, if the outcome is one that can be sent as a datagram.
+    /// Returns the length of the reply, if the outcome is a reply that fits.
     #[inline]
     pub(crate) fn settle(&mut self, outcome: Option<Outcome>, room: usize) -> Option<usize> {
         match outcome {
@@ -97,7 +97,7 @@ impl Tally {
         None
     }
 
-    /// Adds to the counters. Returns how many queries are to be answered later.
+    /// Adds to the counters. Returns the number of pending queries.
     pub(crate) fn record(self, stats: &WorkerStats) -> u64 {
         for (counter, n) in [
             (&stats.dropped, self.dropped),

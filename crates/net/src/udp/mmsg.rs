@@ -1,5 +1,5 @@
-//! The fast way of moving datagrams: `recvmmsg` and `sendmmsg` over header arrays that are built once. Every
-//! header points into slices owned here; only lengths change from batch to batch.
+//! The fast back end: `recvmmsg` and `sendmmsg` over header arrays that are built once. Every header points
+//! into slices owned here; only lengths change from batch to batch.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -21,19 +21,19 @@ use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 
-/// How long a full send buffer is waited for, and how often per batch, before replies are given up.
+/// Timeout for a full send buffer, and the most waits per batch before replies are dropped.
 const SEND_WAIT_MS: c_int = 10;
 const SEND_WAITS: u32 = 5;
 
-/// Datagrams moved many at a time.
+/// Moves many datagrams per system call.
 pub(crate) struct Mmsg {
     endpoint: Endpoint,
     stats: Arc<WorkerStats>,
     /// How long an idle worker waits.
     idle_wake: Duration,
-    /// Datagrams received by the last call: headers from here on are as good as new.
+    /// Number of datagrams received by the last call: the lengths of later headers are unchanged.
     received: usize,
-    /// Of those, the ones fit for the handler.
+    /// The datagrams among these that the handler gets.
     envelopes: Vec<Envelope>,
     outcomes: Vec<Option<Outcome>>,
     late: Vec<(ReturnAddress, Outcome)>,
@@ -44,14 +44,14 @@ pub(crate) struct Mmsg {
     names: RawSlice<SocketName>,
     controls: RawSlice<ControlBytes>,
     headers_in: RawSlice<mmsghdr>,
-    /// Pointed to by `headers_in`, and never read by us.
+    /// Pointed to by `headers_in`; this process never reads them.
     _vectors_in: RawSlice<iovec>,
     headers_out: RawSlice<mmsghdr>,
     vectors_out: RawSlice<iovec>,
     controls_out: RawSlice<ControlBytes>,
     replies: Vec<QueuedReply>,
     plan: Plan,
-    /// Replies may leave together.
+    /// Whether equally long replies to one destination are sent together.
     segments: bool,
 }
 
@@ -82,7 +82,7 @@ impl Mmsg {
             endpoint,
             stats,
             idle_wake: config.idle_wake,
-            // Every header still has to get its lengths.
+            // The lengths of all headers still have to be set.
             received: n,
             envelopes: Vec::with_capacity(n),
             outcomes: std::iter::repeat_with(|| None).take(n).collect(),
@@ -108,7 +108,7 @@ impl Mmsg {
         self.endpoint.as_raw_fd()
     }
 
-    /// Notes where datagram `raw` lies, unless it is not worth a handler's time.
+    /// Adds datagram `raw` to the batch, unless it is too long, too short or from port 0.
     #[inline]
     fn admit(&mut self, raw: usize) {
         let header = &self.headers_in.slice()[raw];
@@ -136,8 +136,7 @@ impl Mmsg {
         self.envelopes.push(Envelope { start: raw * self.input_stride, len, client, raw });
     }
 
-    /// Fills the outgoing headers from the outcomes; returns how many there are, and how many queries are to
-    /// be answered later.
+    /// Fills the outgoing headers from the outcomes. Returns the number of headers and of pending queries.
     #[inline]
     fn gather(&mut self) -> (usize, u64) {
         let mut tally = endpoint::Tally::default();
@@ -157,8 +156,8 @@ impl Mmsg {
         (self.address(0), due)
     }
 
-    /// Fills the headers of the planned groups from `at` on: header `i` sends group `i`. Returns how many
-    /// there are.
+    /// Fills the headers of the planned groups from `at` on: header `i` sends group `i`. Returns the number
+    /// of headers.
     #[inline]
     fn address(&mut self, at: usize) -> usize {
         let mut n = at;
@@ -208,8 +207,8 @@ impl Mmsg {
         }
     }
 
-    /// Has the replies from group `at` on leave one by one, after the kernel refused that group; for good if
-    /// it takes no groups at all. Returns the number of headers.
+    /// Splits the groups from `at` on into single replies, after the kernel refused that group; disables
+    /// groups if the kernel does not support them. Returns the number of headers.
     #[cold]
     fn part(&mut self, at: usize, error: &io::Error) -> usize {
         if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP)) {
@@ -283,7 +282,8 @@ impl Datagrams for Mmsg {
         LateReplies::new(self.output.slice_mut(), measures, &mut self.late, Clock::System)
     }
 
-    /// Late answers leave as the replies of a batch that was received from those who asked.
+    /// Late answers are sent as the replies of a batch whose headers are filled with their clients'
+    /// addresses.
     fn send_late(&mut self) -> u64 {
         self.envelopes.clear();
         self.received = self.received.max(self.late.len());
@@ -333,7 +333,7 @@ impl Datagrams for Mmsg {
                 at = next;
                 continue;
             }
-            // The error is that of the first message left; the others still deserve their chance.
+            // The error is that of the first message left; the others are still tried.
             let error = io::Error::last_os_error();
             match error.kind() {
                 io::ErrorKind::Interrupted => {}
@@ -357,7 +357,7 @@ impl Datagrams for Mmsg {
     }
 }
 
-/// Waits a moment for room in the send buffer.
+/// Waits a short time for space in the send buffer.
 #[cold]
 fn wait_writable(fd: RawFd) {
     let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };

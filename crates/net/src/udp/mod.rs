@@ -1,8 +1,8 @@
-//! Datagram service: one loop (`service`) over several ways of moving datagrams (`datagrams` is what each can
-//! do): `mmsg`, `plain`, and in `crate::xdp` the queues of a network card. `worker` is the thread of a
-//! socket, `socket` makes them.
+//! Datagram service: one loop (`service`) over several back ends that move datagrams (trait in `datagrams`):
+//! `mmsg`, `plain`, and in `crate::xdp` the queues of a network card. `worker` is the thread of a socket,
+//! `socket` opens sockets.
 //!
-//! Tests compare the way of `mmsg` with that of `plain`.
+//! Tests compare `mmsg` with `plain`.
 
 mod control;
 mod datagrams;

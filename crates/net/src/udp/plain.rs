@@ -1,5 +1,5 @@
-//! The plain way of moving datagrams: one `recvfrom` and one `sendto` each, all from the standard library. It
-//! answers exactly as `mmsg` does and is what that one is tested against.
+//! The plain back end: one `recvfrom` and one `sendto` per datagram, all from the standard library. It
+//! answers exactly as `mmsg` does, and tests compare the two.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,12 +17,12 @@ use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 
-/// Datagrams moved one at a time.
+/// Moves one datagram per system call.
 pub(crate) struct Plain {
     endpoint: Endpoint,
     stats: Arc<WorkerStats>,
     idle_wake: Duration,
-    /// One byte longer than the longest query, so that a longer one shows.
+    /// One byte longer than the longest query, so that a longer one can be detected.
     input: Vec<u8>,
     output: Vec<u8>,
     envelope: Option<Envelope>,

@@ -1,8 +1,8 @@
-//! A heap slice whose elements may be pointed to by the kernel's message headers for as long as it lives.
+//! A heap slice that the kernel's message headers may point into for as long as it lives.
 
 use std::ptr::NonNull;
 
-/// Types for which all-zero bytes are a value and which need no drop.
+/// Types of which all-zero bytes are a valid value and which need no drop.
 ///
 /// # Safety
 /// Both must hold.
@@ -19,8 +19,8 @@ unsafe impl Zeroable for libc::iovec {}
 // SAFETY: nullable raw pointers and integers.
 unsafe impl Zeroable for libc::mmsghdr {}
 
-/// A zeroed, fixed-length heap slice reached only through the raw pointer it was allocated with. Unlike with
-/// a `Box<[T]>`, borrowing it as a slice between system calls leaves pointers taken before valid.
+/// A zeroed, fixed-length heap slice accessed only through the raw pointer from its allocation. Unlike with a
+/// `Box<[T]>`, borrowing it as a slice between system calls leaves earlier pointers valid.
 pub(crate) struct RawSlice<T: Zeroable> {
     start: NonNull<T>,
     len: usize,
@@ -31,17 +31,17 @@ pub(crate) struct RawSlice<T: Zeroable> {
 unsafe impl<T: Zeroable> Send for RawSlice<T> {}
 
 impl<T: Zeroable> RawSlice<T> {
-    /// `len` zeroed elements, at least one. Bytes are zeroed by the system as their pages are touched.
+    /// Returns `len` zeroed elements, at least one. The system zeroes pages as they are touched.
     pub(crate) fn zeroed(len: usize) -> Self {
-        // SAFETY: all-zero bytes are a value of `T`, as `Zeroable` promises.
+        // SAFETY: all-zero bytes are a valid value of `T`, as `Zeroable` requires.
         let zero: T = unsafe { std::mem::zeroed() };
         let boxed = vec![zero; len.max(1)].into_boxed_slice();
         let len = boxed.len();
         RawSlice { start: NonNull::from(Box::leak(boxed)).cast(), len }
     }
 
-    /// A pointer to element `i` and those after it, for the kernel. It is used only while no slice borrowed
-    /// from `self` lives, which the back end's `&mut self` around each system call ensures.
+    /// Returns a pointer to element `i` and the ones after it, for the kernel. It is used only while no slice
+    /// borrowed from `self` lives, which the back end's `&mut self` around each system call ensures.
     ///
     /// # Panics
     /// If `i` is not below the length.
@@ -61,7 +61,7 @@ impl<T: Zeroable> RawSlice<T> {
 
     #[inline]
     pub(crate) fn slice_mut(&mut self) -> &mut [T] {
-        // SAFETY: as for `slice`, and the exclusive borrow keeps other slices away.
+        // SAFETY: as for `slice`, and the exclusive borrow excludes other slices.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -69,8 +69,8 @@ impl<T: Zeroable> RawSlice<T> {
 impl<T: Zeroable> Drop for RawSlice<T> {
     fn drop(&mut self) {
         let slice = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
-        // SAFETY: this pointer and length came out of a `Box` in `zeroed`, and this is the only place that
-        // puts them back into one.
+        // SAFETY: this pointer and length came out of a `Box` in `zeroed`, and only this function puts them
+        // back into one.
         drop(unsafe { Box::from_raw(slice) });
     }
 }

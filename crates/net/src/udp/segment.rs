@@ -1,22 +1,21 @@
-//! Which replies of a batch leave together: those to one destination from one source that are equally long,
-//! as one send that the kernel cuts up (`UDP_SEGMENT`). Planning only; the sending is in `mmsg`.
+//! Grouping of a batch's replies: those to one destination from one source that are equally long leave as one
+//! send, which the kernel splits (`UDP_SEGMENT`). Planning only; `mmsg` sends.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Most replies in a send: what every kernel with `UDP_SEGMENT` takes.
+/// Most replies in a send, as supported by every kernel with `UDP_SEGMENT`.
 const MAX_REPLIES_A_SEND: usize = 64;
-/// Longest reply that leaves with others, in bytes. With its headers each must fit a packet, which by the
-/// size of our IPv6 sockets' packets has 1280 bytes.
+/// Longest reply in a group, in bytes. With its headers each must fit a packet, which is limited to 1280
+/// bytes on our IPv6 sockets.
 const LONGEST: usize = 1232;
-/// Most bytes in a send, below what the length field of either family can hold.
+/// Most bytes in a send, below the limit of the length field of either family.
 const MOST_BYTES: usize = 65_000;
-/// Places for open groups, a power of two; a reply looks for its group in one place only.
+/// Size of the table of open groups, a power of two; a reply looks up its group in one place only.
 const PLACES: usize = 256;
-/// Replies below which a batch is not worth looking through, and from which on it shows how many flows there
-/// are.
+/// Smallest batch that is grouped, and the smallest that shows how many flows there are.
 const SHALLOW: usize = 4;
 const DEEP: usize = 32;
-/// After deep batches in which little could be joined, so many are sent without looking.
+/// Number of batches sent without grouping after a deep batch in which few replies could be joined.
 const PAUSE: u32 = 15;
 
 /// A reply to be sent.
@@ -29,17 +28,17 @@ pub(crate) struct QueuedReply {
     pub(crate) local: SocketAddr,
 }
 
-/// Replies that leave together.
+/// Replies that leave in one send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// Index of the first of them, among the replies in their new order.
+    /// Index of its first reply, among the replies in their new order.
     pub(crate) start: usize,
     pub(crate) count: usize,
-    /// Index of the reply it was made for, among those of the batch.
+    /// Index of the reply that started it, among those of the batch.
     first: usize,
 }
 
-/// Groups the replies of one batch after another.
+/// The groups of one batch; reused for the next.
 #[derive(Default)]
 pub(crate) struct Plan {
     /// Replies, in the order of their groups.
@@ -47,13 +46,13 @@ pub(crate) struct Plan {
     pub(crate) groups: Vec<Group>,
     /// The group of each reply.
     membership: Vec<usize>,
-    /// The last group made at each place.
+    /// The last group started at each place of the table.
     places: Vec<u16>,
     pause: u32,
 }
 
 impl Plan {
-    /// Sends every reply alone.
+    /// Plans to send every reply alone.
     pub(crate) fn singly(&mut self, n: usize) {
         self.groups.clear();
         self.order.clear();
@@ -61,7 +60,7 @@ impl Plan {
         self.groups.extend((0..n).map(|i| Group { start: i, count: 1, first: i }));
     }
 
-    /// Takes the groups from `at` on apart.
+    /// Splits the groups from `at` on into single replies.
     pub(crate) fn part(&mut self, at: usize) {
         let start = self.groups.get(at).map_or(self.order.len(), |group| group.start);
         self.groups.truncate(at);
@@ -102,7 +101,7 @@ impl Plan {
                 }
             }
         }
-        // Less than one in four joined: not worth the looking.
+        // Less than one in four was joined: grouping is not worthwhile.
         if replies.len() >= DEEP && self.groups.len() * 4 > replies.len() * 3 {
             self.pause = PAUSE;
         }
@@ -124,8 +123,8 @@ impl Plan {
     }
 }
 
-/// Where the group of this reply is looked for. That it may be guessed only costs its guesser: replies that
-/// meet in one place leave alone.
+/// Returns the place of this reply's group in the table. A client that guesses it harms only itself: replies
+/// of different groups in one place are sent alone.
 #[inline]
 fn place(reply: &QueuedReply) -> usize {
     let address = match reply.peer.ip() {
@@ -133,7 +132,7 @@ fn place(reply: &QueuedReply) -> usize {
         IpAddr::V6(ip) => ip.to_bits() as u64,
     };
     let key = address ^ u64::from(reply.peer.port()) << 32 ^ (reply.len as u64) << 48;
-    // The top bits of a product depend on all of its factor (the odd number nearest 2^64 over the golden
+    // The top bits of a product depend on all bits of the factor (the odd number nearest 2^64 over the golden
     // ratio).
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.trailing_zeros())) as usize
 }
@@ -203,7 +202,7 @@ mod tests {
             }
             order.sort();
             prop_assert_eq!(order, (0..replies.len()).collect::<Vec<_>>());
-            // Taken apart from somewhere on, each reply is still sent once, in the same order.
+            // After a split, each reply is still sent once, in the same order.
             let at = plan.groups.len() / 2;
             let order = plan.order.clone();
             plan.part(at);

@@ -1,6 +1,6 @@
-//! The loop of a datagram worker: receive, answer, send, whichever back end moves the datagrams. Between
-//! batches it sends what has become ready of the answers that are due later, goes on with what was put off,
-//! and takes its turn at asking other servers. At the end it drains what has arrived.
+//! The loop of a datagram worker: receive, answer, send, with any back end. Between batches it sends late
+//! answers that are ready, continues with deferred queries, and takes its turn at driving a core. At the end
+//! it drains the queries already received.
 
 use std::io;
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use crate::outgoing::WorkerOutbound;
 use crate::stats::WorkerStats;
 use crate::sys;
 
-/// Errors in a row after which a socket is given up. Some errors are leftovers of earlier replies and go away
-/// by being read.
+/// Consecutive errors after which a socket is given up. Some errors are left over from earlier replies and go
+/// away by being read.
 const ERRORS_TOLERATED: u32 = 8;
-/// How often a stopping worker looks whether everything is out.
+/// Interval at which a stopping worker checks whether all replies are sent.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
-/// Of so many queries received together those that take long are put off, where others are answered from
-/// memory: these would notice.
+/// Batch size from which on slow queries are deferred, while others are answered from memory: these would be
+/// delayed.
 const BURST: usize = 8;
-/// Full batches in a row before there is time for anything else: in the middle of a burst it shows who else
-/// asks for what is in memory.
+/// Most consecutive full batches before other work: in the middle of a burst it shows whether other clients
+/// send queries that memory answers.
 const FULL: u32 = 4;
-/// Queries that were put off and are gone on with at a time.
+/// Most deferred queries continued at a time.
 const RESUMED: usize = 8;
 
-/// A datagram worker: everything but the way its datagrams move.
+/// A datagram worker without its back end.
 pub(crate) struct DatagramService<F: HandlerFactory> {
     guarded: Guarded<F>,
     alarm: Arc<Alarm>,
-    /// Queries that are to be answered later and are not yet.
+    /// Number of pending queries.
     due: u64,
-    /// Its part in asking other servers.
+    /// Its part in upstream queries.
     outbound: WorkerOutbound,
     /// The last batch had several queries: there may be more by now.
     several: bool,
@@ -49,7 +49,7 @@ pub(crate) struct DatagramService<F: HandlerFactory> {
 }
 
 impl<F: HandlerFactory> DatagramService<F> {
-    /// The service of a worker on the present thread, which is pinned if the configuration says so.
+    /// Returns the service of a worker on this thread, which is pinned if the configuration says so.
     pub(crate) fn new(factory: Arc<F>, alarm: Arc<Alarm>, job: Job) -> Self {
         if job.config.pin_cpus
             && let Err(e) = sys::pin_thread(job.id.index)
@@ -70,7 +70,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
     }
 
-    /// Serves until a stop is requested. An error means that the socket is beyond use.
+    /// Serves until a stop is requested. An error means that the socket is unusable.
     pub(crate) fn serve<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<()> {
         self.outbound.begin();
         let end = self.serve_until_told(datagrams);
@@ -114,14 +114,14 @@ impl<F: HandlerFactory> DatagramService<F> {
         Ok(())
     }
 
-    /// Receives a batch. While answers are due later, the worker waits for those as well as for queries, and
-    /// for other servers that it has asked.
+    /// Receives a batch. While queries are pending, the worker waits for late answers, for links to other
+    /// servers and for queries.
     #[inline]
     fn receive<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<usize> {
         if self.due == 0 && !self.outbound.is_busy() {
             return datagrams.receive(true);
         }
-        // Links are looked at each time, unless a wait shows that there is no need.
+        // Links are read each time, unless a wait reports that none is readable.
         self.outbound.look();
         let urgent = self.put_off || self.outbound.is_urgent();
         if self.several || urgent {
@@ -141,7 +141,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
     }
 
-    /// Has what was received answered.
+    /// Answers the received batch.
     #[inline]
     fn answer<D: Datagrams>(&mut self, datagrams: &mut D, n: usize) {
         self.several = n > 1;
@@ -165,15 +165,16 @@ impl<F: HandlerFactory> DatagramService<F> {
         self.due += due;
     }
 
-    /// Whether the batch just received was full, so that more is there, and there is time to look.
+    /// Whether the batch was full, so that there are more queries, and they are to be received before other
+    /// work.
     #[inline]
     fn is_in_a_burst(&mut self, n: usize) -> bool {
         self.full = if n >= self.job.config.udp.batch && self.full < FULL { self.full + 1 } else { 0 };
         self.full > 0
     }
 
-    /// Goes on with what was put off, acts on what others are to be asked and on what they replied, each a
-    /// little at a time; then sends the late answers that are ready.
+    /// Continues with a few deferred queries, acts on a few requests and replies of the core; then sends the
+    /// late answers that are ready.
     #[inline]
     fn take_turn<D: Datagrams>(&mut self, datagrams: &mut D) {
         if self.put_off {
@@ -186,7 +187,7 @@ impl<F: HandlerFactory> DatagramService<F> {
             }
             return;
         }
-        // What gets ready here needs no event to be seen.
+        // Answers that become ready here need no event to be noticed.
         let rang = self.alarm.hold();
         self.guarded.beside(|| self.outbound.turn());
         self.alarm.release(rang);
@@ -208,8 +209,8 @@ impl<F: HandlerFactory> DatagramService<F> {
         self.due = self.due.saturating_sub(datagrams.send_late());
     }
 
-    /// Answers what the socket still holds. Not for a passed socket: what that holds, and what still comes,
-    /// is for the next server; nor can it be left, since it is the next one's as well.
+    /// Answers the queries that the socket still holds. Not called for a passed socket: its queries, now and
+    /// later, are for the next server; nor can it be connected away, since the next server uses it too.
     #[cold]
     fn empty<D: Datagrams>(&mut self, datagrams: &mut D, deadline: Instant) {
         datagrams.leave();
@@ -223,7 +224,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
     }
 
-    /// Waits for answers that are due later, and until everything is out.
+    /// Waits for late answers, and until all replies are sent.
     #[cold]
     fn wait_for_late<D: Datagrams>(&mut self, datagrams: &mut D, deadline: Instant) {
         while Instant::now() < deadline && (self.due > 0 || !datagrams.finished()) {
@@ -236,7 +237,7 @@ impl<F: HandlerFactory> DatagramService<F> {
     }
 }
 
-/// Receives what is there, if anything is.
+/// Receives without waiting; `Ok(0)` if there is nothing.
 #[inline]
 fn receive_now<D: Datagrams>(datagrams: &mut D) -> io::Result<usize> {
     match datagrams.receive(false) {

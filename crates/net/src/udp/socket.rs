@@ -1,10 +1,10 @@
-//! Makes datagram sockets: options, binding, the reuseport program.
+//! Opens datagram sockets: options, binding, the reuseport program.
 //!
 //! Path MTU: like BIND, NSD and Knot we want neither the DF bit nor the kernel's path MTU cache, which an
-//! off-path attacker can lower with forged ICMP messages. `IP_PMTUDISC_OMIT` is that: no DF, learned MTUs
-//! ignored, and a message longer than the interface MTU still leaves, in fragments. On IPv6 routers cannot
-//! fragment, so, as NSD and Knot do, we also fragment at the 1280 bytes every IPv6 link must carry (RFC 8200
-//! §5).
+//! off-path attacker can lower with forged ICMP messages. `IP_PMTUDISC_OMIT` does that: no DF, learned MTUs
+//! ignored, and a message longer than the interface MTU is still sent, in fragments. On IPv6 routers cannot
+//! fragment, so, as NSD and Knot do, we also fragment at the 1280 bytes that every IPv6 link must carry (RFC
+//! 8200 §5).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -19,10 +19,10 @@ use crate::sys;
 /// Smallest MTU of an IPv6 link (RFC 8200 §5).
 const IPV6_MIN_MTU: c_int = 1280;
 
-/// The port of the discard service (RFC 863), from which no client queries.
+/// The port of the discard service (RFC 863), from which no client sends queries.
 const DISCARD: u16 = 9;
 
-/// Opens, sets up and binds one datagram socket. `shared` sockets may be bound several to one address.
+/// Opens, configures and binds one datagram socket. Several `shared` sockets can be bound to one address.
 pub(crate) fn open(
     addr: SocketAddr,
     config: &ListenerConfig,
@@ -44,7 +44,7 @@ pub(crate) fn open(
     Ok(socket.into())
 }
 
-/// Takes a socket bound by someone else, such as systemd, and sets the options we need.
+/// Takes over a socket bound by another process, such as systemd, and sets its options.
 pub(crate) fn take_over(socket: &UdpSocket, config: &ListenerConfig) -> Result<(), BindRefusal> {
     let addr = socket.local_addr().map_err(BindRefusal::from_io)?;
     socket.set_nonblocking(false).map_err(BindRefusal::from_io)?;
@@ -62,7 +62,7 @@ pub(crate) fn take_over(socket: &UdpSocket, config: &ListenerConfig) -> Result<(
     prepare(&socket, addr, &config)
 }
 
-/// Buffers that are smaller than asked for still serve; the kernel caps them without an error anyway.
+/// Buffers smaller than requested still serve; the kernel caps them without an error anyway.
 fn set_buffers(socket: &Socket, config: &ListenerConfig) {
     if let Some(bytes) = config.udp.receive_buffer {
         let _ = socket.set_recv_buffer_size(bytes);
@@ -72,7 +72,7 @@ fn set_buffers(socket: &Socket, config: &ListenerConfig) {
     }
 }
 
-/// Sets the options that do not need an unbound socket.
+/// Sets the options that do not require an unbound socket.
 fn prepare(socket: &Socket, addr: SocketAddr, config: &ListenerConfig) -> Result<(), BindRefusal> {
     set_buffers(socket, config);
     let wildcard = addr.ip().is_unspecified();
@@ -88,7 +88,7 @@ fn prepare(socket: &Socket, addr: SocketAddr, config: &ListenerConfig) -> Result
         IpAddr::V6(_) => {
             sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)
                 .map_err(BindRefusal::option("IPV6_MTU_DISCOVER"))?;
-            // Refused where the interface's own MTU is smaller, which IPv6 forbids anyway.
+            // Fails if the interface's own MTU is smaller, which IPv6 forbids anyway.
             let _ = sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, IPV6_MIN_MTU);
             if wildcard {
                 sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
@@ -99,7 +99,7 @@ fn prepare(socket: &Socket, addr: SocketAddr, config: &ListenerConfig) -> Result
     Ok(())
 }
 
-/// Has the kernel spread datagrams over the group of `sockets` sockets this one belongs to.
+/// Lets the kernel spread datagrams over the group of `sockets` sockets that this one belongs to.
 pub(crate) fn spread(socket: &UdpSocket, spread: Spread, sockets: usize) -> io::Result<()> {
     let by = match spread {
         Spread::Cpu if sockets > 1 => sys::PickBy::Cpu,
@@ -110,13 +110,13 @@ pub(crate) fn spread(socket: &UdpSocket, spread: Spread, sockets: usize) -> io::
 }
 
 /// Makes sure that no further datagram reaches this socket, while those it holds can still be read and
-/// answered. Closing it instead would lose what arrives between the last read and the close.
+/// answered. Closing it instead would lose datagrams that arrive between the last read and the close.
 ///
-/// A connected socket receives from its peer only, and the kernel's hash passes it over when it picks among
-/// those that share an address; a program would not, so that goes first. The peer is the discard port of this
-/// very host.
+/// A connected socket receives from its peer only, and the kernel's hash skips it when it selects among those
+/// that share an address; a program would not, so it is removed first. The peer is the discard port of this
+/// host.
 pub(crate) fn leave(socket: &UdpSocket) -> io::Result<()> {
-    // There may be no program.
+    // Fails if there is no program.
     let _ = sys::detach_reuseport(socket);
     let mut own = socket.local_addr()?;
     if own.ip().is_unspecified() {

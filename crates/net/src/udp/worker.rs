@@ -1,4 +1,4 @@
-//! The thread of a datagram worker: one socket after the other, should one fail.
+//! The thread of a datagram worker, which replaces a socket that fails.
 
 use std::io;
 use std::net::UdpSocket;
@@ -18,7 +18,7 @@ use crate::config::UdpBackend;
 use crate::fault::WorkerFaultKind;
 use crate::job::Job;
 
-/// First and longest pause between attempts to make a new socket.
+/// First and longest pause between attempts to open a new socket.
 const REBIND_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// Pause before a passed socket that failed is tried again.
 const PASSED_PAUSE: Duration = Duration::from_millis(500);
@@ -29,13 +29,13 @@ pub(crate) fn spawn<F: HandlerFactory>(
     factory: Arc<F>,
     job: Job,
 ) -> io::Result<JoinHandle<()>> {
-    // Without the timeout a blocked worker could not notice that it should stop.
+    // Without the timeout a blocked worker could not check whether it should stop.
     socket.set_read_timeout(Some(job.config.udp.idle_wake.max(Duration::from_millis(1))))?;
     let alarm = Alarm::new()?;
     let name = format!("udp-{}-{}", job.id.local.port(), job.id.index);
     std::thread::Builder::new().name(name).spawn(move || {
         let mut service = DatagramService::new(factory, alarm, job);
-        // A socket of someone else stays, whatever happens to it.
+        // A passed socket is kept, whatever error it reports.
         let kept = if service.job.passed { socket.try_clone().ok() } else { None };
         let mut socket = socket;
         // Each round serves one socket; a new round means that it failed and was replaced.
@@ -68,7 +68,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
     })
 }
 
-/// The same socket once more, after a pause; `None` once a stop is requested, or if no descriptor is left.
+/// Returns the same socket after a pause; `None` once a stop is requested, or if no descriptor is left.
 #[cold]
 fn again(kept: &UdpSocket, job: &Job, error: io::Error) -> Option<UdpSocket> {
     job.reporter.report(WorkerFaultKind::Passed(error));
@@ -76,7 +76,7 @@ fn again(kept: &UdpSocket, job: &Job, error: io::Error) -> Option<UdpSocket> {
     if job.shutdown.triggered() { None } else { kept.try_clone().ok() }
 }
 
-/// Makes a new socket for the same address, however long it takes; `None` once a stop is requested.
+/// Opens a new socket for the same address, however long it takes; `None` once a stop is requested.
 #[cold]
 fn rebind(job: &Job) -> Option<UdpSocket> {
     let (mut pause, longest) = REBIND_PAUSE;

@@ -1,6 +1,6 @@
-//! `bpf(2)`: maps, loading the program, attaching it to an interface. All of it ends with its descriptors:
-//! the kernel detaches the program when the last descriptor of its link is closed, also when the process
-//! dies.
+//! `bpf(2)`: creates maps, loads the program, attaches it to an interface. All of it ends with its
+//! descriptors: the kernel detaches the program when the last descriptor of its link is closed, also when the
+//! process dies.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -26,7 +26,7 @@ const MAPPABLE: u32 = 1 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Attach {
-    /// Before the kernel makes its own packet of a frame (`XDP_FLAGS_SKB_MODE`: after).
+    /// Before the kernel builds its own packet of a frame (`XDP_FLAGS_SKB_MODE`: after).
     Generic = 1 << 1,
     /// In the driver (`XDP_FLAGS_DRV_MODE`).
     Driver = 1 << 2,
@@ -81,11 +81,11 @@ struct LinkAttribute {
     flags: u32,
 }
 
-/// The name the maps and the program are listed by.
+/// The name by which the maps and the program are listed.
 const NAME: [u8; 16] = *b"nomen_udp\0\0\0\0\0\0\0";
 const LICENCE: &[u8] = b"Apache-2.0 OR MIT\0";
 
-/// Calls `bpf`; a result that is a descriptor is for the caller to own.
+/// Calls `bpf`; the caller owns a result that is a descriptor.
 ///
 /// # Safety
 /// `T` is the attribute of `command`, every pointer in it is valid for what the command reads there, and the
@@ -97,7 +97,7 @@ unsafe fn bpf<T>(command: libc::c_long, attribute: &T) -> io::Result<RawFd> {
 }
 
 /// # Safety
-/// As for [`bpf`], and the command answers with a new descriptor.
+/// As for [`bpf`], and the command returns a new descriptor.
 unsafe fn bpf_open<T>(command: libc::c_long, attribute: &T) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise is that of `bpf`.
     let descriptor = unsafe { bpf(command, attribute) }?;
@@ -113,12 +113,12 @@ fn map(kind: u32, value_size: usize, entries: u32, flags: u32) -> io::Result<Own
     unsafe { bpf_open(MAP_CREATE, &attribute) }
 }
 
-/// A map from receive queues to sockets.
+/// Creates a map from receive queues to sockets.
 pub(super) fn sockets_map(queues: u32) -> io::Result<OwnedFd> {
     map(MAP_TYPE_XSK, 4, queues, 0)
 }
 
-/// Has frames of `queue` go to `socket`.
+/// Directs frames of `queue` to `socket`.
 pub(super) fn insert_socket(map: &OwnedFd, queue: u32, socket: &impl AsRawFd) -> io::Result<()> {
     let value = socket.as_raw_fd();
     let attribute = ElementAttribute {
@@ -128,8 +128,8 @@ pub(super) fn insert_socket(map: &OwnedFd, queue: u32, socket: &impl AsRawFd) ->
         value: (&raw const value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: the attribute of this command; key and value are live numbers of the four bytes the map was
-    // made for.
+    // SAFETY: the attribute of this command; key and value are live numbers of four bytes, the sizes of the
+    // map.
     unsafe { bpf(MAP_UPDATE, &attribute) }.map(drop)
 }
 
@@ -149,8 +149,8 @@ pub(super) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
         interface: 0,
         attach: ATTACH_XDP,
     };
-    // SAFETY: the attribute of this command; the instructions are laid out as the kernel's and as many as
-    // said, the licence ends with a zero, and there is no log to write.
+    // SAFETY: the attribute of this command; the instructions have the kernel's layout and the given number,
+    // the licence ends with a zero, and there is no log to write.
     unsafe { bpf_open(PROGRAM_LOAD, &attribute) }
 }
 
@@ -166,7 +166,7 @@ pub(super) fn attach(program: &OwnedFd, interface: u32, how: Attach) -> io::Resu
     unsafe { bpf_open(LINK_CREATE, &attribute) }
 }
 
-/// The frames the program let pass, counted by the kernel in memory we can read.
+/// The counts of frames that the program let pass, in memory that the kernel writes and this process reads.
 pub(super) struct Passed {
     start: NonNull<u8>,
     map: OwnedFd,
@@ -178,7 +178,7 @@ unsafe impl Send for Passed {}
 unsafe impl Sync for Passed {}
 
 impl Passed {
-    /// A new map of counters.
+    /// Creates a map of counters.
     pub(super) fn new() -> io::Result<Self> {
         let map = map(MAP_TYPE_ARRAY, SLOTS * SLOT, 1, MAPPABLE)?;
         // SAFETY: a new mapping wherever there is room touches no memory in use.
@@ -202,7 +202,7 @@ impl Passed {
         &self.map
     }
 
-    /// Frames of this queue that passed.
+    /// Returns the number of frames of this queue that passed.
     pub(super) fn of(&self, queue: u32) -> u64 {
         let slot = queue as usize % SLOTS * SLOT;
         // SAFETY: the slot lies within the mapping, which is aligned to pages and lives as long as `self`;

@@ -1,9 +1,9 @@
-//! What is wanted of an AF_XDP front, and what was granted.
+//! Settings of an AF_XDP front, and the mode that the system granted.
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpAttach {
-    /// In the driver if it can, otherwise generic.
+    /// In the driver if it supports that, otherwise generic.
     #[default]
     Auto,
     /// In the driver.
@@ -12,13 +12,13 @@ pub enum XdpAttach {
     Generic,
 }
 
-/// How frames get from the card to our memory.
+/// How frames get from the card to the front's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpCopy {
-    /// Without a copy if the driver can.
+    /// Without a copy if the driver supports that.
     #[default]
     Auto,
-    /// The card writes to our memory and reads from it.
+    /// The card writes to the front's memory and reads from it.
     ZeroCopy,
     /// The kernel copies.
     Copy,
@@ -26,20 +26,20 @@ pub enum XdpCopy {
 
 /// Settings of an AF_XDP front.
 ///
-/// What goes through it bypasses the kernel: its firewall, its packet captures, its routing. A reply goes
-/// back to the link address its query came from. Cards that take VLAN tags off (`rxvlan` of `ethtool -k`)
-/// must have that turned off where tagged queries are to be answered; with VLAN interfaces on top of such a
-/// card there is no front. Addresses the host gets later are served through the sockets.
+/// Its queries and replies bypass the kernel: its firewall, its packet captures, its routing. A reply is sent
+/// to the link address that its query came from. Cards that strip VLAN tags (`rxvlan` of `ethtool -k`) must
+/// have that turned off where tagged queries are to be answered; with VLAN interfaces on top of such a card
+/// there is no front. The sockets serve addresses that the host gets later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
     /// Name of the network interface, such as `eth0`.
     pub interface: String,
-    /// Receive queues to take, from the first: one worker each. The others' queries go through the sockets.
-    /// Default: all.
+    /// Number of receive queues to take, from the first: one worker each. Queries in other queues go to the
+    /// sockets. Default: all.
     pub queues: Option<u32>,
     /// Where the program runs. Default: [`XdpAttach::Auto`].
     pub attach: XdpAttach,
-    /// How frames reach us. Default: [`XdpCopy::Auto`].
+    /// How frames get to the front's memory. Default: [`XdpCopy::Auto`].
     pub copy: XdpCopy,
     /// Frames that may wait in a queue, of 2 KiB each, or 4 KiB if the MTU is above 1774. Rounded up to a
     /// power of two, 64 to 65,536. Default: 4096.
@@ -47,7 +47,7 @@ pub struct XdpConfig {
 }
 
 impl XdpConfig {
-    /// Default settings for this interface.
+    /// Returns default settings for this interface.
     pub fn new(interface: impl Into<String>) -> Self {
         XdpConfig {
             interface: interface.into(),
@@ -59,7 +59,7 @@ impl XdpConfig {
     }
 }
 
-/// What the system granted a front.
+/// The mode that the system granted to a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpMode {
     /// The program runs in the driver.

@@ -1,13 +1,13 @@
-//! Ethernet frames that carry one UDP datagram: taking a query apart, and putting a reply together around its
-//! payload. Bytes only: no rings, no system calls, no `unsafe`.
+//! Ethernet frames with one UDP datagram: parses queries, and builds a reply's headers around its payload.
+//! Bytes only: no rings, no system calls, no `unsafe`.
 //!
-//! Understood is what the program in the kernel lets through: Ethernet, at most one 802.1Q tag, IPv4 without
-//! options and in one piece (RFC 791) or IPv6 without extension headers (RFC 8200), UDP (RFC 768). The
-//! kernel's own checks lie behind us on this path, so they are repeated here.
+//! Supports what the program in the kernel lets through: Ethernet, at most one 802.1Q tag, unfragmented IPv4
+//! without options (RFC 791) or IPv6 without extension headers (RFC 8200), UDP (RFC 768). Frames bypass the
+//! kernel's own checks on this path, so they are repeated here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Bytes kept free before the payload of a reply; the headers end where the payload begins.
+/// Bytes reserved before the payload of a reply; the headers end where the payload begins.
 pub(super) const HEADROOM: usize = 128;
 
 const TAG: usize = 4;
@@ -23,7 +23,7 @@ pub(super) const PROTOCOL_UDP: u8 = 17;
 /// Time to live, or hop limit, of replies.
 const TTL: u8 = 64;
 
-/// The link layer of a query, as it came.
+/// The link layer of a query, as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkLayer {
     destination: [u8; 6],
@@ -32,7 +32,7 @@ pub(super) struct LinkLayer {
     tag: Option<[u8; 2]>,
 }
 
-/// A query taken apart.
+/// A parsed query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parsed<'a> {
     pub(super) link: LinkLayer,
@@ -41,28 +41,28 @@ pub(super) struct Parsed<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Why a frame is no query.
+/// The reason why a frame is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameFault {
     /// The checksum of the IPv4 header or of the datagram is wrong, or missing over IPv6.
     Checksum,
-    /// Lengths that do not fit each other, or a source that cannot be.
+    /// Inconsistent lengths, or an impossible source address.
     Malformed,
 }
 
-/// What depends on the interface.
+/// Properties of the interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Senders on this very host leave the checksum to a card there is none of, so a datagram may hold the
-    /// sum of the pseudo header alone, where the card would find it.
+    /// Senders on this host leave the checksum to a card that does not exist, so a datagram may hold the sum
+    /// of the pseudo header alone, where the card would read it.
     pub(super) unfinished_checksums: bool,
-    /// Index of the interface: scope of link-local addresses.
+    /// Index of the interface: the scope of link-local addresses.
     pub(super) interface: u32,
 }
 
-/// The sum of 16-bit words of RFC 1071, not yet folded. In the byte order of this machine, which that sum
-/// allows: the folded value written in the same order is right. `bytes` must start at an even place of what
-/// is summed.
+/// Returns the sum of 16-bit words of RFC 1071, not yet folded. It is in the byte order of this machine,
+/// which that sum allows: the folded value written in the same order is right. `bytes` must start at an even
+/// offset of the summed data.
 #[inline]
 fn sum(bytes: &[u8], start: u64) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -97,7 +97,7 @@ fn fold(total: u64) -> u16 {
     total as u16
 }
 
-/// The sum of the pseudo header (RFC 768; RFC 8200 §8.1, whose wider fields sum to the same).
+/// Returns the sum of the pseudo header (RFC 768; RFC 8200 §8.1, whose wider fields have the same sum).
 #[inline]
 fn pseudo_header(source: &[u8], destination: &[u8], udp_len: u16) -> u64 {
     let [high, low] = udp_len.to_be_bytes();
@@ -109,7 +109,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Takes a frame apart and checks it.
+/// Parses and checks a frame.
 ///
 /// # Errors
 /// [`FrameFault`] if it must not be answered.
@@ -136,7 +136,7 @@ fn parse_link(frame: &[u8]) -> Option<(LinkLayer, u16, &[u8])> {
         let (inner, after) = after.split_first_chunk::<2>()?;
         (kind, rest) = (u16::from_be_bytes(*inner), after);
     }
-    // A reply to a group address would reach many.
+    // A reply to a group address would reach many hosts.
     (link.source[0] & 1 == 0).then_some((link, kind, rest))
 }
 
@@ -190,7 +190,7 @@ fn parse_ipv6(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>
     Ok(Parsed { link, peer: scoped(source, from), local: scoped(destination, to), payload })
 }
 
-/// Source port, destination port and payload of a datagram whose lengths and checksum are right.
+/// Returns source port, destination port and payload of a datagram whose lengths and checksum are right.
 #[inline]
 fn parse_udp<'a>(
     datagram: &'a [u8],
@@ -201,7 +201,7 @@ fn parse_udp<'a>(
 ) -> Result<(u16, u16, &'a [u8]), FrameFault> {
     let field = |at| u16_at(datagram, at).ok_or(FrameFault::Malformed);
     let (from, to, length) = (field(0)?, field(2)?, field(4)?);
-    // What follows the datagram in its packet is ignored, as the kernel does.
+    // Bytes after the datagram in its packet are ignored, as the kernel does.
     let datagram = datagram.get(..usize::from(length)).ok_or(FrameFault::Malformed)?;
     let payload = datagram.get(UDP..).ok_or(FrameFault::Malformed)?;
     if field(6)? == 0 {
@@ -216,9 +216,9 @@ fn parse_udp<'a>(
     }
 }
 
-/// Puts the headers of a reply before its payload, which is the `len` bytes of `frame` from [`HEADROOM`] on,
-/// and returns where the frame begins. `link` is that of the query; the reply goes back the way it came. `id`
-/// identifies the fragments a router may cut an IPv4 packet into.
+/// Writes the headers of a reply before its payload, which is the `len` bytes of `frame` from [`HEADROOM`]
+/// on, and returns the start of the frame. `link` is that of the query; the reply is sent back to its sender.
+/// `id` identifies the fragments that a router may split an IPv4 packet into.
 ///
 /// `None` if the payload is longer than `frame` or than a datagram can be, or the addresses are of two
 /// families.
@@ -255,7 +255,7 @@ pub(super) fn build(
         }
         _ => return None,
     };
-    // Zero would mean that there is no checksum; the other zero of this arithmetic takes its place.
+    // Zero would mean that there is no checksum; the other zero of one's complement replaces it.
     let checksum = match !fold(sum(&frame[udp..], pseudo)) {
         0 => 0xffff,
         other => other,
@@ -269,7 +269,7 @@ pub(super) fn build(
 #[inline]
 fn write_ipv4(header: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, udp_len: u16, id: u16) -> Option<()> {
     let total = udp_len.checked_add(IPV4 as u16)?;
-    // Like our sockets', the packet may be cut up on its way: the DF bit stays clear.
+    // Like those of our sockets, the packet may be fragmented: the DF bit stays clear.
     header[..2].copy_from_slice(&[0x45, 0]);
     header[2..4].copy_from_slice(&total.to_be_bytes());
     header[4..6].copy_from_slice(&id.to_be_bytes());
@@ -281,7 +281,7 @@ fn write_ipv4(header: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, udp_len: u16, id:
     Some(())
 }
 
-/// Writes the link layer that ends before `end`; returns where it begins.
+/// Writes the link layer that ends before `end`; returns its start.
 #[inline]
 fn write_link(frame: &mut [u8], link: &LinkLayer, kind: u16, end: usize) -> usize {
     frame[end - 2..end].copy_from_slice(&kind.to_be_bytes());
@@ -324,7 +324,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A query frame made the long way, its checksums by the reference.
+    /// A query frame built step by step, with checksums of the reference.
     pub(in super::super) fn frame(
         from: SocketAddr,
         to: SocketAddr,
@@ -393,7 +393,7 @@ pub(super) mod tests {
             let summed = u16::from_be_bytes(fold(sum(&bytes[..len], 0)).to_ne_bytes());
             assert_eq!(summed, reference_sum(&[&bytes[..len]]), "{len}");
         }
-        // As large as words get, so that each carries.
+        // The largest words, so that each carries.
         let bytes = [0xff; 1500];
         assert_eq!(fold(sum(&bytes, 0)), 0xffff);
     }
@@ -516,7 +516,7 @@ pub(super) mod tests {
             bit in 0..8_u8,
         ) {
             let mut bytes = frame(from, to, None, &payload);
-            // All that a checksum covers; a cleared UDP checksum over IPv4 means that there is none.
+            // All bytes that a checksum covers; a cleared UDP checksum over IPv4 means that there is none.
             let covered = if from.is_ipv4() { 14..bytes.len() } else { 22..bytes.len() };
             let at = covered.start + at.index(covered.len());
             bytes[at] ^= 1 << bit;
@@ -553,7 +553,7 @@ pub(super) mod tests {
             let mut out = vec![0xaa; 2048];
             out[HEADROOM..HEADROOM + payload.len()].copy_from_slice(&payload);
             let start = build(&mut out, &link, (to, from), payload.len(), id).unwrap();
-            // The same frame the long way, then the fields in which a reply differs from a query of ours.
+            // The same frame built step by step, then the fields in which a reply differs from such a query.
             let mut expected = frame(to, from, tag, &payload);
             expected[..6].copy_from_slice(&query[6..12]);
             expected[6..12].copy_from_slice(&query[..6]);

@@ -1,4 +1,4 @@
-//! Opening a front: the interface, the program, a socket for each queue, and the threads of its workers.
+//! Opens a front: the interface, the program, a socket for each queue, and the threads of its workers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -24,17 +24,17 @@ use crate::job::Job;
 use crate::refusal::{BindFault, BindRefusal};
 use crate::udp::{DatagramService, Endpoint};
 
-/// Groups of frames for replies: batches of replies that may be on their way at a time.
+/// Groups of frames for replies: the most batches of replies in transit at a time.
 const GROUPS: usize = 8;
-/// Bytes the kernel keeps for itself at the start of a frame that comes in (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel reserves at the start of a received frame (`XDP_PACKET_HEADROOM`).
 const KERNEL_HEADROOM: usize = 256;
-/// Bytes of link layer and tag.
+/// Bytes of the link layer with a tag.
 const LINK: usize = 18;
-/// Longest IPv6 packet that no link may refuse (RFC 8200 §5). Routers do not cut up IPv6 packets, and we
-/// learn of no smaller path, so replies keep to it.
+/// Longest IPv6 packet that every link carries (RFC 8200 §5). Routers do not fragment IPv6 packets, and the
+/// front gets no information about the path MTU, so replies keep to it.
 const IPV6_MIN_MTU: usize = 1280;
 
-/// Queues that are open and filling, not served by any worker yet.
+/// Open queues that receive frames, without workers.
 pub(crate) struct Front {
     sockets: Vec<QueueSocket>,
     attachment: Arc<Attachment>,
@@ -52,8 +52,8 @@ pub(crate) struct FrontQueue {
 }
 
 impl Front {
-    /// Opens a socket on each queue and attaches the program. `listeners` are the sockets whose queries are
-    /// taken.
+    /// Opens a socket on each queue and attaches the program. `listeners` are the sockets whose queries the
+    /// front takes.
     pub(crate) fn open(
         listeners: Vec<(SocketAddr, UdpSocket)>,
         config: &ListenerConfig,
@@ -102,7 +102,7 @@ impl Front {
         }
     }
 
-    /// The queues, one for each worker.
+    /// Returns the queues, one for each worker.
     pub(crate) fn into_queues(self) -> impl Iterator<Item = FrontQueue> {
         let Front { sockets, attachment, listeners, measures, .. } = self;
         sockets.into_iter().map(move |socket| FrontQueue {
@@ -114,7 +114,7 @@ impl Front {
     }
 }
 
-/// The addresses and ports to take from the interface.
+/// Returns the addresses and ports whose queries the front takes.
 fn targets(
     listeners: &[(SocketAddr, UdpSocket)],
     interface: &Interface,
@@ -183,10 +183,10 @@ fn attach(
     Ok((Attachment { link: Mutex::new(Some(link)), passed }, map, driver))
 }
 
-/// The step in which it shows that replies to tagged queries would go without a tag.
+/// The step that fails if replies to tagged queries would be sent without a tag.
 const TAGS: &str = "see the tags of its VLANs";
 
-/// The step in which a refusal may be about the program and not about rights.
+/// The step in which EACCES may be about the program and not about permissions.
 const LOAD: &str = "load the program";
 
 fn open_queue(
@@ -212,12 +212,12 @@ fn open_queue(
     }
 }
 
-/// A queue whose socket was just closed is let go of a little later; how long to wait for that, and in what
-/// steps.
+/// The kernel releases the queue of a closed socket with a delay: the timeout for that, and the interval of
+/// retries.
 const RELEASE: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
-/// The error of a failed step, in the operator's terms.
+/// Returns the error of a failed step, in the operator's terms.
 fn refusal(interface: &str, step: &'static str, cause: io::Error) -> BindRefusal {
     let fault = match cause.raw_os_error() {
         _ if step == TAGS => BindFault::XdpTags,
@@ -252,7 +252,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
         let mut service = DatagramService::new(factory, alarm, job);
         let mut queue = Queue::new(socket, attachment, endpoints, stats, measures, &udp);
         if let Err(error) = service.serve(&mut queue) {
-            // With its socket the queue's entry in the map goes, and its frames pass to the kernel.
+            // Dropping the socket removes the queue's entry from the map, and its frames pass to the kernel.
             drop(queue);
             reporter.report(WorkerFaultKind::Xdp(error));
         }

@@ -1,15 +1,15 @@
-//! What the system knows of a network interface: index, link address, MTU, queues, driver, and the addresses
-//! of the host. Asked once, when a front is set up.
+//! Properties of a network interface: index, link address, MTU, queues, driver; and the addresses of the
+//! host. Read once, when a front is opened.
 
 use std::ffi::CString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-/// Bytes of an interface's name, its end included.
+/// Bytes of an interface's name, including the terminating zero.
 const NAME: usize = libc::IFNAMSIZ;
 
-/// `struct ifreq`: a name and up to 24 bytes of something.
+/// `struct ifreq`: a name and up to 24 bytes of data.
 #[repr(C, align(8))]
 struct Request {
     name: [u8; NAME],
@@ -20,30 +20,31 @@ struct Request {
 const GET_DRIVER: u32 = 0x03;
 const GET_CHANNELS: u32 = 0x3c;
 const GET_FLAGS: u32 = 0x25;
-/// Of the answer to that: 802.1Q tags are taken off what comes in.
+/// Flag in the result of `GET_FLAGS`: the card strips 802.1Q tags from received frames.
 const TAKES_TAGS_OFF: u32 = 1 << 8;
 
-/// Drivers whose senders may leave a checksum unfinished, as no wire lies between.
+/// Drivers whose senders may leave a checksum unfinished, since there is no wire in between.
 const UNFINISHED: [&str; 3] = ["veth", "virtio_net", "tun"];
 
 /// A network interface that carries Ethernet frames.
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) index: u32,
-    /// Its link address.
+    /// The link address.
     pub(super) link: [u8; 6],
-    /// Longest packet, link layer not counted.
+    /// Longest packet in bytes, link layer not counted.
     pub(super) mtu: usize,
-    /// Receive queues.
+    /// Number of receive queues.
     pub(super) queues: u32,
-    /// Frames may come with checksums unfinished; see [`super::frame::Rules`].
+    /// Frames may have unfinished checksums; see [`super::frame::Rules`].
     pub(super) unfinished_checksums: bool,
-    /// There are VLAN interfaces on top, and the tags of their frames are taken off where we cannot see them.
+    /// There are VLAN interfaces on top, and the tags of their frames are stripped before the front receives
+    /// them.
     pub(super) hides_tags: bool,
 }
 
 impl Interface {
-    /// Looks up the interface of this name in the network namespace `socket` belongs to.
+    /// Looks up the interface of this name in the network namespace of `socket`.
     ///
     /// # Errors
     /// `ENODEV` if there is none; `Unsupported` if it carries no Ethernet frames.
@@ -80,11 +81,11 @@ fn empty_request(name: &str) -> Request {
     request
 }
 
-/// One of the plain questions, which fill in the request's own data.
+/// Calls one of the ioctls that write to the request's own data.
 fn ask(socket: &impl AsRawFd, name: &str, question: libc::c_ulong) -> io::Result<Request> {
     let mut request = empty_request(name);
-    // SAFETY: `request` is laid out as `struct ifreq`, with its name ended by a zero, and lives; the
-    // questions asked here write within it.
+    // SAFETY: `request` is laid out as `struct ifreq`, with its name ended by a zero, and lives; the ioctls
+    // used here write within it.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), question as _, &raw mut request) };
     if rc == 0 { Ok(request) } else { Err(io::Error::last_os_error()) }
 }
@@ -94,33 +95,33 @@ const DRIVER_WORDS: usize = 49;
 /// `struct ethtool_channels`, as 32-bit words.
 const CHANNELS_WORDS: usize = 9;
 
-/// A question of `SIOCETHTOOL`, answered in `N` words of which the first is the question.
+/// Calls `SIOCETHTOOL`, whose result has `N` words, the first being the command.
 fn ethtool<const N: usize>(socket: &impl AsRawFd, name: &str, question: u32) -> io::Result<[u32; N]> {
     let mut answer = [0_u32; N];
     answer[0] = question;
     let mut request = empty_request(name);
     request.data[..size_of::<usize>()].copy_from_slice(&(&raw mut answer).expose_provenance().to_ne_bytes());
     // SAFETY: `request` is laid out as `struct ifreq`, its data begins with a pointer to `answer`, and both
-    // live. The callers give `answer` the size of the structure their question is answered with.
+    // live. The callers give `answer` the size of the structure that their command writes.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if rc == 0 { Ok(answer) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The name of the interface's driver.
+/// Returns the name of the interface's driver.
 fn driver(socket: &impl AsRawFd, name: &str) -> io::Result<String> {
     let answer: [u32; DRIVER_WORDS] = ethtool(socket, name, GET_DRIVER)?;
     let name = answer[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0);
     Ok(name.map(char::from).collect())
 }
 
-/// How many receive queues the interface uses.
+/// Returns the number of receive queues that the interface uses.
 fn queues(socket: &impl AsRawFd, name: &str) -> io::Result<u32> {
     let answer: [u32; CHANNELS_WORDS] = ethtool(socket, name, GET_CHANNELS)?;
-    // Those that only receive, and those that do both.
+    // Channels that only receive, and combined ones.
     Ok(answer[5].saturating_add(answer[8]))
 }
 
-/// Whether tags are taken off frames before programs see them (`rxvlan` of ethtool).
+/// Whether tags are stripped from frames before programs get them (`rxvlan` of ethtool).
 fn takes_tags_off(socket: &impl AsRawFd, name: &str) -> io::Result<bool> {
     let [_, flags]: [u32; 2] = ethtool(socket, name, GET_FLAGS)?;
     Ok(flags & TAKES_TAGS_OFF != 0)
@@ -133,16 +134,16 @@ fn has_vlans(name: &str) -> bool {
 }
 
 /// Whether the kernel's list of VLAN interfaces has one on top of `name`. After two lines of headings each
-/// line is a name, a number and the interface below, with bars between.
+/// line is a name, a number and the interface below, separated by bars.
 fn lists_vlans(text: &str, name: &str) -> bool {
     text.lines().skip(2).any(|line| line.rsplit('|').next().is_some_and(|below| below.trim() == name))
 }
 
-/// The addresses of the host that datagrams from elsewhere can be sent to. Of link-local ones only those of
-/// the interface of this index.
+/// Returns the host's addresses that are reachable from other hosts. Link-local ones only of the interface of
+/// this index.
 ///
 /// # Errors
-/// What the system reports.
+/// The system's.
 pub(super) fn addresses(interface: u32) -> io::Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: the call writes a pointer to a list it allocates.
@@ -167,15 +168,15 @@ pub(super) fn addresses(interface: u32) -> io::Result<Vec<IpAddr>> {
     Ok(found)
 }
 
-/// Reads an address of an interface.
+/// Reads an address of an interface; `None` if it is a loopback address or not of this interface's scope.
 ///
 /// # Safety
-/// `address` is null or points to a socket address of the size its family says.
+/// `address` is null or points to a socket address of the size of its family.
 unsafe fn read_address(address: *const libc::sockaddr, interface: u32) -> Option<IpAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: not null, so the caller vouches for it; every socket address begins with its family.
+    // SAFETY: not null, so valid as the caller promises; every socket address begins with its family.
     match i32::from(unsafe { (*address).sa_family }) {
         libc::AF_INET => {
             // SAFETY: by its family it is a `sockaddr_in`; read without assuming its alignment.

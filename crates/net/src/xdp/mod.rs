@@ -1,10 +1,10 @@
-//! The AF_XDP front of datagram listeners: queries are taken from the receive queues of a network card before
-//! the kernel's stack sees them, and replies are passed to the card below it.
+//! The AF_XDP front of datagram listeners: it takes queries from the receive queues of a network card before
+//! the kernel's network stack, and passes replies to the card below it.
 //!
-//! `front` opens it. `program` chooses the frames, `bpf` attaches it and `attachment` takes it off. `ring`
-//! and `socket` move frames, `frame` takes them apart and puts them together, `queue` is the back end of a
-//! worker, `interface` knows the card. All that the program does not take goes on to the listeners' own
-//! sockets: a front only ever saves work, and changes no answer.
+//! `front` opens it. `program` selects the frames, `bpf` attaches it and `attachment` detaches it. `ring` and
+//! `socket` move frames, `frame` parses and builds them, `queue` is the back end of a worker, `interface`
+//! reads the card's properties. All frames that the program does not take go to the listeners' own sockets: a
+//! front saves work, and changes no answer.
 
 mod attachment;
 mod bpf;

@@ -1,16 +1,16 @@
-//! The program that runs in the kernel for every frame of the interface, written as BPF instructions: which
-//! frames go to our sockets and which pass. Neither loading nor attaching here, and no `unsafe`.
+//! The program that runs in the kernel for every frame of the interface, as BPF instructions: which frames go
+//! to the front's sockets and which pass to the kernel. No loading and attaching here, and no `unsafe`.
 //!
-//! Redirected is a frame to the interface's own link address, with at most one 802.1Q tag, that holds a UDP
-//! datagram in one piece, without IPv4 options or IPv6 extension headers, for one of our addresses and ports,
-//! and that fits a frame of ours. Everything else passes on to the kernel: ARP, neighbour discovery, TCP,
-//! fragments, other services, and every frame of a queue that has no socket.
+//! It redirects frames to the interface's own link address, with at most one 802.1Q tag, that hold an
+//! unfragmented UDP datagram, without IPv4 options or IPv6 extension headers, for one of the listeners'
+//! addresses and ports, and that fit a frame of the front. Everything else passes to the kernel: ARP,
+//! neighbour discovery, TCP, fragments, other services, and every frame of a queue without a socket.
 
 use std::net::IpAddr;
 
 use super::frame::{PROTOCOL_UDP, TYPE_IPV4, TYPE_IPV6, TYPE_TAG};
 
-/// One BPF instruction as the kernel takes it.
+/// One BPF instruction in the kernel's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Instruction {
@@ -21,26 +21,26 @@ pub(super) struct Instruction {
     pub(super) immediate: i32,
 }
 
-/// What the program is made for.
+/// The parameters of the program.
 pub(super) struct Targets<'a> {
     /// Link-layer address of the interface.
     pub(super) link: [u8; 6],
-    /// Addresses and ports whose datagrams are ours.
+    /// Addresses and ports whose datagrams are redirected.
     pub(super) sockets: &'a [(IpAddr, u16)],
-    /// Longest frame taken, in bytes.
+    /// Longest frame redirected, in bytes.
     pub(super) longest: usize,
 }
 
 /// Slots of the map of counters, a power of two. Each takes [`SLOT`] bytes; frames of queue `q` count in slot
 /// `q % SLOTS`.
 pub(super) const SLOTS: usize = 64;
-/// Bytes of a slot: a cache line, so that queues do not disturb each other.
+/// Bytes of a slot: a cache line, so that queues do not share one.
 pub(super) const SLOT: usize = 64;
 
-/// Most addresses a program is made for, which keeps its jumps short.
+/// Most addresses in a program, which keeps its jumps short.
 pub(super) const MOST_SOCKETS: usize = 512;
 
-/// Registers: R0 takes results, R1 to R5 arguments, R6 keeps the context over the call.
+/// Registers: R0 holds results, R1 to R5 arguments, R6 keeps the context over the call.
 const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
@@ -53,7 +53,7 @@ const CONTEXT: u8 = 6;
 pub(super) const PASS: i32 = 2;
 /// The helper `bpf_redirect_map`.
 pub(super) const REDIRECT_MAP: i32 = 51;
-/// Marks the immediate of a wide load as the descriptor of a map, or of a map whose value is meant.
+/// Marks the immediate of a wide load as the descriptor of a map, or of a map whose value is loaded.
 const PSEUDO_MAP: u8 = 1;
 const PSEUDO_VALUE: u8 = 2;
 
@@ -82,11 +82,11 @@ pub(super) const JUMP_NOT_EQUAL: u8 = 0x56;
 pub(super) const CALL: u8 = 0x85;
 pub(super) const EXIT: u8 = 0x95;
 
-/// A place in the program that jumps lead to.
+/// The target of jumps.
 #[derive(Clone, Copy)]
 struct Label(usize);
 
-/// Writes instructions and fills in jumps once their labels are placed.
+/// Writes instructions, and fills in jumps once their labels are placed.
 #[derive(Default)]
 struct Assembler {
     code: Vec<Instruction>,
@@ -115,7 +115,7 @@ impl Assembler {
         self.op(code, a, b, 0, number);
     }
 
-    /// Goes to `label` unless the two bytes at `offset` of the frame are these.
+    /// Jumps to `label` unless the two bytes at `offset` of the frame equal `bytes`.
     fn unless_u16(&mut self, offset: i16, bytes: [u8; 2], label: Label) {
         self.op(LOAD_U16, R4, R2, offset, 0);
         self.jump(JUMP_NOT_EQUAL, R4, 0, u16::from_ne_bytes(bytes).into(), label);
@@ -126,20 +126,20 @@ impl Assembler {
         self.jump(JUMP_NOT_EQUAL, R4, 0, byte.into(), label);
     }
 
-    /// Goes to `label` unless the frame holds `bytes` from where R2 points.
+    /// Jumps to `label` unless the frame has `bytes` bytes from R2 on.
     fn unless_long(&mut self, bytes: i32, label: Label) {
         self.op(MOVE, R4, R2, 0, 0);
         self.op(ADD_NUMBER, R4, 0, 0, bytes);
         self.jump(JUMP_GREATER, R4, R3, 0, label);
     }
 
-    /// A wide load of a map or the start of its value.
+    /// Loads a map, or the start of its value, with a wide load.
     fn map(&mut self, to: u8, kind: u8, descriptor: i32) {
         self.op(LOAD_WIDE, to, kind, 0, descriptor);
         self.op(0, 0, 0, 0, 0);
     }
 
-    /// The finished program; `None` if a jump is too far or leads nowhere.
+    /// Returns the finished program; `None` if a jump is too far or has no target.
     fn finish(mut self) -> Option<Vec<Instruction>> {
         for (at, label) in self.jumps {
             let distance = self.places[label.0]?.checked_sub(at + 1)?;
@@ -149,8 +149,8 @@ impl Assembler {
     }
 }
 
-/// Makes the program: `sockets_map` and `counters_map` are descriptors of the maps it uses. `None` if it
-/// would be too long.
+/// Assembles the program: `sockets_map` and `counters_map` are descriptors of its maps. `None` if it would be
+/// too long.
 pub(super) fn assemble(
     targets: &Targets<'_>,
     sockets_map: i32,
@@ -165,7 +165,7 @@ pub(super) fn assemble(
     a.op(LOAD_U32, R2, CONTEXT, DATA, 0);
     a.op(LOAD_U32, R3, CONTEXT, DATA_END, 0);
     a.unless_long(42, pass);
-    // A frame longer than ours would be dropped there.
+    // A frame longer than the front's would be dropped there.
     a.op(MOVE, R4, R2, 0, 0);
     a.op(ADD_NUMBER, R4, 0, 0, i32::try_from(targets.longest + 1).ok()?);
     a.jump(JUMP_LESS_EQUAL, R4, R3, 0, pass);
@@ -186,7 +186,7 @@ pub(super) fn assemble(
     a.place(ours);
     a.map(R1, PSEUDO_MAP, sockets_map);
     a.op(LOAD_U32, R2, CONTEXT, QUEUE, 0);
-    // The low bits of the flags are what is returned if the queue has no socket.
+    // The low bits of the flags are the return value if the queue has no socket.
     a.op(MOVE_NUMBER, R3, 0, 0, PASS);
     a.op(CALL, 0, 0, 0, REDIRECT_MAP);
     a.jump(JUMP_EQUAL, R0, 0, PASS, pass);
@@ -246,7 +246,7 @@ fn ipv6_part(a: &mut Assembler, targets: &Targets<'_>, ours: Label, pass: Label)
     a.jump(JUMP, 0, 0, 0, pass);
 }
 
-/// A 16-bit field as a load sees it.
+/// Returns a 16-bit field as a load reads it.
 fn network_order(value: u16) -> i32 {
     value.to_be().into()
 }
@@ -260,8 +260,8 @@ mod tests {
     use super::super::frame::tests::frame;
     use super::*;
 
-    /// Runs the program as the kernel would on a queue that has a socket: true if it redirects. Panics on
-    /// what the kernel's verifier would refuse: reading outside the frame or before the start, unknown
+    /// Runs the program as the kernel would on a queue with a socket: returns whether it redirects. Panics
+    /// where the kernel's verifier would refuse: reads outside the frame or before the start, unknown
     /// instructions, loops.
     fn redirects(program: &[Instruction], bytes: &[u8]) -> bool {
         const BASE: u64 = 1 << 32;
@@ -386,7 +386,7 @@ mod tests {
             }
             assert!(!redirects(&program, &bytes), "{changes:?}");
         }
-        // DF alone is no fragment.
+        // DF alone does not make a fragment.
         let mut whole = v4.clone();
         whole[20] = 0x40;
         assert!(redirects(&program, &whole));

@@ -1,6 +1,6 @@
-//! One receive queue as a way of moving datagrams: frames come in from its AF_XDP socket, queries go to the
-//! handler, replies are written straight into frames that go out. Late answers leave through the kernel's own
-//! sockets.
+//! The back end for one receive queue: frames are received from its AF_XDP socket, the handler gets the
+//! queries, and replies are written directly into outgoing frames. Late answers are sent through the kernel's
+//! own sockets.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -22,24 +22,24 @@ use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 use crate::udp::{Datagrams, Endpoint, Tally, count_send_error, stride};
 
-/// How long the kernel is given to take a reply, and how often in a row, before queries are left where they
-/// are.
+/// Timeout of a wait for frames of sent replies, and the most consecutive waits, before queries are left in
+/// the queue.
 const SEND_WAIT: Duration = Duration::from_millis(10);
 const SEND_WAITS: u32 = 5;
-/// Late answers written together.
+/// Most late answers written together.
 const LATE: usize = 16;
-/// The kernel's counters are read once in so many waits, and whenever nothing came.
+/// Waits per reading of the kernel's counters, which are also read whenever nothing was received.
 const WAITS_PER_READING: u32 = 256;
 
-/// What all queues of a front know.
+/// Parameters that all queues of a front share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measures {
     pub(super) rules: Rules,
-    /// Bytes of a frame.
+    /// Size of a frame in bytes.
     pub(super) frame: usize,
-    /// Queries of a batch.
+    /// Most queries in a batch.
     pub(super) batch: usize,
-    /// Longest reply.
+    /// Longest reply in bytes.
     pub(super) room: usize,
 }
 
@@ -53,16 +53,16 @@ pub(crate) struct Queue {
     measures: Measures,
     max_query: usize,
     idle_wake: Duration,
-    /// Queries, copied out of their frames so that those go back to the kernel at once.
+    /// Queries, copied from their frames so that the frames go back to the kernel at once.
     input: Box<[u8]>,
     envelopes: Vec<Envelope>,
     /// The link layer of each query.
     links: Vec<LinkLayer>,
     outcomes: Vec<Option<Outcome>>,
-    /// Where late answers are written, once there are any, and who gets them.
+    /// The buffers of late answers, once there are any, and their return addresses.
     late_output: Vec<u8>,
     late: Vec<(ReturnAddress, Outcome)>,
-    /// Frames to send: number in the group, start, length.
+    /// Frames to send: index in the group, start, length.
     sends: Vec<(usize, usize, usize)>,
     ids: Ids,
     waits: u32,
@@ -100,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a group of frames to answer with. False if the kernel holds on to all of them.
+    /// Waits for a group of frames for replies. Returns false if the kernel still holds frames of all groups.
     #[cold]
     fn wait_for_frames(&mut self) -> io::Result<bool> {
         for _ in 0..SEND_WAITS {
@@ -117,7 +117,7 @@ impl Queue {
         Ok(free)
     }
 
-    /// Waits for something to come in.
+    /// Waits until a frame is received.
     fn wait_for_queries(&mut self) -> io::Result<()> {
         // Replies that the kernel has not taken yet must not wait for the next query.
         let unsent = self.socket.unsent();
@@ -133,13 +133,13 @@ impl Queue {
         if came || unsent { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
-    /// Copies the kernel's counters to ours.
+    /// Copies the kernel's counters to the worker's.
     fn read_counters(&self) {
         self.stats.xdp_lost.set(self.socket.lost());
         self.stats.xdp_passed.set(self.attachment.passed.of(self.socket.queue()));
     }
 
-    /// Takes frames off the ring, as many as make a batch.
+    /// Takes frames off the ring, up to the size of a batch.
     #[inline]
     fn take(&mut self) {
         let Queue { socket, stats, measures, max_query, input, envelopes, links, .. } = self;
@@ -265,7 +265,7 @@ impl Datagrams for Queue {
         due
     }
 
-    /// Frames pass to the kernel's own sockets from here on.
+    /// From here on frames pass to the kernel's own sockets.
     fn leave(&mut self) {
         self.attachment.detach();
     }
@@ -277,7 +277,7 @@ impl Datagrams for Queue {
     }
 }
 
-/// The socket that sends from `local`: the one bound to it, or else to the wildcard address.
+/// Returns the socket that sends from `local`: the one bound to it, or else to the wildcard address.
 fn endpoint_for(endpoints: &[Endpoint], local: SocketAddr) -> Option<&Endpoint> {
     let exact = |e: &&Endpoint| e.local().ip() == local.ip() && e.local().port() == local.port();
     let wild = |e: &&Endpoint| {
@@ -286,8 +286,7 @@ fn endpoint_for(endpoints: &[Endpoint], local: SocketAddr) -> Option<&Endpoint> 
     endpoints.iter().find(exact).or_else(|| endpoints.iter().find(wild))
 }
 
-/// Identifications of IPv4 packets, such that the next one cannot be guessed (xorshift64* from a random
-/// start).
+/// Generates identifications of IPv4 packets that cannot be guessed (xorshift64* from a random start).
 struct Ids(u64);
 
 impl Ids {

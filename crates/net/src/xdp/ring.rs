@@ -1,25 +1,25 @@
-//! Memory shared with the kernel: mappings, and the rings through which descriptors go to the kernel and come
-//! back. What the descriptors mean is the business of `socket`.
+//! Memory shared with the kernel: mappings, and the rings that pass descriptors to the kernel and back.
+//! `socket` gives descriptors their meaning.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A mapping, undone when dropped.
+/// A memory mapping, unmapped when dropped.
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: it is memory owned by this value; access goes through methods that say who may use it.
+// SAFETY: it is memory owned by this value; access goes through methods that document who may use it.
 unsafe impl Send for Mapping {}
 
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
 
 impl Mapping {
-    /// Zeroed memory of at least `len` bytes, in huge pages if the system has some to spare.
+    /// Returns at least `len` bytes of zeroed memory, in huge pages if the system has some free.
     pub(super) fn anonymous(len: usize) -> io::Result<Self> {
         let huge = len.next_multiple_of(HUGE);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -27,19 +27,19 @@ impl Mapping {
             return Ok(mapping);
         }
         let mapping = Mapping::new(huge, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
-        // SAFETY: the range is that mapping. Without the advice it works all the same.
+        // SAFETY: the range is that mapping. The mapping works without the advice, too.
         unsafe { libc::madvise(mapping.start.as_ptr().cast(), huge, libc::MADV_HUGEPAGE) };
         Ok(mapping)
     }
 
-    /// Part of an AF_XDP socket.
+    /// Maps a part of an AF_XDP socket.
     fn of_socket(len: usize, socket: RawFd, offset: libc::off_t) -> io::Result<Self> {
         Mapping::new(len, libc::MAP_SHARED | libc::MAP_POPULATE, socket, offset)
     }
 
     fn new(len: usize, flags: i32, descriptor: RawFd, offset: libc::off_t) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping wherever there is room touches no memory in use.
+        // SAFETY: a new mapping at an address that the system chooses touches no memory in use.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, descriptor, offset) };
         match NonNull::new(start.cast::<u8>()) {
             Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Ok(Mapping { start, len }),
@@ -51,7 +51,7 @@ impl Mapping {
         self.len
     }
 
-    /// Where the mapping begins.
+    /// Returns the start of the mapping.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -59,15 +59,15 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made with this length, and whatever points into it is dropped with or before it.
+        // SAFETY: made with this length, and everything that points into it is dropped with or before it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// What a ring carries: plain numbers, of which any bytes are a value.
+/// Entries of a ring: plain numbers, of which any bytes are a valid value.
 ///
 /// # Safety
-/// That must hold.
+/// Any bytes must be a valid value of the type.
 pub(super) unsafe trait Entry: Copy {}
 
 // SAFETY: a number.
@@ -75,16 +75,16 @@ unsafe impl Entry for u64 {}
 // SAFETY: three numbers without padding.
 unsafe impl Entry for libc::xdp_desc {}
 
-/// Where the parts of a ring lie in its mapping, and how it is mapped.
+/// The layout of a ring in its mapping, and the parameters of the mapping.
 pub(super) struct RingPlan {
     pub(super) socket: RawFd,
     pub(super) offset: libc::off_t,
     pub(super) parts: libc::xdp_ring_offset,
-    /// Entries, a power of two.
+    /// Number of entries, a power of two.
     pub(super) entries: u32,
 }
 
-/// A ring as either side sees it: two counters that only grow, flags, and entries.
+/// A ring from either side: two counters that only grow, flags, and entries.
 struct Ring<T: Entry> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -94,7 +94,7 @@ struct Ring<T: Entry> {
     _mapping: Mapping,
 }
 
-// SAFETY: the pointers lead into the mapping it owns.
+// SAFETY: the pointers point into the mapping it owns.
 unsafe impl<T: Entry> Send for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
@@ -134,6 +134,7 @@ impl<T: Entry> Ring<T> {
 
     fn producer(&self) -> &AtomicU32 {
         // SAFETY: lies aligned within the mapping, which lives as long as `self`, and is only accessed
+        // SAFETY: lies aligned within the mapping, which lives as long as `self`, and is only accessed
         // atomically.
         unsafe { self.producer.as_ref() }
     }
@@ -154,12 +155,12 @@ impl<T: Entry> Ring<T> {
     }
 }
 
-/// A ring that we fill and the kernel empties.
+/// A ring that this process fills and the kernel empties.
 pub(super) struct Producer<T: Entry> {
     ring: Ring<T>,
     /// Entries written so far, published or not.
     written: u32,
-    /// What the kernel had taken when last looked.
+    /// The kernel's counter when it was last read.
     taken: u32,
 }
 
@@ -171,7 +172,7 @@ impl<T: Entry> Producer<T> {
         Ok(Producer { ring, written, taken })
     }
 
-    /// Writes an entry that the kernel sees after [`Producer::publish`]. False if the ring is full.
+    /// Writes an entry that the kernel gets after [`Producer::publish`]. Returns false if the ring is full.
     #[inline]
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.written.wrapping_sub(self.taken) > self.ring.mask {
@@ -180,8 +181,8 @@ impl<T: Entry> Producer<T> {
                 return false;
             }
         }
-        // SAFETY: the entry lies within the ring, and being neither published nor still to be taken it is
-        // ours.
+        // SAFETY: the entry lies within the ring; it is not published, and the kernel has taken its former
+        // value, so it is ours.
         unsafe { self.ring.entry(self.written).write(entry) };
         self.written = self.written.wrapping_add(1);
         true
@@ -192,25 +193,25 @@ impl<T: Entry> Producer<T> {
         self.ring.producer().store(self.written, Ordering::Release);
     }
 
-    /// True if the kernel needs a wake-up for new entries.
+    /// Whether the kernel needs a wake-up for new entries.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// True if the kernel has not taken all entries yet.
+    /// Whether the kernel has not taken all entries yet.
     #[inline]
     pub(super) fn waiting(&self) -> bool {
         self.ring.consumer().load(Ordering::Acquire) != self.written
     }
 }
 
-/// A ring that the kernel fills and we empty.
+/// A ring that the kernel fills and this process empties.
 pub(super) struct Consumer<T: Entry> {
     ring: Ring<T>,
     /// Entries taken so far, released or not.
     taken: u32,
-    /// What the kernel had written when last looked.
+    /// The kernel's counter when it was last read.
     written: u32,
 }
 
@@ -222,7 +223,7 @@ impl<T: Entry> Consumer<T> {
         Ok(Consumer { ring, taken, written })
     }
 
-    /// True if there is nothing to take.
+    /// Whether there is no entry to take.
     #[inline]
     pub(super) fn is_empty(&mut self) -> bool {
         if self.taken == self.written {
@@ -231,20 +232,20 @@ impl<T: Entry> Consumer<T> {
         self.taken == self.written
     }
 
-    /// The next entry, if the kernel has written one.
+    /// Returns the next entry, if the kernel has written one.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.is_empty() {
             return None;
         }
-        // SAFETY: the entry lies within the ring and was published by the kernel, which leaves it alone until
-        // it is released.
+        // SAFETY: the entry lies within the ring and was published by the kernel, which does not write it
+        // until it is released.
         let entry = unsafe { self.ring.entry(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);
         Some(entry)
     }
 
-    /// Returns the places of the entries taken to the kernel.
+    /// Returns the entries taken to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {
         self.ring.consumer().store(self.taken, Ordering::Release);

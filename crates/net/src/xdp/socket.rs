@@ -1,9 +1,9 @@
-//! One AF_XDP socket with its memory: frames that the kernel fills with what came in, and frames for what
-//! goes out. A frame belongs either to the kernel or to us; the rings of `ring` show when it changes hands,
-//! and this file is where that rule is kept. What the frames hold is not known here.
+//! One AF_XDP socket with its memory: frames that the kernel fills with received packets, and frames for
+//! sending. A frame belongs either to the kernel or to this process; the rings of `ring` pass ownership, and
+//! this file keeps to that rule. It does not interpret the contents of frames.
 //!
-//! Frames that go out are kept in groups, one group for each batch of replies. A group is ours again when the
-//! kernel is done with every frame of it, so its frames can be borrowed as one slice.
+//! Frames for sending form groups, one group for each batch of replies. A group is ours again when the kernel
+//! has finished with every frame of it, so its frames can be borrowed as one slice.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,28 +12,28 @@ use std::time::Duration;
 use super::ring::{Consumer, Mapping, Producer, RingPlan};
 use crate::sys::{self, set_number};
 
-/// Sends from one system call at most; kernels that can be asked for a limit are asked for this one.
+/// Most sends per system call; set on kernels with this option.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// Kernel memory that replies on their way may occupy, in bytes.
+/// Kernel memory for replies in transit, in bytes.
 const SEND_BUFFER: libc::c_int = 8 << 20;
-/// How often in a row the kernel is asked to send on when it reports that there is more.
+/// Most consecutive calls that make the kernel continue sending when it reports that there is more.
 const KICKS: u32 = 64;
 
-/// Measures of a socket's memory.
+/// Layout of a socket's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameLayout {
     /// Bytes of a frame: 2048 or 4096.
     pub(super) frame: usize,
-    /// Frames for what comes in, a power of two.
+    /// Number of frames for receiving, a power of two.
     pub(super) receive: usize,
-    /// Frames of a group.
+    /// Number of frames in a group.
     pub(super) group: usize,
-    /// Groups for what goes out.
+    /// Number of groups for sending.
     pub(super) groups: usize,
 }
 
 impl FrameLayout {
-    /// Frames for what goes out.
+    /// Returns the number of frames for sending.
     fn send(&self) -> usize {
         self.group * self.groups
     }
@@ -41,7 +41,7 @@ impl FrameLayout {
 
 /// A socket bound to one receive queue of an interface.
 pub(super) struct QueueSocket {
-    // Closed before the memory goes.
+    // Dropped first, so closed before the memory is unmapped.
     socket: OwnedFd,
     fill: Producer<u64>,
     received: Consumer<libc::xdp_desc>,
@@ -49,9 +49,9 @@ pub(super) struct QueueSocket {
     completed: Consumer<u64>,
     memory: Mapping,
     layout: FrameLayout,
-    /// Frames of each group that the kernel still holds.
+    /// Number of frames of each group that the kernel still holds.
     held: Box<[usize]>,
-    /// The group to be filled next, all of whose frames are ours.
+    /// The group for the next replies, all of whose frames are ours.
     current: Option<usize>,
     queue: u32,
     zero_copy: bool,
@@ -59,7 +59,7 @@ pub(super) struct QueueSocket {
     failed: Option<i32>,
 }
 
-/// What `open` needs to know.
+/// The parameters of `open`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueChoice {
     pub(super) interface: u32,
@@ -67,11 +67,11 @@ pub(super) struct QueueChoice {
     pub(super) zero_copy: bool,
 }
 
-/// The step of opening that failed, in words that follow "cannot", and the system's error.
+/// The failed step of opening, in words that follow "cannot", and the system's error.
 pub(super) type StepError = (&'static str, io::Error);
 
 impl QueueSocket {
-    /// Opens a socket, gives it memory and binds it.
+    /// Opens a socket, registers its memory and binds it.
     ///
     /// # Errors
     /// The step that failed.
@@ -102,7 +102,7 @@ impl QueueSocket {
         let completed = place(libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, offsets.cr, outgoing);
         let outgoing = place(libc::XDP_PGOFF_TX_RING, offsets.tx, outgoing);
         let mut fill = Producer::map(&fill).map_err(mapped)?;
-        // The first frames are the kernel's to fill, from now on.
+        // From now on, the first frames are the kernel's to fill.
         for number in 0..layout.receive {
             fill.push((number * layout.frame) as u64);
         }
@@ -121,7 +121,7 @@ impl QueueSocket {
             zero_copy: target.zero_copy,
             failed: None,
         };
-        // Neither matters for being right.
+        // Both are optional.
         let _ = set_number(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER);
         let _ = set_number(&socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, layout.group as libc::c_int);
         bind(&socket.socket, target).map_err(step("bind an AF_XDP socket to the receive queue"))?;
@@ -136,8 +136,8 @@ impl QueueSocket {
         self.zero_copy
     }
 
-    /// Hands up to `most` received frames to `each`, one after another, and returns them to the kernel.
-    /// Returns how many there were.
+    /// Calls `each` with up to `most` received frames, one after another, and returns them to the kernel.
+    /// Returns their number.
     #[inline]
     pub(super) fn receive(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
         let mut n = 0;
@@ -149,18 +149,18 @@ impl QueueSocket {
             let frame = at / self.layout.frame;
             let end = at.saturating_add(descriptor.len as usize);
             if frame >= self.layout.receive || end > (frame + 1) * self.layout.frame {
-                // The kernel names only frames it was given; were this not one, it would not be ours to give
+                // The kernel returns only frames it was given; if this is not one, it is not ours to give
                 // back.
                 continue;
             }
-            // SAFETY: `at..end` lies in a frame for receiving, so within the mapping. The kernel has handed
-            // it over through the ring and gets it back below, after the borrow has ended; nothing else
+            // SAFETY: `at..end` lies in a frame for receiving, so within the mapping. The kernel has passed
+            // it to us through the ring and gets it back below, after the borrow has ended; nothing else
             // points into it.
             let bytes = unsafe {
                 std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), descriptor.len as usize)
             };
             each(bytes);
-            // There is room: the ring has as many places as there are such frames.
+            // The push succeeds: the ring has as many entries as there are such frames.
             self.fill.push((frame * self.layout.frame) as u64);
         }
         if n > 0 {
@@ -173,7 +173,7 @@ impl QueueSocket {
         n
     }
 
-    /// Makes a group ready to be filled, if the kernel is done with one. False if it is not.
+    /// Makes a group current, if the kernel has finished with one. Returns whether there is one.
     #[inline]
     pub(super) fn reserve(&mut self) -> bool {
         if self.current.is_some() {
@@ -184,7 +184,7 @@ impl QueueSocket {
         self.current.is_some()
     }
 
-    /// Takes note of the frames the kernel is done with.
+    /// Counts the frames that the kernel has finished with.
     #[inline]
     fn reap(&mut self) {
         let mut any = false;
@@ -200,7 +200,7 @@ impl QueueSocket {
         }
     }
 
-    /// The frames of the group made ready by [`QueueSocket::reserve`]; empty without one.
+    /// Returns the frames of the group that [`QueueSocket::reserve`] made current; empty without one.
     #[inline]
     pub(super) fn frames(&mut self) -> &mut [u8] {
         let Some(group) = self.current else { return &mut [] };
@@ -212,9 +212,8 @@ impl QueueSocket {
         unsafe { std::slice::from_raw_parts_mut(self.memory.start().add(at).as_ptr(), len) }
     }
 
-    /// Sends frames of the current group: the number of each in the group, where its contents begin and how
-    /// long they are. Returns how many were handed to the kernel; those that do not lie in their frame are
-    /// left out.
+    /// Sends frames of the current group: the index of each in the group, the start of its contents and their
+    /// length. Returns how many were passed to the kernel; those that do not lie in their frame are skipped.
     #[inline]
     pub(super) fn transmit(&mut self, frames: impl Iterator<Item = (usize, usize, usize)>) -> usize {
         let Some(group) = self.current.take() else { return 0 };
@@ -239,7 +238,7 @@ impl QueueSocket {
         n
     }
 
-    /// Has the kernel send what it has not taken yet.
+    /// Makes the kernel send the frames that it has not taken yet.
     pub(super) fn kick(&mut self) {
         for _ in 0..KICKS {
             if !self.outgoing.needs_wakeup() || !self.outgoing.waiting() {
@@ -260,25 +259,25 @@ impl QueueSocket {
                 continue;
             }
             match io::Error::last_os_error().raw_os_error() {
-                // It sends so many at a time, or waits for room; some may have gone.
+                // It sends a limited number at a time, or waits for room; some may have been sent.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => self.reap(),
                 _ => return,
             }
         }
     }
 
-    /// True if the kernel is done with every reply.
+    /// Whether the kernel has finished with every reply.
     pub(super) fn all_sent(&mut self) -> bool {
         self.reap();
         self.held.iter().all(|&held| held == 0)
     }
 
-    /// True if replies wait for the kernel to take them.
+    /// Whether the kernel has not taken all replies yet.
     pub(super) fn unsent(&self) -> bool {
         self.outgoing.waiting()
     }
 
-    /// True if something was received.
+    /// Whether a frame was received.
     #[inline]
     pub(super) fn readable(&mut self) -> bool {
         !self.received.is_empty()
@@ -286,7 +285,7 @@ impl QueueSocket {
 
     #[cold]
     fn wake_receiver(&self) {
-        // SAFETY: no room for data is passed. It only makes the driver look at the fill ring again.
+        // SAFETY: no room for data is passed. It only makes the driver check the fill ring again.
         unsafe {
             libc::recvfrom(
                 self.socket.as_raw_fd(),
@@ -299,8 +298,7 @@ impl QueueSocket {
         };
     }
 
-    /// Waits until something is received, or, if `send`, until replies can be sent. False if the time ran
-    /// out.
+    /// Waits until a frame is received, or, if `send`, until replies can be sent. Returns false on timeout.
     ///
     /// # Errors
     /// The socket's own error, such as that its interface is gone.
@@ -313,7 +311,7 @@ impl QueueSocket {
         if rc < 0 {
             return Err(io::Error::last_os_error());
         }
-        // That an interface is gone the kernel reports only to those who ask.
+        // The kernel reports that an interface is gone only in SO_ERROR.
         if poll.revents & events == 0
             && let Ok(code) = sys::get_option::<libc::c_int>(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR)
             && code != 0
@@ -326,7 +324,8 @@ impl QueueSocket {
         }
     }
 
-    /// Frames the kernel lost for want of room: dropped at the receive ring, or with no frame to put them in.
+    /// Returns the number of frames that the kernel lost for lack of space: the receive ring was full, or no
+    /// frame was free.
     pub(super) fn lost(&self) -> u64 {
         match sys::get_option::<Statistics>(&self.socket, libc::SOL_XDP, libc::XDP_STATISTICS) {
             Ok(Statistics([_, _, _, ring_full, no_frame, _])) => ring_full.wrapping_add(no_frame),

@@ -1,4 +1,4 @@
-//! Datagram workers that ask another server themselves: every query of a client leads to one message on a
+//! Datagram workers that query another server themselves: every query of a client leads to one message on a
 //! link of its own, and its reply is the answer.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,23 +13,23 @@ use net::{Context, Listener, ListenerConfig, Outgoing, OutgoingConfig, Running, 
 use crate::later::{self, LateAnswers, Queues, WaitingQuery};
 use crate::script::{TEST_TIMEOUT, receive, udp_client, wait_until};
 
-/// The thirteenth byte of a query that is answered once time is over, without anybody being asked.
+/// The thirteenth byte of a query that is answered after [`TIME`], without an upstream query.
 const AFTER_A_TIME: u8 = b't';
-/// Of one that is answered at once, and for which the other server is asked all the same until time is over.
+/// Of a query that is answered at once, but sent to the other server all the same until [`TIME`] is over.
 const GIVEN_UP: u8 = b'g';
-/// Of one whose reply makes the core panic.
+/// Of a query whose reply makes the core panic.
 const PANIC: u8 = b'x';
-/// Of one that is asked twice in a row.
+/// Of a query that is sent upstream twice in a row.
 const TWICE: u8 = b'2';
-/// Of any other.
+/// Of any other query.
 const ONCE: u8 = b'1';
-/// After how long.
+/// The delay.
 const TIME: Duration = Duration::from_millis(30);
 
-/// Threads that the core ran on, by what it did there.
+/// Threads that the core ran on, with what it did there.
 type Seen = Arc<Mutex<Vec<(&'static str, String)>>>;
 
-/// Asks the other server what clients ask.
+/// Sends clients' queries to the other server.
 struct Asker {
     to: SocketAddr,
     seen: Seen,
@@ -38,7 +38,7 @@ struct Asker {
     last: u64,
 }
 
-/// What is done once time is over.
+/// Done when the delay is over.
 enum Timed {
     Answer(Asked),
     Close(Link),
@@ -117,7 +117,7 @@ impl Core for Asker {
     }
 }
 
-/// Answers nothing at once. Of several cores each gets its share of the queries.
+/// Answers nothing at once. If there are several cores, each gets its share of the queries.
 struct Asking {
     cores: Vec<Arc<Outgoing<Asked>>>,
     queue: LateAnswers,
@@ -147,7 +147,7 @@ struct Rig {
     other: UdpSocket,
 }
 
-/// A core that asks the other server.
+/// A core that queries the other server.
 fn core(other: &UdpSocket, seen: &Seen) -> Arc<Outgoing<Asked>> {
     let core = Asker {
         to: other.local_addr().unwrap(),
@@ -189,7 +189,7 @@ impl Rig {
         Rig { running, outgoing, seen, other }
     }
 
-    /// Sends so many messages back as they came, on a thread of its own.
+    /// Sends `n` messages back as received, on a thread of its own.
     fn echo(&self, n: usize) -> JoinHandle<()> {
         let other = self.other.try_clone().unwrap();
         std::thread::spawn(move || {
@@ -205,7 +205,7 @@ impl Rig {
         udp_client(self.running.local_addr())
     }
 
-    /// The threads on which something was done, each once.
+    /// Returns the threads on which this was done, each once.
     fn threads(&self, what: &str) -> Vec<String> {
         let seen = self.seen.lock().unwrap();
         let mut threads: Vec<String> =
@@ -316,7 +316,7 @@ fn a_panic_of_the_core_costs_what_it_was_about_and_no_worker() {
     let rig = Rig::new(1, UdpBackend::Mmsg);
     let (client, other) = (rig.client(), rig.echo(3));
     client.send(&query(1, PANIC)).unwrap();
-    // Its client learns nothing: what was promised is gone.
+    // Its client gets no answer: the pending query is lost.
     client.send(&query(2, ONCE)).unwrap();
     assert_eq!(receive(&client), query(2, ONCE));
     client.send(&query(3, ONCE)).unwrap();
@@ -329,8 +329,8 @@ fn a_panic_of_the_core_costs_what_it_was_about_and_no_worker() {
     outgoing.stop();
 }
 
-/// The other server takes its time, so the worker waits for replies that it has looked for in vain; before
-/// that, it was quick.
+/// The other server is slow, so the worker waits for replies after reading links in vain; before that, it was
+/// fast.
 #[test]
 fn replies_are_heard_however_soon_they_come() {
     const TOGETHER: u32 = 200;
@@ -362,7 +362,7 @@ fn replies_are_heard_however_soon_they_come() {
     rig.stop();
 }
 
-/// The core gives up on its thread, while the worker whose link that is waits for nothing else.
+/// The core gives up on its thread, while the worker that has the link waits for nothing else.
 #[test]
 fn a_link_that_was_given_up_stayed_open_until_its_worker_had_something_to_do() {
     let rig = Rig::new(1, UdpBackend::Mmsg);
@@ -375,7 +375,7 @@ fn a_link_that_was_given_up_stayed_open_until_its_worker_had_something_to_do() {
     rig.stop();
 }
 
-/// A worker acts for one of them, and the thread of the other one does for what it brings there.
+/// A worker drives one of them; the other one's thread acts on the requests that the worker brings there.
 #[test]
 fn where_a_worker_brought_to_two_cores_it_took_the_replies_of_one_for_the_other_s() {
     const TOGETHER: u32 = 60;
@@ -398,7 +398,7 @@ fn where_a_worker_brought_to_two_cores_it_took_the_replies_of_one_for_the_other_
     rig.stop();
 }
 
-/// The core that the worker acted for is gone, and it acts for the one that comes next.
+/// The core that the worker drove is gone, and the worker drives the next one.
 #[test]
 fn a_worker_acts_for_another_core_once_its_own_is_gone() {
     let (other, seen) = (other_server(), Seen::default());

@@ -39,7 +39,7 @@ fn server_with_few_descriptors() {
         Context::new(TcpLimits::new(10_000, 100, &times)).on_fault(|fault| println!("FAULT {fault}"));
     let server = ScriptedServer::start_with("127.0.0.1:0", Transport::Tcp, &config, &context);
     println!("\nADDR {}", server.addr());
-    // Each line lets go of the queries held back; the end of our standard input is the end.
+    // Each line releases the held queries; the end of standard input ends the server.
     for _ in std::io::stdin().lines() {
         server.held.lock().unwrap().clear();
     }
@@ -63,12 +63,12 @@ fn running_out_of_descriptors_neither_crashes_nor_spins() {
     let addr = lines.find_map(|line| line.strip_prefix("ADDR ").map(str::to_owned)).expect("an address");
     let addr: SocketAddr = addr.parse().unwrap();
 
-    // More idle connections than there are descriptors: each newcomer pushes out the longest idle one.
+    // More idle connections than there are descriptors: each new one evicts the longest idle one.
     let mut idle: Vec<_> = (0..60).map(|_| TcpClient::connect(addr)).collect();
     for client in idle.iter_mut().skip(40) {
         client.echo(1);
     }
-    // Every descriptor busy: newcomers are turned away while it lasts, and without harm.
+    // All descriptors are busy: new connections are refused meanwhile, without harm.
     let holding = framed(&[query(1, Order::Hold, 30), query(2, Order::Echo, 30)]);
     let mut busy = Vec::new();
     loop {
@@ -84,7 +84,7 @@ fn running_out_of_descriptors_neither_crashes_nor_spins() {
         client.echo(3);
     }
     std::thread::sleep(Duration::from_millis(300));
-    // Once connections are given back, everybody is served again.
+    // Once connections are closed, all clients are served again.
     drop((idle, busy));
     let mut orders = child.stdin.take().unwrap();
     orders.write_all(b"release\n").unwrap();

@@ -1,12 +1,12 @@
-//! Answers promised for later, as tests settle them: the queue each worker's handler takes them from, and the
-//! promises that go into it.
+//! Late answers that tests settle: the queue that each worker's handler takes them from, and the pending
+//! queries that go into it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use exchange::{Client, LateQueue, LateReplies, MessageStream, Outcome, ReturnAddress, WorkerContext};
 
-/// A promise settled: with a message, a stream or nothing.
+/// How a pending query is settled: with a message, a stream or nothing.
 pub(crate) enum Settlement {
     Message(Vec<u8>),
     Stream(Box<dyn MessageStream>),
@@ -28,7 +28,7 @@ impl Queues {
     }
 }
 
-/// Writes what is ready, as a handler does.
+/// Writes the answers that are ready, as a handler does.
 pub(crate) fn write(queue: &LateAnswers, replies: &mut LateReplies<'_>) -> bool {
     while let Some(buffer) = replies.buffer() {
         let Some((to, settled)) = queue.pop() else { return false };
@@ -46,7 +46,7 @@ pub(crate) fn write(queue: &LateAnswers, replies: &mut LateReplies<'_>) -> bool 
     !queue.is_empty()
 }
 
-/// A query that waits for its answer. Dropping it settles it with none.
+/// A pending query. Dropping it settles it without an answer.
 pub(crate) struct WaitingQuery {
     pub(crate) to: ReturnAddress,
     queue: Option<LateAnswers>,

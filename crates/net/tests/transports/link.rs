@@ -1,5 +1,5 @@
 //! Two network namespaces with a veth pair between them, and raw frames on the client's end. Needs root and
-//! `ip`; leaves the test out where either is missing, which fails it if `NOTHING_MISSING` is set.
+//! `ip`; skips the test where either is missing, which fails it if `NOTHING_MISSING` is set.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,7 +21,7 @@ pub(crate) struct VethPair {
 }
 
 /// One pair at a time: a child process holds all our descriptors until it runs its program, and a socket or
-/// an attached program that another test has just closed would for that moment still be there.
+/// an attached program that another test has just closed would still exist for that moment.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub(crate) const CLIENT_LINK: [u8; 6] = [2, 0, 0, 0, 9, 1];
@@ -29,8 +29,8 @@ pub(crate) const SERVER_LINK: [u8; 6] = [2, 0, 0, 0, 9, 2];
 pub(crate) const SERVER_INTERFACE: &str = "xdp-s";
 
 impl VethPair {
-    /// Makes the pair with this many queues each way; `None`, with the reason printed, where that is not
-    /// permitted.
+    /// Creates the pair with this many queues each way; returns `None`, with the reason printed, where that
+    /// is not permitted.
     pub(crate) fn make(queues: u32) -> Option<VethPair> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -44,7 +44,7 @@ impl VethPair {
              peer name xdp-s netns {s} address 02:00:00:00:09:02 numrxqueues {queues} numtxqueues {queues}\n"
         );
         let made = ip(&[], &commands).and_then(|()| link.configure(c, "xdp-c", 1)).and_then(|()| {
-            // Where interfaces refuse addresses of IPv6 nothing here can be tested.
+            // Where interfaces refuse IPv6 addresses nothing here can be tested.
             link.configure(s, SERVER_INTERFACE, 2)
         });
         match made {
@@ -113,7 +113,7 @@ impl Drop for VethPair {
     }
 }
 
-/// Has `ip` run commands, one a line.
+/// Runs commands with `ip`, one a line.
 fn ip(arguments: &[&str], commands: &str) -> Result<(), String> {
     let child = Command::new("ip")
         .args(arguments)
@@ -143,7 +143,7 @@ fn inside<T: Send>(namespace: &str, f: impl FnOnce() -> T + Send) -> T {
 /// Frames on the client's end of the pair.
 pub(crate) struct Frames(Socket);
 
-/// `SOL_PACKET`, `PACKET_AUXDATA` and the flag that says that a tag was taken off.
+/// `SOL_PACKET`, `PACKET_AUXDATA` and the flag for a stripped tag.
 const SOL_PACKET: i32 = 263;
 const PACKET_AUXDATA: i32 = 8;
 const TAG_VALID: u32 = 1 << 4;
@@ -184,7 +184,7 @@ impl Frames {
         assert_eq!(self.0.send(frame).unwrap(), frame.len());
     }
 
-    /// The next frame to the client that carries UDP, tag put back; `None` after a while.
+    /// Returns the next UDP frame to the client, with its tag restored; `None` after a timeout.
     pub(crate) fn receive(&self) -> Option<Vec<u8>> {
         loop {
             let (mut data, mut control) = ([MaybeUninit::new(0_u8); 2048], [MaybeUninit::new(0_u8); 64]);

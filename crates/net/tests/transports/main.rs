@@ -1,4 +1,4 @@
-//! The transports against real sockets on loopback: what a scripted handler decides must be what clients see.
+//! The transports against real sockets on loopback: clients must see what a scripted handler decides.
 
 mod asking;
 mod descriptors;

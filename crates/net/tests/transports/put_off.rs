@@ -1,4 +1,4 @@
-//! Queries that a handler puts off: those that it answers at once leave before it goes on with them.
+//! Queries that a handler defers: answers that are ready at once are sent before it continues with them.
 
 use std::collections::VecDeque;
 use std::net::UdpSocket;
@@ -10,13 +10,13 @@ use net::{Context, Listener, ListenerConfig, Running};
 
 use crate::script::{TEST_TIMEOUT, receive, udp_client};
 
-/// The thirteenth byte of a query that is put off, if that may be.
+/// The thirteenth byte of a query that is deferred, if that is allowed.
 const SLOW: u8 = b's';
-/// Of one that is answered at once.
+/// Of a query that is answered at once.
 const QUICK: u8 = b'q';
-/// Of one that is answered when the test says so. Meanwhile others come.
+/// Of a query that is answered when the test says so. Meanwhile others arrive.
 const HOLD: u8 = b'h';
-/// Of a slow one that makes the handler panic when it goes on with it.
+/// Of a slow query that makes the handler panic when it continues with it.
 const PANIC: u8 = b'x';
 
 type DeferredQueries = Arc<Mutex<VecDeque<(ReturnAddress, Vec<u8>)>>>;
@@ -87,8 +87,8 @@ impl Rig {
         Rig { running, held: is_held, go_on, client }
     }
 
-    /// Asks all of these while the worker is busy, so that it finds them together. Returns what comes back,
-    /// in its order.
+    /// Sends all of these while the worker is busy, so that it receives them together. Returns the replies in
+    /// their order.
     fn ask_together(&self, kinds: &[u8], answers: usize) -> Vec<(u8, u8)> {
         self.client.send(&query(0, HOLD)).unwrap();
         self.held.recv_timeout(TEST_TIMEOUT).unwrap();
@@ -146,7 +146,7 @@ fn a_panic_over_a_query_that_was_put_off_costs_that_one() {
     rig.stop();
 }
 
-/// What was put off is answered before the worker ends.
+/// Deferred queries are answered before the worker ends.
 #[test]
 fn a_worker_that_ends_leaves_nothing_put_off() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! A handler that does what each query's thirteenth byte says, and clients that talk to it.
+//! A handler that does what each query's thirteenth byte says, and its clients.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -11,9 +11,9 @@ use net::{Context, Listener, ListenerConfig, Running};
 
 use crate::later::{self, LateAnswers, Queues, Settlement, WaitingQuery};
 
-/// How long a test waits for something that must come, be the machine as busy as it may.
+/// Timeout of a test for something that must happen, on a busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a test waits for something that must not come.
+/// How long a test waits for something that must not happen.
 pub(crate) const SILENCE: Duration = Duration::from_millis(150);
 
 /// What a query asks the scripted handler to do.
@@ -25,25 +25,25 @@ pub(crate) enum Order {
     Large(u32),
     /// Do not reply.
     Drop,
-    /// Say nothing about it at all.
+    /// Set no outcome.
     Undecided,
     /// Reply from another thread at once.
     Later,
-    /// Keep the promise until the test takes it.
+    /// Keep it pending until the test takes it.
     Hold,
-    /// Promise an answer and let go of it.
+    /// Keep it pending and drop it.
     Forget,
-    /// This many messages of a thousand bytes.
+    /// Answer with this many messages of a thousand bytes.
     Stream(u32),
     /// Two messages and then a failure.
     Abort,
-    /// Say later that a stream answers.
+    /// Settle it later with a stream.
     LaterStream(u32),
-    /// Claim later a reply longer than its buffer.
+    /// Settle it later with a reply longer than its buffer.
     LaterOverlong,
     /// Panic.
     Panic,
-    /// Claim a reply longer than its buffer.
+    /// Set a reply longer than its buffer.
     Overlong,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn echoed(query: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// Promises kept for the test to settle, each with its query.
+/// Pending queries that the test settles.
 pub(crate) type Held = Arc<Mutex<Vec<(WaitingQuery, Vec<u8>)>>>;
 
 /// The handler.
@@ -170,7 +170,7 @@ impl MessageStream for Numbers {
     }
 }
 
-/// So many messages, then a failure.
+/// This many messages, then a failure.
 struct Failing(u32);
 
 impl MessageStream for Failing {
@@ -231,7 +231,7 @@ impl ScriptedServer {
         wait_until(what, || condition(&self.totals()));
     }
 
-    /// Stops the server, letting go of queries held back, and returns its last counters.
+    /// Stops the server, releasing held queries, and returns its last counters.
     pub(crate) fn stop(self) -> net::Totals {
         self.held.lock().unwrap().clear();
         self.running.stop();
@@ -248,7 +248,7 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// A UDP socket connected to `server`, so that only replies from that very address arrive.
+/// Returns a UDP socket connected to `server`, so that only replies from that address arrive.
 pub(crate) fn udp_client(server: SocketAddr) -> UdpSocket {
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).unwrap();
@@ -257,7 +257,7 @@ pub(crate) fn udp_client(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// The next datagram.
+/// Receives the next datagram.
 pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
     let mut buffer = vec![0; 70_000];
     let n = socket.recv(&mut buffer).expect("a reply");
@@ -265,7 +265,7 @@ pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
     buffer
 }
 
-/// Asserts that no datagram comes.
+/// Asserts that no datagram arrives.
 pub(crate) fn silent(socket: &UdpSocket) {
     socket.set_read_timeout(Some(SILENCE)).unwrap();
     assert!(socket.recv(&mut [0; 100]).is_err(), "an unexpected reply");
@@ -304,14 +304,14 @@ impl TcpClient {
         Some(message)
     }
 
-    /// Asserts that the server closes, and returns after how long.
+    /// Asserts that the server closes the connection, and returns after how long.
     pub(crate) fn closed(&mut self) -> Duration {
         let start = Instant::now();
         assert_eq!(self.receive(), None);
         start.elapsed()
     }
 
-    /// Asserts that nothing comes and the connection stays.
+    /// Asserts that nothing arrives and the connection stays open.
     pub(crate) fn silent(&mut self) {
         self.0.set_read_timeout(Some(SILENCE)).unwrap();
         match self.0.read(&mut [0; 1]) {
@@ -329,7 +329,7 @@ impl TcpClient {
     }
 }
 
-/// Messages behind their lengths.
+/// Messages after their length prefixes.
 pub(crate) fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for message in messages {

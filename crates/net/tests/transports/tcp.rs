@@ -1,4 +1,4 @@
-//! Connections: pipelining, later answers, streams, limits, timeouts, slow and rude clients.
+//! Connections: pipelining, late answers, streams, limits, timeouts, slow and misbehaving clients.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -18,7 +18,7 @@ fn with(tcp: TcpConfig) -> ListenerConfig {
     ListenerConfig { tcp, ..config() }
 }
 
-/// Limits that nothing meets, with these times.
+/// Limits that no test reaches, with these timeouts.
 fn taking(times: TcpTimes) -> Context {
     Context::new(TcpLimits::new(1000, 1000, &times))
 }
@@ -202,7 +202,8 @@ fn slow_readers_hold_back_only_themselves_and_are_cut() {
     let mut stream = TcpClient::connect(server.addr());
     stream.send(&[query(1, Order::Stream(u32::MAX), 30)]);
     let mut large = TcpClient::connect(server.addr());
-    // Asks for ever more without reading, until the server stops listening to it and in the end cuts it off.
+    // Sends queries without reading, until the server stops reading from it and in the end closes the
+    // connection.
     let asking = std::thread::spawn(move || {
         let queries = framed(&[query(1, Order::Large(60_000), 30)]);
         while large.0.write_all(&queries).is_ok() {}
@@ -214,7 +215,7 @@ fn slow_readers_hold_back_only_themselves_and_are_cut() {
     server.wait_for("the cut", |totals| totals.tcp_timeout_write == 2);
     other.echo(1);
     asking.join().unwrap();
-    // Far fewer answers than were asked for have been made: what the system buffers, and one batch.
+    // The server has built far fewer answers than queries sent: what the system buffers, and one batch.
     let totals = server.stop();
     assert!(totals.bytes_out < 40 << 20, "{totals:?}");
 }
@@ -260,14 +261,14 @@ fn clients_and_all_together_are_limited() {
         client.echo(id as u16);
     }
     assert_eq!(context.tcp.current(), 6);
-    // The longest idle one goes: not the first one accepted, which has just been used.
+    // The longest idle one is evicted: not the first one accepted, which has just been used.
     std::thread::sleep(ms(5));
     first[0].echo(9);
     let mut third = connect("127.0.0.3");
     third.echo(1);
     first[1].closed();
     first[0].echo(10);
-    // All busy: a newcomer finds no room.
+    // All are busy: there is no room for a new one.
     first.remove(1);
     for client in first.iter_mut().chain([&mut third]).chain(&mut second) {
         client.send(&[query(5, Order::Hold, 30)]);
@@ -420,7 +421,7 @@ fn an_address_in_use_is_an_error_also_for_sharing_sockets() {
     let addr = server.addr();
     server.stop();
     client.closed();
-    // Connections that linger after the stop do not keep the address.
+    // Connections in TIME_WAIT do not block the address.
     let again = Listener::bind(addr, Transport::Tcp, &config()).unwrap();
     assert_eq!(again.local_addr(), addr);
 }

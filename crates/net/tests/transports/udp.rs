@@ -1,4 +1,4 @@
-//! Datagrams: the same script through both back ends, over both families.
+//! Datagrams: the same script with both back ends, over both families.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -87,7 +87,7 @@ fn both_back_ends_answer_the_same() {
 
 #[test]
 fn replies_leave_from_the_address_asked() {
-    // 127.0.0.2 is local without being anybody's first choice of source address.
+    // 127.0.0.2 is local, but never the default source address.
     for (bind, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
         let server = ScriptedServer::start(bind, Transport::Udp, &fast(1));
         let asked = SocketAddr::new(asked.parse().unwrap(), server.addr().port());
@@ -112,7 +112,7 @@ fn replies_leave_from_the_address_asked() {
 fn full_batches_come_back_whole() {
     let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &fast(1)).unwrap();
     let client = udp_client(bound.local_addr());
-    // Sent before anybody serves, so that they are received in few calls.
+    // Sent before the server starts, so that few calls receive them.
     let queries: Vec<_> = (0..200).map(|id| query(id, Order::Echo, 20 + usize::from(id))).collect();
     for q in &queries {
         client.send(q).unwrap();
@@ -214,8 +214,8 @@ fn a_reply_the_system_refuses_does_not_cost_the_others() {
     assert_eq!((totals.replies, totals.send_too_big, totals.batches), (40, 20, 1));
 }
 
-/// Sends queries of two lengths before anybody serves, so that they make deep batches, and returns what came
-/// back from each of two clients, and the counters.
+/// Sends queries of two lengths before the server starts, so that they make deep batches. Returns the replies
+/// of each of two clients, and the counters.
 fn deep_batches(socket: UdpSocket) -> (Vec<Vec<Vec<u8>>>, net::Totals) {
     let bound = Listener::from_udp(vec![socket], &fast(1)).unwrap();
     let clients = [(); 2].map(|()| udp_client(bound.local_addr()));
@@ -243,12 +243,12 @@ fn deep_batches(socket: UdpSocket) -> (Vec<Vec<Vec<u8>>>, net::Totals) {
 fn equally_long_replies_leave_together() {
     for addr in ["127.0.0.1:0", "[::1]:0"] {
         let (joined, totals) = deep_batches(UdpSocket::bind(addr).unwrap());
-        // All, unless two groups were looked for in one place.
+        // All, unless two groups had the same place in the table.
         assert!(totals.joined > 80, "{}", totals.joined);
         if addr.starts_with('[') {
             continue;
         }
-        // The kernel takes no groups on a socket that writes no checksums.
+        // The kernel supports no groups on a socket that writes no checksums.
         let socket = UdpSocket::bind(addr).unwrap();
         let one: libc::c_int = 1;
         let len = size_of_val(&one) as libc::socklen_t;
@@ -261,7 +261,7 @@ fn equally_long_replies_leave_together() {
         assert_eq!((totals.joined, totals.send_other), (0, 0));
         assert_eq!(joined, alone);
     }
-    // From the address asked, also when the kernel picks it.
+    // From the destination address, also when the kernel selects it.
     let (_, totals) = deep_batches(UdpSocket::bind("0.0.0.0:0").unwrap());
     assert!(totals.joined > 80, "{}", totals.joined);
 }
@@ -301,7 +301,7 @@ fn a_vanished_client_does_not_disturb_the_others() {
     let server = ScriptedServer::start("127.0.0.1:0", Transport::Udp, &fast(1));
     let client = udp_client(server.addr());
     for round in 0..50 {
-        // The reply to this one meets a closed port.
+        // The reply to this one reaches a closed port.
         let gone = udp_client(server.addr());
         gone.send(&query(round, Order::Hold, 30)).unwrap();
         wait_until("the query", || !server.held.lock().unwrap().is_empty());
@@ -339,18 +339,18 @@ fn a_panic_costs_one_query() {
     assert_eq!((totals.panics, panics.load(Ordering::Relaxed)), (11, 11));
 }
 
-/// The descriptor of this process's only socket that is bound to this address.
+/// Returns the descriptor of this process's only socket that is bound to this address.
 fn descriptor_at(addr: SocketAddr) -> RawFd {
     let is_there = |fd: &RawFd| {
-        // SAFETY: looked at and not kept; a number that is no socket, or not any more, is answered with an
-        // error.
+        // SAFETY: only inspected, not kept; for a number that is no socket, or no longer one, the system
+        // returns an error.
         let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
         SockRef::from(&socket).local_addr().is_ok_and(|at| at.as_socket() == Some(addr))
     };
     (3..4096).find(is_there).unwrap()
 }
 
-/// A server of one socket that fails; what it reports, and how often a socket was reopened.
+/// A server of one socket that fails. Returns its reports and counters.
 fn failing(bound: net::Bound) -> (Vec<String>, net::Totals) {
     let faults = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&faults);
@@ -459,7 +459,7 @@ fn handing_over_to_another_listener_loses_nothing() {
         let load = std::thread::spawn(move || {
             let mut asked = 0;
             while flag.load(Ordering::Relaxed) == 0 {
-                // Enough at once that some are always on their way.
+                // Enough at once that some are always in transit.
                 for id in 0..150 {
                     client.send(&query(id, Order::Echo, 30)).unwrap();
                 }
@@ -478,7 +478,7 @@ fn handing_over_to_another_listener_loses_nothing() {
             server.wait_for("queries", |totals| totals.queries > 500);
         }
         if spread == Spread::Random {
-            // The old listener, in leaving, did not undo how the new one spreads.
+            // The old listener, when it stopped, did not undo the new one's spread.
             let busy = server.running.stats().per_worker().filter(|totals| totals.queries > 0).count();
             assert_eq!(busy, 2);
         }
@@ -491,7 +491,7 @@ fn handing_over_to_another_listener_loses_nothing() {
 #[test]
 fn stopping_waits_for_answers_promised() {
     everywhere(|mut config, addr| {
-        // Far longer than anybody waits here.
+        // Far longer than any wait here.
         config.drain = 10 * TEST_TIMEOUT;
         let server = ScriptedServer::start(addr, Transport::Udp, &config);
         let client = udp_client(server.addr());
@@ -528,7 +528,7 @@ fn late_answers_wake_a_worker_that_would_sleep_for_a_minute() {
         assert_eq!(replies, queries.into_iter().collect());
         server.wait_for("the count", |totals| totals.late_replies == 100);
         server.running.stop();
-        // One more query lets the worker see that it should stop.
+        // One more query lets the worker check that it should stop.
         client.send(&query(1, Order::Drop, 30)).unwrap();
         wait_until("the end", || server.running.is_finished());
     });

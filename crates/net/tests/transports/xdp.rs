@@ -1,4 +1,4 @@
-//! The AF_XDP front over veth, against the sockets it stands before.
+//! The AF_XDP front over veth, compared with the sockets behind it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -21,7 +21,7 @@ use crate::script::{receive, wait_until};
 const V4: &str = "198.18.9.2:53";
 const V6: &str = "[fd00:9::2]:53";
 
-/// Answers with what [`answer`] makes of a query, sometimes later, sometimes not at all.
+/// Answers a query with [`answer`], sometimes later, sometimes not at all.
 struct Mirror(LateAnswers);
 
 /// Makes mirrors.
@@ -56,8 +56,7 @@ impl Handler for Mirror {
     }
 }
 
-/// The reply to a query: the same ID, a length and a filling that its bytes decide. Cut to `room`, and said
-/// so.
+/// The reply to a query: the same ID; its bytes decide length and content. Truncated to `room`, with TC set.
 fn answer(query: &[u8], room: usize) -> Vec<u8> {
     let len = 12 + usize::from(u16::from_be_bytes([query[10], query[11]])) % 3000;
     let mut reply: Vec<u8> = query.iter().copied().cycle().take(len.min(room)).collect();
@@ -106,7 +105,7 @@ fn front(attach: XdpAttach) -> XdpConfig {
     XdpConfig { attach, frames: 256, ..XdpConfig::new(SERVER_INTERFACE) }
 }
 
-/// The listeners of both families and, if asked for, the front.
+/// The listeners of both families and, if wanted, the front.
 struct Served {
     sockets: Vec<Running>,
     front: Option<Running>,
@@ -125,7 +124,7 @@ impl Served {
         })
     }
 
-    /// What the sockets and the front counted, after both have stopped, the front first.
+    /// Returns the counts of the sockets and the front, after both have stopped, the front first.
     fn stop(self) -> (u64, Totals) {
         let front = self.front.map_or_else(Totals::default, end);
         (self.sockets.into_iter().map(|running| end(running).queries).sum(), front)
@@ -215,7 +214,7 @@ fn a_front_stands_before_passed_sockets_and_leaves_queries_in_them_to_the_next_s
     assert!(link.attached());
     assert_eq!((end(front).queries, end(sockets).queries), (100, 0));
     assert!(!link.attached());
-    // No server is there, and the socket still is.
+    // No server runs, but the socket is still open.
     client.send(&waiting).unwrap();
     let [front, sockets] = serve();
     assert_eq!(receive(&client), answer(&waiting, 1232));
@@ -232,7 +231,7 @@ fn several_queues_have_a_worker_each() {
         let running = served.front.as_ref().unwrap();
         assert_eq!(running.stats().per_worker().count(), got);
         let mut asked = 0;
-        // Clients of different ports meet different queues.
+        // Clients with different ports use different queues.
         for _ in 0..24 {
             let client = client(&link, V4);
             asked += ask(&client, 0..8).len() as u64;
@@ -255,7 +254,7 @@ fn checksum(parts: &[&[u8]]) -> u16 {
     words.fold(0_u32, |total, word| (total + word) % 65_535) as u16
 }
 
-/// A query as a frame from the client, its UDP checksum right.
+/// A query as a frame from the client, with a right UDP checksum.
 fn frame(server: &str, tag: Option<u16>, payload: &[u8]) -> Vec<u8> {
     let v4 = server == V4;
     let mut frame = [SERVER_LINK, CLIENT_LINK].concat();
@@ -310,7 +309,7 @@ fn opened(server: &str, tag: Option<u16>, frame: &[u8]) -> Vec<u8> {
     assert_eq!(datagram[..4], [0, 53, 0x0f, 0xa0]);
     assert_eq!(usize::from(u16::from_be_bytes([datagram[4], datagram[5]])), datagram.len());
     assert_ne!(datagram[6..8], [0, 0]);
-    // 0 and 65,535 are the same in this arithmetic, and what a right checksum adds up to.
+    // 0 and 65,535 are equal in this arithmetic, and the sum of a datagram with a right checksum.
     assert_eq!(checksum(&[ends, &[0, 17], &datagram[4..6], datagram]), 0);
     datagram[8..].to_vec()
 }
@@ -321,7 +320,7 @@ fn frames_are_right_with_and_without_a_tag() {
     both_ways(|attach| {
         let served = Served::new(&link, [V4, V6], Some(front(attach)));
         let frames = link.client(Frames::open);
-        // Not those that are answered through the kernel, which knows no tags here.
+        // Not those that are answered through the kernel, which has no VLANs here.
         let at_once = |q: &Vec<u8>| answered(q) && q[3] != 7;
         let queries: Vec<_> = (0..400).map(query).filter(at_once).collect();
         for q in &queries {
@@ -350,11 +349,11 @@ fn wrong_checksums_are_dropped_and_counted() {
             frame[at] ^= 0x10;
             frame
         };
-        // Of the header, of the datagram, in the payload; over IPv6 of the datagram and in the payload.
+        // In the header, the datagram, the payload; over IPv6 in the datagram and the payload.
         for frame in [damaged(V4, 24), damaged(V4, 40), damaged(V4, 50), damaged(V6, 60), damaged(V6, 70)] {
             frames.send(&frame);
         }
-        // None at all is right over IPv4 and wrong over IPv6.
+        // No checksum is right over IPv4 and wrong over IPv6.
         let mut none = frame(V6, None, &q);
         none[60..62].fill(0);
         frames.send(&none);
@@ -373,8 +372,7 @@ fn all_else_goes_to_the_kernel() {
     let Some(link) = VethPair::make(1) else { return };
     both_ways(|attach| {
         let served = Served::new(&link, [V4, V6], Some(front(attach)));
-        // Neither side knows the other's link address yet on the first round, so this also shows ARP and ND
-        // at work.
+        // In the first round neither side knows the other's link address, so this also tests ARP and ND.
         let clients = [V4, V6].map(|addr| client(&link, addr));
         let mut large = query(1);
         (large[3], large[10], large[11]) = (0, 0, 9);
@@ -432,13 +430,13 @@ fn all_else_goes_to_the_kernel() {
         }
         let (through_sockets, totals) = served.stop();
         assert_eq!((through_sockets, totals.queries), (4, 0));
-        // Fragments, the options, the other ports, three frames at least of each connection, the header, two
+        // Fragments, the options, the other ports, at least three frames of each connection, the header, two
         // pings.
         assert!(totals.xdp_passed >= 4 + 1 + 2 + 6 + 1 + 2, "{}", totals.xdp_passed);
     });
 }
 
-/// Asks for an echo and waits for it.
+/// Sends an echo request and waits for the reply.
 fn ping(there: IpAddr) {
     let mut echo = [[0_u8; 8], *b"pingpong"].concat();
     echo[4..6].copy_from_slice(&[0x12, 0x34]);
@@ -459,7 +457,7 @@ fn ping(there: IpAddr) {
     let mut buffer = [0; 256];
     loop {
         let n = socket.read(&mut buffer).expect("an echo");
-        // Over IPv4 the header of the packet comes along.
+        // Over IPv4 the packet's header is included.
         let message = if there.is_ipv4() { &buffer[20..n] } else { &buffer[..n] };
         if message[0] == wanted && message[4..] == echo[4..] {
             return;
@@ -525,9 +523,9 @@ fn a_front_comes_and_goes() {
             assert_eq!(first.xdp_mode().unwrap().driver, attach != XdpAttach::Generic);
             let error = open().err().unwrap();
             assert_eq!(error.fault, BindFault::XdpBusy, "{error}");
-            // Other listeners go on meanwhile.
+            // Other listeners are unaffected.
             assert_eq!(ask(&client, 0..16).len(), (0..16).map(query).filter(|q| answered(q)).count());
-            // One that is never served, and one that is.
+            // One front that is never served, and one that is.
             drop(first);
             assert!(!link.attached());
             let running = open().unwrap().serve(mirror(), &Context::default()).unwrap();
@@ -554,7 +552,7 @@ fn queries_that_wait_are_answered_before_the_end() {
     for q in &queries {
         client.send(q).unwrap();
     }
-    // What is sent after them and comes through the kernel says that they have arrived.
+    // A later datagram that comes through the kernel shows that they have arrived.
     let other = link.server(|| UdpSocket::bind("198.18.9.2:5353").unwrap());
     other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     client.send_to(&[1], "198.18.9.2:5353").unwrap();
@@ -622,7 +620,7 @@ fn what_is_missing_is_said() {
     });
 }
 
-/// Gives up the rights of root, of this thread alone and of those it starts.
+/// Drops root privileges, of this thread and of those it starts.
 fn give_up_root() {
     // SAFETY: no pointers; the bare system call changes this thread alone.
     let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
@@ -634,7 +632,7 @@ fn without_rights_the_sockets_answer() {
     let Some(link) = VethPair::make(1) else { return };
     let running = link.server(|| {
         give_up_root();
-        // A port that needs no rights itself.
+        // A port that itself needs no privileges.
         let bound = listener("198.18.9.2:5300");
         let error = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).err().unwrap();
         assert_eq!(error.fault, BindFault::XdpDenied, "{error}");
@@ -655,7 +653,7 @@ fn once_open_a_front_needs_no_rights() {
         let serve = |bound: Bound| bound.serve(mirror(), &Context::default()).unwrap();
         (serve(front), serve(bound))
     });
-    // Clients of different ports meet both queues.
+    // Clients with different ports use both queues.
     let replies: usize = (0..16).map(|_| ask(&client(&link, V4), 0..16).len()).sum();
     assert_eq!(replies, 16 * (0..16).map(query).filter(|q| answered(q)).count());
     assert!(running.stats().per_worker().all(|totals| totals.queries > 0));
@@ -686,7 +684,7 @@ fn a_killed_process_leaves_nothing_attached() {
         child.kill().unwrap();
         child.wait().unwrap();
         wait_until("the program to go", || !link.attached());
-        // Nothing is in the way of the next one.
+        // Nothing blocks the next one.
         let served = Served::new(&link, [V4, V6], Some(front(XdpAttach::Auto)));
         assert_eq!(ask(&client, 0..32).len(), expected);
         let (through_sockets, totals) = served.stop();
@@ -718,7 +716,7 @@ fn serves_until_it_is_killed() {
 fn tags_that_nobody_would_see_are_no_ground_for_a_front() {
     let Some(link) = VethPair::make(1) else { return };
     if let Err(reason) = link.add_vlan(7) {
-        // Where a kernel has none at all, there is nothing that a front could miss.
+        // On a kernel without VLANs, there is nothing that a front could miss.
         if !reason.contains("Unknown device type") {
             testkit::left_out(&format!("VLAN interfaces cannot be had here: {}", reason.trim()));
         }
