@@ -1,12 +1,12 @@
-//! Where an answer will be looked for, and what it will be made of, prefetched pass by pass: a dependent read
-//! of a large zone costs a hundred nanoseconds and more, but those of a batch can be under way together.
+//! Where an answer is looked up, and the data that it is written from, prefetched pass by pass: a dependent
+//! read in a large zone costs a hundred nanoseconds and more, but those of a batch can overlap.
 //!
 //! | pass | reads | prefetches |
 //! |---|---|---|
-//! | 0 | the zone | the lines of its index for the name and for its parent |
-//! | 1 | those lines | the nodes they name, and the apex |
-//! | 2 | those nodes | the addresses of the hosts a cut delegates to, and what the search for a denial record reads first |
-//! | 3, 4 | what the search has come to | what it reads next, and at last the node with the record |
+//! | 0 | the zone | the cache lines of its index for the name and for its parent |
+//! | 1 | those lines | the nodes that they refer to, and the apex |
+//! | 2 | those nodes | the addresses of the hosts that a cut delegates to, and what the search for a denial record reads first |
+//! | 3, 4 | what the search prefetched | what the search reads next, and at last the node with the record |
 
 use wire::hash::HashedName;
 use wire::{NameHash, Type};
@@ -16,14 +16,13 @@ use zone::store::{Node, NodeFlags, PrefetchedNode, Search, Zone};
 use crate::lookup::zone_for;
 use crate::search::DenialSearch;
 
-/// Passes over a batch.
+/// Number of passes over a batch.
 pub const PASSES: usize = 2 + Search::STEPS;
 
-/// Names whose nodes are prefetched for one question: the name itself and its parent, the usual cut or
-/// encloser.
+/// Names per query whose nodes are prefetched: QNAME and its parent, the usual cut or closest encloser.
 const NAMES: usize = 2;
 
-/// Where in which zone a question's answer will be looked for, and what the passes have found out about it.
+/// The zone and place where the answer to a query is looked up, with the results of the passes.
 pub struct Aim {
     located: Located,
     qtype: Type,
@@ -35,7 +34,7 @@ pub struct Aim {
 /// A node that will most likely be read, and its flags.
 type Seen = (PrefetchedNode, NodeFlags);
 
-/// Reads the flags of a node that was prefetched. Prefetches the addresses of the hosts, if it is a cut.
+/// Reads the flags of a prefetched node. If it is a cut, prefetches the addresses of its hosts.
 #[inline]
 fn see(zone: &Zone, node: PrefetchedNode) -> Seen {
     let flags = zone.candidate_flags(node);
@@ -51,7 +50,7 @@ fn prefetch_glue(zone: &Zone, cut: PrefetchedNode) {
 }
 
 impl Aim {
-    /// The aim of a question, if a zone of `catalog` holds its name. Prefetches the zone.
+    /// Returns the aim of a query, if a zone of `catalog` covers its name. Prefetches the zone.
     #[inline]
     pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, dnssec_ok: bool) -> Option<Self> {
         let located = zone_for(catalog, qname, qtype)?;
@@ -61,14 +60,14 @@ impl Aim {
         Some(Aim { located, qtype, dnssec_ok, nodes: [None; NAMES], search: None })
     }
 
-    /// The zone.
+    /// Returns the zone's place in the catalog, and where in the zone the name is.
     #[inline]
     pub fn located(&self) -> Located {
         self.located
     }
 
-    /// Does one pass, from 0 to [`PASSES`], for the question that this aim was found for in this catalog.
-    /// Returns whether the pass after it has anything to do.
+    /// Runs one pass, from 0 to [`PASSES`], for the query that this aim was found for in this catalog.
+    /// Returns whether the next pass has anything to do.
     #[inline]
     pub fn prefetch(&mut self, catalog: &Catalog, pass: usize, qname: &HashedName) -> bool {
         let Some(zone) = catalog.zone(self.located) else { return false };
@@ -97,23 +96,23 @@ impl Aim {
         true
     }
 
-    /// Begins the search for a denial record, if one will most likely be needed.
+    /// Begins the search for a denial record, if the answer will most likely need one.
     #[inline(never)]
     fn begin_search(&mut self, zone: &Zone, qname: &HashedName, seen: [Option<Seen>; NAMES]) {
         self.search = self.denied(zone, seen).and_then(|skip| DenialSearch::new(zone, qname, skip));
     }
 
-    /// Hashes of the names whose nodes are prefetched, as far as they lie below the apex.
+    /// Returns hashes of the names whose nodes are prefetched, as far as they are below the apex.
     #[inline]
     fn hashes<'n>(&self, qname: &'n HashedName) -> impl Iterator<Item = NameHash> + use<'n> {
         (0..self.located.below().min(NAMES)).map(|skip| qname.hash(skip))
     }
 
-    /// How many labels less than the name asked for the name has that a denial record will most likely be
-    /// about.
+    /// Returns how many leftmost labels to strip from QNAME for the name that a denial record will most
+    /// likely be about.
     #[inline]
     fn denied(&self, zone: &Zone, [own, parent]: [Option<Seen>; NAMES]) -> Option<usize> {
-        // With NSEC a name that has records has one for itself.
+        // With NSEC, a name that has records has its own NSEC.
         let hashed = zone.nsec3().is_some();
         let insecure = |cut| hashed && zone.candidate(cut).rrset(Type::DS).is_none();
         match (own, parent) {
@@ -121,7 +120,7 @@ impl Aim {
             (Some((_, flags)), _) if flags.contains(NodeFlags::EMPTY) => Some(0),
             (Some((own, _)), _) => (hashed && !self.is_answered_at(zone.candidate(own))).then_some(0),
             (None, Some((cut, flags))) if flags.contains(NodeFlags::CUT) => insecure(cut).then_some(1),
-            // NSEC covers the name itself, NSEC3 the one next below what is there.
+            // NSEC covers the name itself, NSEC3 the next closer name.
             (None, Some(_)) => Some(0),
             (None, None) => match self.located.below() {
                 0 => None,
@@ -132,14 +131,14 @@ impl Aim {
         }
     }
 
-    /// Whether the node has something to answer the question with.
+    /// Whether the node has records that answer the query.
     #[inline]
     fn is_answered_at(&self, node: Node<'_>) -> bool {
         let has = |rtype| node.rrset(rtype).is_some();
         matches!(self.qtype, Type::ANY | Type::RRSIG) || has(self.qtype) || has(Type::CNAME)
     }
 
-    /// The search that the passes have begun.
+    /// Returns the search that the passes have begun.
     #[inline]
     pub(crate) fn search(&self) -> Option<&DenialSearch> {
         self.search.as_ref()

@@ -1,4 +1,4 @@
-//! One answer: the name asked for, and then the names that CNAME and DNAME lead to.
+//! One answer: for QNAME, and then for the names that CNAME and DNAME lead to.
 
 use wire::NameHash;
 use wire::hash::HashedName;
@@ -14,20 +14,20 @@ use crate::memo::Memo;
 use crate::reply::Reply;
 use crate::respond::{self, Chase};
 
-/// What answering reuses from one query to the next.
+/// Buffers that answering reuses from one query to the next.
 pub struct Scratch {
     chain: Links,
     rdata: Vec<u8>,
     memo: Memo,
 }
 
-/// What following a chain keeps.
+/// State of following a chain.
 struct Links {
-    /// The name it has led to.
+    /// The current target.
     name: HashedName,
-    /// All names it has come to.
+    /// Hashes of all names of the chain.
     names: Vec<NameHash>,
-    /// The owners of the DNAMEs it went by.
+    /// Hashes of the owners of the DNAMEs in the chain.
     dnames: Vec<NameHash>,
 }
 
@@ -38,33 +38,32 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// With room for everything that answering can need: it never grows.
+    /// Returns buffers with the capacity for any answer: they never grow.
     pub fn new() -> Self {
-        // One for the name asked for, and one for each link of the longest chain.
+        // One for QNAME, and one for each link of the longest chain.
         let links = || Vec::with_capacity(1 + u8::MAX as usize);
         let chain = Links { name: HashedName::new(), names: links(), dnames: links() };
         Scratch { chain, rdata: Vec::with_capacity(MAX_RDATA), memo: Memo::new() }
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The zone that is asked is not loaded.
+    /// The zone is not loaded.
     NotLoaded,
-    /// A zone delegates the name, and [`Ask::resolves`](crate::Ask::resolves).
+    /// A zone delegates the name, and [`Ask::resolves`](crate::Ask::resolves) returns true.
     Delegated,
-    /// The denial needs more hashing than [`HashingLimit`](crate::HashingLimit) allows at present. What
-    /// stands in the sections is no answer.
+    /// The denial needs more hashing than [`HashingLimit`](crate::HashingLimit) allows at present. The
+    /// sections do not hold an answer.
     Hashing,
 }
 
-/// Answers into `b`, where the question already stands, from the zone that `aim` was found in; `aim` is of
-/// the same question and catalog. If something that must be there does not fit, TC is set and what the
-/// sections hold does not count.
+/// Writes the answer into `b`, which already holds the question, from the zone of `aim`; `aim` belongs to the
+/// same query and catalog. If required records do not fit, sets TC, and the sections must be discarded.
 ///
-/// Returns the name that a chain leads to, if it ends because no zone of the catalog holds that, or because
-/// the one that does delegates it and [`Ask::resolves`].
+/// Returns the target that a chain ends at, if no zone of the catalog covers it, or if its zone delegates it
+/// and [`Ask::resolves`] returns true.
 #[inline]
 pub fn answer<'a, 's>(
     ask: &Ask<'a>,
@@ -91,18 +90,18 @@ pub fn answer<'a, 's>(
     }
 }
 
-/// Where a chain ends.
+/// How a chain ends.
 #[derive(Clone, Copy)]
 enum End {
-    /// In a zone of the catalog, or nowhere.
+    /// In a zone of the catalog, or at a loop or limit.
     Here,
-    /// At a name outside of all zones, or one that is delegated and resolved for the client.
+    /// At a name outside of all zones, or at a delegated name that is resolved for the client.
     Elsewhere,
-    /// Where it begins: the name asked for is delegated, and resolved for the client.
+    /// At QNAME, which is delegated, and resolved for the client.
     Delegated,
 }
 
-/// Answers the name asked for and then whatever CNAME and DNAME lead to.
+/// Answers QNAME and then the names that CNAME and DNAME lead to.
 #[inline]
 fn resolve<'a>(
     ask: &Ask<'a>,
@@ -114,7 +113,7 @@ fn resolve<'a>(
     let below = aim.located().below();
     let (name, hashed, at, begun) = (ask.name, ask.qname, Offset::QNAME, aim.search());
     let here = Here { zone, name, hashed, below, at, dnames: &[], begun };
-    // Without `?`, which would move the room for a name.
+    // Without `?`, which would move the buffer of a name.
     match respond::step(ask, &here, reply) {
         Ok(None) if reply.is_delegated() => Ok(End::Delegated),
         Ok(None) => Ok(End::Here),
@@ -123,7 +122,7 @@ fn resolve<'a>(
     }
 }
 
-/// Follows a chain to its end, to a name it has come to before, out of the zones served or to the limit.
+/// Follows a chain to its end: a final answer, a loop, a name outside the zones in service, or the limit.
 #[cold]
 fn chase<'a>(
     ask: &Ask<'a>,

@@ -1,4 +1,4 @@
-//! What is asked.
+//! The input of an answer.
 
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, Type};
@@ -6,26 +6,25 @@ use zone::catalog::Catalog;
 
 use crate::memo::HashingLimit;
 
-/// What is asked, and of whom.
+/// The query, and the zones that answer it.
 pub struct Ask<'a> {
-    /// QNAME as the client wrote it; it stands in the message at
-    /// [`Offset::QNAME`](wire::message::Offset::QNAME).
+    /// QNAME as the client wrote it; in the message it is at [`Offset::QNAME`](wire::message::Offset::QNAME).
     pub name: Name<'a>,
-    /// QNAME, hashed under `key`.
+    /// QNAME, hashed with `key`.
     pub qname: &'a HashedName,
     /// QTYPE.
     pub qtype: Type,
-    /// Whether DNSSEC records are wanted.
+    /// Whether the client requests DNSSEC records.
     pub dnssec_ok: bool,
-    /// All zones served, for chains that lead from one to another.
+    /// All zones in service, for chains that lead from one to another.
     pub catalog: &'a Catalog,
-    /// The key under which zones were built.
+    /// The hash key of the zones.
     pub key: &'a HashKey,
-    /// Says whether names that a zone delegates are resolved for the client, who then gets no referral. Asked
-    /// at a cut only.
+    /// Returns whether names that a zone delegates are resolved for the client, which then gets no referral.
+    /// Called only at a cut.
     pub resolves: &'a dyn Fn() -> bool,
-    /// CNAME and DNAME links followed, at the most.
+    /// Most CNAME and DNAME links followed.
     pub max_chain: u8,
-    /// What hashing names for zones with many NSEC3 iterations may cost.
+    /// Limit for hashing names of zones with many NSEC3 iterations.
     pub hashing: HashingLimit,
 }

@@ -1,7 +1,7 @@
-//! Whether a signed zone can prove what answers from it will have to prove: every RRset signed, the NSEC or
-//! NSEC3 chain whole and true (RFC 4035 §2, RFC 5155 §7.1).
+//! Checks whether a signed zone can prove its answers: every RRset signed, the NSEC or NSEC3 chain complete
+//! and correct (RFC 4035 §2, RFC 5155 §7.1).
 //!
-//! For `nomen zone check --dnssec`. Faults that are not DNSSEC's are found in [`zone::check`].
+//! For `nomen zone check --dnssec`. [`zone::check`] finds the faults that are not about DNSSEC.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ use zone::store::{Node, NodeFlags, Nsec3Chain, RrSet, Zone};
 /// A fault of one RRset or link of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is.
+    /// The kind of fault.
     pub kind: FindingKind,
-    /// The owner of the records concerned.
+    /// The owner of the faulty records.
     pub owner: NameBuf,
     /// Their type.
     pub rtype: Type,
-    /// For [`FindingKind::BadSignature`], the time at which that signature expires or has expired, in seconds
-    /// since 1970 (RFC 4034 §3.1.5).
+    /// For [`FindingKind::BadSignature`], when that signature expires or has expired, in seconds since 1970
+    /// (RFC 4034 §3.1.5).
     pub expires: Option<Serial>,
 }
 
@@ -31,32 +31,32 @@ pub struct Finding {
 pub enum FindingKind {
     /// The zone has no DNSKEY.
     NoDnsKey,
-    /// An RRset that needs signatures has none.
+    /// An RRset that must be signed has no signature.
     Unsigned,
-    /// None of an RRset's signatures is good; this is why the last one is not.
+    /// None of an RRset's signatures is valid; the fault is that of the last one.
     BadSignature(SigFault),
     /// DNSKEY is signed by no key with the SEP bit. A warning: one key may do both.
     NoSepSignature,
-    /// Signatures over what is not this zone's to sign: NS at a cut, or glue.
+    /// Signatures over records that are not the zone's to sign: NS at a cut, or glue.
     SignedForeign,
-    /// A name lacks its NSEC, or has one that cannot be read.
+    /// A name lacks its NSEC, or its NSEC is malformed.
     NoNsec,
-    /// NSEC's next name is not the name that comes next.
+    /// NSEC's next name is not the next name in the zone.
     WrongNext,
-    /// NSEC's or NSEC3's list of types is not that of the name.
+    /// The types in NSEC or NSEC3 are not those of the name.
     WrongTypes,
-    /// A name lacks its NSEC3, or has one that cannot be read.
+    /// A name lacks its NSEC3, or its NSEC3 is malformed.
     NoNsec3,
-    /// NSEC3's next hash is not the hash that comes next.
+    /// NSEC3's next hash is not the next hash in the chain.
     WrongNextHash,
     /// An NSEC3 that no name of the zone hashes to.
     StrayNsec3,
-    /// Neither NSEC nor NSEC3.
+    /// The zone has neither NSEC nor NSEC3.
     NoChain,
 }
 
 impl FindingKind {
-    /// Whether validators will reject answers because of it.
+    /// Whether validators reject answers because of it.
     pub fn is_error(self) -> bool {
         !matches!(self, Self::NoSepSignature | Self::StrayNsec3 | Self::SignedForeign)
     }
@@ -87,8 +87,8 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// Whether anything in a zone says that it is signed, well or badly: a key, a signature at its name, a chain
-/// of denial.
+/// Whether any record shows that the zone is meant to be signed, correctly or not: a DNSKEY, a signature at
+/// the apex, or a chain of denial.
 pub fn is_meant_to_be_signed(zone: &Zone) -> bool {
     let apex = zone.apex_node();
     let keys = [Type::DNSKEY, Type::NSEC, Type::NSEC3PARAM];
@@ -99,7 +99,7 @@ pub fn is_meant_to_be_signed(zone: &Zone) -> bool {
 }
 
 /// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of
-/// owners. A zone that is not [meant to be signed](is_meant_to_be_signed) has none.
+/// owners. A zone that is not [meant to be signed](is_meant_to_be_signed) has no faults.
 pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
     if !is_meant_to_be_signed(zone) {
         return;
@@ -131,10 +131,10 @@ pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
 
 type Report<'t> = dyn FnMut(FindingKind, Name<'_>, Type) + 't;
 
-/// The same for signatures, with the time at which one expires.
+/// A [`Report`] for signatures, with their expiration time.
 type SigReport<'t> = dyn FnMut(FindingKind, Name<'_>, Type, Option<Serial>) + 't;
 
-/// Each RDATA of a set, uncompressed.
+/// Returns each RDATA of a set, uncompressed.
 fn copies(set: RrSet<'_>) -> Vec<Vec<u8>> {
     let copy = |rdata: zone::store::Rdata<'_>| {
         let mut out = Vec::new();
@@ -174,8 +174,8 @@ impl Signatures<'_> {
         }
     }
 
-    /// Whether one of the set's signatures is good; if not, what is wrong with the last one, and when it
-    /// expires.
+    /// Verifies the set's signatures until one is valid. Otherwise returns the fault of the last one, and
+    /// when it expires.
     fn verify(&self, set: RrSet<'_>) -> Result<(), (SigFault, Option<Serial>)> {
         let mut rdatas = copies(set);
         for rdata in &mut rdatas {
@@ -203,12 +203,13 @@ impl Signatures<'_> {
     }
 }
 
-/// Whether the zone answers for this name with data or as a cut: what a chain of denial has to know.
+/// Whether the name must be in a chain of denial: the zone has data or a cut there, or it is an empty
+/// non-terminal.
 fn in_chain(node: &Node<'_>) -> bool {
     !node.flags().intersects(NodeFlags::OCCLUDED | NodeFlags::NSEC3_ONLY)
 }
 
-/// Checks that NSEC at each name points at the next one and lists its types.
+/// Checks that the NSEC at each name has the next name and the name's types.
 fn nsec_chain(zone: &Zone, report: &mut Report<'_>) {
     let names = || zone.iter().filter(|n| in_chain(n) && !n.flags().contains(NodeFlags::EMPTY));
     let nexts = names().skip(1).chain(names().take(1));
@@ -226,13 +227,13 @@ fn nsec_chain(zone: &Zone, report: &mut Report<'_>) {
     }
 }
 
-/// Checks that every name has its NSEC3, with its types, and that the hashes follow each other.
+/// Checks that every name has its NSEC3, with its types, and that the hashes form a chain.
 fn nsec3_chain(zone: &Zone, chain: Nsec3Chain<'_>, report: &mut Report<'_>) {
     let mut met = std::collections::BTreeSet::new();
     for node in zone.iter().filter(in_chain) {
         let hash = nsec3::hash(node.owner(), chain.salt(), chain.iterations());
         let Some(own) = chain.matching(&hash) else {
-            // Opt-out leaves insecure delegations out, and the empty names above nothing else.
+            // Opt-out leaves out insecure delegations, and empty non-terminals with nothing else below.
             let insecure = node.flags().intersects(NodeFlags::CUT | NodeFlags::EMPTY)
                 && node.rrset(Type::DS).is_none()
                 && nsec3_at(chain.covering(&hash)).is_some_and(|nsec3| nsec3.is_opt_out());
@@ -249,7 +250,7 @@ fn nsec3_chain(zone: &Zone, chain: Nsec3Chain<'_>, report: &mut Report<'_>) {
         if !lists(nsec3.types, node) {
             report(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC3);
         }
-        // What comes right after the next hash said must be the next hash there is.
+        // The hash just below the stated next hash must be covered by this record.
         let follows = nsec3
             .next_hash
             .try_into()
@@ -265,7 +266,7 @@ fn nsec3_chain(zone: &Zone, chain: Nsec3Chain<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The RDATA of the first record of a type whose data is never compressed.
+/// Returns the RDATA of the first record of a type whose data is never compressed.
 fn first(node: Node<'_>, rtype: Type) -> Option<&[u8]> {
     node.rrset(rtype)?.rdatas().next().map(|rdata| rdata.compiled())
 }
@@ -274,7 +275,7 @@ fn nsec3_at(node: Node<'_>) -> Option<Nsec3<'_>> {
     Nsec3::read(first(node, Type::NSEC3)?).ok()
 }
 
-/// The hash one below `hash`, around the end.
+/// Returns `hash` minus one, modulo the number of hashes.
 fn before(mut hash: [u8; nsec3::HASH_LEN]) -> [u8; nsec3::HASH_LEN] {
     for byte in hash.iter_mut().rev() {
         let borrow = *byte == 0;
@@ -291,7 +292,7 @@ fn lists(listed: TypeBitmap<'_>, node: Node<'_>) -> bool {
     listed.iter().eq(types(node))
 }
 
-/// The types a chain of denial must list for a name: at a cut only what is the parent's.
+/// Returns the types that a chain of denial must list for a name; at a cut only those of the parent side.
 fn types(node: Node<'_>) -> Vec<Type> {
     let cut = node.flags().contains(NodeFlags::CUT);
     let mut types: Vec<Type> = node

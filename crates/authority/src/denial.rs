@@ -1,4 +1,4 @@
-//! Which NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) records an answer needs.
+//! Selects the NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) records of an answer.
 
 use wire::Type;
 use wire::name::MAX_NAME;
@@ -8,8 +8,8 @@ use crate::here::Here;
 use crate::reply::Reply;
 use crate::search;
 
-/// The zone answered with `node`, the name's own or a wildcard `wildcard` labels above it; `answered` is
-/// whether the type asked for was there.
+/// Adds the proofs of an answer from `node`, which is the name's own or a wildcard `wildcard` labels above
+/// it; `answered`: the node has records of QTYPE.
 pub(crate) fn data<'z>(
     here: &Here<'_, 'z>,
     node: Node<'z>,
@@ -42,17 +42,17 @@ pub(crate) fn data<'z>(
     }
 }
 
-/// The name is there without the type asked for.
+/// Adds the proof that the name exists without records of QTYPE.
 fn no_data<'z>(here: &Here<'_, 'z>, node: Node<'z>, reply: &mut Reply<'_, '_, 'z>) {
     let Some(chain) = here.zone.nsec3() else {
-        // An empty non-terminal has no NSEC; the one before it says what lies between.
+        // An empty non-terminal has no NSEC; the one before it proves that it has no records.
         let own = node.rrset(Type::NSEC).map(|_| node);
         let before = || here.zone.nsec().and_then(|chain| search::nsec(chain, here.hashed, here.begun));
         return reply.prove(own.or_else(before));
     };
     match reply.search_nsec3(chain, here, 0) {
         (own, true) => reply.prove(Some(own)),
-        // Opt-out left the name without one (RFC 5155 §7.2.4).
+        // Opt-out left the name without an NSEC3 (RFC 5155 §7.2.4).
         _ if here.below > 0 => {
             closest_encloser(chain, here, 1, reply);
         }
@@ -60,14 +60,15 @@ fn no_data<'z>(here: &Here<'_, 'z>, node: Node<'z>, reply: &mut Reply<'_, '_, 'z
     }
 }
 
-/// The name is not there; its closest encloser lies `skip` labels up.
+/// Adds the proofs that the name does not exist; its closest encloser is `skip` labels up.
 pub(crate) fn no_name<'z>(here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
     let mut buf = [0; MAX_NAME];
     match here.zone.nsec3() {
         None => {
             let Some(chain) = here.zone.nsec() else { return };
             reply.prove(search::nsec(chain, here.hashed, here.begun));
-            // Where it would be too long to be a name there is no wildcard to deny.
+            // If the wildcard's name would be too long, no such wildcard can exist, and none has to be
+            // denied.
             if let Ok(wildcard) = here.hashed.suffix(skip).wildcard(&mut buf) {
                 reply.prove(chain.covering(wildcard));
             }
@@ -82,7 +83,7 @@ pub(crate) fn no_name<'z>(here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_
     }
 }
 
-/// The cut `skip` labels up has no DS.
+/// Adds the proof that the cut `skip` labels up has no DS.
 pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
     let Some(chain) = here.zone.nsec3() else {
         return reply.prove(cut.rrset(Type::NSEC).map(|_| cut));
@@ -96,7 +97,7 @@ pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: 
 }
 
 /// Proves the closest provable encloser, at least `skip` labels up (RFC 5155 §7.2.1): the NSEC3 matching it
-/// and the one covering the next closer name. Returns how many labels up it was.
+/// and the one covering the next closer name. Returns how many labels up it is.
 fn closest_encloser<'z>(
     chain: Nsec3Chain<'z>,
     here: &Here<'_, 'z>,
@@ -104,7 +105,7 @@ fn closest_encloser<'z>(
     reply: &mut Reply<'_, '_, 'z>,
 ) -> usize {
     for up in skip..=here.below {
-        // Names that opt-out or an incomplete chain left without NSEC3 are passed over.
+        // Skips names that opt-out or an incomplete chain left without NSEC3.
         if let Some(own) = chain.matching(&reply.hash(chain, here.hashed.suffix(up))) {
             reply.prove(Some(own));
             covering(chain, here, up.saturating_sub(1), reply);
@@ -114,7 +115,7 @@ fn closest_encloser<'z>(
     here.below
 }
 
-/// Proves that the name without its `skip` leftmost labels is not there.
+/// Adds the NSEC3 that covers the name without its `skip` leftmost labels.
 fn covering<'z>(chain: Nsec3Chain<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
     let (node, _) = reply.search_nsec3(chain, here, skip);
     reply.prove(Some(node));

@@ -1,7 +1,6 @@
-//! Why an answer is what it is: the zone, the node, the rule and the proofs, step by step, for people and
-//! programs.
+//! Explains an answer: the zone, the node, the rule and the proofs, step by step, for people and programs.
 //!
-//! Follows the same lookup as answering does; the steps are the only thing of its own.
+//! Uses the same lookup as answering does; only the steps are its own.
 
 mod proof;
 
@@ -16,50 +15,50 @@ use crate::lookup::{self, Found, zone_for};
 use proof::Prover;
 pub use proof::{Claim, Proof};
 
-/// One step on the way to an answer.
+/// One step of the explanation of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The name that it is about.
+    /// The name that the step is about.
     pub name: NameBuf,
-    /// What was found or done.
+    /// The result or action.
     pub kind: StepKind,
 }
 
-/// What was found of a name, or done about it.
+/// A result for a name, or an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// AXFR and IXFR ask for a zone, not for a name: a lookup explains nothing of them.
+    /// AXFR and IXFR request a zone, not a name: there is no lookup to explain.
     Transfer(Type),
-    /// No zone here holds it.
+    /// No zone in service covers the name.
     NoZone,
-    /// It is the zone that answers: the closest to the name asked for.
+    /// The zone that answers: the closest to the name.
     Zone,
     /// The zone is not loaded.
     NotLoaded,
-    /// The version of the zone.
+    /// The zone's version.
     Snapshot {
         /// Its serial.
         serial: Serial,
-        /// How many records it has.
+        /// Number of records.
         records: u64,
         /// Whether answers can carry proofs.
         signed: bool,
     },
-    /// It is in the zone, with these types; with none it only stands between others.
+    /// The name is in the zone, with these types; an empty non-terminal has none.
     Exists(Vec<Type>),
-    /// It is not there, and this wildcard matches it.
+    /// The name is not in the zone, and this wildcard matches it.
     Wildcard(NameBuf),
-    /// It is a zone cut, with these types.
+    /// The name is a zone cut, with these types.
     Cut(Vec<Type>),
-    /// The answer is a referral to its name servers.
+    /// The answer is a referral to the name servers of this name.
     Referral,
-    /// It has a DNAME, and the name asked for lies below.
+    /// This name has a DNAME, and QNAME is below it.
     Dname,
-    /// A CNAME to this name is made for it.
+    /// A CNAME to this name is synthesized.
     MadeCname(NameBuf),
-    /// The name that the DNAME makes of it would be too long.
+    /// The name that the DNAME yields would be too long.
     TooLong,
-    /// It is not there, nor a wildcard at its closest encloser, which this is.
+    /// The name does not exist, nor does a wildcard at its closest encloser, which is this name.
     NotThere(NameBuf),
     /// The answer is that it does not exist, to be kept so long.
     NxDomain(Ttl),
@@ -74,24 +73,24 @@ pub enum StepKind {
         /// Number of its signatures.
         signatures: u16,
     },
-    /// The answer is all signatures at the name, so many.
+    /// The answer is all signatures at the name; their number.
     Signatures(u64),
-    /// The answer is one RRset of those there.
+    /// The answer is one of the RRsets at the name.
     AnyOne,
-    /// It has a CNAME: the answer goes on at this name.
+    /// The name has a CNAME: the answer continues with this name.
     Cname(NameBuf),
-    /// The answer is that it does not have this type, to be kept so long.
+    /// The answer is NODATA for this type, with this negative TTL.
     NoData(Type, Ttl),
     /// The chain has been at this name before, and ends.
     Loop,
-    /// The chain has this many links, the most that are followed, and ends.
+    /// The chain has reached the limit of links, and ends.
     LastLink(u8),
-    /// A record that proves part of the answer to clients who set DO.
+    /// A record that proves part of the answer, sent to clients that set DO.
     Proof(Proof),
 }
 
 impl StepKind {
-    /// A word for it, for programs.
+    /// Returns a keyword for programs.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Transfer(_) => "transfer",
@@ -120,7 +119,7 @@ impl StepKind {
         }
     }
 
-    /// The rule behind it, an RFC's section, if there is one to name.
+    /// Returns the section of the RFC with the rule for this step, if there is one.
     pub fn rule(&self) -> Option<&'static str> {
         Some(match self {
             Self::Transfer(_) => "RFC 5936 §2.1, RFC 1995 §2",
@@ -209,8 +208,8 @@ fn words(types: &[Type]) -> String {
     types.iter().map(Type::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Explains what a question for `qname` and `qtype` is answered with. Proofs stand behind the step that needs
-/// them; otherwise the last step is the answer.
+/// Returns the steps that explain the answer to a query for `qname` and `qtype`. Proofs follow the step that
+/// needs them; otherwise the last step is the answer.
 pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, max_chain: u8) -> Vec<Step> {
     let mut steps = Vec::new();
     if matches!(qtype, Type::AXFR | Type::IXFR) {
@@ -240,7 +239,7 @@ pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, m
     steps
 }
 
-/// A name being explained.
+/// A name of the chain, with the query's type.
 struct Asked<'a> {
     key: &'a HashKey,
     name: Name<'a>,
@@ -249,7 +248,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Explains the name and returns the one a chain goes on with.
+    /// Adds the steps for the name, and returns the target if the chain continues.
     fn explain(&self, catalog: &Catalog, steps: &mut Vec<Step>) -> Option<NameBuf> {
         let Asked { name, qtype, hashed, .. } = *self;
         let Some(located) = zone_for(catalog, hashed, qtype) else {
@@ -321,7 +320,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether the node has what the question asks for, or a CNAME.
+    /// Whether the node has records of QTYPE, or a CNAME.
     fn answers(&self, node: Node<'_>) -> bool {
         match self.qtype {
             Type::ANY => node.rrsets().any(|set| set.rtype() != Type::NSEC3),
@@ -331,7 +330,7 @@ impl Asked<'_> {
         }
     }
 
-    /// What a node that was found makes of the question.
+    /// Adds the step for a node that was found. Returns the target of a CNAME that is followed.
     fn at_node(&self, zone: &Zone, node: Node<'_>, steps: &mut Vec<Step>) -> Option<NameBuf> {
         let Asked { name, qtype, .. } = *self;
         let kind = match qtype {
@@ -358,12 +357,12 @@ fn say(steps: &mut Vec<Step>, name: Name<'_>, kind: StepKind) {
     steps.push(Step { name: name.to_buf(), kind });
 }
 
-/// The number of signatures at a node.
+/// Returns the number of signatures at a node.
 fn signatures(node: Node<'_>) -> u64 {
     node.rrsets().map(|set| u64::from(set.sig_count())).sum()
 }
 
-/// The types at a node; none if it only stands between others.
+/// Returns the types at a node; an empty non-terminal has none.
 fn types(node: Node<'_>) -> Vec<Type> {
     if node.flags().contains(NodeFlags::EMPTY) {
         return Vec::new();
@@ -371,7 +370,7 @@ fn types(node: Node<'_>) -> Vec<Type> {
     node.rrsets().map(|set| set.rtype()).collect()
 }
 
-/// The name that is the RDATA of the first record of a type.
+/// Returns the name in the RDATA of the first record of a type.
 fn first_name(node: Node<'_>, rtype: Type) -> Option<NameBuf> {
     node.rrset(rtype)?.rdatas().next()?.name()
 }

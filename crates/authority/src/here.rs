@@ -1,4 +1,4 @@
-//! The name that is being answered, and where it stands.
+//! The name that is being answered, and its place in zone and message.
 
 use wire::hash::HashedName;
 use wire::message::Offset;
@@ -7,24 +7,24 @@ use zone::store::Zone;
 
 use crate::search::DenialSearch;
 
-/// The name that is being answered: the one asked for, or where a chain has led.
+/// The name that is being answered: QNAME, or the current target of a chain.
 pub(crate) struct Here<'h, 'z> {
     pub(crate) zone: &'z Zone,
-    /// In the letter case it came in.
+    /// In its original letter case.
     pub(crate) name: Name<'h>,
     pub(crate) hashed: &'h HashedName,
     /// Labels below the zone's apex.
     pub(crate) below: usize,
-    /// Where it stands in the message.
+    /// The offset of the name in the message.
     pub(crate) at: Offset,
-    /// The owners of the DNAMEs that led here.
+    /// Hashes of the owners of the DNAMEs in the chain so far.
     pub(crate) dnames: &'h [NameHash],
-    /// What was found out about the name before, if it is the one asked for.
+    /// The search that the passes have begun, if the name is QNAME.
     pub(crate) begun: Option<&'h DenialSearch>,
 }
 
 impl Here<'_, '_> {
-    /// Where the ancestor `skip` labels up stands in the message, if that is known without a search.
+    /// Returns the offset of the ancestor `skip` labels up in the message, if it is known without a search.
     #[inline]
     pub(crate) fn ancestor_at(&self, skip: usize) -> Option<Offset> {
         if self.at == Offset::QNAME { Offset::QNAME.plus(self.hashed.offset(skip)) } else { None }

@@ -1,24 +1,24 @@
-//! Authoritative answers: a zone snapshot and a question make an answer (RFC 1034 §4.3.2 with RFC 2308,
-//! 4035, 4592, 5155, 6672, 8482 and 9471).
+//! Authoritative answers: builds an answer from a zone snapshot and a question (RFC 1034 §4.3.2 with RFC
+//! 2308, 4035, 4592, 5155, 6672, 8482 and 9471).
 //!
-//! What lives here: what the sections of an answer hold. What does not: how the message is framed (`engine`),
-//! how records are kept (`zone`).
+//! This crate fills the sections of an answer. Not here: the frame of the message (`engine`), the storage of
+//! records (`zone`).
 //!
 //! | module | does |
 //! |---|---|
-//! | `aim` | finds the zone that is asked, and prefetches what a batch of answers will read |
-//! | `ask`, `here` | what is asked; the name that is being answered |
-//! | `answer` | answers the name asked for, and then the names that CNAME and DNAME lead to |
-//! | `respond` | turns what a name is into sections |
-//! | [`lookup`] | finds which zone answers, and what the name is in it: a node, a wildcard, a cut, a DNAME, nothing |
-//! | `denial` | picks the NSEC or NSEC3 records that prove it |
-//! | `search` | searches for such a record before it is known to be needed |
-//! | `memo` | keeps the NSEC3 hashes that many answers share |
-//! | `reply` | copies compiled RRsets into the message and moves their pointers |
-//! | [`audit`] | checks that a signed zone can prove what it will have to |
-//! | [`explain`] | says to a person why |
+//! | `aim` | finds the zone that answers, and prefetches what a batch of answers will read |
+//! | `ask`, `here` | the input of an answer; the name that is being answered |
+//! | `answer` | answers QNAME, and then the names that CNAME and DNAME lead to |
+//! | `respond` | writes the sections for the result of a lookup |
+//! | [`lookup`] | finds the zone that answers, and what the name is in it: a node, a wildcard, a cut, a DNAME, nothing |
+//! | `denial` | selects the NSEC or NSEC3 records that prove it |
+//! | `search` | searches for such a record before the answer needs it |
+//! | `memo` | caches the NSEC3 hashes that many answers share |
+//! | `reply` | copies compiled RRsets into the message and adjusts their pointers |
+//! | [`audit`] | checks that a signed zone can prove its answers |
+//! | [`explain`] | explains an answer step by step |
 //!
-//! An answer is written into a message builder: nothing here reads a query or has a socket.
+//! Answers are written into a message builder: this crate parses no queries and has no sockets.
 #![forbid(unsafe_code)]
 
 mod aim;

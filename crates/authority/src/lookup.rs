@@ -1,9 +1,9 @@
-//! Finding which zone answers a question, and what a name is in a zone (RFC 1034 §4.3.2 steps 2 and 3, RFC
-//! 4592 §3.3, RFC 6672 §3.2).
+//! Finds the zone that answers a query, and what a name is in a zone (RFC 1034 §4.3.2 steps 2 and 3, RFC 4592
+//! §3.3, RFC 6672 §3.2).
 //!
-//! Every ancestor of a name in the zone is itself there, if only as an empty non-terminal, so existence is
-//! monotonic: the closest encloser is found by bisection over the labels, and one probe answers the usual
-//! case.
+//! Every ancestor of a name in the zone exists in it, at least as an empty non-terminal, so existence is
+//! monotonic: the closest encloser is found by bisection over the labels, and one probe is enough in the
+//! usual case.
 
 use wire::Type;
 use wire::hash::{HashKey, HashedName};
@@ -11,8 +11,8 @@ use wire::name::MAX_NAME;
 use zone::catalog::{Catalog, Located};
 use zone::store::{Node, NodeFlags, Zone};
 
-/// The zone that answers a question: the closest one, but for DS at an apex the one above, if it is served
-/// here (RFC 4035 §3.1.4.1).
+/// Returns the zone that answers a query: the closest one, but for DS at an apex the one above, if it is
+/// served here (RFC 4035 §3.1.4.1).
 #[inline]
 pub fn zone_for(catalog: &Catalog, name: &HashedName, qtype: Type) -> Option<Located> {
     let found = catalog.locate(name, 0)?;
@@ -22,42 +22,42 @@ pub fn zone_for(catalog: &Catalog, name: &HashedName, qtype: Type) -> Option<Loc
     Some(found)
 }
 
-/// What a name is.
+/// The result of looking up a name in a zone.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'z> {
-    /// A name of the zone with authority over it.
+    /// A name of the zone with authoritative data.
     Exact(Node<'z>),
     /// At or below a zone cut.
     Cut {
         /// The cut: the one closest to the apex.
         node: Node<'z>,
-        /// Labels of the name below it.
+        /// Number of labels of the name below it.
         skip: usize,
     },
     /// Below a DNAME.
     Dname {
         /// Its owner.
         node: Node<'z>,
-        /// Labels of the name below it.
+        /// Number of labels of the name below it.
         skip: usize,
     },
-    /// Not there, but a wildcard matches it.
+    /// The name does not exist, but a wildcard matches it.
     Wildcard {
         /// The wildcard's node.
         node: Node<'z>,
-        /// Labels of the name below the closest encloser.
+        /// Number of labels of the name below the closest encloser.
         skip: usize,
     },
-    /// Not there.
+    /// The name does not exist, and no wildcard matches it.
     Nothing {
-        /// Labels of the name below the closest encloser.
+        /// Number of labels of the name below the closest encloser.
         skip: usize,
     },
 }
 
-/// Finds `name`, which has `below` labels below the apex of `zone`.
+/// Looks up `name`, which has `below` labels below the apex of `zone`.
 ///
-/// With `parent_side` a cut that is the name itself is given as [`Found::Exact`]: DS lives there.
+/// With `parent_side`, a cut at the name itself is returned as [`Found::Exact`]: DS is there.
 #[inline]
 pub fn find<'z>(
     zone: &'z Zone,
@@ -79,7 +79,7 @@ pub fn find<'z>(
     }
     let (node, skip) = closest_encloser(zone, name, below);
     let flags = node.flags();
-    // The usual cases first: nothing above an encloser that is not occluded rules the name.
+    // The usual cases first: no cut or DNAME is above an encloser that is not occluded.
     if flags.contains(NodeFlags::OCCLUDED) {
         if let Some(found) = topmost(zone, name, skip, below) {
             return found;
@@ -97,7 +97,7 @@ pub fn find<'z>(
     Found::Nothing { skip }
 }
 
-/// The wildcard right below `name` without its `skip` leftmost labels.
+/// Returns the wildcard directly below `name` without its `skip` leftmost labels.
 fn wildcard<'z>(zone: &'z Zone, key: &HashKey, name: &HashedName, skip: usize) -> Option<Node<'z>> {
     let mut buf = [0; MAX_NAME];
     let wildcard = name.suffix(skip).wildcard(&mut buf).ok()?;
@@ -109,10 +109,10 @@ fn probe<'z>(zone: &'z Zone, name: &HashedName, skip: usize) -> Option<Node<'z>>
     zone.find(name.suffix(skip), name.hash(skip))
 }
 
-/// The longest existing ancestor of a name that does not exist, and the labels below it.
+/// Returns the closest encloser of a name that does not exist, and how many labels the name has below it.
 #[inline]
 fn closest_encloser<'z>(zone: &'z Zone, name: &HashedName, below: usize) -> (Node<'z>, usize) {
-    // Not there: `absent`; there: `skip`, with its node.
+    // Does not exist: `absent`; exists: `skip`, with its node.
     let (mut absent, mut skip, mut node) = (0, below, zone.apex_node());
     while skip - absent > 1 {
         let middle = absent + (skip - absent) / 2;
@@ -124,14 +124,14 @@ fn closest_encloser<'z>(zone: &'z Zone, name: &HashedName, below: usize) -> (Nod
     (node, skip)
 }
 
-/// The cut or DNAME closest to the apex among the ancestors of `name` from `lowest` labels up; a DNAME
-/// rules what lies below it, not its owner.
+/// Returns the cut or DNAME closest to the apex among the ancestors of `name` from `lowest` labels up. A
+/// DNAME applies to names below it, not to its owner.
 #[cold]
 fn topmost<'z>(zone: &'z Zone, name: &HashedName, lowest: usize, below: usize) -> Option<Found<'z>> {
     for skip in (lowest..=below).rev() {
         let node = probe(zone, name, skip)?;
         let flags = node.flags();
-        // At a name with both, the cut is the parent's word and the DNAME the child's.
+        // At a name with both, the parent's cut takes precedence over the child's DNAME.
         if flags.contains(NodeFlags::CUT) {
             return Some(Found::Cut { node, skip });
         }

@@ -1,10 +1,10 @@
-//! NSEC3 hashes of names that one answer after the other needs: closest enclosers and the wildcards below
-//! them. A flood of names that do not exist shares them, and each costs a round of SHA-1 and as many more as
-//! the zone has iterations (RFC 5155 §5), each of as many blocks as name or hash and salt take. What a query
-//! alone is about, its next closer name, is not kept: it would push out the others.
-//!
+//! A cache of NSEC3 hashes that many answers need: those of closest enclosers and of the wildcards below
+//! them. A flood of queries for nonexistent names shares them, and each costs a round of SHA-1 and one more
+//! per iteration of the zone (RFC 5155 §5), each of as many blocks as name or hash and salt take. Next closer
+//! names are specific to one query and not cached: they would evict the others.
 //! Blocks for zones whose hashes take many are limited: without a limit, queries for one such zone would take
-//! the worker's whole time.
+//! Blocks for zones whose hashes take many are limited: without a limit, queries for one such zone would take
+//! all of the worker's time.
 
 use std::time::{Duration, Instant};
 
@@ -17,26 +17,26 @@ use zone::store::Nsec3Chain;
 /// iterations where a block takes hash and salt. Validators treat zones with more iterations as insecure (RFC
 /// 9276 §3.2).
 const COSTLY_BLOCKS: u32 = 101;
-/// Up to so many iterations hashing is not costly with any salt: five blocks take a hash and the longest one.
+/// Iterations up to which hashing is not costly with any salt: a hash and the longest salt take five blocks.
 const NEVER_COSTLY: u16 = 19;
-/// Longest time for which unused blocks are saved up.
+/// Longest time for which unused blocks are saved.
 const SAVED: Duration = Duration::from_millis(100);
 /// Longest time whose blocks are added at once.
 const MOST_ADDED: Duration = Duration::from_secs(1);
 
-/// Names kept; each has one entry, and the last one stays.
+/// Number of cached names; each name has one entry, and the last one replaces it.
 const ENTRIES: usize = 256;
-/// Longest name kept, and longest salt kept with it.
+/// Longest name cached, and longest salt stored in an entry, in bytes.
 const MAX_NAME: usize = 64;
 const MAX_SALT: usize = 8;
-/// Longer salts that are known at a time.
+/// Number of longer salts stored at a time.
 const LONG_SALTS: usize = 16;
 
 /// Whether hashing names for a chain counts against [`HashingLimit`]: more than 100 iterations, or fewer with
 /// a long salt.
 #[inline]
 pub fn is_costly(chain: Nsec3Chain<'_>) -> bool {
-    // The salt of the usual zone, which has no iterations, is not looked at.
+    // The salt of the usual zone, which has no iterations, is not read.
     chain.iterations() > NEVER_COSTLY && takes_many_blocks(chain)
 }
 
@@ -45,7 +45,7 @@ fn takes_many_blocks(chain: Nsec3Chain<'_>) -> bool {
     nsec3::blocks(HASH_LEN, chain.salt().len(), chain.iterations()) > COSTLY_BLOCKS
 }
 
-/// How many blocks of SHA-1 a worker spends on hashing names for zones whose hashes [are costly](is_costly).
+/// Limit of the SHA-1 blocks that a worker spends on zones whose hashes [are costly](is_costly).
 #[derive(Clone, Copy, Debug)]
 pub struct HashingLimit {
     /// The time of the query.
@@ -59,13 +59,13 @@ impl HashingLimit {
     /// The limit if the configuration has no other: a fifth of a CPU, or so.
     pub const DEFAULT_ROUNDS: u32 = 2_000_000;
 
-    /// The usual limit, at this time.
+    /// Returns the default limit at this time.
     pub fn at(now: Instant) -> Self {
         HashingLimit { now, rounds_per_second: Self::DEFAULT_ROUNDS }
     }
 }
 
-/// The hashes kept by one worker, and the blocks that it may still spend.
+/// The hashes cached by one worker, and the blocks that it may still spend.
 pub(crate) struct Memo {
     kept: Box<[KeptHash]>,
     salts: LongSalts,
@@ -75,7 +75,7 @@ pub(crate) struct Memo {
 /// Blocks of SHA-1 for zones whose hashes are costly.
 #[derive(Default)]
 struct Rounds {
-    /// Below zero where the last hash took more than was left.
+    /// Below zero if the last hash took more than was left.
     left: i64,
     added: Option<Instant>,
     /// A hash was refused.
@@ -83,7 +83,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Takes the blocks of one hash; `false` if none are left.
+    /// Takes the blocks of one hash; returns `false` if none are left.
     #[cold]
     fn take(&mut self, blocks: u32, limit: &HashingLimit) -> bool {
         if self.left <= 0 {
@@ -105,7 +105,7 @@ impl Rounds {
     }
 }
 
-/// Everything that a hash depends on, and the hash. Free while the name is empty.
+/// All parameters of a hash, and the hash. Unused if the name is empty.
 #[derive(Clone, Copy)]
 struct KeptHash {
     name: Short<MAX_NAME>,
@@ -114,7 +114,7 @@ struct KeptHash {
     hash: [u8; HASH_LEN],
 }
 
-/// A few bytes; those behind the end are zero.
+/// A short byte string; bytes after its end are zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Short<const N: usize> {
     bytes: [u8; N],
@@ -137,14 +137,14 @@ impl<const N: usize> Short<N> {
     }
 }
 
-/// Salts that are too long to be kept with each hash. Each has a number, which is kept in its place.
+/// Salts that are too long for an entry. Each has a number, which the entry stores instead.
 struct LongSalts {
     known: Box<[LongSalt]>,
     /// The last number that was given.
     last: u64,
 }
 
-/// A salt and its number. Free while that is 0.
+/// A salt and its number; unused if the number is 0.
 #[derive(Clone, Copy)]
 struct LongSalt {
     salt: Short<{ Nsec3Param::MAX_SALT }>,
@@ -156,8 +156,8 @@ impl LongSalts {
         LongSalts { known: [LongSalt { salt: Short::EMPTY, number: 0 }; LONG_SALTS].into(), last: 0 }
     }
 
-    /// What is kept in place of a salt. One that is not known takes the place of the one that came first of
-    /// all: no number has two meanings.
+    /// Returns what an entry stores in place of a salt. A new salt replaces the oldest one and gets a new
+    /// number: no number has two meanings.
     #[cold]
     fn kept(&mut self, salt: &[u8]) -> Short<MAX_SALT> {
         let is_it = |known: &&LongSalt| known.number != 0 && known.salt.as_bytes() == salt;
@@ -171,7 +171,7 @@ impl LongSalts {
                 self.last
             }
         };
-        // No salt that is kept as it is has that length.
+        // No salt that is stored directly has that length.
         Short { bytes: number.to_le_bytes(), len: MAX_SALT as u8 + 1 }
     }
 }
@@ -182,7 +182,8 @@ impl Memo {
         Memo { kept: vec![free; ENTRIES].into(), salts: LongSalts::new(), rounds: Rounds::default() }
     }
 
-    /// The hash of a name, as `chain` hashes. All zeros where the limit is reached: then [`Memo::ran_short`].
+    /// Returns the NSEC3 hash of a name. All zeros if the limit is reached: then [`Memo::ran_short`] returns
+    /// true.
     pub(crate) fn hash(
         &mut self,
         chain: Nsec3Chain<'_>,
@@ -209,7 +210,7 @@ impl Memo {
         hash
     }
 
-    /// The same without keeping it.
+    /// Returns the NSEC3 hash of a name, without caching it.
     pub(crate) fn hash_once(
         &mut self,
         chain: Nsec3Chain<'_>,
@@ -223,15 +224,15 @@ impl Memo {
         nsec3::hash(name, salt, iterations)
     }
 
-    /// Whether a hash was refused since the last call, so that what was made of it is no answer.
+    /// Returns whether a hash was refused since the last call: then the answer is invalid.
     #[inline]
     pub(crate) fn ran_short(&mut self) -> bool {
         std::mem::take(&mut self.rounds.short)
     }
 }
 
-/// The entry of a name. A client that knows names with a common entry only makes them cost what they cost
-/// without it.
+/// Returns the index of a name's entry. A client that finds names with a common entry only makes them cost as
+/// much as without a cache.
 fn entry_of(name: &Short<MAX_NAME>) -> usize {
     let words = name.bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let mixed = words
@@ -265,12 +266,12 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_kept_is_what_would_be_computed() {
-        // More long salts than are known at a time.
+        // More long salts than are stored at a time.
         let mut salts = vec![vec![], vec![0], vec![0xaa, 0xbb], vec![9; 20], vec![9; 255]];
         salts.extend((0..LONG_SALTS as u8).map(|n| vec![n; MAX_SALT + 1]));
         let zones: Vec<Zone> = salts.iter().flat_map(|salt| [zone(salt, 0), zone(salt, 5)]).collect();
         let mut memo = Memo::new();
-        // More names than kept, some of them too long to be kept, each asked for under all parameters and
+        // More names than entries, some of them too long for an entry, each asked for with all parameters and
         // again.
         let names: Vec<NameBuf> = (0..600)
             .map(|i| format!("{}{i}.example.", "x".repeat(i % 60)).parse().expect("a name"))
@@ -290,14 +291,13 @@ pub(crate) mod tests {
 
     #[test]
     fn many_iterations_took_all_the_time_of_a_worker() {
-        // The blocks of a hash are as many: five for each round with the longest salt.
+        // The number of blocks is the same: five for each round with the longest salt.
         for (salt, iterations) in [(&[][..], 500), (&[7; 255], 100)] {
             hashes_are_limited(&zone(salt, iterations));
         }
     }
 
-    /// Hashes of the costly zone, of which each takes some 500 blocks, have their share of the time; others
-    /// take what they like.
+    /// Hashes of the costly zone, each of some 500 blocks, are limited; others are not.
     fn hashes_are_limited(costly: &Zone) {
         let usual = [zone(&[], 100), zone(&[7; 255], NEVER_COSTLY)];
         let mut memo = Memo::new();
@@ -318,14 +318,14 @@ pub(crate) mod tests {
                 assert_eq!(hash, nsec3::hash(name, chain.salt(), chain.iterations()));
                 hashed += 1;
             }
-            // Other zones have no part in the limit.
+            // Other zones are not limited.
             for usual in &usual {
                 memo.hash_once(usual.nsec3().expect("a chain"), name, &limit);
                 assert!(!memo.ran_short());
             }
         }
-        // 50,000 blocks a second are a hundred such hashes; what was saved up, and one that goes below zero,
-        // come on top.
+        // 50,000 blocks per second are a hundred such hashes; the saved blocks, and one hash that goes below
+        // zero, are added.
         assert!((45..=65).contains(&hashed), "{hashed}");
     }
 
@@ -344,7 +344,7 @@ pub(crate) mod tests {
         let name = LowerName::new(name.as_name()).expect("lower case");
         let (mut memo, now) = (Memo::new(), Instant::now());
         let limit = |rounds_per_second| HashingLimit { now, rounds_per_second };
-        // One after the other, as they share an entry.
+        // One after the other, since they share an entry.
         for zone in &zones {
             let chain = zone.nsec3().expect("a chain");
             let hash = memo.hash(chain, name, &limit(1_000_000));

@@ -1,8 +1,9 @@
-//! Placing RRsets in the message.
+//! Writes RRsets into the message.
 //!
-//! An RRset of the snapshot is already an answer: owner `c00c`, names compressed against a question for its
-//! owner. Where the owner ends the name asked for, a copy with its pointers moved is all it takes; anything
-//! else is written record by record through the builder's compression table.
+//! A compiled RRset of the snapshot is already an answer: its owner is the pointer `c00c`, and its names are
+//! compressed against a question for its owner. Where the owner is a suffix of QNAME, it is copied and its
+//! pointers are adjusted; any other RRset is written record by record through the builder's compression
+//! table.
 
 use dnssec::nsec3::HASH_LEN;
 use wire::hash::HashedName;
@@ -19,34 +20,34 @@ use crate::lookup::{self, Found};
 use crate::memo::Memo;
 use crate::search;
 
-/// Denial records that one answer can hold: chains of wildcards need the most.
+/// Most denial records of one answer: chains of wildcards need the most.
 const MAX_PROOFS: usize = 12;
-/// Denial records that one name can need (RFC 5155 §7.2.2, §7.2.5).
+/// Most denial records that one name needs (RFC 5155 §7.2.2, §7.2.5).
 const MOST_PROOFS_OF_A_NAME: usize = 3;
-/// Hosts whose addresses are added to one answer.
+/// Most hosts whose addresses are added to one answer.
 const MAX_HOSTS: usize = 32;
 
-/// An answer being put together.
+/// An answer under construction.
 pub(crate) struct Reply<'r, 'b, 'z> {
     b: &'r mut Builder<'b>,
     ask: &'r Ask<'r>,
     rdata: &'r mut Vec<u8>,
-    /// NSEC3 hashes that other answers needed.
+    /// Cached NSEC3 hashes.
     memo: &'r mut Memo,
     dnssec_ok: bool,
-    /// Whether the compression table knows the question.
+    /// Whether the compression table contains the question's name.
     learned: bool,
-    /// Whether owners are compared with what stands in the message although they have no upper-case letters.
+    /// Whether owners without upper-case letters are compared with the name in the message, too.
     any_case: bool,
-    /// Denial records asked for. Made when there is one, as the next: most answers need neither.
+    /// Requested denial records. Created with the first one, as is `hosts`: most answers need neither.
     proofs: Option<Few<Option<Node<'z>>, MAX_PROOFS>>,
     /// Nodes whose addresses are in the message.
     hosts: Option<Few<NodeAddress, MAX_HOSTS>>,
-    /// Whether the last name was found to be delegated, where that is resolved for the client.
+    /// Whether the last name is delegated, and resolved for the client.
     delegated: bool,
 }
 
-/// A few items, each once.
+/// A small set.
 pub(crate) struct Few<T, const N: usize> {
     items: [T; N],
     len: usize,
@@ -57,7 +58,7 @@ impl<T: Copy + Default + PartialEq, const N: usize> Few<T, N> {
         Few { items: [T::default(); N], len: 0 }
     }
 
-    /// Adds an item; `false` if it was there or there is no more room.
+    /// Adds an item; returns `false` if it is present or the set is full.
     #[inline]
     pub(crate) fn add(&mut self, item: T) -> bool {
         if self.len == N || self.items[..self.len].contains(&item) {
@@ -73,18 +74,18 @@ impl<T: Copy + Default + PartialEq, const N: usize> Few<T, N> {
     }
 }
 
-/// Where an RRset was placed: what it takes to find its RDATA again.
+/// The place of an RRset in the message, for finding names in its RDATA.
 pub(crate) struct Placed {
     start: Offset,
     /// The copy is the compiled form, so that offsets in it hold.
     compiled: bool,
-    /// Where the owner's name stands.
+    /// The offset of the owner's name.
     owner_at: Offset,
 }
 
 impl Placed {
-    /// Where in the message the name stands that is `name_at` bytes into the compiled RRset, if that is what
-    /// was placed.
+    /// Returns the offset in the message of the name that is `name_at` bytes into the compiled RRset, if the
+    /// compiled form was copied.
     #[inline]
     fn name_at(&self, name_at: usize) -> Option<Offset> {
         self.start.plus(name_at).filter(|_| self.compiled)
@@ -112,13 +113,13 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
     }
 
-    /// The NSEC3 hash of a name that other answers may need.
+    /// Returns the NSEC3 hash of a name that other answers may need.
     pub(crate) fn hash(&mut self, chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
         self.memo.hash(chain, name, &self.ask.hashing)
     }
 
-    /// The node that NSEC3 has for the name that is answered without its `skip` leftmost labels, and whether
-    /// it is that name's own.
+    /// Returns the NSEC3 node for the current name without its `skip` leftmost labels, and whether it matches
+    /// that name.
     #[inline]
     pub(crate) fn search_nsec3(
         &mut self,
@@ -134,13 +135,13 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         self.b.set_rcode(rcode);
     }
 
-    /// Notes that the name is delegated, which is resolved for the client.
+    /// Notes that the name is delegated, and resolved for the client.
     #[cold]
     pub(crate) fn set_delegated(&mut self) {
         self.delegated = true;
     }
 
-    /// Whether the last name was found to be so.
+    /// Whether the last name is delegated, and resolved for the client.
     #[inline]
     pub(crate) fn is_delegated(&self) -> bool {
         self.delegated
@@ -154,8 +155,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         self.b.flags(|h: &mut Header| h.set_truncated(true));
     }
 
-    /// Places an RRset, with its signatures if they are wanted, under the owner it has in the zone. `at` is
-    /// where that stands in the message, if it is known to.
+    /// Writes an RRset, with its signatures if the client requests them, with its owner in the zone. `at` is
+    /// the owner's offset in the message, if known.
     #[inline]
     pub(crate) fn put(
         &mut self,
@@ -169,11 +170,12 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
     }
 
-    /// Places an RRset under the name that stands at `at`: its owner, or the name that a wildcard matches.
+    /// Writes an RRset with the name at offset `at` as its owner: its own owner, or the name that a wildcard
+    /// matches.
     ///
-    /// An owner in lower case is shown in the letter case that stands there, mostly the question's: so no
-    /// pointer is lost to a client who mixes letters. One with upper-case letters is shown as the zone's
-    /// source has it.
+    /// An owner in lower case appears in the letter case at that offset, mostly the question's: so a client
+    /// that mixes letter case costs no pointer. An owner with upper-case letters appears as in the zone's
+    /// source.
     #[inline]
     pub(crate) fn put_at(&mut self, section: Section, set: RrSet<'z>, at: Offset) -> Result<Placed, Full> {
         if self.is_to_compare(set.node()) && !self.is_written_at(at, set.node()) {
@@ -187,7 +189,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         };
         let start = self.copy(section, set, at, pointer)?;
         if set.has_fixups() {
-            // Both end where the question's name ends, so pointers into it move by what it is longer.
+            // Both end where the question's name ends, so pointers into it move by the difference in length.
             let question = (question_end + QUESTION_TAIL) as isize - set.compiled_at() as isize;
             let own = start.index() as isize - set.compiled_at() as isize;
             if question != 0 || own != 0 {
@@ -197,14 +199,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(Placed { start, compiled: true, owner_at: at })
     }
 
-    /// Whether letter case decides if a pointer can stand for the owner of `node`.
+    /// Whether the letter case must be compared before a pointer replaces the owner of `node`.
     #[inline]
     fn is_to_compare(&self, node: Node<'z>) -> bool {
         node.flags().contains(NodeFlags::CASED) || self.any_case
     }
 
-    /// Whether the name that stands at `at` has the letter case of `node`'s owner. A name that a wildcard
-    /// matches has its own.
+    /// Whether the name at offset `at` has the letter case of `node`'s owner. A name that a wildcard matches
+    /// has its own.
     #[cold]
     fn is_written_at(&self, at: Offset, node: Node<'z>) -> bool {
         if node.flags().contains(NodeFlags::WILDCARD) {
@@ -214,14 +216,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         there.is_ok_and(|name| name.as_name().as_wire() == node.written_owner().as_name().as_wire())
     }
 
-    /// From here on owners point at the targets of `set`. Where those are written with upper-case letters,
-    /// the zone need not have them in the owners.
+    /// From here on owners point at the targets of `set`. If targets have upper-case letters, the zone's
+    /// owners may be written differently.
     #[inline]
     pub(crate) fn compare_case(&mut self, set: RrSet<'z>) {
         self.any_case |= set.has_cased_targets();
     }
 
-    /// Places the NS records of a cut, which is not ours to sign.
+    /// Writes the NS records of a cut without signatures: they are not ours to sign.
     #[inline]
     pub(crate) fn put_unsigned(&mut self, ns: RrSet<'z>, at: Option<Offset>) -> Result<Placed, Full> {
         let dnssec_ok = std::mem::replace(&mut self.dnssec_ok, false);
@@ -230,7 +232,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         placed
     }
 
-    /// Copies the compiled RRset, whose owner stands at `at`, and makes `pointer`, which leads there, the
+    /// Copies the compiled RRset, whose owner is at offset `at`, and makes `pointer`, which points to it, the
     /// owner of its records.
     #[inline]
     fn copy(
@@ -255,8 +257,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(start)
     }
 
-    /// Moves the pointers of a copy that starts at `start`: those into the question by `question` bytes, the
-    /// others by `own`. Within reach of pointers the sum never changes the bits that make them pointers.
+    /// Adjusts the pointers of a copy that starts at `start`: those into the question by `question` bytes,
+    /// the others by `own`. Within reach of pointers the sum never changes the bits that make them pointers.
     fn move_pointers(&mut self, set: RrSet<'z>, start: Offset, question: isize, own: isize) {
         let written = &mut self.b.written_mut()[start.index()..];
         for fixup in set.fixups() {
@@ -268,7 +270,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
     }
 
-    /// Places an RRset record by record, for owners that have nothing to do with the question.
+    /// Writes an RRset record by record, for owners that are no suffix of the question's name.
     #[cold]
     fn put_named(&mut self, section: Section, set: RrSet<'z>, owner: Owner<'_>) -> Result<Placed, Full> {
         let (start, dnssec_ok) = (self.b.end(), self.dnssec_ok);
@@ -277,7 +279,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(Placed { start, compiled: false, owner_at })
     }
 
-    /// Writes records one by one and returns where their owner's name stands.
+    /// Writes records one by one and returns the offset of their owner's name.
     fn put_each(
         &mut self,
         section: Section,
@@ -297,7 +299,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(owner_at)
     }
 
-    /// Adds one record that is not in the zone: the CNAME that a DNAME makes. Returns where its RDATA starts.
+    /// Adds one record that is not in the zone: the CNAME synthesized from a DNAME. Returns the offset of its
+    /// RDATA.
     pub(crate) fn put_made(
         &mut self,
         owner_at: Offset,
@@ -316,7 +319,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
     }
 
-    /// Where in the message `owner` stands as the end of the question's name.
+    /// Returns the offset of `owner` in the message as a suffix of the question's name.
     #[inline]
     fn offset_in_question(&self, owner: LowerName<'_>) -> Option<Offset> {
         let (question, owner) = (self.ask.qname.as_lower().as_wire(), owner.as_wire());
@@ -324,14 +327,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         if &question[cut..] != owner {
             return None;
         }
-        // The bytes agree; the boundary must be one between labels.
+        // The bytes are equal; the boundary must be one between labels.
         (0..=self.ask.qname.label_count())
             .find(|&skip| self.ask.qname.offset(skip) >= cut)
             .filter(|&skip| self.ask.qname.offset(skip) == cut)?;
         Offset::QNAME.plus(cut)
     }
 
-    /// All signatures at a name, for a question of type RRSIG.
+    /// Writes all signatures at a name, for QTYPE RRSIG. Returns whether there are any.
     pub(crate) fn put_sigs(&mut self, node: Node<'z>, owner_at: Offset) -> Result<bool, Full> {
         let mut any = false;
         let written = self.is_to_compare(node) && !self.is_written_at(owner_at, node);
@@ -358,7 +361,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(any)
     }
 
-    /// SOA in the authority section, with the TTL of negative answers (RFC 2308 §3).
+    /// Writes SOA into the authority section, with the TTL of negative answers (RFC 2308 §3).
     pub(crate) fn put_soa(
         &mut self,
         apex: Node<'z>,
@@ -374,19 +377,19 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(())
     }
 
-    /// Asks for the denial record at `node`; it is placed when the answer section is done.
+    /// Requests the denial record at `node`; it is written when the answer section is complete.
     pub(crate) fn prove(&mut self, node: Option<Node<'z>>) {
         if node.is_some() {
             self.proofs.get_or_insert_with(Few::new).add(node);
         }
     }
 
-    /// Whether there is room for what one more name can need.
+    /// Whether there is room for the proofs of one more name.
     pub(crate) fn can_prove_more(&self) -> bool {
         self.proofs.as_ref().map_or(0, |proofs| proofs.len) + MOST_PROOFS_OF_A_NAME <= MAX_PROOFS
     }
 
-    /// Places the denial records asked for.
+    /// Writes the requested denial records.
     #[inline]
     pub(crate) fn proofs(&mut self) -> Result<(), Full> {
         match &self.proofs {
@@ -406,8 +409,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
                 Some(at) => self.put_at(Section::Authority, set, at)?,
                 None => {
                     let mark = self.b.mark();
-                    // Neither NSEC nor NSEC3 hold names that may be compressed: a copy with its owner
-                    // written out in the first record does.
+                    // Neither NSEC nor NSEC3 has names that may be compressed: a copy is enough, with its
+                    // owner written out in the first record.
                     match self.put_denial(set) {
                         Ok(placed) => placed,
                         Err(Full) => {
@@ -421,8 +424,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(())
     }
 
-    /// Writes an RRset whose owner is spelled out at the message's end, and pointed at by the records after
-    /// the first.
+    /// Writes an RRset with its owner written out at the message's end; the records after the first point to
+    /// it.
     fn put_denial(&mut self, set: RrSet<'z>) -> Result<Placed, Full> {
         let owner_at = self.b.end();
         let Some(owner_pointer) = owner_at.pointer() else {
@@ -447,7 +450,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(Placed { start: owner_at, compiled: false, owner_at })
     }
 
-    /// Spells the owner of `node` out, but for the end of it that is a pointer to the end of the question.
+    /// Writes the owner of `node`, with its longest suffix that the question has as a pointer.
     #[inline]
     fn put_owner(&mut self, node: Node<'z>) -> Result<(), Full> {
         let owner = node.owner();
@@ -466,14 +469,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         self.b.append(written).map(|_| ())
     }
 
-    /// Whether the end of the question at `at` can stand for `end`: its letter case agrees, or `end` is in
+    /// Whether the question's suffix at `at` can replace `end`: its letter case is the same, or `end` is in
     /// lower case.
     fn ends_alike(&self, at: Offset, end: &[u8]) -> bool {
         !end.iter().any(u8::is_ascii_uppercase) || self.b.written()[at.index()..].starts_with(end)
     }
 
-    /// Addresses of the hosts that the records of `set` name, as far as they fit. With `required` those at
-    /// or below that name must fit (RFC 9471 §3.1) and go first.
+    /// Writes addresses of the hosts that the records of `set` name, as far as they fit. With `required`,
+    /// those at or below that name must fit (RFC 9471 §3.1) and come first.
     pub(crate) fn put_hosts(
         &mut self,
         zone: &'z Zone,
@@ -481,12 +484,12 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         placed: &Placed,
         required: Option<Node<'z>>,
     ) -> Result<(), Full> {
-        // The additional section comes behind the proofs, those of names further up the chain among them.
+        // The additional section follows the proofs, including those of earlier names of the chain.
         self.proofs()?;
         self.compare_case(set);
         if let Some(cut) = required {
             for (name_at, node) in set.hosts().filter(|(_, host)| host.owner().is_at_or_below(cut.owner())) {
-                // However many there are: a list of hosts that is full does not leave one out.
+                // Required hosts are written even if the list of hosts is full.
                 let hosts = self.hosts.get_or_insert_with(Few::new);
                 if hosts.add(node.address()) || !hosts.contains(node.address()) {
                     self.put_addresses(set, node, placed, name_at)?;
@@ -495,7 +498,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
         for (name_at, node) in set.hosts() {
             if self.hosts.get_or_insert_with(Few::new).add(node.address()) {
-                // What is not required is left out where it does not fit.
+                // Addresses that are not required are omitted if they do not fit.
                 let _ = self.put_addresses(set, node, placed, name_at);
             }
         }
@@ -505,7 +508,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(())
     }
 
-    /// Addresses that a wildcard has for hosts that are not in the zone by name.
+    /// Writes addresses that a wildcard yields for hosts that do not exist in the zone.
     #[cold]
     fn put_wildcard_hosts(&mut self, zone: &'z Zone, set: RrSet<'z>, placed: &Placed) {
         let (mut hashed, mut seen) = (HashedName::new(), Few::<NameHash, MAX_HOSTS>::new());
@@ -537,8 +540,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
     }
 
-    /// Addresses of the host at `node`, which a record of `of` names at `name_at`; for SVCB and HTTPS the
-    /// host's records of that type as well (RFC 9460 §4.1).
+    /// Writes addresses of the host at `node`, which a record of `of` names at `name_at`; for SVCB and HTTPS
+    /// also the host's records of that type (RFC 9460 §4.1).
     fn put_addresses(
         &mut self,
         of: RrSet<'z>,
@@ -546,7 +549,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         placed: &Placed,
         name_at: usize,
     ) -> Result<(), Full> {
-        // `.` means the owner and does not spell its name (RFC 9460 §2.5.2).
+        // `.` means the owner, whose name is not in the RDATA (RFC 9460 §2.5.2).
         let own = node == of.node() && of.records()[name_at] == 0;
         let service = matches!(of.rtype(), Type::SVCB | Type::HTTPS) && node != of.node();
         let at = match own {
@@ -574,18 +577,18 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(())
     }
 
-    /// Where the target name of the first record of a set just placed stands in the message.
+    /// Returns the offset in the message of the target name in the first record of a set just written.
     pub(crate) fn target_at(&self, set: RrSet<'z>, placed: &Placed) -> Option<Offset> {
         if placed.compiled {
             return placed.name_at(set.targets().next()?.name_at);
         }
-        // Written by the builder: an owner, and then the record's head.
+        // Written by the builder: an owner, and then the record's fixed fields.
         let owner = self.b.written().get(placed.start.index()..)?;
         placed.start.plus(name_len(owner) + RECORD_HEAD)
     }
 }
 
-/// Bytes of the first of `records`, which are compiled.
+/// Returns the length of the first of `records`, which are compiled.
 #[inline]
 fn compiled_len(records: &[u8]) -> usize {
     COMPILED_HEAD + rdlength(&records[POINTER_LEN..])
@@ -602,7 +605,7 @@ fn point_owners(mut records: &mut [u8], pointer: [u8; POINTER_LEN]) {
     }
 }
 
-/// Bytes that the name at the front of `written` takes there, the pointer it may end in included.
+/// Returns the length of the name at the start of `written`, including a pointer at its end.
 fn name_len(written: &[u8]) -> usize {
     let mut at = 0;
     while written[at] != 0 {

@@ -1,4 +1,4 @@
-//! What the sections hold, by what the name was found to be. One call is one step of a CNAME or DNAME chain.
+//! Writes the sections for the result of a lookup. One call is one step of a CNAME or DNAME chain.
 
 use wire::message::{Full, Offset, Section};
 use wire::{NameBuf, NameHash, Rcode, Type};
@@ -10,13 +10,13 @@ use crate::here::Here;
 use crate::lookup::{self, Found};
 use crate::reply::Reply;
 
-/// Where a chain goes on.
+/// The continuation of a chain.
 pub(crate) struct Chase {
     pub(crate) target: NameBuf,
-    /// Where the target stands in the message.
+    /// The offset of the target in the message.
     pub(crate) at: Offset,
-    /// The owner of the DNAME that led here, if one did: the record is in the message by now. Two zones never
-    /// both answer below one name, so this is enough to know it by.
+    /// The hash of the owner of the DNAME that led here, if one did: the record is in the message already.
+    /// Two zones never both answer below one name, so the hash identifies it.
     pub(crate) dname: Option<NameHash>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_,
     }
 }
 
-/// The name is there, or a wildcard whose encloser lies `wildcard` labels up matches it.
+/// Answers a name that exists, or that a wildcard whose encloser is `wildcard` labels up matches.
 #[inline]
 fn data<'z>(
     ask: &Ask<'_>,
@@ -61,7 +61,7 @@ fn data<'z>(
             first.map(|set| reply.put_at(Section::Answer, set, here.at)).transpose()?.is_some()
         }
         Type::RRSIG => reply.put_sigs(node, here.at)?,
-        // NSEC3 belongs to the chain, not to the name that happens to spell a hash (RFC 5155 §7.2.8).
+        // NSEC3 belongs to the chain, not to a name that happens to equal a hash (RFC 5155 §7.2.8).
         qtype => match node.rrset(qtype).filter(|_| qtype != Type::NSEC3) {
             Some(set) => {
                 let placed = reply.put_at(Section::Answer, set, here.at)?;
@@ -92,7 +92,7 @@ fn has_hosts(qtype: Type) -> bool {
     matches!(qtype, Type::NS | Type::MX | Type::SRV | Type::SVCB | Type::HTTPS)
 }
 
-/// CNAME is placed, and the chain goes on at its target.
+/// Writes the CNAME; the chain continues at its target.
 #[cold]
 fn cname<'z>(
     ask: &Ask<'_>,
@@ -110,7 +110,7 @@ fn cname<'z>(
     Ok(reply.target_at(set, &placed).map(|at| Chase { target, at, dname: None }))
 }
 
-/// DNAME is placed, with the CNAME that it makes (RFC 6672 §3.1).
+/// Writes the DNAME, with the CNAME synthesized from it (RFC 6672 §3.1).
 #[cold]
 fn dname<'z>(
     ask: &Ask<'_>,
@@ -120,13 +120,13 @@ fn dname<'z>(
     reply: &mut Reply<'_, '_, 'z>,
 ) -> Step {
     let Some(set) = node.rrset(Type::DNAME) else { return Ok(None) };
-    // A chain may come this way again under another name; the record itself need not stand there twice.
+    // A chain may use this DNAME again for another name; the record itself is written once.
     let owner = here.hashed.hash(skip);
     if !here.dnames.contains(&owner) {
         reply.put(Section::Answer, set, here.ancestor_at(skip))?;
     }
     let Some(suffix) = set.rdatas().next().and_then(|rdata| rdata.name()) else { return Ok(None) };
-    // The owner's labels at the end of the name become the target (RFC 6672 §2.2).
+    // The target replaces the owner's labels at the end of the name (RFC 6672 §2.2).
     let labels = here.hashed.label_count() - skip;
     let Ok(target) = NameBuf::replace_suffix(here.name, labels, suffix.as_name()) else {
         reply.set_rcode(Rcode::YXDOMAIN);
@@ -139,7 +139,7 @@ fn dname<'z>(
     Ok(Some(Chase { target, at, dname: Some(owner) }))
 }
 
-/// The name is not there, and no record is synthesized for it.
+/// Answers a name that does not exist, and for which no record is synthesized.
 #[inline]
 fn nothing<'z>(
     ask: &Ask<'_>,
@@ -147,7 +147,7 @@ fn nothing<'z>(
     skip: usize,
     reply: &mut Reply<'_, '_, 'z>,
 ) -> Result<(), Full> {
-    // The code speaks of the end of the chain (RFC 6604 §3).
+    // The response code is about the end of the chain (RFC 6604 §3).
     reply.set_rcode(Rcode::NXDOMAIN);
     reply.put_soa(here.zone.apex_node(), here.ancestor_at(here.below), here.zone.negative_ttl())?;
     if ask.dnssec_ok && here.zone.is_signed() {
@@ -156,7 +156,7 @@ fn nothing<'z>(
     Ok(())
 }
 
-/// The name belongs to a delegated zone: NS of the cut, DS or the proof that there is none, glue.
+/// Answers a name of a delegated zone: NS of the cut, DS or the proof that there is none, glue.
 #[inline]
 fn referral<'z>(
     ask: &Ask<'_>,

@@ -1,9 +1,8 @@
 //! The search for a denial record, begun before the answer that will most likely need it.
 //!
-//! An answer that something is not there carries the record that says so, which a search through the whole
-//! chain finds: half a dozen reads, each of which waits for the one before. Begun while a batch is
-//! prefetched, the searches of all its questions wait together; and the hash that NSEC3 looks for is computed
-//! once.
+//! A negative answer carries the record that proves it, which a search through the whole chain finds: half a
+//! dozen reads, each of which waits for the one before. The searches of all queries of a batch begin while it
+//! is prefetched, so they wait together; and the NSEC3 hash is computed once.
 
 use crate::memo::is_costly;
 use dnssec::nsec3::{self, HASH_LEN};
@@ -11,10 +10,10 @@ use wire::LowerName;
 use wire::hash::HashedName;
 use zone::store::{Node, Nsec3Chain, NsecChain, Search, Zone};
 
-/// A search that may be under way.
+/// The state of a search.
 #[derive(Clone, Copy)]
 pub(crate) struct DenialSearch {
-    /// How many leftmost labels the name searched for has less than the name asked for.
+    /// How many leftmost labels of QNAME the name searched for lacks.
     skip: u8,
     /// The hash searched for, if the zone has NSEC3.
     hash: [u8; HASH_LEN],
@@ -22,11 +21,11 @@ pub(crate) struct DenialSearch {
 }
 
 impl DenialSearch {
-    /// Begins the search for `qname` without its `skip` leftmost labels, in the chain that `zone` has.
+    /// Begins the search for `qname` without its `skip` leftmost labels, in the zone's chain.
     pub(crate) fn new(zone: &Zone, qname: &HashedName, skip: usize) -> Option<Self> {
         let name = qname.suffix(skip);
         let (hash, search) = match zone.nsec3() {
-            // Their hashes are limited, which is decided when the answer is made.
+            // Costly hashes are limited, which is decided when the answer is written.
             Some(chain) if is_costly(chain) => return None,
             Some(chain) => {
                 let hash = nsec3::hash(name, chain.salt(), chain.iterations());
@@ -50,8 +49,8 @@ impl DenialSearch {
     }
 }
 
-/// The node that NSEC has for `qname`: its own, or that of the name before it. `begun` may have begun to
-/// search for it.
+/// Returns the NSEC node for `qname`: its own, or that of the name before it. `begun` is used if it searches
+/// for this name.
 #[inline]
 pub(crate) fn nsec<'z>(
     chain: NsecChain<'z>,
@@ -65,8 +64,8 @@ pub(crate) fn nsec<'z>(
     }
 }
 
-/// The node that NSEC3 has for `qname` without its `skip` leftmost labels, and whether it is that name's own
-/// and does not just cover it. `begun` may have begun to search for it; `hash` is used if it has not.
+/// Returns the NSEC3 node for `qname` without its `skip` leftmost labels, and whether it matches that name
+/// rather than covers it. `begun` is used if it searches for this name; otherwise `hash` computes the hash.
 #[inline]
 pub(crate) fn nsec3<'z>(
     chain: Nsec3Chain<'z>,

@@ -1,5 +1,5 @@
-//! What an answer reads was prefetched in an earlier pass, line by line; of what was not, there is a table
-//! below. A prefetch that gets lost changes no answer, only the time that a large zone takes: here it fails a
+//! Checks line by line that the data that an answer reads was prefetched in an earlier pass; the table below
+//! has the exceptions. A lost prefetch changes no answer, only the time with a large zone: here it fails a
 //! test.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -13,10 +13,10 @@ use zone::prefetch::Part;
 use zone::prefetch::record::{Access, take};
 use zone::{Catalog, Change};
 
-/// Hosts and delegations of a zone: so many that nodes and index lie in memory of huge pages each, and where
-/// a node begins within a cache line is the same in every run.
+/// Hosts and delegations of a zone: so many that nodes and index are in huge pages of their own, and the
+/// place of a node within a cache line is the same in every run.
 const EACH: usize = 12_000;
-/// Questions of a row, where one zone is asked.
+/// Queries of a row, where one zone is queried.
 const ASKED: usize = 300;
 /// Small zones.
 const SMALL: usize = 300;
@@ -24,17 +24,16 @@ const SMALL: usize = 300;
 /// Parts of the zone that an answer may wait for.
 const PARTS: [Part; 4] = [Part::Index, Part::Node, Part::RrSet, Part::Chain];
 
-/// The columns of what is expected.
+/// The columns of the table.
 const HEAD: &str = "zone  qname       qtype code          passes  index   node  rrset  chain";
 
-/// Cache lines that a hundred questions wait for: in the passes, and in the answer for each part. Where a
-/// number has got smaller, something more is prefetched: write it down, so that it stays.
+/// Cache lines that a hundred queries wait for: in the passes, and in the answer for each part. If a number
+/// gets smaller, more is prefetched: update the table, so that it stays.
 ///
-/// - index: a bucket that is full has the search go on in the next one.
-/// - node, rrset: the first lines of a node are prefetched, the first alone of a host; signatures lie behind
-///   them.
-/// - chain: of the proofs that an answer has, one is searched for in the passes.
-/// - Nothing is prefetched for what an alias leads to.
+/// - index: the search of a full bucket continues in the next one.
+/// - node, rrset: the first lines of a node are prefetched, of a host only the first; signatures follow them.
+/// - chain: the passes search for one of an answer's proofs.
+/// - Nothing is prefetched for the target of an alias.
 const EXPECTED: &str = "\
 plain h#          A     NOERROR             0      1      2      2      0
 plain h#          TXT   NOERROR             0      1      2      0      0
@@ -121,10 +120,10 @@ fn catalog() -> Catalog {
     Catalog::new(&key()).with(big.chain(small).map(serve)).expect("zones of one key")
 }
 
-/// Lines that were read before they were prefetched: in which step, of which part, and which.
+/// Lines that were read before they were prefetched: the step, the part, and the line.
 type Cold = BTreeSet<(&'static str, Part, usize)>;
 
-/// Takes a question through the passes and answers it.
+/// Takes a query through the passes and answers it.
 fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     const PASS: [&str; 5] = ["pass 0", "pass 1", "pass 2", "pass 3", "pass 4"];
     const { assert!(PASS.len() == PASSES) };
@@ -135,7 +134,7 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     take();
     let mut after = |step: &'static str| {
         let done = take();
-        // What is prefetched in the step that reads it comes too late.
+        // A line prefetched in the step that reads it is too late.
         cold.extend(done.iter().filter_map(|access| match access {
             Access::Read(part, line) if !known.contains(line) => Some((step, *part, *line)),
             _ => None,
@@ -166,7 +165,7 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     cold
 }
 
-/// The questions of a row: each small zone is asked once, a large one for names from all over it.
+/// Returns the queries of a row: each small zone is queried once, a large one for names from all over it.
 fn questions(zone: &str, label: &str) -> Vec<String> {
     match zone {
         "small" => (0..SMALL).map(|i| format!("{label}.small{i}.")).collect(),
@@ -176,14 +175,15 @@ fn questions(zone: &str, label: &str) -> Vec<String> {
     }
 }
 
-/// Cache lines that a hundred of the questions wait for: before the answer, and in the answer for each part.
+/// Returns the cache lines that a hundred of the queries wait for: before the answer, and in the answer for
+/// each part.
 fn waiting(all: &[Cold]) -> [usize; 1 + PARTS.len()] {
     let mut readers = HashMap::<usize, usize>::new();
     for cold in all {
         let lines: HashSet<usize> = cold.iter().map(|(.., line)| *line).collect();
         lines.into_iter().for_each(|line| *readers.entry(line).or_default() += 1);
     }
-    // What one in ten reads is at hand, whichever query comes: the apex, the only wildcard.
+    // Lines that one query in ten reads are in the cache anyway: the apex, the only wildcard.
     let cold = all.iter().flatten().filter(|(.., line)| readers[line] <= all.len() / 10);
     let mut waiting = [0; 1 + PARTS.len()];
     cold.for_each(|(step, part, _)| {

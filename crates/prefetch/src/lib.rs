@@ -1,13 +1,13 @@
-//! The prefetch instruction: the processor's cache starts to fetch memory before it is read, so that the
-//! cache misses of a batch overlap. A plain read would fetch it, too, but everything after a read that waits
-//! soon waits as well; nothing waits for a prefetch.
+//! The prefetch instruction: the processor starts to load memory into its cache before it is read, so that
+//! the cache misses of a batch overlap. A plain read would load it, too, but instructions after a read that
+//! waits soon wait as well; nothing waits for a prefetch.
 //!
-//! What lives here: that one instruction, and requests for huge and for small pages, which change nothing the
-//! program can see either. The owners of the data (`zone`, `cache`) decide what is worth it.
+//! This crate holds that one instruction, and requests for huge and for small pages, which have no effect on
+//! the program's results either. The owners of the data (`zone`, `cache`) decide what to prefetch.
 
 use std::ops::Range;
 
-/// Starts to fetch the cache line that `address` lies in. Any address will do, also one where nothing is.
+/// Starts to load the cache line of `address`. The address need not be valid.
 #[inline]
 #[cfg(target_arch = "x86_64")]
 pub fn fetch(address: *const u8) {
@@ -16,7 +16,7 @@ pub fn fetch(address: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// Starts to fetch the cache line that `address` lies in. Any address will do, also one where nothing is.
+/// Starts to load the cache line of `address`. The address need not be valid.
 #[inline]
 #[cfg(target_arch = "aarch64")]
 pub fn fetch(address: *const u8) {
@@ -26,17 +26,17 @@ pub fn fetch(address: *const u8) {
     };
 }
 
-/// Does nothing: other processors are left to find their memory by themselves.
+/// Does nothing: other processors have no prefetch instruction here.
 #[inline]
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn fetch(address: *const u8) {
     let _ = address;
 }
 
-/// The smallest page that a system gives.
+/// The smallest page size of any system.
 const PAGE: usize = 4096;
 
-/// Requests huge pages for the whole pages of `memory` that were not written yet. The content stays as it is.
+/// Requests huge pages for the whole pages of `memory` that are not written yet. The content is unchanged.
 pub fn huge_pages<T>(memory: &[T]) {
     let start = memory.as_ptr().addr();
     let first = start.next_multiple_of(PAGE);
@@ -46,8 +46,8 @@ pub fn huge_pages<T>(memory: &[T]) {
     }
 }
 
-/// Requests small pages for what is not written yet of the memory at these addresses, which begin and end
-/// with a page. The content stays as it is. Returns whether the system takes the request.
+/// Requests small pages for the unwritten parts of the memory at these addresses, which begin and end on a
+/// page boundary. The content is unchanged. Returns whether the system accepts the request.
 pub fn small_pages(addresses: Range<usize>) -> bool {
     advise(addresses, Advice::Small)
 }
@@ -64,8 +64,8 @@ fn advise(addresses: Range<usize>, advice: Advice) -> bool {
         Advice::Small => libc::MADV_NOHUGEPAGE,
     };
     let start = std::ptr::without_provenance_mut(addresses.start);
-    // SAFETY: both kinds of advice leave the content of memory as it is, wherever the addresses are and
-    // whatever uses them. Where the system has no huge pages the advice is an error without an effect.
+    // SAFETY: both kinds of advice leave the content of memory unchanged, wherever the addresses are and
+    // whatever uses them. On a system without huge pages the advice is an error without an effect.
     unsafe { libc::madvise(start, addresses.len(), advice) == 0 }
 }
 

@@ -1,5 +1,5 @@
-//! Which NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) record of an answer proves what. The records are
-//! those that `denial` picks, and in the same order; here each has its reason.
+//! The claims that the NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) records of an answer prove. The
+//! records are those that `denial` selects, in the same order; here each has its claim.
 
 use dnssec::nsec3;
 use wire::hash::HashedName;
@@ -8,46 +8,46 @@ use wire::rdata::view::Nsec3;
 use wire::{LowerName, Name, NameBuf, Type};
 use zone::store::{Node, Nsec3Chain, Zone};
 
-/// A record of the chain of denial, and what it proves of a name.
+/// A record of the chain of denial, and its claim about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// Its owner, in lower case.
     pub owner: NameBuf,
     /// NSEC or NSEC3.
     pub rtype: Type,
-    /// What it proves.
+    /// The claim that it proves.
     pub claim: Claim,
 }
 
-/// What a record of the chain of denial proves of a name.
+/// A claim that a record of the chain of denial proves about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The name does not exist.
     NoName,
     /// The name does not exist, or is a delegation without DS: the NSEC3 has the opt-out bit.
     NoSignedName,
-    /// The name is there without this type.
+    /// The name exists without this type.
     NoType(Type),
-    /// The name has no records, it only stands between others.
+    /// The name has no records: an empty non-terminal.
     NoRecords,
-    /// The name exists: the closest encloser that can be proved.
+    /// The name exists: the closest provable encloser.
     Encloser,
 }
 
-/// Finds the proofs that an answer about a name of a signed zone has.
+/// Finds the proofs in an answer about a name of a signed zone.
 pub(super) struct Prover<'p, 'z> {
     pub(super) zone: &'z Zone,
     pub(super) name: &'p HashedName,
     /// Labels of the name below the apex.
     pub(super) below: usize,
     pub(super) qtype: Type,
-    /// Takes each name with what proves something of it.
+    /// Called with each name and a proof about it.
     pub(super) found: &'p mut dyn FnMut(Name<'_>, Proof),
 }
 
 impl<'z> Prover<'_, 'z> {
-    /// The zone answers with `node`, the name's own or a wildcard whose encloser lies `wildcard` labels up;
-    /// `answered` is whether the type asked for is there.
+    /// Finds the proofs of an answer from `node`, which is the name's own or a wildcard whose encloser is
+    /// `wildcard` labels up; `answered`: the node has records of QTYPE.
     pub(super) fn data(&mut self, node: Node<'z>, wildcard: Option<usize>, answered: bool) {
         let Some(skip) = wildcard else {
             if !answered {
@@ -83,7 +83,7 @@ impl<'z> Prover<'_, 'z> {
         }
     }
 
-    /// The name is not there; its closest encloser lies `skip` labels up.
+    /// Finds the proofs that the name does not exist; its closest encloser is `skip` labels up.
     pub(super) fn no_name(&mut self, skip: usize) {
         let mut buf = [0; MAX_NAME];
         let Some(chain) = self.zone.nsec3() else {
@@ -99,7 +99,7 @@ impl<'z> Prover<'_, 'z> {
         }
     }
 
-    /// The cut `skip` labels up has no DS.
+    /// Finds the proof that the cut `skip` labels up has no DS.
     pub(super) fn no_ds(&mut self, cut: Node<'z>, skip: usize) {
         let claim = Claim::NoType(Type::DS);
         let Some(chain) = self.zone.nsec3() else {
@@ -113,8 +113,8 @@ impl<'z> Prover<'_, 'z> {
         }
     }
 
-    /// Proves the closest provable encloser, at least `skip` labels up, and that the next closer name is not
-    /// there (RFC 5155 §7.2.1). Returns how many labels up it is.
+    /// Finds the closest provable encloser, at least `skip` labels up, and the proof that the next closer
+    /// name does not exist (RFC 5155 §7.2.1). Returns how many labels up it is.
     fn closest_encloser(&mut self, chain: Nsec3Chain<'z>, skip: usize) -> usize {
         for up in skip..=self.below {
             if self.matching(chain, self.name.suffix(up), Claim::Encloser) {
@@ -125,14 +125,14 @@ impl<'z> Prover<'_, 'z> {
         self.below
     }
 
-    /// The NSEC at or before `name`.
+    /// Adds the NSEC at or before `name`.
     fn nsec(&mut self, name: LowerName<'_>, claim: Claim) {
         if let Some(node) = self.zone.nsec().and_then(|chain| chain.covering(name)) {
             self.prove(node, Type::NSEC, name, claim);
         }
     }
 
-    /// The NSEC3 of `name`; whether there is one.
+    /// Adds the NSEC3 of `name`. Returns whether there is one.
     fn matching(&mut self, chain: Nsec3Chain<'z>, name: LowerName<'_>, claim: Claim) -> bool {
         let node = chain.matching(&nsec3::hash(name, chain.salt(), chain.iterations()));
         if let Some(node) = node {
@@ -141,7 +141,7 @@ impl<'z> Prover<'_, 'z> {
         node.is_some()
     }
 
-    /// The NSEC3 that covers `name`, which is not there.
+    /// Adds the NSEC3 that covers `name`, which does not exist.
     fn covering(&mut self, chain: Nsec3Chain<'z>, name: LowerName<'_>) {
         let node = chain.covering(&nsec3::hash(name, chain.salt(), chain.iterations()));
         let rdata = node.rrset(Type::NSEC3).and_then(|set| set.rdatas().next());

@@ -1,7 +1,6 @@
-//! No heap on the query path: once everything that is kept has been made, answering takes no memory, whatever
-//! the answer is.
+//! No heap allocation on the query path: once all buffers exist, answering allocates nothing, for any answer.
 //!
-//! The allocator of this program counts for the thread that asks it to.
+//! The allocator of this program counts for the threads that request it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -22,15 +21,15 @@ thread_local! {
 }
 
 fn count() {
-    // While a thread ends it has no counter any more, and counts nothing.
+    // A thread that ends has no counter any more, and counts nothing.
     let _ = COUNT.try_with(|count| count.set(count.get().map(|n| n + 1)));
 }
 
-// SAFETY: every call goes to the system's allocator with what it came with; counting allocates nothing, as a
+// SAFETY: every call goes to the system's allocator with its arguments; counting allocates nothing, since a
 // `Cell` that is made at compile time needs neither initialising nor dropping.
 unsafe impl GlobalAlloc for Counting {
     /// # Safety
-    /// What [`GlobalAlloc::alloc`] says.
+    /// As for [`GlobalAlloc::alloc`].
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: the caller keeps to the contract, which is the same.
@@ -38,14 +37,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     /// # Safety
-    /// What [`GlobalAlloc::dealloc`] says.
+    /// As for [`GlobalAlloc::dealloc`].
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: the caller keeps to the contract, which is the same; `at` came from the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
 
     /// # Safety
-    /// What [`GlobalAlloc::realloc`] says.
+    /// As for [`GlobalAlloc::realloc`].
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
         // SAFETY: the caller keeps to the contract, which is the same; `at` came from the system's allocator.
@@ -56,7 +55,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `work` returns, and how often it allocates.
+/// Returns the result of `work`, and how often it allocates.
 fn counted<T>(work: impl FnOnce() -> T) -> (T, usize) {
     COUNT.set(Some(0));
     let done = work();

@@ -1,11 +1,11 @@
-//! Scenarios: zones, questions and the answers that the RFCs ask for, in `cases/*.txt`.
+//! Scenarios: zones, queries and the answers that the RFCs require, in `cases/*.txt`.
 //!
-//! A file holds zones, `zone NAME [nsec|nsec3 [opt-out] [iterations=N] [salt=HEX]]`, a master file and `end`,
-//! or `unloaded NAME`; all zones of a file are served together. Then cases: `#` and why,
-//! `? NAME TYPE [do] [size=N] [chain=N]`, the response code and the flags, and the records, each after its
-//! section. Records come sorted; RRSIG shows only what it covers, since the signatures mean nothing.
+//! A file holds zones: `zone NAME [nsec|nsec3 [opt-out] [iterations=N] [salt=HEX]]`, a zone file and `end`,
+//! or `unloaded NAME`; all zones of a file are served together. Then cases: `#` and the reason, `? NAME TYPE
+//! [do] [size=N] [chain=N]`, the response code and the flags, and the records, each after its section.
+//! Records are sorted; of an RRSIG only the type covered appears, since the signatures are not real.
 //!
-//! With `WRITE_CASES=1` in the environment what is answered is written into the files, to be read and judged.
+//! With `WRITE_CASES=1` in the environment the actual answers are written into the files, for review.
 
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -44,7 +44,7 @@ fn every_case_is_answered_as_written() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// The questions whose answers differ, with both.
+/// Returns the queries whose answers differ, with both answers.
 fn difference(file: &Path, text: &str, answered: &str) -> String {
     let mut out = String::new();
     let blocks = |text: &str| -> Vec<String> { text.split("\n\n").map(str::to_owned).collect() };
@@ -58,7 +58,7 @@ fn difference(file: &Path, text: &str, answered: &str) -> String {
     out
 }
 
-/// The file with what is answered in place of what is written.
+/// Returns the file with the actual answers in place of the expected ones.
 fn run(file: &Path, text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut out = String::new();

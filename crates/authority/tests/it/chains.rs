@@ -1,6 +1,6 @@
-//! Chains of CNAME and DNAME whose names point at each other: readers follow only so many pointers.
+//! Chains of CNAME and DNAME whose names point at each other: readers follow a limited number of pointers.
 //!
-//! What is tested is in `support`, which looks at every name of every answer.
+//! The checks are in `support`, which reads every name of every answer.
 
 use proptest::prelude::*;
 use testkit::{Chain, Record, key, name, random, sign};
@@ -26,7 +26,7 @@ fn serve(records: &[Record]) -> Server {
     Server::of([testkit::build(apex.as_name(), &key(), &all)])
 }
 
-/// A DNAME whose target lies below itself makes each name of the chain by a label in front of the one before,
+/// A DNAME whose target is below itself yields each name of the chain from the one before by one more label,
 /// so that each could point at it.
 #[test]
 fn names_that_a_dname_makes_do_not_point_through_all_those_before() {
@@ -42,7 +42,7 @@ fn names_that_a_dname_makes_do_not_point_through_all_those_before() {
     }
 }
 
-/// The hosts of an RRset, each below the one before: addresses point at names that are deep already.
+/// The hosts of an RRset, each below the one before: addresses point at deeply nested names.
 #[test]
 fn hosts_below_each_other_are_readable_with_their_addresses() {
     let (mut records, mut host) = (Vec::new(), "mail.example.".to_owned());
@@ -62,7 +62,7 @@ fn hosts_below_each_other_are_readable_with_their_addresses() {
     }
 }
 
-/// Labels from so small a set that names share what they can.
+/// Labels from a set so small that names share many.
 fn label() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "c", "dd"])
 }
@@ -115,7 +115,7 @@ proptest! {
         let server = Server::of([testkit::build(apex.as_name(), &key(), &settle(apex.as_name(), &records, signed))]);
         for qname in names {
             let query = Query { dnssec_ok, max_chain: 60, ..Query::new(qname, qtype) };
-            // Reading it is the test.
+            // The test is that it can be read.
             prop_assert!(server.ask(&query).is_some());
         }
     }

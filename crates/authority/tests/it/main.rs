@@ -1,14 +1,14 @@
-//! Answers from whole zones: what the sections hold, and that the message says it.
+//! Answers from whole zones: the contents of the sections, and their form in the message.
 //!
 //! | module | does |
 //! |---|---|
-//! | `allocations` | that answering takes no memory from the heap |
-//! | `cases` | scenarios in `cases/*.txt`: zones as master files, questions, the answers the RFCs ask for |
-//! | `chains` | CNAME and DNAME chains whose names share all they can: how deep pointers go |
-//! | `model` | random zones and questions against the reference in [`testkit::answers`] |
-//! | `pointers` | names and RRsets that push compression pointers to where they can go wrong |
-//! | `support` | a set of zones that can be asked |
-//! | `versions` | zones that change answer as zones do that are built whole |
+//! | `allocations` | answering allocates nothing on the heap |
+//! | `cases` | scenarios in `cases/*.txt`: zones as zone files, queries, the answers that the RFCs require |
+//! | `chains` | CNAME and DNAME chains whose names share many labels: how deep pointers go |
+//! | `model` | random zones and queries against the reference in [`testkit::answers`] |
+//! | `pointers` | names and RRsets at the limits of compression pointers |
+//! | `support` | a set of zones that answers queries |
+//! | `versions` | changed zones answer as zones that are built whole |
 
 mod allocations;
 mod cases;

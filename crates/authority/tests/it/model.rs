@@ -1,4 +1,4 @@
-//! Random zones and questions against the reference of [`testkit::answers`].
+//! Random zones and queries against the reference of [`testkit::answers`].
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ const TYPES: [Type; 16] = [
     Type::TXT,
 ];
 
-/// One question, made definite when the zones are known.
+/// One query; its name is chosen when the zones are known.
 #[derive(Clone, Debug)]
 struct Choice {
     name: Index,
@@ -76,7 +76,7 @@ fn definite(choice: &Choice, universe: &[NameBuf]) -> Query {
     Query { dnssec_ok: choice.dnssec_ok, ..Query::new(name, choice.qtype) }
 }
 
-/// The denial records that the steps name.
+/// The denial records in the steps.
 fn proofs_told(steps: &[Step]) -> BTreeSet<NameBuf> {
     let owner = |step: &Step| match &step.kind {
         StepKind::Proof(proof) => Some(proof.owner),

@@ -1,5 +1,5 @@
-//! Names and RRsets that push compression pointers to where they can go wrong. That a message decodes to the
-//! right records, in two decoders, is the whole test.
+//! Names and RRsets at the limits of compression pointers. The test is that two decoders read the right
+//! records from a message.
 
 use testkit::decode::Decoded;
 use testkit::model::canonical;
@@ -146,7 +146,7 @@ fn referrals_move_with_the_length_of_the_question() {
     }
 }
 
-/// RRsets met at the end of a chain, whose owner stands behind the question.
+/// RRsets at the end of a chain, whose owner is after the question.
 #[test]
 fn sets_behind_a_chain_have_owners_beyond_the_question() {
     let records = [
@@ -211,7 +211,7 @@ fn sets_around_the_reach_of_pointers_are_right() {
             assert!(!answer.header.truncated() && answer.bytes.len() > len);
             let wanted: Vec<Record> = rest.iter().filter(|r| r.owner == *owner).cloned().collect();
             assert_eq!(plain(&answer, 0)[2..], expected(target, &wanted, Type::MX), "{len:#x} {target}");
-            // No more than 32 hosts get their addresses.
+            // At most 32 hosts get their addresses.
             let hosts: Vec<Record> = rest.iter().filter(|r| r.rtype == Type::A).take(32).cloned().collect();
             let addresses: Vec<_> = hosts.iter().map(|r| (r.owner, r.rtype, r.rdata.clone())).collect();
             assert_eq!(plain(&answer, 2), addresses, "{len:#x} {target}");
@@ -219,7 +219,7 @@ fn sets_around_the_reach_of_pointers_are_right() {
     }
 }
 
-/// A name that only stands out of reach of pointers has to be written again, not as the wildcard's.
+/// A name out of reach of pointers is written again, not as the wildcard's name.
 #[test]
 fn owners_out_of_reach_keep_the_name_the_chain_led_to() {
     let wild = [
@@ -227,7 +227,7 @@ fn owners_out_of_reach_keep_the_name_the_chain_led_to() {
         sig("*.wild.example.", Type::A, 1, 1),
         sig("*.wild.example.", Type::TXT, 1, 1),
     ];
-    // The target comes to stand on each side of the last byte that a pointer reaches.
+    // The target is on each side of the last byte that a pointer reaches.
     for len in (0x3f60..0x3f90).chain([0x4000]) {
         let server = far(len, "Any.wild.example.", &wild);
         let answer = ask_signed(&server, "c.example.", Type::A);
@@ -256,7 +256,7 @@ fn owners_out_of_reach_keep_the_name_the_chain_led_to() {
     assert_eq!(owners, [name("d.example."), name("d.example."), name("any.d.example."), any, any]);
 }
 
-/// SOA's two names point at each other; behind a long answer no pointer gets there.
+/// SOA's two names point at each other; after a long answer no pointer reaches them.
 #[test]
 fn a_soa_out_of_reach_is_written_again() {
     let apex = name("example.");
@@ -273,7 +273,7 @@ fn a_soa_out_of_reach_is_written_again() {
     }
 }
 
-/// RFC 9460 §2.5.2: `.` means the owner, and so does not spell the owner of the addresses.
+/// RFC 9460 §2.5.2: `.` means the owner, so the RDATA does not hold the owner of the addresses.
 #[test]
 fn addresses_of_a_service_at_its_own_name_have_that_name() {
     let records = [
@@ -315,8 +315,7 @@ fn many_name_servers_in_domain_bring_all_their_glue_or_truncation() {
     }
 }
 
-/// At every size a message holds whole RRsets of what must be there, or says TC; what is optional is left
-/// out.
+/// At every size a message holds the required RRsets whole, or has TC set; optional ones are left out.
 #[test]
 fn every_size_gives_a_message_that_is_whole_or_says_so() {
     let mut records = vec![
@@ -351,7 +350,7 @@ fn every_size_gives_a_message_that_is_whole_or_says_so() {
                     qtype == Type::A && qname != "nx.example."
                 );
             }
-            // A larger message never says less.
+            // A larger message never holds less.
             let now = (answer.header.truncated(), answer.sections[2].len());
             assert!(now.0 <= before.0 && (now.1 >= before.1 || before.0), "{qname} {size}");
             before = now;
@@ -381,7 +380,7 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
     let answer = ask(&serve(&records), "t.example.", Type::TXT);
     assert_eq!((answer.header.truncated(), answer.bytes.len()), (false, 65_535));
     assert_eq!(plain(&answer, 0), expected("t.example.", &records, Type::TXT));
-    // A question for a wildcard's RRset may be longer than the wildcard.
+    // A query for a wildcard's RRset may have a longer name than the wildcard.
     let wild: Vec<Record> =
         records.iter().map(|r| Record { owner: name("*.example."), ..r.clone() }).collect();
     let server = serve(&wild);
@@ -389,7 +388,7 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
     assert!(ask(&server, "tt.example.", Type::TXT).header.truncated());
 }
 
-/// A question may end in the bytes of another name without being below it, if the first of them is part of a
+/// QNAME may end in the bytes of another name without being below it, if the first of them is part of a
 /// label.
 #[test]
 fn equal_bytes_across_a_label_boundary_are_no_suffix() {

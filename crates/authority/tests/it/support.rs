@@ -1,4 +1,4 @@
-//! A set of zones that can be asked.
+//! A set of zones that answers queries.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub(crate) struct Server {
     catalog: Catalog,
 }
 
-/// One question and the bounds on its answer.
+/// One query and the limits of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Query {
     pub(crate) name: NameBuf,
@@ -43,8 +43,8 @@ impl Server {
         Self::new(zones.into_iter().map(|zone| Change::Serve(zone.into())))
     }
 
-    /// Asks; `None` if no zone that is loaded holds the name. A truncated answer comes without sections: they
-    /// do not count.
+    /// Returns the answer; `None` if no loaded zone covers the name. A truncated answer has no sections: they
+    /// are invalid.
     pub(crate) fn ask(&self, query: &Query) -> Option<Decoded> {
         let (key, mut hashed) = (key(), HashedName::new());
         hashed.set(&key, query.name.as_name());
@@ -79,7 +79,7 @@ impl Server {
         Some(answer)
     }
 
-    /// The steps that explain the answer.
+    /// Returns the steps that explain the answer.
     pub(crate) fn explain(&self, query: &Query) -> Vec<Step> {
         explain(&self.catalog, &key(), query.name.as_name(), query.qtype, query.max_chain)
     }

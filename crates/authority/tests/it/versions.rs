@@ -1,5 +1,4 @@
-//! Zones that change: a version answers byte by byte as the zone does that is built whole of the same
-//! records.
+//! Changed zones: a version answers byte by byte as the zone built whole from the same records.
 
 use std::sync::Arc;
 
@@ -26,8 +25,8 @@ const TYPES: [Type; 12] = [
     Type::NSEC3,
 ];
 
-/// Asks both for the names of the zone and for names near them. Each time another share of the types is asked
-/// for.
+/// Queries both for the names of the zone and for names near them. Each call queries another share of the
+/// types.
 fn check(version: &Arc<Zone>, whole: &Arc<Zone>, share: usize) {
     let [version, reference] = [version, whole].map(|zone| Server::new([Change::Serve(Arc::clone(zone))]));
     for (i, node) in whole.iter().enumerate() {

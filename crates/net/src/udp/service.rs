@@ -39,11 +39,11 @@ pub(crate) struct DatagramService<F: HandlerFactory> {
     due: u64,
     /// Its part in upstream queries.
     outbound: WorkerOutbound,
-    /// The last batch had several queries: there may be more by now.
+    /// The last batch had several queries: more may have arrived by now.
     several: bool,
-    /// Queries may be put off.
+    /// The handler may have deferred queries.
     put_off: bool,
-    /// Full batches in a row.
+    /// Consecutive full batches.
     full: u32,
     pub(crate) job: Job,
 }

@@ -134,7 +134,6 @@ impl<T: Entry> Ring<T> {
 
     fn producer(&self) -> &AtomicU32 {
         // SAFETY: lies aligned within the mapping, which lives as long as `self`, and is only accessed
-        // SAFETY: lies aligned within the mapping, which lives as long as `self`, and is only accessed
         // atomically.
         unsafe { self.producer.as_ref() }
     }
