@@ -60,7 +60,7 @@ pub enum StepKind {
     TooLong,
     /// The name does not exist, nor does a wildcard at its closest encloser, which is this name.
     NotThere(NameBuf),
-    /// The answer is that it does not exist, to be kept so long.
+    /// The answer is NXDOMAIN, with this negative TTL.
     NxDomain(Ttl),
     /// The answer is this RRset.
     Answer {

@@ -2,7 +2,7 @@
 //! them. A flood of queries for nonexistent names shares them, and each costs a round of SHA-1 and one more
 //! per iteration of the zone (RFC 5155 §5), each of as many blocks as name or hash and salt take. Next closer
 //! names are specific to one query and not cached: they would evict the others.
-//! Blocks for zones whose hashes take many are limited: without a limit, queries for one such zone would take
+//!
 //! Blocks for zones whose hashes take many are limited: without a limit, queries for one such zone would take
 //! all of the worker's time.
 
@@ -56,7 +56,7 @@ pub struct HashingLimit {
 }
 
 impl HashingLimit {
-    /// The limit if the configuration has no other: a fifth of a CPU, or so.
+    /// The default limit: about a fifth of a CPU.
     pub const DEFAULT_ROUNDS: u32 = 2_000_000;
 
     /// Returns the default limit at this time.
@@ -140,7 +140,7 @@ impl<const N: usize> Short<N> {
 /// Salts that are too long for an entry. Each has a number, which the entry stores instead.
 struct LongSalts {
     known: Box<[LongSalt]>,
-    /// The last number that was given.
+    /// The last number assigned.
     last: u64,
 }
 

@@ -77,7 +77,7 @@ impl<T: Copy + Default + PartialEq, const N: usize> Few<T, N> {
 /// The place of an RRset in the message, for finding names in its RDATA.
 pub(crate) struct Placed {
     start: Offset,
-    /// The copy is the compiled form, so that offsets in it hold.
+    /// Whether it is a copy of the compiled form, so that offsets in it hold.
     compiled: bool,
     /// The offset of the owner's name.
     owner_at: Offset,
@@ -270,7 +270,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
     }
 
-    /// Writes an RRset record by record, for owners that are no suffix of the question's name.
+    /// Writes an RRset record by record, where its compiled form cannot be copied.
     #[cold]
     fn put_named(&mut self, section: Section, set: RrSet<'z>, owner: Owner<'_>) -> Result<Placed, Full> {
         let (start, dnssec_ok) = (self.b.end(), self.dnssec_ok);
