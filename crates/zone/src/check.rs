@@ -1,8 +1,8 @@
-//! What is wrong with a zone as a whole: things no single record shows (RFC 1034 §3.6.2 and §4.2.1,
-//! RFC 1912, RFC 2181 §10.3, RFC 6672 §2.3).
+//! Faults of a zone as a whole, which no single record shows (RFC 1034 §3.6.2 and §4.2.1, RFC 1912, RFC 2181
+//! §10.3, RFC 6672 §2.3).
 //!
-//! Faults of single records and RRsets are noted while reading and building ([`crate::scan`],
-//! [`crate::store`]). A zone with a flaw of [`Severity::Error`] can be served, but works badly for some
+//! Faults of single records and RRsets are reported while reading and building ([`crate::scan`],
+//! [`crate::store`]). A zone with a flaw of [`Severity::Error`] can be served, but does not work for some
 //! clients; `nomen zone check` rejects it.
 
 use std::fmt;
@@ -14,16 +14,16 @@ use crate::scan::{RemarkAt, Severity, ends_twice_in};
 use crate::store::{Node, NodeFlags, Rdata, RrSet, Zone};
 use crate::zonemd::{self, ZonemdFault};
 
-/// Something wrong at one name.
+/// A fault at one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// What it is.
+    /// The kind of fault.
     pub kind: FlawKind,
-    /// The owner of the records concerned.
+    /// The owner of the faulty records.
     pub owner: NameBuf,
     /// Their type.
     pub rtype: Type,
-    /// The other name concerned: a host without addresses, say.
+    /// The other name concerned, such as a host without addresses.
     pub other: Option<NameBuf>,
 }
 
@@ -40,9 +40,9 @@ pub enum FlawKind {
     HostIsCname,
     /// DS at a name that is no zone cut.
     DsWithoutNs,
-    /// DS at the zone's own name: it belongs to the parent.
+    /// DS at the apex: it belongs to the parent.
     DsAtApex,
-    /// Records that no query reaches: below a cut and not glue, or below a DNAME.
+    /// Records that no query returns: below a cut and not glue, or below a DNAME.
     Occluded,
     /// NS at a wildcard (RFC 4592 §4.2).
     WildcardNs,
@@ -54,33 +54,33 @@ pub enum FlawKind {
     SingleNs,
     /// NSEC3 with iterations or salt (RFC 9276 §3.1).
     Nsec3Parameters,
-    /// Type SPF, which is not queried any more (RFC 7208 §3.1).
+    /// Type SPF, which is obsolete (RFC 7208 §3.1).
     SpfType,
-    /// A name in a record's data ends in the zone's name twice: most likely its final dot is missing.
+    /// A name in RDATA ends in the zone's name twice: most likely its final dot is missing.
     OriginTwice,
-    /// A CNAME leads back to itself, in one step or several.
+    /// A CNAME that leads back to itself, in one step or several.
     CnameLoop,
-    /// A CNAME leads to a name of the zone that is not there.
+    /// A CNAME to a name in the zone that does not exist.
     DanglingCname,
     /// RNAME has an `@`, where DNS has a dot (RFC 1035 §8).
     AtInRname,
     /// NS, MX or SRV names a host with an underscore, which no host name has (RFC 1123 §2.1).
     UnderscoreHost,
-    /// The digest of a DS has another length than its digest type makes.
+    /// The digest of a DS does not have the length of its digest type.
     DsDigestLength,
     /// A host name with characters other than letters, digits and hyphen (RFC 952, RFC 1123 §2.1).
     HostName,
-    /// The zone has ZONEMD, and no digest of it is right (RFC 8976): a server that verifies it refuses the
-    /// zone.
+    /// The zone has ZONEMD, and none of its digests is right (RFC 8976): a server that verifies it rejects
+    /// the zone.
     Digest(ZonemdFault),
 }
 
 impl FlawKind {
-    /// How bad it is.
+    /// Returns the severity.
     pub fn severity(self) -> Severity {
         match self {
             Self::NsWithoutAddress | Self::HostIsCname | Self::DsAtApex => Severity::Error,
-            // Verifiers who do not know a digest either pass over it.
+            // Verifiers that do not support a digest ignore it, too.
             Self::Digest(fault) if fault != ZonemdFault::Unknown => Severity::Error,
             _ => Severity::Warning,
         }
@@ -88,7 +88,7 @@ impl FlawKind {
 }
 
 impl Flaw {
-    /// The word to point at, in the entry of a record that it [is of](Self::is_of).
+    /// Returns the word to point at, in the entry of a record that [has the flaw](Self::is_of).
     pub fn at(&self) -> RemarkAt {
         match (self.kind, self.other) {
             (FlawKind::Occluded | FlawKind::WildcardNs | FlawKind::WildcardDname | FlawKind::HostName, _) => {
@@ -103,7 +103,7 @@ impl Flaw {
         }
     }
 
-    /// Whether a record with this RDATA, of the RRset concerned, has the flaw.
+    /// Whether a record of the faulty RRset with this RDATA has the flaw.
     pub fn is_of(&self, rdata: &[u8]) -> bool {
         match self.at() {
             RemarkAt::Name(name) => wire::rdata::embedded_names(self.rtype, rdata)
@@ -175,7 +175,7 @@ pub fn check(zone: &Zone, found: &mut dyn FnMut(Flaw)) {
     }
 }
 
-/// Flaws that only the apex can have.
+/// Reports flaws that only the apex can have.
 fn apex(zone: &Zone, found: &mut dyn FnMut(Flaw)) {
     let node = zone.apex_node();
     let mut report =
@@ -249,8 +249,8 @@ impl<'z> Checker<'_, 'z> {
         }
     }
 
-    /// Records below a cut or a DNAME. Below a cut, addresses are taken for glue; nothing else is ever
-    /// answered.
+    /// Reports records below a cut or a DNAME. Below a cut, addresses count as glue; other records are never
+    /// returned.
     fn occluded(&mut self) {
         let above = self.cut_above();
         for set in self.node.rrsets() {
@@ -260,7 +260,7 @@ impl<'z> Checker<'_, 'z> {
         }
     }
 
-    /// The cut above an occluded node; `None` if it is a DNAME that hides it.
+    /// Returns the cut above an occluded node; `None` if it is below a DNAME.
     fn cut_above(&self) -> Option<Name<'z>> {
         let apex = self.zone.apex().as_name();
         let between = self.node.owner().as_name().ancestors().skip(1).take_while(|name| *name != apex);
@@ -270,7 +270,7 @@ impl<'z> Checker<'_, 'z> {
         cuts.next()
     }
 
-    /// The hosts that an RRset names.
+    /// Checks the hosts that an RRset names.
     fn hosts(&mut self, set: RrSet<'z>) {
         self.targets(set, &mut |checker, host| {
             if host.labels().any(|label| label.contains(&b'_')) {
@@ -280,8 +280,8 @@ impl<'z> Checker<'_, 'z> {
         });
     }
 
-    /// Takes the first name in each record of a set. One that lacks its dot is reported, and not looked at
-    /// any further.
+    /// Calls `take` with the first name in each record of a set. A name without its final dot is reported
+    /// instead.
     fn targets(&mut self, set: RrSet<'z>, take: &mut dyn FnMut(&mut Self, Name<'_>)) {
         let mut rdata = Vec::new();
         for record in set.rdatas() {
@@ -298,7 +298,7 @@ impl<'z> Checker<'_, 'z> {
         }
     }
 
-    /// Where a CNAME leads, as far as this zone knows.
+    /// Follows a CNAME within this zone.
     fn cname(&mut self, set: RrSet<'z>) {
         self.targets(set, &mut |checker, target| {
             let (zone, owner) = (checker.zone, checker.node.owner().as_name());
@@ -318,7 +318,7 @@ impl<'z> Checker<'_, 'z> {
         });
     }
 
-    /// Whether something else answers for a name that is not in the zone: a cut or DNAME above it, or a
+    /// Whether a name that is not in the zone is answered otherwise: by a cut or DNAME above it, or a
     /// wildcard.
     fn elsewhere(&self, name: Name<'_>) -> bool {
         let encloser = name.ancestors().skip(1).find_map(|name| self.zone.find_name(name));
@@ -330,7 +330,7 @@ impl<'z> Checker<'_, 'z> {
         })
     }
 
-    /// The mailbox of the zone.
+    /// Checks the zone's mailbox.
     fn rname(&mut self, set: RrSet<'z>) {
         let mut rdata = Vec::new();
         if let Some(record) = set.rdatas().next() {
@@ -350,8 +350,8 @@ impl<'z> Checker<'_, 'z> {
     }
 
     fn host(&mut self, rtype: Type, host: Name<'_>) {
-        // Hosts of other zones are not known here. In MX and SRV the root means no host (RFC 7505 §3,
-        // RFC 2782).
+        // Hosts of other zones cannot be checked. In MX and SRV the root means no host (RFC 7505 §3, RFC
+        // 2782).
         if !host.is_at_or_below(self.zone.apex().as_name()) || (host.is_root() && rtype != Type::NS) {
             return;
         }
@@ -368,14 +368,14 @@ impl<'z> Checker<'_, 'z> {
         let own = at_cut && host.is_at_or_below(self.node.owner().as_name());
         match rtype {
             Type::NS if own => self.report(FlawKind::MissingGlue, rtype, Some(host)),
-            // Other zones answer for what lies below other cuts.
+            // Other zones answer for names below other cuts.
             _ if below_cut => {}
             Type::NS => self.report(FlawKind::NsWithoutAddress, rtype, Some(host)),
             _ => self.report(FlawKind::HostWithoutAddress, rtype, Some(host)),
         }
     }
 
-    /// Whether `host`, which is in the zone, lies at or below a cut.
+    /// Whether `host`, which is in the zone, is at or below a cut.
     fn delegated(&self, host: Name<'_>) -> bool {
         let apex = self.zone.apex().as_name();
         host.ancestors()
@@ -383,7 +383,7 @@ impl<'z> Checker<'_, 'z> {
             .any(|name| self.zone.find_name(name).is_some_and(|node| node.flags().contains(NodeFlags::CUT)))
     }
 
-    /// Whether a wildcard has an address for `host`, which is not in the zone itself.
+    /// Whether a wildcard yields an address for `host`, which does not exist in the zone.
     fn wildcard_covers(&self, host: Name<'_>) -> bool {
         let encloser = host.ancestors().skip(1).find_map(|name| self.zone.find_name(name));
         let wildcard = encloser.and_then(|node| NameBuf::prepend(b"*", node.owner().as_name()).ok());
@@ -392,8 +392,8 @@ impl<'z> Checker<'_, 'z> {
     }
 }
 
-/// Whether the digest of a DS has another length than its type makes: SHA-1, SHA-256, GOST R 34.11-94,
-/// SHA-384 (RFC 4034, 4509, 5933, 6605).
+/// Whether the digest of a DS does not have the length of its type: SHA-1, SHA-256, GOST R 34.11-94, SHA-384
+/// (RFC 4034, 4509, 5933, 6605).
 fn has_wrong_digest(ds: &[u8]) -> bool {
     match *ds {
         [_, _, _, kind, ref digest @ ..] => match kind {
@@ -406,12 +406,12 @@ fn has_wrong_digest(ds: &[u8]) -> bool {
     }
 }
 
-/// The longest chain of CNAMEs that is followed in search of a loop.
+/// The longest chain of CNAMEs that is followed to find a loop.
 const CHAIN: usize = 32;
 
-/// Whether every label can be one of a host name (RFC 1123 §2.1): letters, digits and hyphens. `*` passes, as
-/// it may stand for a host; so does `_`, as names with it are no host names but widely have addresses all the
-/// same.
+/// Whether every label may be one of a host name (RFC 1123 §2.1): letters, digits and hyphens. `*` is
+/// allowed, since a wildcard may match hosts; so is `_`, since names with it are no host names but widely
+/// have addresses all the same.
 fn is_host_name(name: Name<'_>) -> bool {
     name.labels().all(|label| {
         label == b"*"
@@ -429,7 +429,7 @@ mod tests {
     use crate::load::{LoadConfig, load};
     use crate::scan::TextSource;
 
-    /// The flaws of a zone `example.` with these records.
+    /// Returns the flaws of a zone `example.` with these records.
     fn flaws(records: &str) -> Vec<String> {
         let text = format!(
             "$TTL 60\n@ SOA ns1 admin 1 3600 600 86400 60\n@ NS ns1\n@ NS ns2\nns1 A 192.0.2.1\nns2 A 192.0.2.2\n{records}"
@@ -476,7 +476,7 @@ mod tests {
                 twice("www.example. CNAME: host.example.example.")
             ]
         );
-        // Such names may be there, or belong to another zone.
+        // Such names may exist, or belong to another zone.
         assert!(flaws("a CNAME b.example\nb.example A 192.0.2.3\n").is_empty());
         assert!(flaws("a CNAME b.example\nexample NS ns.other.\n").is_empty());
         assert!(flaws("a CNAME notexample\nnotexample A 192.0.2.3\n").is_empty());

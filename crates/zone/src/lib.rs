@@ -1,18 +1,18 @@
-//! Zones: master files, snapshots, the catalog of zones served. Reads no query and decides no answer.
+//! Zones: zone files, snapshots, the catalog of zones in service. Parses no queries and decides no answers.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`scan`] | master files: text to records, with the places of faults |
-//! | [`store`] | the snapshot: [`Zone`] and how it is built |
-//! | [`load`] | from a master file to a snapshot |
+//! | [`scan`] | zone files: text to records, with the places of faults |
+//! | [`store`] | the snapshot: [`Zone`], and how it is built |
+//! | [`load`] | from a zone file to a snapshot |
 //! | [`image`] | snapshots in files, ready to be served |
-//! | [`check`] | what is wrong with a zone as a whole |
+//! | [`check`] | faults of a zone as a whole |
 //! | [`zonemd`] | digests of whole zones (RFC 8976) |
-//! | [`regular`] | opening regular files, and nothing else |
-//! | [`prefetch`] | prefetching, and for a test what was prefetched and what was read |
-//! | [`catalog`] | which zones there are, and which is the closest to a name: [`Catalog`] |
+//! | [`regular`] | opens regular files only |
+//! | [`prefetch`] | prefetching, and for a test a record of prefetches and reads |
+//! | [`catalog`] | the set of zones, and the closest zone to a name: [`Catalog`] |
 //!
-//! This crate finds names and their records. It writes no message.
+//! This crate finds names and their records. It writes no messages.
 
 pub mod catalog;
 pub mod check;

@@ -1,8 +1,8 @@
-//! Loads a zone: reads its text ([`scan`]) and builds the snapshot ([`store`](crate::store)), on two threads
-//! if the text is large. [`reload`] compares large text with the version served, and makes the next version
-//! of what differs.
+//! Loads a zone: parses its text ([`scan`]) and builds the snapshot ([`store`](crate::store)), on two threads
+//! if the text is large. [`reload`] compares large text with the version in service, and builds the next
+//! version from the differences.
 //!
-//! What either finds wrong is returned as one list of [`Fault`]s, each with its place in the text.
+//! Faults of both are returned as one list of [`Fault`]s, each with its place in the text.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -17,50 +17,51 @@ use crate::scan::{Severity, Sink, TextSource};
 use crate::stamp::SourceFile;
 use crate::store::{ChangeSet, Note, NoteKind, Updated, Zone, ZoneUpdate, diff_within};
 
-/// Text of fewer bytes is read on the caller's thread: another thread would cost more than it saves.
+/// Size in bytes below which text is read on the caller's thread: a second thread would cost more than it
+/// saves.
 const SMALL: u64 = 256 * 1024;
 
-/// How to load a zone.
+/// Settings for loading a zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadConfig {
-    /// TTL of records without one, until a `$TTL` says otherwise.
+    /// TTL of records without one, until a `$TTL`.
     pub default_ttl: Option<Ttl>,
-    /// Take strings that are too long as several, as [`ScanConfig::split_strings`] says.
+    /// Split strings that are too long, see [`ScanConfig::split_strings`].
     pub split_strings: bool,
-    /// Bounds on what one scan may take.
+    /// Limits of one scan.
     pub limits: Limits,
 }
 
-/// A zone that was loaded.
+/// A loaded zone.
 #[derive(Debug)]
 pub struct Loaded {
     /// The snapshot.
     pub zone: Zone,
-    /// What changed since the version served; empty if nothing did. `None` if there was none to compare with,
-    /// or if so much changed that the zone was built whole.
+    /// The changes since the version in service; empty if there are none. `None` if there was no version to
+    /// compare with, or if so much changed that the zone was built whole.
     pub step: Option<ChangeSet>,
     /// Warnings, in the order of their places; those without a place last.
     pub warnings: Vec<Fault>,
-    /// Number of warnings beyond those kept.
+    /// Number of warnings beyond those stored.
     pub more_warnings: u64,
     /// Names of the files that were read, the zone's own first.
     pub files: Vec<Arc<str>>,
-    /// The files that were read, each in its version when it was opened; `None` if anything else was read,
-    /// too.
+    /// The files that were read, each with its version when it was opened; `None` if something other than a
+    /// file was read, too.
     pub sources: Option<Vec<SourceFile>>,
 }
 
-/// Why a zone was not loaded.
+/// The reason why a zone was not loaded.
 #[derive(Debug)]
 pub struct LoadError {
-    /// At least one error, and the warnings found beside them.
+    /// At least one error, and the warnings found with it.
     pub faults: Vec<Fault>,
-    /// Number of errors and warnings beyond those kept.
+    /// Number of errors and warnings beyond those stored.
     pub more: u64,
 }
 
 impl fmt::Display for LoadError {
-    /// The first error on one line, and how many there are.
+    /// The first error on one line, and the number of further ones.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut errors = self.faults.iter().filter(|fault| fault.severity == Severity::Error);
         match errors.next() {
@@ -75,7 +76,7 @@ impl fmt::Display for LoadError {
 }
 impl std::error::Error for LoadError {}
 
-/// Loads the zone `apex` from the master file at `path`. Names will be looked up under `key`.
+/// Loads the zone `apex` from the zone file at `path`. `key` is the hash key of its names.
 pub fn load_file(
     path: &Path,
     apex: Name<'_>,
@@ -98,8 +99,8 @@ pub fn load(
     read(source, small, config, BuilderSink { zone: ZoneUpdate::whole(apex, key), progress }, apex)
 }
 
-/// The same for the next version of a zone that is served, under its key. If the text is large, both versions
-/// share what did not change.
+/// Loads the next version of a zone in service, with its key. If the text is large, both versions share the
+/// unchanged parts.
 pub fn reload(
     source: TextSource<'_>,
     apex: Name<'_>,
@@ -183,7 +184,7 @@ impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for BuilderSink<'_, P> {
     }
 }
 
-/// The files that were read; `None` if anything else was read, too.
+/// Returns the files that were read; `None` if something other than a file was read, too.
 fn sources(report: &ScanReport) -> Option<Vec<SourceFile>> {
     report.sources.iter().cloned().collect()
 }
@@ -206,13 +207,13 @@ fn whole_file(name: &Arc<str>, message: String) -> Fault {
 fn at_place(note: &Note, name: &Arc<str>, report: &ScanReport) -> Fault {
     let severity = if note.kind.is_error() { Severity::Error } else { Severity::Warning };
     let file = report.files.get((note.source >> 32) as usize).unwrap_or(name).clone();
-    // Where NS should be, there is the SOA at least.
+    // A missing NS has no place, so the place is that of the SOA.
     let rtype = if note.kind == NoteKind::NoApexNs { Type::SOA } else { note.rtype };
     let about = Some(Box::new((note.owner, rtype)));
     Fault { severity, file, line: note.source as u32, about, ..whole_file(name, note.to_string()) }
 }
 
-/// Puts faults in the order of their places, those of whole files last.
+/// Sorts faults by their places, those of whole files last.
 fn sorted(mut faults: Vec<Fault>, report: &ScanReport) -> Vec<Fault> {
     let number = |fault: &Fault| report.files.iter().position(|file| *file == fault.file);
     faults.sort_by_key(|fault| (fault.line == 0, number(fault), fault.line));

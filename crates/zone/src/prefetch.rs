@@ -1,12 +1,12 @@
-//! Prefetching parts of zones, and a record of it for the test that looks for lost prefetches.
+//! Prefetches parts of zones, and records it for the test that detects lost prefetches.
 
 #[cfg(feature = "record-prefetch")]
 pub mod record;
 
-/// Bytes in a cache line of the processors we know.
+/// Bytes in a cache line of the supported processors.
 const LINE: usize = 64;
 
-/// Prefetches the cache line that holds `bytes[at]`. Does nothing if `at` lies beyond the end.
+/// Prefetches the cache line of `bytes[at]`. Does nothing if `at` is beyond the end.
 #[inline]
 pub(crate) fn line(bytes: &[u8], at: usize) {
     if at < bytes.len() {
@@ -14,18 +14,18 @@ pub(crate) fn line(bytes: &[u8], at: usize) {
     }
 }
 
-/// How far ahead of a walk through memory it is prefetched, in bytes: some nodes.
+/// Distance of prefetching ahead of a walk through memory, in bytes: some nodes.
 const AHEAD: usize = 768;
 
-/// Prefetches what a walk through `bytes` in steps of a node will soon reach. What the processor fetches by
-/// itself ends at each page.
+/// Prefetches what a walk through `bytes` in steps of a node will soon reach. The processor's own prefetching
+/// ends at each page.
 #[inline]
 pub(crate) fn ahead(bytes: &[u8]) {
     line(bytes, AHEAD);
     line(bytes, AHEAD + LINE);
 }
 
-/// Prefetches the cache line that holds the start of `value`.
+/// Prefetches the cache line of the start of `value`.
 #[inline]
 pub(crate) fn value<T>(value: &T) {
     start(std::ptr::from_ref(value).cast());
@@ -38,7 +38,7 @@ pub(crate) fn lines<T>(value: &T, lines: usize) {
     (0..lines).for_each(|line| start(first.wrapping_add(line * LINE)));
 }
 
-/// Prefetches the cache lines that `slice` lies in.
+/// Prefetches the cache lines of `slice`.
 #[inline]
 pub(crate) fn slice<T>(slice: &[T]) {
     let (first, len): (*const u8, _) = (slice.as_ptr().cast(), size_of_val(slice));
@@ -55,12 +55,12 @@ fn start(address: *const u8) {
     ::prefetch::fetch(address);
 }
 
-/// What a read is of, where it may have to wait for memory.
+/// The kinds of data whose reads may have to wait for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// A place of the catalog's hash table.
+    /// A place in the catalog's hash table.
     Catalog,
-    /// The zone itself, which everything of it is found through.
+    /// The zone struct itself, which leads to all its data.
     Zone,
     /// A bucket of the index.
     Index,
@@ -72,7 +72,7 @@ pub enum Part {
     Chain,
 }
 
-/// Says that `slice` is read now. Compiled to nothing, but for the test that looks at what was prefetched.
+/// Records that `slice` is read now. Compiled to nothing, except for the test of prefetching.
 #[inline]
 pub(crate) fn read<T>(part: Part, slice: &[T]) {
     #[cfg(feature = "record-prefetch")]

@@ -1,7 +1,8 @@
 //! Opening regular files.
 //!
-//! A FIFO or a device at a path where a file is expected keeps `open` or a read waiting for ever, or never
-//! ends. What opens a file by a configured name, or in the state folder, opens it here.
+//! If a FIFO or a device is at a path where a file is expected, `open` or a read may block forever, or the
+//! read may never end. All code that opens a file by a configured name, or in the state directory, uses these
+//! functions.
 
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
@@ -26,33 +27,32 @@ impl std::error::Error for NotRegular {}
 /// Opens the regular file at `path` for reading.
 ///
 /// # Errors
-/// [`NotRegular`] for anything but a file or a folder, `IsADirectory` for a folder, or what the system
-/// reports.
+/// [`NotRegular`] for anything but a file or a directory, `IsADirectory` for a directory, or the system's.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), path)
 }
 
-/// Opens the regular file at `path` as `options` say, which may make it. Never waits for another process.
+/// Opens the regular file at `path` with `options`, which may create it. Never waits for another process.
 ///
-/// The flags `O_NONBLOCK` and `O_NOCTTY` are set; of a regular file neither changes anything.
+/// The flags `O_NONBLOCK` and `O_NOCTTY` are set, which have no effect on regular files.
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // To open a device may have effects of its own, so it is looked at first.
+    // Opening a device may have effects of its own, so its type is checked first.
     if let Ok(about) = fs::metadata(path) {
         check(about.file_type())?;
     }
     let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    // Another file may have taken its place in between.
+    // Another file may have replaced it in between.
     check(file.metadata()?.file_type())?;
     Ok(file)
 }
 
-/// Writes a new file beside the one at `path`, and puts it in its place when it is on disk.
+/// Writes a new file next to the one at `path`, syncs it to the disk and renames it to `path`.
 ///
 /// # Errors
-/// The system's; then the old one is still there.
+/// The system's; then the old file is still there, unless syncing the directory failed.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -79,7 +79,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The same for text.
+/// Reads the whole regular file at `path` as text, of at most `most` bytes.
 ///
 /// # Errors
 /// As [`read`], and `InvalidData` for bytes that are not UTF-8.

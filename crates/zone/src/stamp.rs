@@ -1,48 +1,48 @@
-//! What distinguishes one version of a file from another, without reading it.
+//! Identifies the version of a file without reading it.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
-/// A version of a file, as the file system reports it.
+/// The version of a file, as the file system reports it.
 ///
-/// The device is left out: its number may change when the system starts anew, with the same file on it.
+/// The device is left out: its number may change when the system restarts, with the same file on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Number of the file in its file system.
+    /// Inode number.
     pub inode: u64,
-    /// When its content changed last: seconds since 1970 and nanoseconds.
+    /// Last change of the content: seconds since 1970 and nanoseconds.
     pub modified: (i64, u32),
-    /// When its content or anything about it changed last (ctime), which no program can set back.
+    /// Last change of content or metadata (ctime), which no program can set back.
     pub changed: (i64, u32),
 }
 
 impl Stamp {
-    /// The version of the file at `path` now.
+    /// Returns the present version of the file at `path`.
     pub fn of(path: &Path) -> io::Result<Stamp> {
         fs::metadata(path).map(|about| Stamp::from(&about))
     }
 }
 
-/// A file in the version that was read.
+/// A file and the version that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Where it was.
+    /// The path.
     pub path: PathBuf,
-    /// Its version.
+    /// The version.
     pub stamp: Stamp,
 }
 
 impl SourceFile {
-    /// Whether the file at the path is still the one that was read.
+    /// Whether the file at the path still has the version that was read.
     pub fn is_current(&self) -> bool {
         Stamp::of(&self.path).is_ok_and(|now| now == self.stamp)
     }
 
-    /// The same with a path that does not depend on the working directory.
+    /// Returns the same file with a path that does not depend on the working directory.
     pub fn absolute(self) -> io::Result<SourceFile> {
         Ok(SourceFile { path: path::absolute(self.path)?, stamp: self.stamp })
     }

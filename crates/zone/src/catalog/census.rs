@@ -1,16 +1,16 @@
-//! What is counted of the zones of a catalog, kept up from one catalog to the next.
+//! Counts of the zones of a catalog, updated from one catalog to the next.
 
 use wire::name::MAX_LABELS;
 
 use super::entry::ZoneEntry;
 
-/// The numbers of a catalog's zones.
+/// Counts of a catalog's zones.
 #[derive(Clone)]
 pub(super) struct Census {
     zones: usize,
-    /// How many have a name of so many labels.
+    /// Number of zones by the number of labels in their name.
     of_depth: [u32; MAX_LABELS + 1],
-    /// Bytes of memory that the entries have beyond their lines.
+    /// Bytes of memory of the entries beyond their cache lines.
     memory: usize,
 }
 
@@ -39,7 +39,7 @@ impl Census {
         self.memory
     }
 
-    /// Bit [`MAX_LABELS`] - n is set if some zone has a name of n labels.
+    /// Returns the set of depths: bit [`MAX_LABELS`] - n is set if some zone has a name of n labels.
     pub(super) fn depths(&self) -> u128 {
         self.of_depth.iter().fold(0, |depths, &zones| depths << 1 | u128::from(zones > 0))
     }

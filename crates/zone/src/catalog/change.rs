@@ -1,4 +1,4 @@
-//! From changes in the order they are made to steps in the order of the trie, one for each name.
+//! Turns changes in the order of their making into steps in the order of the trie, one for each name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::entry::ZoneEntry;
 use super::trie::order;
 use crate::store::Zone;
 
-/// One step from a catalog to the next.
+/// A change from a catalog to the next.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Serve this snapshot, in place of what was there under its name.
+    /// Serve this snapshot, in place of any other of the same name.
     Serve(Arc<Zone>),
-    /// The zone is ours but cannot be served (yet): it gets a snapshot later. Boxed, as is the next: there
-    /// may be very many changes, and nearly all are the first.
+    /// The server is authoritative for the zone, but cannot serve it yet: it gets a snapshot later. Boxed, as
+    /// is `Remove`: there may be very many changes, and nearly all are `Serve`.
     Unload(Box<NameBuf>),
-    /// The zone is no longer ours.
+    /// The server is no longer authoritative for the zone.
     Remove(Box<NameBuf>),
 }
 
-/// A zone was built under another hash key than the catalog's: none of its names would be found.
+/// A zone was built with another hash key than the catalog's: its names would not be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongKey {
     zone: Box<LowerNameBuf>,
@@ -42,12 +42,12 @@ impl fmt::Display for WrongKey {
 }
 impl std::error::Error for WrongKey {}
 
-/// All that a catalog's step does to one name.
+/// All changes of a catalog's step to one name.
 pub(super) struct CatalogStep {
-    /// The name's.
+    /// The hash of the name.
     pub(super) hash: NameHash,
     to: To,
-    /// The zone was removed on the way: what comes now counts its queries anew.
+    /// The zone was removed in between: its query count starts from 0.
     anew: bool,
 }
 
@@ -74,7 +74,7 @@ impl CatalogStep {
         self.to.name()
     }
 
-    /// What comes in place of `old`; `None` if it stays.
+    /// Returns what replaces `old`: an entry, or none; `None` if nothing changes.
     pub(super) fn result(&self, old: Option<&ZoneEntry>) -> Option<Option<ZoneEntry>> {
         let zone = match (&self.to, old) {
             (To::Remove(_), old) => return old.map(|_| None),
@@ -99,7 +99,7 @@ impl To {
     }
 }
 
-/// The steps that `changes`, made one after the other, come to.
+/// Returns the steps that result from `changes`, made one after the other.
 pub(super) fn steps(
     key: &HashKey,
     changes: impl IntoIterator<Item = Change>,
@@ -109,7 +109,7 @@ pub(super) fn steps(
     Ok(in_order(steps?))
 }
 
-/// `steps` sorted by [`order`], those of one name put together.
+/// Sorts `steps` by [`order`], and merges those of one name.
 fn in_order(mut steps: Vec<CatalogStep>) -> Vec<CatalogStep> {
     // Stable, so that the steps of one name stay in their order.
     steps.sort_by(|a, b| {

@@ -1,5 +1,5 @@
-//! One zone of a catalog in one cache line: what a lookup compares and what it finds. Where the line lies is
-//! [`super::trie`]'s matter.
+//! One zone of a catalog in one cache line: the name that a lookup compares, and the zone. [`super::trie`]
+//! decides the place of the line.
 
 use std::fmt;
 use std::num::NonZeroU8;
@@ -11,30 +11,30 @@ use wire::{LowerName, NameHash};
 use super::trie::COUNTS;
 use crate::store::Zone;
 
-/// Bytes of a name that an entry has room for.
+/// Longest name stored in the entry itself, in bytes.
 const ROOM: usize = 39;
 
-/// One zone of a catalog, in one cache line. Cloning shares the zone, its counter and when it expires.
+/// One zone of a catalog, in one cache line. Clones share the zone, its query counter and its expiry.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct ZoneEntry {
     zone: Option<Arc<Zone>>,
-    /// The name's, under the catalog's key.
+    /// The hash of the name with the catalog's key.
     pub(super) hash: NameHash,
     /// Shared by all snapshots of the zone while it stays in the catalog.
     lasting: Arc<Lasting>,
     name: EntryName,
 }
 
-/// What a zone keeps from snapshot to snapshot.
+/// State of a zone that outlives its snapshots.
 #[derive(Default)]
 struct Lasting {
     queries: AtomicU64,
-    /// When the zone expires, in seconds since 1970; 0 for one that does not.
+    /// When the zone expires, in seconds since 1970; 0 if it does not.
     expires: AtomicU64,
 }
 
-/// A name in wire form, in the entry's line if it goes in.
+/// A name in wire form, inside the entry if it is short enough.
 #[derive(Clone)]
 enum EntryName {
     Short(NonZeroU8, [u8; ROOM]),
@@ -66,12 +66,12 @@ impl EntryName {
 }
 
 impl ZoneEntry {
-    /// A zone that has not been queried yet. `hash` is its name's.
+    /// Returns the entry of a new zone. `hash` is that of its name.
     pub(super) fn new(name: LowerName<'_>, hash: NameHash, zone: Option<Arc<Zone>>) -> Self {
         ZoneEntry { zone, hash, lasting: Arc::default(), name: EntryName::new(name) }
     }
 
-    /// The same zone, with its counter, in another snapshot or unloaded.
+    /// Returns the entry of the same zone, with its lasting state, with another snapshot or unloaded.
     pub(super) fn followed_by(&self, zone: Option<Arc<Zone>>) -> Self {
         ZoneEntry { zone, hash: self.hash, lasting: Arc::clone(&self.lasting), name: self.name.clone() }
     }
@@ -82,35 +82,36 @@ impl ZoneEntry {
         self.name.as_lower()
     }
 
-    /// The snapshot; `None` if the zone is configured but not loaded, which is answered with SERVFAIL.
+    /// Returns the snapshot; `None` if the zone is configured but not loaded, which is answered with
+    /// SERVFAIL.
     #[inline]
     pub fn zone(&self) -> Option<&Arc<Zone>> {
         self.zone.as_ref()
     }
 
-    /// Counts one query. All workers write to the same place, so this is for those who ask for it.
+    /// Counts one query. All workers write to the same counter, so counting is optional.
     #[inline]
     pub fn count_query(&self) {
         self.lasting.queries.fetch_add(1, Relaxed);
     }
 
-    /// Queries counted since the zone came into the catalog.
+    /// Returns the number of queries counted since the zone was added to the catalog.
     pub fn queries(&self) -> u64 {
         self.lasting.queries.load(Relaxed)
     }
 
-    /// When a zone that is taken from primaries expires unless one of them answers, in seconds since 1970;
-    /// `None` for any other.
+    /// Returns when a secondary zone expires unless a primary responds, in seconds since 1970; `None` for
+    /// other zones.
     pub fn expires(&self) -> Option<u64> {
         Some(self.lasting.expires.load(Relaxed)).filter(|at| *at > 0)
     }
 
-    /// Says when the zone expires, in this and all later catalogs that have the zone.
+    /// Sets when the zone expires, in this and all later catalogs that have the zone.
     pub fn set_expires(&self, at: Option<u64>) {
         self.lasting.expires.store(at.unwrap_or_default(), Relaxed);
     }
 
-    /// Bytes of memory beyond the line, the snapshot's not among them.
+    /// Returns the bytes of memory beyond the cache line, without the snapshot's.
     pub(super) fn memory(&self) -> usize {
         let name = match &self.name {
             EntryName::Short(..) => 0,

@@ -1,7 +1,7 @@
-//! The catalog: an immutable set of zones, found by the longest match with a question's name.
+//! The catalog: an immutable set of zones, found by the longest match with QNAME.
 //!
-//! A change makes a new catalog that shares with the old one all it does not touch. [`crate::store`] says
-//! what a zone holds; where zones come from and when they change is not decided here.
+//! A change builds a new catalog that shares all unchanged parts with the old one. [`crate::store`] holds the
+//! zones' data; this module does not decide where zones come from and when they change.
 //!
 //! ```text
 //!  hash of a name   ║ high half: which place of the shard
@@ -28,24 +28,24 @@
 //!     └──────┴───────┴───────┴──────┴───       └──────────┴──────┴───────────┴────────┘
 //! ```
 //!
-//! The trie is as deep as it must be. Up to 128 zones lie in one shard, which is every node of the root. A
+//! The trie is as deep as necessary. Up to 128 zones are in one shard, which is every node of the root. A
 //! shard that would hold more becomes a page of shards, and a page with few zones left becomes a shard again.
-//! So nearly all of 100,000 zones lie right behind the root, and 1,000,000 behind one page more. A node says
-//! where its shard lies and how many places it has: to find the place of a name, and to prefetch it, no other
-//! line of the shard is read.
+//! So nearly all of 100,000 zones are directly below the root, and 1,000,000 below one more page. A node
+//! holds the address of its shard and its number of places: to find the place of a name, and to prefetch it,
+//! no other cache line of the shard is read.
 //!
-//! The next catalog copies each shard that a change reaches, the pages on the way there and the root; every
-//! other page and shard belongs to both. All changes of a step go down together, sorted by their way, so that
-//! nothing is copied twice and a first load of many zones builds every shard once. Readers hold a catalog for
-//! as long as they like: nothing in it is ever written but what a zone keeps from catalog to catalog: its
-//! counter of queries, and when it expires.
+//! The next catalog copies each shard that a change reaches, the pages on the path to it and the root; all
+//! other pages and shards belong to both. All changes of a step are applied together, sorted by their path,
+//! so that nothing is copied twice and a first load of many zones builds every shard once. Readers may hold a
+//! catalog for any time: nothing in it is ever written except the lasting state of a zone: its query counter,
+//! and its expiry.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `entry.rs` | one zone in one cache line: [`ZoneEntry`] |
-//! | `trie.rs` | pages and shards: finding an entry, making the next trie |
-//! | `change.rs` | [`Change`], [`WrongKey`], and what the changes of a step come to |
-//! | `census.rs` | what is counted of the zones |
+//! | `trie.rs` | pages and shards: finding an entry, building the next trie |
+//! | `change.rs` | [`Change`], [`WrongKey`], and the steps that result from changes |
+//! | `census.rs` | counts of the zones |
 
 mod census;
 mod change;
@@ -71,9 +71,9 @@ const FEW: usize = 16;
 
 /// A zone's place in one catalog.
 ///
-/// One word, so that it goes from [`locate`](Catalog::locate) to its use in a register. In parts that are
-/// written one by one and read together it would wait for memory. From the lowest bit: labels below (8 bits),
-/// the way (24), the place in the shard (32).
+/// One word, so that it passes from [`locate`](Catalog::locate) to its use in a register. Parts that are
+/// written one by one and read together would wait for memory. From the lowest bit: labels below (8 bits),
+/// the path (24), the place in the shard (32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located(u64);
 
@@ -94,7 +94,7 @@ impl Located {
         (self.0 >> 32) as usize
     }
 
-    /// Labels that the name looked up has below the zone's.
+    /// Returns how many labels the name looked up has below the zone's name.
     #[inline]
     pub fn below(self) -> usize {
         usize::from(self.0 as u8)
@@ -103,8 +103,8 @@ impl Located {
 
 /// An immutable set of zones.
 pub struct Catalog {
-    /// Bit [`MAX_LABELS`] - n is set if some zone has a name of n labels: other suffixes of a question need
-    /// no search.
+    /// Bit [`MAX_LABELS`] - n is set if some zone has a name of n labels: other suffixes of QNAME need no
+    /// lookup.
     depths: u128,
     trie: Trie,
     key: HashKey,
@@ -112,17 +112,17 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog without zones. `key` is the one under which names are looked up, and zones are built.
+    /// Returns a catalog without zones. `key` is the hash key of the zones.
     pub fn new(key: &HashKey) -> Self {
         Catalog { depths: 0, trie: Trie::new(Vec::new()), key: *key, census: Census::new() }
     }
 
-    /// A catalog with `changes` made one after the other; this one stays as it is. What no change reaches is
-    /// shared: a change costs the copy of one shard and of what lies above it, however many zones there are,
+    /// Returns a catalog with `changes` made one after the other; this one is unchanged. Unchanged parts are
+    /// shared: a change costs the copy of one shard and of the nodes above it, however many zones there are,
     /// and many changes together cost less than one by one.
     ///
     /// # Errors
-    /// If a zone to be served was built under another key than the catalog's.
+    /// If a zone to be served was built with another key than the catalog's.
     pub fn with(&self, changes: impl IntoIterator<Item = Change>) -> Result<Catalog, WrongKey> {
         let steps = change::steps(&self.key, changes)?;
         let mut census = self.census.clone();
@@ -130,16 +130,16 @@ impl Catalog {
         Ok(Catalog { depths: census.depths(), trie, key: self.key, census })
     }
 
-    /// Which suffixes of `name`, without its `skip` leftmost labels, may be zones' names: bit n if that of n
-    /// labels less may.
+    /// Returns which suffixes of `name`, without its `skip` leftmost labels, may be zones' names: bit n for
+    /// the suffix with n labels less.
     #[inline]
     fn likely(&self, name: &HashedName, skip: usize) -> Option<u128> {
         let labels = name.label_count().checked_sub(skip)?;
         Some(self.depths.wrapping_shr((MAX_LABELS - labels) as u32))
     }
 
-    /// Whether the zones are so many that it pays to call [`prefetch`](Self::prefetch) and
-    /// [`prefetch_located`](Self::prefetch_located).
+    /// Whether there are so many zones that [`prefetch`](Self::prefetch) and
+    /// [`prefetch_located`](Self::prefetch_located) are worthwhile.
     #[inline]
     pub fn is_large(&self) -> bool {
         self.len() > FEW
@@ -153,22 +153,23 @@ impl Catalog {
         }
     }
 
-    /// The zone with the longest name that `name` is at or below, and how many labels `name` has more.
+    /// Returns the zone with the longest name that `name` is at or below, and how many more labels `name`
+    /// has.
     #[inline]
     pub fn find(&self, name: &HashedName) -> Option<(&ZoneEntry, usize)> {
         self.find_skipping(name, 0)
     }
 
-    /// The same for `name` without its `skip` leftmost labels; the number of labels still counts from the
-    /// whole name. With the number that [`find`](Self::find) returned and one more it finds the next zone
-    /// above, which answers for DS at a zone's name (RFC 4035 §3.1.4.1).
+    /// Returns the same for `name` without its `skip` leftmost labels; the number of labels still counts from
+    /// the whole name. With the number that [`find`](Self::find) returned plus one it finds the next zone
+    /// above, which answers for DS at a zone's apex (RFC 4035 §3.1.4.1).
     pub fn find_skipping(&self, name: &HashedName, skip: usize) -> Option<(&ZoneEntry, usize)> {
         let found = self.locate(name, skip)?;
         Some((self.entry(found)?, found.below()))
     }
 
-    /// What [`find_skipping`](Self::find_skipping) finds, in a form that borrows nothing, to be kept between
-    /// the steps of a batch. Good for this catalog only.
+    /// Returns the result of [`find_skipping`](Self::find_skipping) in a form that borrows nothing, to be
+    /// kept between the passes over a batch. Valid for this catalog only.
     pub fn locate(&self, name: &HashedName, skip: usize) -> Option<Located> {
         let mut likely = self.likely(name, skip)?;
         while likely != 0 {
@@ -182,19 +183,19 @@ impl Catalog {
         None
     }
 
-    /// The zone located before; `None` only if that was in another catalog.
+    /// Returns the located zone; `None` only if it was located in another catalog.
     #[inline]
     pub fn entry(&self, located: Located) -> Option<&ZoneEntry> {
         self.trie.get(located.way(), located.place())
     }
 
-    /// The snapshot of the zone located before; `None` if it is not loaded.
+    /// Returns the snapshot of the located zone; `None` if it is not loaded.
     #[inline]
     pub fn zone(&self, located: Located) -> Option<&Zone> {
         self.entry(located)?.zone().map(AsRef::as_ref)
     }
 
-    /// Prefetches the zone located before.
+    /// Prefetches the located zone.
     #[inline]
     pub fn prefetch_located(&self, located: Located) {
         if let Some(zone) = self.zone(located) {
@@ -202,19 +203,19 @@ impl Catalog {
         }
     }
 
-    /// The zone of exactly this name.
+    /// Returns the zone of exactly this name.
     pub fn get(&self, name: Name<'_>) -> Option<&ZoneEntry> {
         let lower = name.to_lower();
         let (_, entry) = self.trie.find(lower.as_lower(), self.key.name(lower.as_lower()))?;
         Some(entry)
     }
 
-    /// All zones, in no particular order.
+    /// Returns all zones, in no particular order.
     pub fn iter(&self) -> Iter<'_> {
         Iter { entries: self.trie.entries(), left: self.len() }
     }
 
-    /// Number of zones.
+    /// Returns the number of zones.
     #[inline]
     pub fn len(&self) -> usize {
         self.census.zones()
@@ -225,13 +226,13 @@ impl Catalog {
         self.len() == 0
     }
 
-    /// The key under which the zones are looked up.
+    /// Returns the hash key of the zones.
     pub fn key(&self) -> &HashKey {
         &self.key
     }
 
-    /// Bytes of memory the catalog holds, what it shares with other catalogs included, the zones not:
-    /// [`Zone::memory`] has those.
+    /// Returns the bytes of memory of the catalog, including parts shared with other catalogs, but without
+    /// the zones: see [`Zone::memory`].
     pub fn memory(&self) -> usize {
         size_of::<Catalog>() + self.trie.memory() + self.census.memory()
     }

@@ -1,5 +1,5 @@
-//! What one catalog shares with the next, and hashes that collide: what cannot be seen from outside. What
-//! catalogs answer is compared with a plain map in `tests/catalog.rs`.
+//! The parts that catalogs share, and colliding hashes: properties without an effect on results.
+//! `tests/catalog.rs` compares the results with a plain map.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn key() -> HashKey {
     HashKey::new([0x1234_5678_9abc_def1, 0xfedc_ba98_7654_3211, 42])
 }
 
-/// A key under which a label that begins with `aaaaaaaa` hides all labels right of it from the hash: the word
+/// A key with which a label that begins with `aaaaaaaa` hides all labels right of it from the hash: the word
 /// times the key is 0.
 fn weak_key() -> HashKey {
     HashKey::new([u64::from_le_bytes(*b"aaaaaaaa"), 0xfedc_ba98_7654_3211, 42])
@@ -81,7 +81,7 @@ fn a_step_of_many_changes_copies_nothing_twice() {
     let old = catalog(100_000);
     let new = with(&old, (0..1000).map(|i| Change::Serve(zone(&key(), numbered(i * 100)))));
     assert!(copied(&old, &new) <= 2 * 1000);
-    // Whatever was made on the way is gone: both catalogs hold all that there is.
+    // Intermediate parts are dropped: both catalogs hold all zones.
     assert_eq!(new.len(), 100_000);
     assert_eq!(new.iter().filter(|entry| entry.zone().is_some()).count(), 1000);
 }
@@ -158,7 +158,7 @@ fn names_whose_hashes_collide_are_told_apart() {
     assert_eq!(hash(1), hash(2));
     for zones in [2, MAX_SHARD_ZONES, 3 * MAX_SHARD_ZONES] {
         let full = with(&Catalog::new(&key), (0..zones).map(|i| Change::Serve(zone(&key, colliding(i)))));
-        // And some that are spread as usual, so that the shard of those is far below the root.
+        // And some with ordinary hashes, so that their shard is far below the root.
         let full = with(&full, (0..1000).map(numbered).map(Box::new).map(Change::Unload));
         let all_found = |catalog: &Catalog, there: &dyn Fn(usize) -> bool| {
             for i in 0..zones + 5 {
@@ -221,7 +221,7 @@ fn a_zone_counts_its_queries_until_it_is_removed() {
     count(&first);
     let second = with(&first, [Change::Serve(zone(&key(), apex))]);
     count(&second);
-    // Who still reads the first one counts for both.
+    // A reader of the first one counts for both.
     count(&first);
     assert_eq!((queries(&first), queries(&second)), (Some(3), Some(3)));
     let split = with(&second, (0..1000).map(numbered).map(Box::new).map(Change::Unload));

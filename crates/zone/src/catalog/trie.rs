@@ -1,5 +1,5 @@
-//! The trie of a catalog: root, pages and shards, how an entry is found in them, and how the next trie is
-//! made of one. What a change means is [`super::change`]'s matter.
+//! The trie of a catalog: root, pages and shards, how an entry is found, and how the next trie is built.
+//! [`super::change`] defines the changes.
 
 use std::sync::Arc;
 use std::{array, slice, vec};
@@ -11,64 +11,64 @@ use super::change::CatalogStep;
 use super::entry::ZoneEntry;
 use crate::prefetch::{self, Part};
 
-/// Nodes of the root, so many that tens of thousands of zones lie behind it without a page.
+/// Nodes of the root, so many that tens of thousands of zones are below it without a page.
 pub(super) const WIDE: usize = 1024;
-/// Nodes of a page: few, so that the shards of a page just made are not all but empty.
+/// Nodes of a page: few, so that the shards of a new page are not nearly empty.
 const NARROW: usize = 32;
-/// Pages between root and shard, at the most. A shard behind them grows without limit: there are a hundred
-/// million zones by then, or a key under which hashes collide.
+/// Most pages between root and shard. A shard below them grows without limit: then there are a hundred
+/// million zones, or a key with colliding hashes.
 const LEVELS: u32 = 2;
-/// Zones of a shard, at the most, where it can be split.
+/// Most zones of a shard that can be split.
 pub(super) const MAX_SHARD_ZONES: usize = 128;
-/// Zones that are put together in one shard: fewer than were split, so that a zone that comes and goes does
-/// not split and join each time.
+/// Zones of a page below which it becomes one shard: fewer than the limit of a shard, so that adding and
+/// removing one zone does not split and join each time.
 pub(super) const FEWEST: usize = MAX_SHARD_ZONES / 2;
 
-/// The way to the shard of a hash: which node of the root and of each page, from the highest bits down.
+/// The path to the shard of a hash: the node of the root and of each page, from the highest bits down.
 pub(super) type Way = u32;
 
-/// The bits of a way that count: so many that root and pages use.
+/// The bits of a path that root and pages use.
 pub(super) const WAY_BITS: u32 = WIDE.ilog2() + LEVELS * NARROW.ilog2();
 
-/// The way to the shard of `hash` is its low half, byte by byte from the lowest: names that differ in a few
-/// digits differ most evenly there. The high half chooses the place in the shard.
+/// Returns the path to the shard of `hash`: its low half, byte by byte from the lowest. Names that differ in
+/// a few digits differ most evenly there. The high half selects the place in the shard.
 #[inline]
 pub(super) fn way(hash: NameHash) -> Way {
     (hash.bits() as Way).swap_bytes()
 }
 
-/// What hashes are sorted by for the trie: those that go the same way, or begin so, come together.
+/// Returns the sort key of a hash for the trie: hashes with a common path or start of a path are adjacent.
 pub(super) fn order(hash: NameHash) -> u64 {
     hash.bits().swap_bytes()
 }
 
-/// Which of `N` nodes a way leads to.
+/// Returns which of `N` nodes a path selects.
 #[inline]
 fn turn<const N: usize>(way: Way) -> usize {
     (way >> (Way::BITS - N.ilog2())) as usize
 }
 
-/// What is left of a way behind a node of `N`.
+/// Returns the rest of a path below a node of `N`.
 #[inline]
 fn rest<const N: usize>(way: Way) -> Way {
     way << N.ilog2()
 }
 
-/// Which node of a page that has `level` pages above it.
+/// Returns the selected node of a page that has `level` pages above it.
 fn turn_at(level: u32, hash: NameHash) -> usize {
     turn::<NARROW>(rest::<WIDE>(way(hash)) << (level * NARROW.ilog2()))
 }
 
-/// A place of a shard; half of them are free.
+/// A place in a shard; half of them are free.
 type ShardSlot = Option<ZoneEntry>;
 
-/// Where in a shard of so many places a hash belongs.
+/// Returns the first place for a hash in a shard of this many places.
 #[inline]
 fn home(hash: NameHash, places: usize) -> usize {
     ((hash.bits() >> 32).wrapping_mul(places as u64) >> 32) as usize
 }
 
-/// The place after `at`.
+/// Returns the place after `at`.
 #[inline]
 fn beside(at: usize, places: usize) -> usize {
     if at + 1 == places { 0 } else { at + 1 }
@@ -78,29 +78,29 @@ fn beside(at: usize, places: usize) -> usize {
 #[derive(Clone)]
 pub(super) struct Trie {
     nodes: [TrieNode; WIDE],
-    /// Whether all zones lie in one shard: then every node is that one.
+    /// Whether all zones are in one shard: then every node is that one.
     alone: bool,
 }
 
-/// A part of the trie, shared by all tries in which it is the same.
+/// A part of the trie, shared by all tries that contain it.
 #[derive(Clone)]
 enum TrieNode {
-    /// A hash table: who finds his place taken takes the next free one.
+    /// A hash table with linear probing.
     Shard(Arc<[ShardSlot]>),
     Page(Arc<Page>),
 }
 
-/// The way to a place reads these words alone: where the shard is, and how many places it has.
+/// Finding a place reads these words alone: the address of the shard, and its number of places.
 const _: () = assert!(size_of::<TrieNode>() == 16);
 
 struct Page {
     nodes: [TrieNode; NARROW],
-    /// How many there are below.
+    /// Number of zones below.
     zones: usize,
 }
 
 impl Trie {
-    /// A trie of `entries`, which come in any order.
+    /// Returns a trie of `entries`, in any order.
     pub(super) fn new(mut entries: Vec<ZoneEntry>) -> Trie {
         let alone = entries.len() <= MAX_SHARD_ZONES;
         if alone {
@@ -116,7 +116,7 @@ impl Trie {
         Trie { nodes, alone }
     }
 
-    /// The places of the shard that a way leads to.
+    /// Returns the places of the shard at the end of a path.
     #[inline]
     fn places(&self, way: Way) -> &[ShardSlot] {
         let (mut node, mut way) = (&self.nodes[turn::<WIDE>(way)], rest::<WIDE>(way));
@@ -129,13 +129,13 @@ impl Trie {
         }
     }
 
-    /// The place in its shard of the entry with the name `lower`, and the entry.
+    /// Returns the place in its shard of the entry with the name `lower`, and the entry.
     #[inline]
     pub(super) fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<(usize, &ZoneEntry)> {
         find(self.places(way(hash)), lower, hash)
     }
 
-    /// The entry at a place that [`find`](Self::find) found.
+    /// Returns the entry at a place that [`find`](Self::find) returned.
     #[inline]
     pub(super) fn get(&self, way: Way, place: usize) -> Option<&ZoneEntry> {
         self.places(way).get(place)?.as_ref()
@@ -150,8 +150,8 @@ impl Trie {
         }
     }
 
-    /// The trie that `steps` make of this one; `None` if they change nothing. They are sorted by [`order`],
-    /// one for each name. What they do not reach is shared.
+    /// Returns the trie after `steps`; `None` if they change nothing. The steps are sorted by [`order`], one
+    /// for each name. Unchanged parts are shared.
     pub(super) fn with(&self, steps: &[CatalogStep], census: &mut Census) -> Option<Trie> {
         if let (true, TrieNode::Shard(places)) = (self.alone, &self.nodes[0]) {
             return entries_with(places, steps, census).map(Trie::new);
@@ -164,24 +164,24 @@ impl Trie {
         Some(Trie { nodes, alone: false })
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub(super) fn entries(&self) -> Entries<'_> {
         entries(self.distinct())
     }
 
-    /// Bytes of memory of pages and shards.
+    /// Returns the bytes of memory of pages and shards.
     pub(super) fn memory(&self) -> usize {
         self.distinct().iter().map(TrieNode::memory).sum()
     }
 
-    /// The nodes, each once.
+    /// Returns the nodes, each once.
     fn distinct(&self) -> &[TrieNode] {
         if self.alone { slice::from_ref(&self.nodes[0]) } else { &self.nodes }
     }
 }
 
 impl TrieNode {
-    /// A node with `level` pages above it, of `entries` in any order.
+    /// Returns a node with `level` pages above it, of `entries` in any order.
     fn new(mut entries: Vec<ZoneEntry>, level: u32) -> TrieNode {
         let zones = entries.len();
         if zones > MAX_SHARD_ZONES {
@@ -190,8 +190,8 @@ impl TrieNode {
         TrieNode::of_next(zones, &mut entries.into_iter(), level)
     }
 
-    /// A node with `level` pages above it, of the next `zones` of `entries`. More than a shard holds are
-    /// sorted by [`order`].
+    /// Returns a node with `level` pages above it, of the next `zones` of `entries`. If they are more than a
+    /// shard holds, they are sorted by [`order`].
     fn of_next(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>, level: u32) -> TrieNode {
         if zones <= MAX_SHARD_ZONES || level == LEVELS {
             return TrieNode::Shard(shard(zones, entries));
@@ -206,8 +206,8 @@ impl TrieNode {
         TrieNode::Page(Arc::new(Page { nodes, zones }))
     }
 
-    /// What `steps`, which all lead here, make of this node with `level` pages above it; `None` if it stays
-    /// as it is.
+    /// Returns this node after `steps`, which all lead to it; it has `level` pages above it. `None` if it is
+    /// unchanged.
     fn with(&self, steps: &[CatalogStep], level: u32, census: &mut Census) -> Option<TrieNode> {
         let page = match self {
             TrieNode::Shard(places) => {
@@ -224,7 +224,7 @@ impl TrieNode {
         Some(TrieNode::Page(Arc::new(Page { nodes, zones })))
     }
 
-    /// Bytes of memory of this node and those below.
+    /// Returns the bytes of memory of this node and those below.
     fn memory(&self) -> usize {
         match self {
             TrieNode::Shard(places) => {
@@ -237,14 +237,14 @@ impl TrieNode {
     }
 }
 
-/// Bytes of the counts that an `Arc` has before what it holds.
+/// Bytes of the reference counts in an `Arc`, before its content.
 pub(super) const COUNTS: usize = 2 * size_of::<usize>();
 
-/// A shard of the next `zones` of `entries`.
+/// Returns a shard of the next `zones` of `entries`.
 fn shard(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>) -> Arc<[ShardSlot]> {
     let len = if zones == 0 { 0 } else { 2 * zones + 1 };
     let mut shard: Arc<[ShardSlot]> = (0..len).map(|_| None).collect();
-    // Nothing else refers to it yet.
+    // No other reference to it exists yet.
     if let Some(places) = Arc::get_mut(&mut shard) {
         for entry in entries.take(zones) {
             let mut at = home(entry.hash, len);
@@ -272,8 +272,8 @@ fn find<'p>(places: &'p [ShardSlot], lower: LowerName<'_>, hash: NameHash) -> Op
     }
 }
 
-/// What `steps`, which are sorted by the node that `turn` returns for each, make of `nodes` with `level`
-/// pages above them; `None` if all stay as they are.
+/// Returns `nodes` after `steps`, which are sorted by the node that `turn` returns for each; the nodes have
+/// `level` pages above them. `None` if all are unchanged.
 fn nodes_with<const N: usize>(
     nodes: &[TrieNode; N],
     steps: &[CatalogStep],
@@ -291,7 +291,7 @@ fn nodes_with<const N: usize>(
     new
 }
 
-/// The entries that `steps` make of those of a shard, in any order; `None` if they change nothing.
+/// Returns the entries of a shard after `steps`, in any order; `None` if they change nothing.
 fn entries_with(places: &[ShardSlot], steps: &[CatalogStep], census: &mut Census) -> Option<Vec<ZoneEntry>> {
     let mut gone = vec![false; places.len()];
     let mut entries = Vec::with_capacity(steps.len());
@@ -323,7 +323,7 @@ fn entries(nodes: &[TrieNode]) -> Entries<'_> {
 
 /// The entries of some nodes and those below.
 pub(super) struct Entries<'t> {
-    /// The nodes still to come, page below page.
+    /// The nodes still to come, one iterator per level.
     nodes: Vec<slice::Iter<'t, TrieNode>>,
     places: slice::Iter<'t, ShardSlot>,
 }
@@ -345,7 +345,7 @@ impl<'t> Iterator for Entries<'t> {
     }
 }
 
-/// Where the pages and shards of a trie lie, for tests that look at what two tries share.
+/// Addresses of the pages and shards of a trie, for tests of what two tries share.
 #[cfg(test)]
 impl Trie {
     pub(super) fn parts(&self) -> std::collections::BTreeSet<*const ()> {

@@ -1,4 +1,4 @@
-//! The header of an image, byte by byte, and the checksums. Opens no file.
+//! The header of an image, byte by byte, and the checksums. Opens no files.
 //!
 //! ```text
 //!  0  [u8; 8]  magic
@@ -22,18 +22,18 @@ use crate::stamp::{SourceFile, Stamp};
 use crate::store::{LAYOUT, NodeAddress, ZoneCounts};
 
 const MAGIC: [u8; 8] = *b"nomenimg";
-/// Raised whenever the header changes.
+/// Incremented whenever the header changes.
 const VERSION: u32 = 1;
-/// Bytes in front of the fields.
+/// Bytes before the fields.
 pub(super) const FRONT: usize = 24;
-/// ZoneParts begin at multiples of this.
+/// Parts begin at multiples of this, in bytes.
 pub(super) const PAGE: u64 = 4096;
-/// Every piece of so many bytes has a checksum of its own; the last piece of a part may be shorter.
+/// Size of a piece in bytes. Every piece has a checksum of its own; the last piece of a part may be shorter.
 pub(super) const PIECE: usize = 1 << 20;
-/// No header is longer: it would have the checksums of more pieces than an arena can hold.
+/// Longest header in bytes: a longer one would have the checksums of more pieces than an arena can hold.
 const MAX_HEADER: usize = 16 << 20;
 
-/// What a part of an image is.
+/// The kinds of parts of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartKind {
     Chunk = 1,
@@ -64,7 +64,7 @@ impl fmt::Display for PartKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImagePart {
     pub(super) kind: PartKind,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     pub(super) at: u64,
     /// Its length in bytes.
     pub(super) len: u64,
@@ -72,12 +72,12 @@ pub(super) struct ImagePart {
     pub(super) sums: Vec<u64>,
 }
 
-/// Everything the header holds.
+/// The fields of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImageHeader {
     /// The layout of the parts.
     pub(super) layout: u32,
-    /// The version of the program that made the image: another one may read the same text differently.
+    /// The version of the program that wrote the image: another one may read the same text differently.
     pub(super) program: String,
     /// See [`fingerprint`].
     pub(super) key: [u64; 2],
@@ -91,28 +91,28 @@ pub(super) struct ImageHeader {
     pub(super) parts: Vec<ImagePart>,
 }
 
-/// The version of the program that writes and reads here.
+/// The version of this program.
 pub(super) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-/// The checksum of bytes.
+/// Returns the checksum of bytes.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// The fingerprint of a key in an image, in place of the key itself: the hashes of two fixed names. Another
-/// key, or another way of hashing, has others.
+/// Returns the fingerprint of a key, which an image holds in place of the key itself: the hashes of two fixed
+/// names. They differ for another key, or another hash function.
 pub(super) fn fingerprint(key: &HashKey) -> [u64; 2] {
     [&b"\x05image\x05nomen\0"[..], b"\x0bfingerprint\x03key\x05image\x05nomen\0"]
         .map(|wire| key.name(LowerName::of_checked(wire)).bits())
 }
 
 impl ImageHeader {
-    /// Whether this version of the program made the image.
+    /// Whether this version of the program wrote the image.
     pub(super) fn is_ours(&self) -> bool {
         self.layout == LAYOUT && self.program == PROGRAM
     }
 
-    /// The header as it stands in the file.
+    /// Returns the bytes of the header in the file.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = HeaderWriter(vec![0; FRONT]);
         out.u32(self.layout);
@@ -154,7 +154,7 @@ impl ImageHeader {
         bytes
     }
 
-    /// The length of the header that begins with `front`, in a file of `file` bytes.
+    /// Returns the length of the header that begins with `front`, in a file of `file` bytes.
     pub(super) fn len(front: &[u8; FRONT], file: u64) -> Result<usize, ImageError> {
         let mut front = HeaderReader(front);
         if front.take(8)? != MAGIC || front.u32()? != VERSION {
@@ -167,7 +167,7 @@ impl ImageHeader {
         }
     }
 
-    /// Reads a whole header. Verifies its checksum if `checked`.
+    /// Parses a whole header. Verifies its checksum if `checked`.
     pub(super) fn from_bytes(bytes: &[u8], file: u64, checked: bool) -> Result<ImageHeader, ImageError> {
         let (front, fields) = bytes.split_at_checked(FRONT).ok_or_else(short)?;
         let expected = front.last_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes));
@@ -222,7 +222,7 @@ impl HeaderWriter {
     }
 }
 
-/// The bytes left to be read. Nothing is allocated for a length until the bytes are known to be there.
+/// The bytes left to be read. Memory for a length is allocated only if the bytes exist.
 struct HeaderReader<'a>(&'a [u8]);
 
 impl<'a> HeaderReader<'a> {
@@ -260,7 +260,7 @@ impl<'a> HeaderReader<'a> {
         Ok(sources)
     }
 
-    /// The parts, which lie in a file of `file` bytes.
+    /// Reads the parts, which must be inside a file of `file` bytes.
     fn parts(&mut self, file: u64) -> Result<Vec<ImagePart>, ImageError> {
         let count = self.u32()?;
         let mut parts = Vec::new();

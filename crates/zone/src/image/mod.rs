@@ -1,22 +1,22 @@
-//! Images: snapshots in files, ready to be served without reading text, sorting or hashing anything.
+//! Images: snapshots in files, ready to be served without parsing text, sorting or hashing.
 //!
-//! An image holds the parts of a [`Zone`](crate::Zone) as they lie in memory, after a header that says what
-//! it was made from. It is read into memory and verified by all CPUs at once, not mapped: pages of a file
-//! cannot be huge, a mapped file that is cut short would kill the process, and verifying reads everything
-//! anyhow. Whether a zone needs an image, and where images lie, is not decided here.
+//! An image holds the parts of a [`Zone`](crate::Zone) in their memory layout, after a header with their
+//! provenance. It is read into memory and verified by all CPUs at once, not mapped: pages of a file cannot be
+//! huge, a mapped file that is truncated would kill the process, and verifying reads everything anyway. This
+//! module does not decide whether a zone needs an image, and where images are stored.
 //!
 //! ```text
-//! header     magic, version of the format, length, checksum; then what it was made by and from, and the
+//! header     magic, version of the format, length, checksum; then program and provenance, and the
 //!            parts (kind, offset, length), with the checksum of each MiB of them
 //! parts      each from a multiple of 4096 on: chunks of the arena, index, NSEC order, NSEC3 chain
 //! ```
 //!
-//! Numbers are little-endian; checksums are XXH3 with 64 bits. An image is written under a temporary name,
-//! synced to the disk and then renamed, so that it is there as a whole or not at all.
+//! Numbers are little-endian; checksums are XXH3 with 64 bits. An image is written to a temporary name,
+//! synced to the disk and then renamed, so that it exists either as a whole or not at all.
 //!
-//! An image that was damaged by accident fails its checksums. One that was made to do harm may have right
-//! ones, so every length, offset and address in it is verified, too (`store/verify.rs`): what passes may hold
-//! a wrong zone, as any text may, but nothing that breaks a lookup.
+//! An image that was damaged by accident fails its checksums. A malicious one may have right checksums, so
+//! every length, offset and address in it is verified, too (`store/verify.rs`): an accepted image may hold a
+//! wrong zone, as any text may, but nothing that breaks a lookup.
 //!
 //! Large parts are read into huge pages.
 
@@ -35,7 +35,7 @@ pub use write::{TEMPORARY, remove_leftovers, write, write_to};
 
 use crate::stamp::SourceFile;
 
-/// What a snapshot was made from. An image holds it beside the snapshot.
+/// The origin of a snapshot. An image holds it beside the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provenance {
     /// The files that were read, the zone's own first, with absolute paths.
@@ -44,24 +44,24 @@ pub struct Provenance {
     pub warnings: u64,
 }
 
-/// Why an image cannot be used.
+/// The reason why an image cannot be used.
 #[derive(Debug)]
 pub enum ImageError {
-    /// There is none.
+    /// It does not exist.
     Missing,
-    /// It could not be read.
+    /// It cannot be read.
     Io(io::Error),
-    /// It is no image, or one that another version of nomen made.
+    /// It is no image, or another version of nomen wrote it.
     OtherFormat,
     /// It holds another zone.
     OtherZone,
-    /// Its index was made under another hash key.
+    /// It was built with another hash key.
     OtherKey,
-    /// This file has changed since the image was made from it.
+    /// This file has changed since the image was built from it.
     Changed(PathBuf),
-    /// It was made from another file than this.
+    /// It was built from another file than this.
     OtherFile(PathBuf),
-    /// It is not as it was written; the text says what is wrong.
+    /// It is damaged; the text says how.
     Damaged(String),
 }
 
@@ -90,8 +90,8 @@ impl std::error::Error for ImageError {
 }
 
 impl ImageError {
-    /// One word for counters: `missing`, `stale` (made from other text, under another key or by another
-    /// version) or `damaged` (which includes unreadable).
+    /// Returns a keyword for counters: `missing`, `stale` (built from other text, with another key or by
+    /// another version) or `damaged` (which includes unreadable).
     pub fn word(&self) -> &'static str {
         match self {
             Self::Missing => "missing",

@@ -1,5 +1,4 @@
-//! Reading an image: the header first, which says whether the rest is worth reading, then all parts in
-//! parallel.
+//! Reads an image: first the header, which shows whether the rest is current, then all parts in parallel.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +14,7 @@ use super::{ImageError, Provenance, damaged};
 use crate::regular;
 use crate::store::{Nsec3Parts, Region, Unsound, Zone, ZoneParts, in_parallel};
 
-/// An image whose header has been read and found whole.
+/// An image whose header has been read and verified.
 pub struct Image<R = File> {
     from: R,
     header: ImageHeader,
@@ -54,12 +53,12 @@ impl Image {
 }
 
 impl<'a> Image<&'a [u8]> {
-    /// The image in `bytes`.
+    /// Returns the image in `bytes`.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, ImageError> {
         Image::new(bytes, bytes.len() as u64, true)
     }
 
-    /// The image in `bytes`, whose checksums are not verified: to find out what wrong content can do.
+    /// Returns the image in `bytes`, whose checksums are not verified: for tests of wrong content.
     pub fn unchecked(bytes: &'a [u8]) -> Result<Self, ImageError> {
         Image::new(bytes, bytes.len() as u64, false)
     }
@@ -71,18 +70,18 @@ impl<R> Image<R> {
         self.header.apex.as_lower()
     }
 
-    /// The serial number of the zone's SOA.
+    /// Returns the serial of the zone's SOA.
     pub fn serial(&self) -> Serial {
         self.header.serial
     }
 
-    /// What the zone was made from.
+    /// Returns the origin of the zone.
     pub fn provenance(&self) -> &Provenance {
         &self.header.provenance
     }
 
-    /// Fails unless the image is what reading the zone `apex` from the file `text` under `key` would make
-    /// now: it was made so, and none of the files that were read has changed.
+    /// Checks that the image equals what reading the zone `apex` from the file `text` with `key` would yield
+    /// now: it was built so, and none of the files that were read has changed.
     pub fn check_current(&self, apex: Name<'_>, text: &Path, key: &HashKey) -> Result<(), ImageError> {
         if self.apex().as_name() != apex {
             return Err(ImageError::OtherZone);
@@ -118,14 +117,13 @@ impl<R: ReadAt> Image<R> {
         }
     }
 
-    /// Reads and verifies everything with `threads` threads. Returns the zone, whose names are looked up
-    /// under `key`.
+    /// Reads and verifies everything with `threads` threads. Returns the zone, whose hash key is `key`.
     pub fn read(&self, key: &HashKey, threads: usize) -> Result<Zone, ImageError> {
         if self.checked && self.header.key != fingerprint(key) {
             return Err(ImageError::OtherKey);
         }
         let parts = &self.header.parts;
-        // ZoneParts do not overlap, so no more is allocated than the file has bytes.
+        // Parts must not overlap, so no more is allocated than the file has bytes.
         let mut ranges: Vec<_> = parts.iter().map(|part| (part.at, part.len)).collect();
         ranges.sort_unstable();
         if ranges.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
@@ -176,7 +174,7 @@ impl<R: ReadAt> Image<R> {
         Ok(())
     }
 
-    /// The parts that the filled memory holds, each by its kind.
+    /// Returns the parts in the filled memory, by their kinds.
     fn parts(&self, memory: Vec<Region>) -> Result<ZoneParts, ImageError> {
         let mut chunks = Vec::new();
         let [mut index, mut nsec, mut nodes] = [const { None }; 3];
@@ -209,14 +207,14 @@ impl<R: ReadAt> Image<R> {
     }
 }
 
-/// A piece of a part that is to be read, and where it goes.
+/// A piece of a part that is to be read, and its destination.
 struct PieceToRead<'m> {
     /// Number and kind of the part.
     number: usize,
     kind: PartKind,
-    /// Where in the file it begins.
+    /// The offset in the file.
     at: u64,
-    /// The checksum that the header has for it.
+    /// The checksum in the header.
     expected: Option<u64>,
     bytes: &'m mut [u8],
 }

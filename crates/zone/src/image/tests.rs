@@ -1,4 +1,4 @@
-//! Tests that need the inside of an image; the others are in `tests/image.rs`.
+//! Tests that need internals of images; the others are in `tests/image.rs`.
 
 use wire::hash::HashKey;
 use wire::{NameBuf, Ttl, Type};
@@ -10,7 +10,7 @@ fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
 }
 
-/// A zone that uses what the layout has: targets, pointers, signatures, NSEC and NSEC3.
+/// A zone with all elements of the layout: targets, pointers, signatures, NSEC and NSEC3.
 fn zone() -> Zone {
     let mut builder = ZoneBuilder::new(name("example.").as_name(), &HashKey::new([1, 2, 3]));
     let mut add = |owner: &str, rtype: Type, rdata: &[u8]| {

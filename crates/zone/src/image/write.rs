@@ -1,4 +1,4 @@
-//! Writing an image: under a temporary name in the same folder, then renamed.
+//! Writes images: to a temporary name in the same directory, then renamed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -12,20 +12,20 @@ use super::format::{ImageHeader, ImagePart, PAGE, PIECE, PROGRAM, PartKind, fing
 use crate::regular;
 use crate::store::{LAYOUT, Zone, ZoneParts};
 
-/// What the name of an image begins with while it is being written.
+/// The prefix of an image's name while it is being written.
 pub const TEMPORARY: &str = ".unfinished-";
 
-/// Each time so many bytes have been written they are synced to the disk, so that other programs do not have
-/// to wait for all of it at the end.
+/// Bytes after which written data is synced to the disk, so that other programs do not have to wait for all
+/// of it at the end.
 const PORTION: usize = 64 << 20;
 
 /// Distinguishes the temporary files of one process.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Writes the image of `zone` to `path`, in place of what is there. Returns its size in bytes.
+/// Writes the image of `zone` to `path`, replacing any file there. Returns its size in bytes.
 ///
-/// Only the owner may read the file. At any time `path` is what it was before or the whole image, whatever
-/// happens to the process or the system.
+/// Only the owner may read the file. At any time `path` is the old file or the whole image, even if the
+/// process or the system fails.
 pub fn write(path: &Path, zone: &Zone, provenance: &Provenance) -> io::Result<u64> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut name = OsString::from(TEMPORARY);
@@ -45,7 +45,7 @@ pub fn write(path: &Path, zone: &Zone, provenance: &Provenance) -> io::Result<u6
     Ok(len)
 }
 
-/// Removes what writers that were killed left in a folder, but nothing that is still being written.
+/// Removes leftovers of killed writers from a directory, but no files that are still being written.
 pub fn remove_leftovers(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -71,7 +71,7 @@ fn write_new(path: &Path, zone: &Zone, provenance: &Provenance) -> io::Result<u6
     Ok(len)
 }
 
-/// Syncs what is written to the disk after every [`PORTION`].
+/// Syncs written data to the disk after every [`PORTION`].
 struct Portions<'a> {
     file: &'a File,
     unsynced: usize,
@@ -95,8 +95,8 @@ impl Write for Portions<'_> {
 
 /// Writes the image of `zone` to `out`. Returns its size in bytes. For a file use [`write()`].
 ///
-/// An image holds a base alone: of a zone with an overlay one is made first, which takes as much memory
-/// again.
+/// An image holds a base only: for a zone with an overlay a new base is built first, which takes the same
+/// amount of memory again.
 pub fn write_to(out: &mut impl Write, zone: &Zone, provenance: &Provenance) -> io::Result<u64> {
     if zone.overlay_size().nodes > 0 {
         let folded = zone.folded().map_err(io::Error::other)?;
@@ -118,7 +118,7 @@ fn pad(out: &mut impl Write, bytes: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), bytes), out).map(|_| ())
 }
 
-/// The parts with their kinds, in the order in which they are written.
+/// Returns the parts with their kinds, in the order in which they are written.
 pub(super) fn pieces_of(parts: &ZoneParts) -> impl Iterator<Item = (PartKind, &[u8])> {
     let chunks = parts.chunks.iter().map(|chunk| (PartKind::Chunk, &chunk[..]));
     let chain = parts.nsec3.as_ref().map(|chain| (PartKind::Nsec3, &chain.nodes[..]));
@@ -126,7 +126,7 @@ pub(super) fn pieces_of(parts: &ZoneParts) -> impl Iterator<Item = (PartKind, &[
     chunks.chain(index).chain(chain)
 }
 
-/// The header, with the offsets and checksums of the parts, and its bytes.
+/// Returns the header, with the offsets and checksums of the parts, and its bytes.
 fn lay_out(zone: &Zone, parts: &ZoneParts, provenance: &Provenance) -> (ImageHeader, Vec<u8>) {
     let described = |(kind, bytes): (PartKind, &[u8])| ImagePart {
         kind,
@@ -146,7 +146,7 @@ fn lay_out(zone: &Zone, parts: &ZoneParts, provenance: &Provenance) -> (ImageHea
         provenance: provenance.clone(),
         parts: pieces_of(parts).map(described).collect(),
     };
-    // The offsets are not known yet, but take the same room whatever they are.
+    // The offsets are not known yet, but their length is fixed.
     let mut at = header.to_bytes().len() as u64;
     for part in &mut header.parts {
         at = at.next_multiple_of(PAGE);

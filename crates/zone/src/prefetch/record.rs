@@ -1,16 +1,16 @@
-//! What was prefetched and what was read by this thread, in order. Compiled in for the test that the one goes
-//! before the other.
+//! Records the prefetches and reads of this thread, in order. Compiled in for the test that each read is
+//! prefetched before.
 
 use std::cell::RefCell;
 
 use super::{LINE, Part};
 
-/// Something that was done with a cache line, which is known by its address divided by its size.
+/// An access to a cache line, identified by its address divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It was prefetched.
+    /// The line was prefetched.
     Prefetch(usize),
-    /// It was read.
+    /// The line was read.
     Read(Part, usize),
 }
 
@@ -18,7 +18,7 @@ thread_local! {
     static ALL: RefCell<Vec<Access>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What was done since the last call.
+/// Returns the accesses since the last call.
 pub fn take() -> Vec<Access> {
     ALL.take()
 }

@@ -1,7 +1,7 @@
-//! Records in batches: the scanner runs on a thread of its own, the caller's thread takes the records.
+//! Records in batches: the scanner runs on a thread of its own, and the caller's thread takes the records.
 //!
-//! Batches are compact and are used again. Only a few are under way at a time, so memory stays small, and a
-//! side that is faster waits for the other.
+//! Batches are compact and reused. Only a few are in flight at a time, so memory stays small, and the faster
+//! side waits for the other.
 
 use super::entry::Scanner;
 use super::fault::{Fault, FaultKind, Severity};
@@ -15,11 +15,11 @@ use wire::Ttl;
 use wire::name::Name;
 use wire::rr::{Class, Type};
 
-/// A batch is sent when it has grown to this many bytes.
+/// Size in bytes at which a batch is sent.
 const FULL: usize = 128 * 1024;
-/// Batches under way at a time.
+/// Most batches in flight.
 const IN_FLIGHT: usize = 4;
-/// Bytes in front of each record: owner length (0: as before), flags, type, RDLENGTH, TTL, file, line.
+/// Bytes before each record: owner length (0: as before), flags, type, RDLENGTH, TTL, file, line.
 const HEADER: usize = 18;
 
 /// Records in one buffer.
@@ -39,19 +39,20 @@ impl RecordBatch {
         self.bytes.clear();
     }
 
-    /// Whether there is no record in it.
+    /// Whether it holds no records.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// How far the scan was when the batch was sent.
+    /// Returns the progress of the scan when the batch was sent.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
     /// Appends a record; its class is the batch's.
     fn push(&mut self, record: &Record<'_>) {
-        // The first record of a batch has its owner even if the one before, in another batch, had the same.
+        // The first record of a batch has its owner even if the record before, in another batch, had the
+        // same.
         let owner = if record.same_owner && !self.bytes.is_empty() { &[] } else { record.owner.as_wire() };
         let mut header = [0; HEADER];
         header[0] = owner.len() as u8;
@@ -66,7 +67,7 @@ impl RecordBatch {
         self.bytes.extend_from_slice(record.rdata);
     }
 
-    /// The records, in the order they were read.
+    /// Returns the records, in the order they were read.
     pub fn records(&self) -> Records<'_> {
         Records { rest: &self.bytes, owner: Name::ROOT, class: self.class }
     }
@@ -113,7 +114,7 @@ struct Filler {
     batch: RecordBatch,
     full: SyncSender<RecordBatch>,
     empty: Receiver<RecordBatch>,
-    /// The other side is gone, so no more records are wanted.
+    /// The receiver has been dropped, so no more records are needed.
     gone: bool,
 }
 
@@ -143,10 +144,10 @@ impl Sink for Filler {
     }
 }
 
-/// As [`super::read`], but the scanner has a thread of its own; `sink` runs on the caller's thread.
+/// Like [`super::read`], but the scanner has a thread of its own; `sink` runs on the caller's thread.
 ///
-/// Faults are the same. Those of the sink have no column and no excerpt, and the report has all faults
-/// sorted by file and line. Scanner and sink each keep to the limits on errors and warnings by themselves.
+/// The faults are the same. Those of the sink have no column and no excerpt, and the report has all faults
+/// sorted by file and line. The limits on errors and warnings apply to scanner and sink separately.
 pub fn read_pipelined(source: TextSource<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
     let (full, batches) = sync_channel(IN_FLIGHT);
     let (emptied, empty) = channel();
@@ -174,7 +175,7 @@ pub fn read_pipelined(source: TextSource<'_>, config: &ScanConfig, sink: &mut im
     }
 }
 
-/// What the sink has made of the records.
+/// The sink's results.
 #[derive(Default)]
 struct Taken {
     records: u64,
@@ -184,7 +185,7 @@ struct Taken {
     stopped: bool,
 }
 
-/// Hands the records of all batches to `sink`.
+/// Passes the records of all batches to `sink`.
 fn receive(
     batches: Receiver<RecordBatch>,
     emptied: Sender<RecordBatch>,
@@ -231,7 +232,7 @@ impl Taken {
         self.rejections.push((place, rejection));
     }
 
-    /// The scanner's report with what the sink has made of the records.
+    /// Returns the scanner's report with the sink's results.
     fn into_report(self, mut report: ScanReport) -> ScanReport {
         report.records = self.records;
         report.errors += self.errors;

@@ -10,12 +10,11 @@ use std::path::PathBuf;
 use wire::name::NameBuf;
 use wire::text::Token;
 
-/// However it is configured, files include files no deeper than this: each level takes stack and a file
-/// descriptor.
+/// Deepest nesting of included files with any configuration: each level takes stack and a file descriptor.
 const DEEPEST: usize = 64;
 
 impl<S: Sink> Scanner<'_, S> {
-    /// An entry whose first token begins with `$`.
+    /// Carries out a directive: an entry whose first token begins with `$`.
     pub(super) fn directive<'w>(
         &mut self,
         file: &mut OpenFile,
@@ -81,8 +80,8 @@ impl<S: Sink> Scanner<'_, S> {
         Ok(())
     }
 
-    /// Scans another file in the place of the directive. It begins with the owner before the directive, and a
-    /// `$TTL` in it stays in force afterwards, both as in BIND. Origin and owner are then as before (RFC 1035
+    /// Scans another file in place of the directive. It begins with the owner before the directive, and a
+    /// `$TTL` in it stays in force afterwards, both as in BIND. Origin and owner are then restored (RFC 1035
     /// §5.1).
     fn include<'w>(
         &mut self,
@@ -134,7 +133,7 @@ impl<S: Sink> Scanner<'_, S> {
     }
 }
 
-/// The first of `arguments`, and those after it.
+/// Returns the first of `arguments`, and the rest.
 pub(super) fn argument<'w, 't>(
     tokens: &[Token<'w>],
     arguments: &'t [Token<'w>],
@@ -167,7 +166,7 @@ fn name<'w>(file: &OpenFile, token: Token<'w>) -> Result<NameBuf, Box<Trouble<'w
     })
 }
 
-/// A file name: any bytes, `\X` and `\DDD` as everywhere in a master file.
+/// Returns a file name: any bytes, with `\X` and `\DDD` as everywhere in a zone file.
 fn path(token: Token<'_>) -> PathBuf {
     let mut bytes = Vec::with_capacity(token.bytes.len());
     let mut text = token.bytes.iter();

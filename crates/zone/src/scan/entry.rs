@@ -1,5 +1,5 @@
-//! Makes records of entries (owner, TTL, class, type, data): the scanner's third stage. Gathers the report of
-//! files and faults.
+//! Builds records from entries (owner, TTL, class, type, data): the scanner's third stage. Collects the
+//! report of files and faults.
 
 use super::fault::{Excerpt, Fault, FaultKind, Severity};
 use super::input::{Advance, EntryStart, View, Window};
@@ -22,7 +22,7 @@ use wire::text::{self, Token};
 /// The scan stops here, before the end of the text.
 pub(super) struct Stop;
 
-/// A fault whose line and column are not known yet: its place is a piece of the text.
+/// A fault without line and column yet: its place is a part of the text.
 #[derive(Debug)]
 pub(super) struct Trouble<'w> {
     pub(super) kind: FaultKind,
@@ -35,21 +35,21 @@ pub(super) struct Trouble<'w> {
 /// A place within an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spot<'w> {
-    /// At this piece of the view.
+    /// At this part of the view.
     TypeOrClass(&'w [u8]),
-    /// After this piece of the view: what should follow is missing.
+    /// After this part of the view: the next word is missing.
     After(&'w [u8]),
 }
 
 impl<'w> Trouble<'w> {
-    /// An error at `token`. Boxed, so that results without a fault stay small.
+    /// Returns an error at `token`. Boxed, so that results without a fault stay small.
     #[cold]
     pub(super) fn at(token: Token<'w>, kind: FaultKind, message: impl Into<String>) -> Box<Self> {
         let at = Spot::TypeOrClass(token.bytes);
         Box::new(Trouble { kind, severity: Severity::Error, message: message.into(), note: None, at })
     }
 
-    /// An error after the last of `tokens`.
+    /// Returns an error after the last of `tokens`.
     #[cold]
     pub(super) fn after(tokens: &[Token<'w>], kind: FaultKind, message: impl Into<String>) -> Box<Self> {
         let at = Spot::After(tokens.last().map_or(&[], |t| t.bytes));
@@ -67,69 +67,69 @@ impl<'w> Trouble<'w> {
     }
 }
 
-/// A file being read, and what holds while it is.
+/// A file being read, and its state.
 pub(super) struct OpenFile {
     /// Index into [`ScanReport::files`].
     pub(super) id: u32,
     pub(super) name: Arc<str>,
-    /// Where relative paths of `$INCLUDE` start; `None` where it is forbidden.
+    /// The directory for relative paths of `$INCLUDE`; `None` if it is forbidden.
     pub(super) include_dir: Option<PathBuf>,
     /// `included from a:3, from b:1`.
     pub(super) included_from: Option<Arc<str>>,
-    /// How many files are open around this one.
+    /// Number of files that include this one, directly or indirectly.
     pub(super) depth: usize,
     pub(super) origin: NameBuf,
     pub(super) owner: CurrentOwner,
 }
 
-/// The owner of the entry before, which a line that begins with a blank has, too.
+/// The owner of the entry before, which also applies to a line that begins with a blank.
 #[derive(Default)]
 pub(super) struct CurrentOwner {
     /// Its wire form; empty if there is none.
     wire: Vec<u8>,
-    /// Its text, to recognise the same owner without reading it; empty once the origin has changed.
+    /// Its text, to recognise the same owner without parsing it; empty once the origin has changed.
     pub(super) text: Vec<u8>,
-    /// It could not be read. Records that have it, too, are skipped, since its fault has been reported.
+    /// It is malformed. Further records with it are skipped, since its fault has been reported.
     bad: bool,
 }
 
 impl CurrentOwner {
-    /// The same owner for a file with another origin.
+    /// Returns the same owner for a file with another origin.
     pub(super) fn inherited(&self) -> Self {
         CurrentOwner { wire: self.wire.clone(), text: Vec::new(), bad: self.bad }
     }
 }
 
-/// Where an entry stands.
+/// The place of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct EntryPlace<'w> {
     pub(super) view: View<'w>,
     pub(super) entry: EntryStart,
-    /// For a record made by `$GENERATE`: the token of the directive at which faults are shown.
+    /// For a record of `$GENERATE`: the token of the directive at which faults are shown.
     pub(super) generated: Option<Token<'w>>,
 }
 
-/// What stands between owner and data.
+/// The fields between owner and data.
 pub(super) struct TypeFields {
-    /// Seconds as written, and the token.
+    /// The TTL in seconds as written, and the index of its token.
     ttl: Option<(u32, usize)>,
     pub(super) rtype: Type,
-    /// The first token after the type.
+    /// Index of the first token after the type.
     pub(super) data: usize,
 }
 
-/// One scan: of one file and all that it includes.
+/// One scan: of one file and all included files.
 pub(super) struct Scanner<'s, S> {
     pub(super) sink: &'s mut S,
     pub(super) config: &'s ScanConfig,
     pub(super) report: ScanReport,
     level: Level,
     pub(super) default_ttl: Option<Ttl>,
-    /// The TTL of the last record that had one.
+    /// The TTL of the last record with an explicit one.
     previous_ttl: Option<Ttl>,
-    /// Whether there has been a warning that records without a TTL get the previous one.
+    /// Whether the warning about records that inherit the previous TTL has been given.
     warned_of_previous_ttl: bool,
-    /// The owner has changed since the last record that was handed over.
+    /// Whether the owner has changed since the last record passed to the sink.
     pub(super) owner_changed: bool,
     rdata: Vec<u8>,
     total: u64,
@@ -155,7 +155,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         }
     }
 
-    /// Scans `source` and everything it includes.
+    /// Scans `source` and all files it includes.
     pub(super) fn run(mut self, source: TextSource<'_>) -> ScanReport {
         let mut file = self.enter(&source, self.config.origin);
         let ended = match source.open() {
@@ -222,19 +222,19 @@ impl<'s, S: Sink> Scanner<'s, S> {
         }
     }
 
-    /// Stops the scan if all files together have more than `bytes` bytes.
+    /// Stops the scan if all files together have more than the limit; `bytes` is their size so far.
     fn check_size(&mut self, file: &OpenFile, bytes: u64) -> Result<(), Stop> {
         let limit = self.config.limits.text;
         if bytes <= limit {
             return Ok(());
         }
         let message = format!("the text has {bytes} bytes or more, and the limit is {limit}");
-        // The scan stops, whether the limit on errors is reached or not.
+        // The scan stops, even if the limit on errors is not reached.
         let _ = self.keep(whole_line(file, 0, FaultKind::TextTooLong, message));
         Err(Stop)
     }
 
-    /// Stops the scan: no line has ended since `line` for longer than an entry may be.
+    /// Stops the scan: no line has ended since `line` within the limit of an entry.
     #[cold]
     fn no_text(&mut self, file: &OpenFile, line: u32) -> Result<(), Stop> {
         let message = "no line ends here, this is no master file; the rest is not read".to_owned();
@@ -243,7 +243,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         Err(Stop)
     }
 
-    /// Reads every entry that ends in the view. Returns where the next one starts.
+    /// Reads all entries that end in the view. Returns the start of the next one.
     fn entries(
         &mut self,
         file: &mut OpenFile,
@@ -282,7 +282,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         }
     }
 
-    /// A record or directive.
+    /// Handles an entry: a record or directive.
     #[inline]
     fn entry<'w>(
         &mut self,
@@ -313,7 +313,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         }
     }
 
-    /// Makes `token` the owner.
+    /// Sets the owner to `token`.
     #[inline]
     pub(super) fn owner<'w>(
         &mut self,
@@ -340,7 +340,8 @@ impl<'s, S: Sink> Scanner<'s, S> {
         Ok(())
     }
 
-    /// TTL, class and type from token `from` on: any of the first two, in either order, then the type.
+    /// Parses TTL, class and type from token `from` on: the first two are optional and in any order, then the
+    /// type.
     #[inline]
     pub(super) fn fields<'w>(
         &self,
@@ -393,7 +394,8 @@ impl<'s, S: Sink> Scanner<'s, S> {
         Err(Trouble::after(tokens, FaultKind::MissingType, "the record ends before its type"))
     }
 
-    /// A record of the current owner: TTL, class, type and data are the tokens from `from` on.
+    /// Parses a record of the current owner and passes it to the sink; its TTL, class, type and data are the
+    /// tokens from `from` on.
     #[inline]
     pub(super) fn record<'w>(
         &mut self,
@@ -453,7 +455,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         }
     }
 
-    /// The record's TTL: its own, or the one it inherits by RFC 2308 §4 and BIND's reading of it.
+    /// Returns the record's TTL: its own, or the one it inherits by RFC 2308 §4 as BIND interprets it.
     #[inline]
     fn ttl<'w>(
         &mut self,
@@ -504,7 +506,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         Err(trouble.with_note("put a line such as `$TTL 1h` at the top of the file"))
     }
 
-    /// The TTL of so many seconds, which stand in `token`. More than [`Ttl::MAX`] count as 0, with a warning
+    /// Returns the TTL of `seconds`, which `token` holds. More than [`Ttl::MAX`] counts as 0, with a warning
     /// (RFC 2181 §8).
     #[inline]
     pub(super) fn ttl_of(
@@ -520,7 +522,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         Ttl::from_secs(seconds)
     }
 
-    /// Warns of a word of a TXT record with a `;` right behind it, which begins a comment: `v=DKIM1; k=rsa`.
+    /// Warns about a word of a TXT record directly followed by `;`, which begins a comment: `v=DKIM1; k=rsa`.
     #[cold]
     fn warn_if_cut(&mut self, file: &OpenFile, here: &EntryPlace<'_>, data: &[Token<'_>]) {
         let Some(&last) = data.last().filter(|last| !last.quoted && here.generated.is_none()) else { return };
@@ -534,7 +536,8 @@ impl<'s, S: Sink> Scanner<'s, S> {
         }
     }
 
-    /// Whether a string that is too long counts as several here: the data is taken so then, with a warning.
+    /// Splits a string that is too long into several, if the configuration allows it. Returns whether it did;
+    /// then the data is valid, and a warning is reported.
     #[cold]
     fn is_split(
         &mut self,
@@ -585,7 +588,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         let _ = self.add_fault(file, here, trouble.warning());
     }
 
-    /// Reports what the sink had to say of a record: its owner if it stands there, its type, and its data.
+    /// Reports the sink's remarks about a record, at its owner (if the entry has one), its type, or its data.
     #[cold]
     fn remark(
         &mut self,
@@ -661,8 +664,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         self.keep(whole_line(file, line, FaultKind::CannotRead, message))
     }
 
-    /// Adds a fault to the report. `Err` if the scan is to stop: there are as many errors as the limit
-    /// allows.
+    /// Adds a fault to the report. Returns `Err` if the scan must stop, since the limit of errors is reached.
     #[cold]
     pub(super) fn add_fault(
         &mut self,
@@ -673,7 +675,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         self.keep(placed(file, here, trouble))
     }
 
-    /// Counts a fault, and keeps it as far as the limits allow.
+    /// Counts a fault, and stores it as far as the limits allow.
     fn keep(&mut self, fault: Fault) -> Result<(), Stop> {
         let limits = &self.config.limits;
         match fault.severity {
@@ -693,7 +695,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
     }
 }
 
-/// An error of a whole line, or of the whole file for line 0.
+/// Returns an error about a whole line, or about the whole file for line 0.
 fn whole_line(file: &OpenFile, line: u32, kind: FaultKind, message: String) -> Fault {
     Fault {
         kind,
@@ -708,7 +710,7 @@ fn whole_line(file: &OpenFile, line: u32, kind: FaultKind, message: String) -> F
     }
 }
 
-/// A fault with its line and column, and the line itself.
+/// Returns a fault with its line and column, and the line itself.
 #[cold]
 #[expect(clippy::boxed_local, reason = "faults come boxed")]
 fn placed(file: &OpenFile, here: &EntryPlace<'_>, trouble: Box<Trouble<'_>>) -> Fault {
@@ -718,7 +720,7 @@ fn placed(file: &OpenFile, here: &EntryPlace<'_>, trouble: Box<Trouble<'_>>) -> 
     };
     let (word, after) = here.generated.map_or((word, after), |token| (token.bytes, false));
     let bytes = here.view.bytes;
-    // Where `word` stands in the view, from its address: it is a piece of it.
+    // The offset of `word` in the view, from its address: it is a part of the view.
     let offset = (word.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
     let known = offset <= bytes.len();
     let at = if known { offset + if after { word.len() } else { 0 } } else { here.entry.start };
@@ -741,7 +743,7 @@ fn placed(file: &OpenFile, here: &EntryPlace<'_>, trouble: Box<Trouble<'_>>) -> 
     }
 }
 
-/// A word of the file for a message: printable, and not too long.
+/// Returns a word of the file for a message: printable, and not too long.
 pub(super) fn show(word: &[u8]) -> String {
     const MAX_SHOWN_BYTES: usize = 64;
     let (front, more) =
@@ -751,7 +753,7 @@ pub(super) fn show(word: &[u8]) -> String {
     format!("`{text}{more}`")
 }
 
-/// What to write for a string that is too long: the same in strings of 255 bytes, which readers join (RFC
+/// Returns the note for a string that is too long: the same in strings of 255 bytes, which readers join (RFC
 /// 7208 §3.3, RFC 6376 §3.6.2.2).
 #[cold]
 fn split_string(token: Token<'_>) -> String {

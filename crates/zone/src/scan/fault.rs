@@ -1,4 +1,4 @@
-//! What can be wrong with a master file, where, and how it is shown.
+//! Faults of a zone file, their places, and how they are shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use wire::name::{NameBuf, NameTextError};
 use wire::rdata::TextFaultKind;
 use wire::rr::Type;
 
-/// How bad a fault is.
+/// The severity of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The record is taken, or left out on purpose; the zone can be served.
+    /// The record is accepted, or left out on purpose; the zone can be served.
     Warning,
-    /// The record cannot be taken; the zone must not be served.
+    /// The record cannot be accepted; the zone must not be served.
     Error,
 }
 
@@ -24,16 +24,16 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Which fault it is; [`Fault::message`] has the details.
+/// The kinds of faults; [`Fault::message`] has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The file cannot be opened or read.
     CannotRead,
-    /// A byte of value zero, which text does not have.
+    /// A byte of value zero, which does not occur in text.
     NulByte,
     /// A quoted string that does not end on its line.
     UnclosedQuote,
-    /// A quotation mark amid text: a string that touches what stands before or behind it.
+    /// A quotation mark inside text: a string without blanks between it and its neighbours.
     StrayQuote,
     /// `(` without its `)`.
     UnclosedParenthesis,
@@ -43,9 +43,9 @@ pub enum FaultKind {
     EntryTooLong,
     /// The files have more bytes than [`Limits::text`](super::Limits::text).
     TextTooLong,
-    /// No line ends for longer than an entry may be: this is no master file, and the scan stops.
+    /// No line ends within the limit of an entry: this is no zone file, and the scan stops.
     NoText,
-    /// A line that begins with a blank, and no owner before it (RFC 1035 §5.1).
+    /// A line that begins with a blank, without an owner before it (RFC 1035 §5.1).
     NoPreviousOwner,
     /// Quotes around an owner, a TTL, a class, a type or a directive.
     QuotedField,
@@ -65,19 +65,19 @@ pub enum FaultKind {
     MissingType,
     /// A type that no zone can hold (RFC 6895 §3.1).
     MetaType,
-    /// No TTL given, and none to inherit (RFC 2308 §4).
+    /// No TTL is given, and there is none to inherit (RFC 2308 §4).
     NoTtl,
     /// The record data is not what the type requires.
     Rdata(TextFaultKind),
-    /// A word with `$` in front that is not a directive.
+    /// A word that begins with `$` but is not a directive.
     UnknownDirective,
-    /// A directive that lacks something.
+    /// A directive that lacks an argument.
     MissingArgument,
-    /// A directive with something left over.
+    /// A directive with too many arguments.
     ExtraArgument,
     /// The name after `$ORIGIN` or `$INCLUDE` is not a domain name.
     BadOrigin(NameTextError),
-    /// `$INCLUDE` where the source allows none.
+    /// `$INCLUDE` in a source that does not allow it.
     IncludeForbidden,
     /// Files that include files, deeper than [`Limits::include_depth`](super::Limits::include_depth).
     IncludeTooDeep,
@@ -87,19 +87,19 @@ pub enum FaultKind {
     BadRange,
     /// `${…}` that is not `${offset,width,base}`.
     BadModifier,
-    /// `$GENERATE` makes more records than [`Limits::generated`](super::Limits::generated) in all.
+    /// `$GENERATE` directives yield more records than [`Limits::generated`](super::Limits::generated) in all.
     TooManyGenerated,
     /// The [`Sink`](super::Sink) rejected the record.
     Rejected,
-    /// The [`Sink`](super::Sink) had something to say of the record: a [`Remark`](super::Remark).
+    /// A [`Remark`](super::Remark) of the [`Sink`](super::Sink) about the record.
     Remarked,
-    /// Warning: the first TTL is the SOA record's MINIMUM, for want of another.
+    /// Warning: there is no other TTL, so the first one is the SOA record's MINIMUM.
     TtlFromSoa,
-    /// Warning: the TTL is that of the record before, for want of a `$TTL` (RFC 1035 §5.1).
+    /// Warning: there is no `$TTL`, so the TTL is that of the record before (RFC 1035 §5.1).
     TtlFromPrevious,
-    /// Warning: the zone's name stands twice at the end of an origin.
+    /// Warning: an origin ends in the zone's name twice.
     OriginTwice,
-    /// Warning: a `;` right behind a word of a TXT record cuts it short.
+    /// Warning: a `;` directly after a word of a TXT record begins a comment.
     CutByComment,
     /// Warning: a TTL of 2^31 seconds or more counts as 0 (RFC 2181 §8).
     TtlTooLarge,
@@ -108,23 +108,23 @@ pub enum FaultKind {
 /// A fault with its place.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Which fault.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
     /// The file, as it was named.
     pub file: Arc<str>,
-    /// Line, from 1; 0 if the fault is the whole file's.
+    /// Line, from 1; 0 if the fault is about the whole file.
     pub line: u32,
-    /// Column in bytes, from 1; 0 if the fault is the whole line's.
+    /// Column in bytes, from 1; 0 if the fault is about the whole line.
     pub column: u32,
-    /// The details: one line, in lower case, no full stop at the end.
+    /// The details: one line, in lower case, without a final full stop.
     pub message: String,
-    /// What else helps: what to write instead, which file included this one.
+    /// A hint: what to write instead, which file included this one.
     pub note: Option<String>,
     /// The line with the fault, or the part of it around the fault.
     pub excerpt: Option<Excerpt>,
-    /// The owner and type of the records concerned, if the fault came to light when they were put together.
+    /// The owner and type of the faulty records, if the fault was found when the zone was built.
     pub about: Option<Box<(NameBuf, Type)>>,
 }
 
@@ -144,7 +144,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Fault {
-    /// Several lines: the one line of [`fmt::Display`], the source line with a caret, the note.
+    /// Returns several lines: the one line of [`fmt::Display`], the source line with a caret, the note.
     pub fn pretty(&self) -> impl fmt::Display + '_ {
         Pretty(self)
     }
@@ -169,14 +169,14 @@ impl fmt::Display for Pretty<'_> {
     }
 }
 
-/// A piece of a source line, made printable.
+/// A part of a source line, made printable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     /// The text, one line.
     pub text: String,
-    /// Where the fault begins, in characters from the start of `text`.
+    /// Start of the fault, in characters from the start of `text`.
     pub from: usize,
-    /// How many characters it has, at least 1.
+    /// Length of the fault in characters, at least 1.
     pub width: usize,
 }
 
@@ -184,7 +184,7 @@ pub struct Excerpt {
 const CONTEXT: usize = 60;
 
 impl Excerpt {
-    /// The part of `line` around the fault of `length` bytes at byte `at`.
+    /// Returns the part of `line` around the fault of `length` bytes at byte `at`.
     pub(super) fn new(line: &[u8], at: usize, length: usize) -> Self {
         let at = at.min(line.len());
         let start = if at > 2 * CONTEXT { at - CONTEXT } else { 0 };

@@ -1,13 +1,13 @@
-//! Names that lack their final dot: the origin completed them, and the zone's name stands in them twice.
+//! Names that lack their final dot: completed with the origin, they end in the zone's name twice.
 
 use wire::Name;
 
-/// Whether a name has the zone's name twice at its end.
+/// Whether a name ends in the zone's name twice.
 pub(crate) fn ends_twice_in(name: Name<'_>, apex: Name<'_>) -> bool {
     if apex.is_root() || !name.is_at_or_below(apex) {
         return false;
     }
-    // The front of the name, with the root in the place of the apex.
+    // The front of the name, with the root in place of the apex.
     let front = name.len() - apex.len();
     let mut wire = name.as_wire().get(..front).unwrap_or_default().to_vec();
     wire.push(0);

@@ -1,9 +1,9 @@
 //! `$GENERATE range owner [ttl] [class] type data`: many records from one line, in BIND's notation.
 //!
-//! The range is `start-stop` or `start-stop/step`. In owner and data, `$` means the value,
-//! `${offset,width,base}` the value plus the offset, padded with zeros to the width, in base `d o x X n N`
-//! (the last two are nibbles, lowest first, with dots between), `$$` and `\$` a dollar sign. If the data is
-//! one quoted string, the text within it is expanded; otherwise all of the data is, quotes included.
+//! The range is `start-stop` or `start-stop/step`. In owner and data, `$` is replaced by the value,
+//! `${offset,width,base}` by the value plus the offset, padded with zeros to the width, in base `d o x X n N`
+//! (the last two are nibbles, lowest first, separated by dots), `$$` and `\$` by a dollar sign. If the data
+//! is one quoted string, the text within it is expanded; otherwise all of the data is, quotes included.
 
 use super::entry::{EntryPlace, OpenFile, Scanner, Stop, Trouble, quoted_field, show};
 use super::fault::FaultKind;
@@ -45,7 +45,7 @@ impl Range {
     }
 }
 
-/// A piece of a template.
+/// A part of a template.
 #[derive(Debug, PartialEq, Eq)]
 enum TemplatePiece {
     Text(Vec<u8>),
@@ -56,7 +56,7 @@ enum TemplatePiece {
 struct GenerateTemplate(Vec<TemplatePiece>);
 
 impl GenerateTemplate {
-    /// `Err` for a `${…}` that cannot be read.
+    /// Parses a template; `Err` for a malformed `${…}`.
     fn parse(text: &[u8]) -> Result<Self, ()> {
         let (mut pieces, mut plain, mut rest) = (Vec::new(), Vec::new(), text);
         loop {
@@ -92,7 +92,7 @@ impl GenerateTemplate {
         Ok(GenerateTemplate(pieces))
     }
 
-    /// Whether every value of the range fits 32 bits with its offset, as in BIND.
+    /// Whether every value of the range plus its offset is at most 2^31 - 1, as in BIND.
     fn fits(&self, range: &Range) -> bool {
         self.0.iter().all(|piece| match *piece {
             TemplatePiece::Text(_) => true,
@@ -110,7 +110,7 @@ impl GenerateTemplate {
     }
 }
 
-/// What stands in `${…}`: offset, width and base; the last two may be left out.
+/// Parses the content of `${…}`: offset, width and base; the last two are optional.
 fn modifier(text: &[u8]) -> Option<TemplatePiece> {
     let mut parts = std::str::from_utf8(text).ok()?.split(',');
     let offset = parts.next()?.parse::<i32>().ok()?.into();
@@ -135,7 +135,7 @@ fn write_value(value: i64, width: usize, base: u8, to: &mut Vec<u8>) {
     };
 }
 
-/// Writes nibbles, the lowest first, with dots between, to at least `width` characters. 0x12d is `d.2.1`;
+/// Writes nibbles, the lowest first, separated by dots, to at least `width` characters. 0x12d is `d.2.1`;
 /// with width 7 it is `d.2.1.0`, with width 6 `d.2.1.` and ends with a dot.
 fn nibbles(value: u32, width: usize, digits: &[u8; 16], to: &mut Vec<u8>) {
     let (mut value, mut width) = (value, width);
@@ -154,7 +154,7 @@ fn nibbles(value: u32, width: usize, digits: &[u8; 16], to: &mut Vec<u8>) {
 }
 
 impl<S: Sink> Scanner<'_, S> {
-    /// Makes the records of a `$GENERATE` line. The first that is wrong ends the directive.
+    /// Generates the records of a `$GENERATE` line. The first fault ends the directive.
     pub(super) fn generate<'w>(
         &mut self,
         file: &mut OpenFile,
@@ -213,7 +213,7 @@ impl<S: Sink> Scanner<'_, S> {
         Ok(Ok(()))
     }
 
-    /// Hands over one record, made from its text. A fault comes with whether it is the owner's.
+    /// Passes one record to the sink, parsed from its text. A fault comes with whether it is about the owner.
     fn generated_record<'t>(
         &mut self,
         file: &mut OpenFile,
@@ -249,7 +249,7 @@ impl<S: Sink> Scanner<'_, S> {
     }
 }
 
-/// Reads a template, with its faults at `token`.
+/// Parses a template; its faults are at `token`.
 fn template<'w>(
     token: Token<'w>,
     text: Vec<u8>,
@@ -267,7 +267,8 @@ fn template<'w>(
     Ok(template)
 }
 
-/// The text of the data: what one quoted string holds, or everything from the first token to the last.
+/// Returns the text of the data: the content of one quoted string, or everything from the first token to the
+/// last.
 fn data_text(data: &[Token<'_>]) -> Vec<u8> {
     if let [Token { bytes, quoted: true }] = data {
         let mut text = Vec::with_capacity(bytes.len());
@@ -290,7 +291,7 @@ fn data_text(data: &[Token<'_>]) -> Vec<u8> {
         }
         return text;
     }
-    // Made from the tokens, not copied from the file: there may be comments and line feeds between them.
+    // Built from the tokens, not copied from the file: there may be comments and line feeds between them.
     let mut text = Vec::new();
     for token in data {
         if !text.is_empty() {

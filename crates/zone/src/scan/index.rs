@@ -1,19 +1,19 @@
-//! Turns bytes into the places where something begins or ends: the scanner's first stage.
+//! Turns bytes into the offsets where tokens begin or end: the scanner's first stage.
 //!
-//! For each byte offset that matters there is one entry in the index, in ascending order:
+//! The index has one entry for each byte offset that matters, in ascending order:
 //!
 //! - the first byte of a word, and the first byte after it. A word is a run of bytes without blanks and
-//!   structural characters; an escaped character belongs to its word. The byte after a word is a blank
-//!   or `;`, which has no entry of its own, or a structural character, whose entry serves both.
+//!   structural characters; an escaped character belongs to its word. The byte after a word is a blank or
+//!   `;`, which has no entry of its own, or a structural character, whose entry serves both.
 //! - every structural character: line feed, `(`, `)`, the quotes around a string, NUL.
 //!
-//! Nothing inside a comment or a quoted string has an entry, but for NUL in a string. A line feed ends
-//! both, and cannot be escaped: a quote that was forgotten spoils one line, not the rest of the file.
-//! What the places mean as tokens and records is [`super::lex`]'s and [`super::entry`]'s business.
+//! Nothing inside a comment or a quoted string has an entry, except NUL in a string. A line feed ends both,
+//! and cannot be escaped: a missing quote affects one line, not the rest of the file. [`super::lex`] and
+//! [`super::entry`] interpret the offsets as tokens and records.
 
 use super::simd::{BATCH, BLOCK, Level, Masks};
 
-/// What the next byte to be read stands in.
+/// The context of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Plain,
@@ -21,7 +21,7 @@ enum Mode {
     Comment,
 }
 
-/// The first stage, with what it carries from one block to the next.
+/// The first stage, with its state between blocks.
 #[derive(Debug)]
 pub(super) struct Indexer {
     level: Level,
@@ -33,18 +33,18 @@ pub(super) struct Indexer {
 }
 
 impl Indexer {
-    /// Stands at the start of a line.
+    /// Returns an indexer at the start of a line.
     pub(super) fn new(level: Level) -> Self {
         Indexer { level, mode: Mode::Plain, escaped: false, in_word: false }
     }
 
-    /// Forgets what came before: the next byte starts a line.
+    /// Resets the state: the next byte starts a line.
     pub(super) fn restart(&mut self) {
         *self = Self::new(self.level);
     }
 
-    /// Appends the entries of `bytes` to `index`, with offsets counted from `base`. Returns how many bytes it
-    /// has read: whole blocks of 64 only. Offsets must fit 32 bits.
+    /// Appends the entries of `bytes` to `index`, with offsets counted from `base`. Returns the number of
+    /// bytes read: whole blocks of 64 only. Offsets must fit into 32 bits.
     pub(super) fn run(&mut self, bytes: &[u8], base: u32, index: &mut Vec<u32>) -> usize {
         let mut masks = [Masks::default(); BATCH];
         let mut base = base;
@@ -64,7 +64,7 @@ impl Indexer {
         bytes.len() / BLOCK * BLOCK
     }
 
-    /// The entries of one block as a bitmap.
+    /// Returns the entries of one block as a bitmap.
     ///
     /// A word begins or ends where a bit differs from the one before. For `ab c`, first byte on the left:
     ///
@@ -86,7 +86,8 @@ impl Indexer {
         edges | structural
     }
 
-    /// A block with quotes, comments, parentheses or escapes: the bytes of words, and the structural ones.
+    /// Handles a block with quotes, comments, parentheses or escapes. Returns the bytes of words, and the
+    /// structural ones.
     fn careful(&mut self, block: &[u8; BLOCK], masks: &Masks, ordinary: u64) -> (u64, u64) {
         let mut words = ordinary;
         let mut structural = masks.newline;
@@ -111,8 +112,8 @@ impl Indexer {
                 }
                 (Mode::Comment, _) => {
                     let ends = todo & masks.newline;
-                    // Nothing counts before the next line feed. `ends - 1 & !ends` is all bits below the
-                    // lowest of `ends`: 0b10_1000 has 0b111. Without a line feed it is all bits.
+                    // Nothing before the next line feed counts. `ends - 1 & !ends` has all bits below the
+                    // lowest of `ends`: 0b10_1000 has 0b111. Without a line feed it has all bits.
                     todo &= !(ends.wrapping_sub(1) & !ends);
                 }
                 (_, 0) => structural |= bit,
@@ -146,7 +147,7 @@ impl Indexer {
     }
 }
 
-/// The bits `from..to`, `to` at most 64.
+/// Returns the bits `from..to`, `to` at most 64.
 fn span(from: usize, to: usize) -> u64 {
     let below = |n: usize| if n >= BLOCK { u64::MAX } else { (1 << n) - 1 };
     below(to) & !below(from)
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same by reading byte after byte: the oracle.
+    /// The same byte by byte: the oracle.
     fn oracle(bytes: &[u8]) -> Vec<u32> {
         let (mut mode, mut escaped, mut in_word, mut index) = (Mode::Plain, false, false, Vec::new());
         for (at, &byte) in bytes.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! A master file as a window of bytes that moves over it, with the index of what stands in the window.
+//! A window of bytes that moves over a zone file, with the index of its content.
 //!
-//! Files are read, not mapped: a mapped file that is cut short while it is read kills the process. The
-//! window holds at least the entry being read and grows for a long one, up to the limit on an entry's
-//! text, so memory stays bounded whatever the file holds.
+//! Files are read, not mapped: truncating a mapped file while it is read kills the process. The window holds
+//! at least the entry being read and grows for a long one, up to the limit on an entry's text, so memory is
+//! bounded for any file.
 
 use super::index::Indexer;
 use super::simd::{BLOCK, Level};
@@ -10,15 +10,15 @@ use std::io::{self, Read};
 
 /// Bytes read and indexed at a time. Window and index together stay in the second-level cache.
 const STEP: usize = 256 * 1024;
-/// Room after the data: the final line feed, and the blanks that fill the last block.
+/// Bytes after the data: the final line feed, and the blanks that fill the last block.
 const SLACK: usize = 2 * BLOCK;
-/// What some editors put in front of UTF-8 text.
+/// The mark that some editors put before UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Where the next entry starts: always the start of a line.
+/// The start of the next entry: always the start of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EntryStart {
-    /// The number of its first place in the index.
+    /// Index of its first offset in the index.
     pub(super) next: usize,
     /// Its first byte in the window.
     pub(super) start: usize,
@@ -26,23 +26,23 @@ pub(super) struct EntryStart {
     pub(super) line: u32,
 }
 
-/// What a window shows at a time.
+/// The part of a file in a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'w> {
     /// The bytes; the last ones may not be indexed yet.
     pub(super) bytes: &'w [u8],
     /// Offsets into `bytes`, as [`super::index`] describes.
     pub(super) index: &'w [u32],
-    /// No more will come: the file has ended, or an entry has grown to the limit.
+    /// No more bytes follow: the file has ended, or an entry has reached the limit.
     pub(super) last: bool,
 }
 
-/// What [`Window::advance`] found.
+/// The result of [`Window::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advance {
-    /// There is more to see.
+    /// The view has more bytes.
     More,
-    /// The file ended, and everything in it has been seen.
+    /// The file ended, and all of it has been seen.
     End,
     /// The entry at the cursor is longer than the limit. The view shows its front, with `last` set.
     TooLong,
@@ -52,31 +52,31 @@ pub(super) enum Advance {
 pub(super) struct Window<R> {
     from: R,
     buffer: Vec<u8>,
-    /// How much of `buffer` holds data.
+    /// Number of bytes of data in `buffer`.
     filled: usize,
-    /// How much of `filled` has been indexed.
+    /// Number of these bytes that are indexed.
     indexed: usize,
     index: Vec<u32>,
     indexer: Indexer,
     limit: usize,
     at_end: bool,
     too_long: bool,
-    /// [`Window::skip_line`] has changed the view, so there is something to see before anything is read.
+    /// [`Window::skip_line`] has changed the view, so it has new bytes without reading.
     pending: bool,
     /// Nothing has been read yet.
     at_front: bool,
     /// Bytes read so far.
     pub(super) read: u64,
-    /// Where the next entry starts.
+    /// The start of the next entry.
     pub(super) cursor: EntryStart,
 }
 
 impl<R: Read> Window<R> {
-    /// A window over `from`, at whose front nothing has been read yet.
+    /// Returns a window over `from`, from which nothing has been read yet.
     ///
     /// `limit` is the longest text of one entry in bytes; `size_hint` the file's size, if known.
     pub(super) fn new(from: R, level: Level, limit: usize, size_hint: Option<u64>) -> Self {
-        // A little more than the file has, so that the first read also sees its end.
+        // A little more than the file's size, so that the first read also reaches its end.
         let size =
             size_hint.and_then(|n| usize::try_from(n).ok()).map_or(STEP, |n| n.saturating_add(1).min(STEP));
         Window {
@@ -96,20 +96,20 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// What can be seen of the file.
+    /// Returns the part of the file in the window.
     pub(super) fn view(&self) -> View<'_> {
         View { bytes: &self.buffer[..self.filled], index: &self.index, last: self.at_end || self.too_long }
     }
 
-    /// Goes on at `cursor`, which came from the view.
+    /// Continues at `cursor`, which came from the view.
     pub(super) fn go_to(&mut self, cursor: EntryStart) {
         self.too_long = false;
         self.cursor = cursor;
     }
 
-    /// Moves the window so that the entry at the cursor is its first, and reads on.
+    /// Moves the window so that the entry at the cursor is its first, and continues reading.
     ///
-    /// To be called when the index ended before the entry did. Errors are those of reading.
+    /// Call it when the index ended before the entry did. Errors are those of reading.
     pub(super) fn advance(&mut self) -> io::Result<Advance> {
         if std::mem::take(&mut self.pending) {
             return Ok(Advance::More);
@@ -132,9 +132,9 @@ impl<R: Read> Window<R> {
         Ok(Advance::More)
     }
 
-    /// Skips the entry at the cursor, which is longer than the limit: goes to the line after the one that
-    /// byte `from` of the view stands in. Looks for nothing but the line feed. False if as many more bytes as
-    /// an entry may have bring none: nothing is there to go on with then.
+    /// Skips the entry at the cursor, which is longer than the limit: moves the cursor to the line after the
+    /// one with byte `from` of the view. Only looks for line feeds. Returns false if there is none within the
+    /// limit of an entry: then the scan cannot continue.
     pub(super) fn skip_line(&mut self, from: usize) -> io::Result<bool> {
         self.too_long = false;
         let most = self.read.saturating_add(self.limit as u64);
@@ -167,7 +167,7 @@ impl<R: Read> Window<R> {
         Ok(true)
     }
 
-    /// Indexes what has been read: whole blocks, at the end of the file everything.
+    /// Indexes the bytes read: whole blocks; at the end of the file all of them.
     fn index_read(&mut self) {
         let from = self.indexed;
         self.indexed += self.indexer.run(&self.buffer[from..self.filled], from as u32, &mut self.index);
@@ -204,14 +204,15 @@ impl<R: Read> Window<R> {
             }
         }
         if std::mem::take(&mut self.at_front) && self.buffer.starts_with(BYTE_ORDER_MARK) {
-            // Line feeds instead, so that columns are counted after the mark; the index starts there too.
+            // Replaces the mark by line feeds, so that columns are counted after it; the index starts there
+            // too.
             self.buffer[..BYTE_ORDER_MARK.len()].fill(b'\n');
             (self.cursor.start, self.indexed) = (BYTE_ORDER_MARK.len(), BYTE_ORDER_MARK.len());
         }
         Ok(())
     }
 
-    /// Indexes what is left at the end of the file, with a line feed if the last line lacks one.
+    /// Indexes the rest at the end of the file, with a line feed if the last line lacks one.
     fn finish(&mut self) {
         if self.filled > 0 && self.buffer[self.filled - 1] != b'\n' {
             self.buffer[self.filled] = b'\n';

@@ -1,28 +1,28 @@
-//! Gathers the tokens of one entry (RFC 1035 §5.1): the scanner's second stage.
+//! Collects the tokens of one entry (RFC 1035 §5.1): the scanner's second stage.
 //!
-//! An entry ends with a line feed outside parentheses. What the tokens mean is [`super::entry`]'s business.
-//! Faults here are those of quotes and parentheses, and NUL bytes; after one, scanning goes on with the next
-//! line that can be the start of an entry.
+//! An entry ends with a line feed outside parentheses. [`super::entry`] interprets the tokens. Faults here
+//! are those of quotes and parentheses, and NUL bytes; after a fault, scanning continues with the next line
+//! that can be the start of an entry.
 
 use super::fault::FaultKind;
 use super::input::{EntryStart, View};
 use wire::text::Token;
 
-/// What stands at a cursor.
+/// The result of reading at a cursor.
 #[derive(Debug)]
 pub(super) enum Lexed {
     /// An entry of at least one token.
     Entry {
-        /// Where it starts, blank lines skipped.
+        /// Its start, after blank lines.
         at: EntryStart,
-        /// Whether its first token is in the owner's place: the line does not begin with a blank.
+        /// Whether its first token is the owner: the line does not begin with a blank.
         has_owner: bool,
-        /// Where the next entry starts.
+        /// The start of the next entry.
         after: EntryStart,
     },
-    /// A fault of `length` bytes at byte `at` of the view; the entry it spoils is skipped.
+    /// A fault of `length` bytes at byte `at` of the view; its entry is skipped.
     Fault { kind: FaultKind, at: usize, length: usize, entry: EntryStart, after: EntryStart },
-    /// The entry that starts here goes on beyond the view, or there is none.
+    /// The entry that starts here continues beyond the view, or there is none.
     More(EntryStart),
 }
 
@@ -89,8 +89,8 @@ pub(super) fn step<'w>(view: View<'w>, cursor: EntryStart, tokens: &mut Vec<Toke
                 let Some(&end) = index.get(i + 1) else { break };
                 let end = end as usize;
                 tokens.push(Token { bytes: &bytes[start..end], quoted: false });
-                // The next entry is the word's end. A blank or `;` there means nothing more and is skipped;
-                // anything else, as the `)` of `a)`, is read next.
+                // The next entry of the index is the word's end. A blank or `;` there has no meaning of its
+                // own and is skipped; anything else, such as the `)` of `a)`, is read next.
                 i += 1 + usize::from(matches!(bytes[end], b' ' | b'\t' | b'\r' | b';'));
             }
         }
@@ -118,9 +118,9 @@ fn quoted<'w>(bytes: &'w [u8], index: &[u32], i: usize, tokens: &mut Vec<Token<'
     tokens.push(Token { bytes: &bytes[open + 1..close], quoted: true });
 }
 
-/// The quotation mark, of the two around a string, that touches other text. A word that ends in `=` may stand
-/// right in front: see [`quoted`]. Others take such text for several strings, or for one with the mark in it,
-/// and mean neither.
+/// Returns the quotation mark, of the two around a string, that touches other text. A word that ends in `=`
+/// may directly precede it: see [`quoted`]. Other servers read such text as several strings, or as one with
+/// the mark in it, and neither is meant.
 fn stray(bytes: &[u8], open: usize, close: usize, tokens: &[Token<'_>]) -> Option<usize> {
     let touches = |token: &Token<'_>| {
         token.bytes.as_ptr_range().end == bytes[open..].as_ptr() && !token.bytes.ends_with(b"=")
@@ -132,10 +132,10 @@ fn stray(bytes: &[u8], open: usize, close: usize, tokens: &[Token<'_>]) -> Optio
     (!bytes.get(close + 1).is_none_or(apart)).then_some(close)
 }
 
-/// Where to go on after a fault at byte `fault` of the entry at `entry`: the start of the next line, or
-/// for a fault inside parentheses, of the next line that does not look like their continuation.
+/// Returns where to continue after a fault at byte `fault` of the entry at `entry`: the start of the next
+/// line, or for a fault inside parentheses, of the next line that does not look like their continuation.
 ///
-/// `None` if that lies beyond the view, and there is more to come.
+/// `None` if that is beyond the view, and more bytes follow.
 fn recover(view: View<'_>, entry: EntryStart, fault: usize, nested: bool) -> Option<EntryStart> {
     let View { bytes, index, last } = view;
     let mut line = entry.line;

@@ -1,23 +1,23 @@
-//! Reads master files (RFC 1035 §5) and hands over their records one by one.
+//! Reads zone files (RFC 1035 §5) and passes their records to a sink one by one.
 //!
-//! What lives here: the text format with `$ORIGIN`, `$TTL` (RFC 2308 §4), `$INCLUDE` and `$GENERATE`, the
-//! places of faults, the limits. What does not: the text of record data (`wire::rdata`), what is done with
-//! the records ([`super::store`]), whether they make a good zone.
+//! This module holds the text format with `$ORIGIN`, `$TTL` (RFC 2308 §4), `$INCLUDE` and `$GENERATE`, the
+//! places of faults, the limits. Not here: the text of record data (`wire::rdata`), the use of the records
+//! ([`super::store`]), the consistency of the zone.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `input` | the window that moves over a file |
-//! | `simd`, `index` | first stage: bytes to the places where something begins or ends |
+//! | `simd`, `index` | first stage: bytes to the offsets where tokens begin or end |
 //! | `lex` | second stage: the tokens of one entry |
-//! | `words` | types, classes and TTLs by their text |
+//! | `words` | parses types, classes and TTLs |
 //! | `entry` | third stage: entries to records; faults; files |
 //! | `directive`, `generate` | `$ORIGIN`, `$TTL`, `$INCLUDE`; `$GENERATE` |
 //! | `batch` | records in batches, for another thread |
 //! | `final_dot` | names that lack their final dot |
-//! | `fault` | what can be wrong, and how it is shown |
+//! | `fault` | faults, and how they are shown |
 //!
-//! A snapshot keeps no places. Where the place of a record is wanted later, the text is scanned again and the
-//! place is found by a [`Remark`].
+//! A snapshot stores no places. To find the place of a record later, the text is scanned again with a
+//! [`Remark`] about the record.
 
 mod batch;
 mod directive;
@@ -48,7 +48,7 @@ use wire::rr::{Class, Type};
 use crate::regular;
 use crate::stamp::{SourceFile, Stamp};
 
-/// Where the text of a zone comes from.
+/// A source of a zone's text.
 pub struct TextSource<'a> {
     name: Arc<str>,
     from: Input<'a>,
@@ -58,14 +58,14 @@ pub struct TextSource<'a> {
 enum Input<'a> {
     /// A regular file.
     Path(PathBuf),
-    /// Anything that can be opened.
+    /// A file of any kind.
     AnyPath(PathBuf),
     Reader(Box<dyn Read + Send + 'a>, Option<u64>),
 }
 
 impl<'a> TextSource<'a> {
-    /// The regular file at `path`. It may include files; a relative path is taken from the directory of the
-    /// file that includes.
+    /// The regular file at `path`. It may include files; relative paths start from the directory of the
+    /// including file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let include_dir = Some(path.parent().map(Path::to_path_buf).unwrap_or_default());
@@ -73,7 +73,7 @@ impl<'a> TextSource<'a> {
     }
 
     /// As [`TextSource::file`], but `path` may lead to a pipe or a device, such as `/dev/stdin`, and reading
-    /// it may wait.
+    /// it may block.
     pub fn any_file(path: impl Into<PathBuf>) -> Self {
         let source = Self::file(path);
         match source.from {
@@ -82,7 +82,7 @@ impl<'a> TextSource<'a> {
         }
     }
 
-    /// Text in memory, called `name` in faults. It may not include files.
+    /// Text in memory, with `name` as its name in faults. It may not include files.
     pub fn bytes(name: &str, bytes: &'a [u8]) -> Self {
         TextSource {
             name: name.into(),
@@ -91,17 +91,17 @@ impl<'a> TextSource<'a> {
         }
     }
 
-    /// Whatever `reader` returns, called `name` in faults. It may not include files.
+    /// The text from `reader`, with `name` as its name in faults. It may not include files.
     pub fn reader(name: &str, reader: impl Read + Send + 'a) -> Self {
         TextSource { name: name.into(), from: Input::Reader(Box::new(reader), None), include_dir: None }
     }
 
-    /// What it is called in faults.
+    /// Returns its name in faults.
     pub(crate) fn name(&self) -> Arc<str> {
         self.name.clone()
     }
 
-    /// Its size in bytes, where known.
+    /// Returns its size in bytes, if known.
     pub(crate) fn size(&self) -> Option<u64> {
         match &self.from {
             Input::Reader(_, size) => *size,
@@ -121,10 +121,10 @@ impl<'a> TextSource<'a> {
     }
 }
 
-/// A source that can be read.
+/// An open source.
 struct OpenSource<'a> {
     reader: Box<dyn Read + Send + 'a>,
-    /// Its size in bytes, where known.
+    /// Its size in bytes, if known.
     size: Option<u64>,
     /// Its path and version when it was opened, if it is a file.
     file: Option<SourceFile>,
@@ -142,46 +142,46 @@ impl OpenSource<'_> {
     }
 }
 
-/// How to read a zone's master file.
+/// Settings for reading a zone file.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanConfig {
     /// The origin at the start of the file: the zone's name.
     pub origin: NameBuf,
     /// The zone's class; any other is an error.
     pub class: Class,
-    /// TTL of records without one, until a `$TTL` says otherwise.
+    /// TTL of records without one, until a `$TTL`.
     pub default_ttl: Option<Ttl>,
-    /// Take a string of more than 255 bytes in a TXT record as several, which readers join (RFC 7208 §3.3),
-    /// with a warning; otherwise it is an error.
+    /// Split a string of more than 255 bytes in a TXT record into several, which readers join (RFC 7208
+    /// §3.3), with a warning; otherwise it is an error.
     pub split_strings: bool,
-    /// Bounds on what one scan may take.
+    /// Limits of one scan.
     pub limits: Limits,
 }
 
 impl ScanConfig {
-    /// Class IN, no default TTL, default limits.
+    /// Returns class IN, no default TTL, default limits.
     pub fn new(origin: Name<'_>) -> Self {
         let (origin, limits) = (origin.to_buf(), Limits::default());
         ScanConfig { origin, class: Class::IN, default_ttl: None, split_strings: false, limits }
     }
 }
 
-/// Bounds on what one scan may take.
+/// Limits of one scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Errors after which the scan stops; at least 1.
     pub errors: usize,
-    /// Warnings that are kept; any more are counted only.
+    /// Warnings that are stored; more are counted only.
     pub warnings: usize,
-    /// Depth of files that include files; 0 allows no `$INCLUDE`, more than 64 count as 64.
+    /// Depth of included files; 0 allows no `$INCLUDE`, more than 64 counts as 64.
     pub include_depth: usize,
-    /// Files included, in all.
+    /// Number of included files in all.
     pub includes: usize,
-    /// Records made by `$GENERATE`, in all.
+    /// Number of records from `$GENERATE` in all.
     pub generated: u64,
-    /// Text of one entry in bytes, comments and line feeds inside parentheses included.
+    /// Bytes of the text of one entry, including comments and line feeds inside parentheses.
     pub entry_text: usize,
-    /// Text of the file and all that it includes, in bytes.
+    /// Bytes of the text of the file and all included files.
     pub text: u64,
 }
 
@@ -199,7 +199,7 @@ impl Default for Limits {
     }
 }
 
-/// Where a record stands: a file of [`ScanReport::files`], and the line its entry starts on.
+/// The place of a record: a file of [`ScanReport::files`], and the line its entry starts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index into [`ScanReport::files`].
@@ -211,9 +211,9 @@ pub struct Place {
 /// A record as read.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// The owner, absolute, letters as written.
+    /// The owner, absolute, in its original letter case.
     pub owner: Name<'a>,
-    /// The owner is, byte for byte, that of the record handed over before.
+    /// Whether the owner is byte for byte that of the record before.
     pub same_owner: bool,
     /// The TTL.
     pub ttl: Ttl,
@@ -223,62 +223,62 @@ pub struct Record<'a> {
     pub rtype: Type,
     /// Uncompressed wire form, valid for the type, at most 65535 bytes.
     pub rdata: &'a [u8],
-    /// Where it was read.
+    /// Its place in the text.
     pub place: Place,
 }
 
-/// Why a [`Sink`] rejects a record; becomes a [`Fault`] at the record's place.
+/// The reason why a [`Sink`] rejects a record; becomes a [`Fault`] at the record's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// Error, or warning where the record is left out and all is well.
+    /// Error, or warning if the zone is valid without the record.
     pub severity: Severity,
-    /// One line, in lower case, no full stop at the end.
+    /// One line, in lower case, without a final full stop.
     pub message: Cow<'static, str>,
-    /// Whether the scan ends here.
+    /// Whether the scan stops.
     pub stop: bool,
 }
 
 impl Rejection {
-    /// The record is wrong.
+    /// Returns an error: the record is wrong.
     pub fn error(message: impl Into<Cow<'static, str>>) -> Self {
         Rejection { severity: Severity::Error, message: message.into(), stop: false }
     }
 
-    /// The record is left out, and the zone can do without.
+    /// Returns a warning: the record is left out, and the zone is valid without it.
     pub fn warning(message: impl Into<Cow<'static, str>>) -> Self {
         Rejection { severity: Severity::Warning, ..Self::error(message) }
     }
 
-    /// As [`Rejection::error`], and the scan ends.
+    /// Returns an error that stops the scan.
     pub fn stop(message: impl Into<Cow<'static, str>>) -> Self {
         Rejection { stop: true, ..Self::error(message) }
     }
 }
 
-/// How far a scan has come.
+/// The progress of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes read, of all files.
+    /// Bytes read from all files.
     pub read: u64,
     /// Bytes of all files opened so far; less than `read` if the size of one is unknown.
     pub total: u64,
-    /// Records handed over.
+    /// Records passed to the sink.
     pub records: u64,
 }
 
-/// What a [`Sink`] has to say of a record that it takes; becomes a [`Fault`] of [`ScanReport::remarks`].
+/// A remark of a [`Sink`] about a record that it accepts; becomes a [`Fault`] of [`ScanReport::remarks`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// One line, in lower case, no full stop at the end.
+    /// One line, in lower case, without a final full stop.
     pub message: String,
-    /// The word of the entry that is meant.
+    /// The word of the entry that it is about.
     pub at: RemarkAt,
 }
 
-/// A word of an entry. One that is not there, as the owner on a line that begins with a blank, has the type
-/// in its place; in a record that `$GENERATE` made it is the directive's data.
+/// A word of an entry. If the entry lacks it, such as the owner on a line that begins with a blank, the
+/// remark is shown at the type; for a record of `$GENERATE` it is shown at the directive's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there are a few, for people to read")]
 pub enum RemarkAt {
@@ -288,23 +288,22 @@ pub enum RemarkAt {
     Type,
     /// This word of the data, from 0.
     Data(usize),
-    /// The first word of the data that is this name.
+    /// The first word of the data that equals this name.
     Name(NameBuf),
 }
 
-/// Takes the records of a scan.
+/// Receives the records of a scan.
 pub trait Sink {
-    /// Takes one record, or rejects it.
+    /// Accepts one record, or rejects it.
     fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection>;
 
-    /// What there is to say of a record of the file that is called so, before it is taken. Only [`read`] asks
-    /// for it.
+    /// Returns remarks about a record of this file, before it is accepted. Only [`read`] calls it.
     fn remarks(&mut self, record: &Record<'_>, file: &str) -> Vec<Remark> {
         let _ = (record, file);
         Vec::new()
     }
 
-    /// Called once for each block of a file, every few hundred KiB; `Break` ends the scan.
+    /// Called for each block of a file, every few hundred KiB; `Break` ends the scan.
     fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
         let _ = progress;
         ControlFlow::Continue(())
@@ -314,23 +313,23 @@ pub trait Sink {
 /// The result of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct ScanReport {
-    /// The faults, in the order they were found, as far as the limits go.
+    /// The faults, in the order they were found, within the limits.
     pub faults: Vec<Fault>,
-    /// What the sink had to say of records that it took. No limit holds for these.
+    /// Remarks of the sink about accepted records. They are not limited.
     pub remarks: Vec<Fault>,
     /// Errors found.
     pub errors: u64,
-    /// Warnings found, those not kept included.
+    /// Warnings found, including those not stored.
     pub warnings: u64,
-    /// Records handed over and taken.
+    /// Records passed to the sink and accepted.
     pub records: u64,
     /// Bytes read.
     pub bytes: u64,
     /// Names of the files read, in the order they were opened.
     pub files: Vec<Arc<str>>,
-    /// The version of each of those when it was opened; `None` for what is no file.
+    /// The version of each file when it was opened; `None` for a source that is no file.
     pub sources: Vec<Option<SourceFile>>,
-    /// The end was not reached: too many errors, or the sink broke off.
+    /// The end was not reached: too many errors, or the sink stopped the scan.
     pub stopped: bool,
 }
 
@@ -341,9 +340,9 @@ impl ScanReport {
     }
 }
 
-/// Reads `source` and hands its records to `sink`, on the caller's thread.
+/// Reads `source` and passes its records to `sink`, on the caller's thread.
 ///
-/// Faults do not end the scan, unless they reach their limit: it goes on with the next record.
+/// Faults do not end the scan, unless they reach their limit: it continues with the next record.
 pub fn read(source: TextSource<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
     Scanner::new(config, sink).run(source)
 }

@@ -1,4 +1,4 @@
-//! The words between owner and record data: types and classes by their mnemonics, TTLs.
+//! The words between owner and record data: mnemonics of types and classes, TTLs.
 
 use wire::rr::{Class, TYPES, Type};
 
@@ -11,10 +11,10 @@ pub(super) enum TypeOrClass {
 
 /// Slots of the table: a power of two, several times the number of mnemonics.
 const SLOTS: usize = 512;
-/// Most bytes of text in a key.
+/// Longest text of a key in bytes.
 const LONGEST: usize = 15;
-/// Spreads the keys over the table. Any odd number does; with this one no mnemonic lies more than
-/// three slots after the one where the search for it begins.
+/// Spreads the keys over the table. Any odd number works; with this one no mnemonic is more than three slots
+/// after the first slot of its search.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A slot of the table. The key is the text in upper case, its first byte the lowest, and the length as the
@@ -25,8 +25,7 @@ struct TableSlot {
     word: TypeOrClass,
 }
 
-/// Mnemonics by their text. What finds its slot taken goes to the next free one, so most look-ups are one or
-/// two comparisons.
+/// Mnemonics by their text, with linear probing; most lookups take one or two comparisons.
 static TABLE: [TableSlot; SLOTS] = {
     let mut table = [TableSlot { key: 0, word: TypeOrClass::Type(Type(0)) }; SLOTS];
     let classes = [("IN", Class::IN), ("CH", Class::CH), ("HS", Class::HS)];
@@ -56,13 +55,13 @@ static TABLE: [TableSlot; SLOTS] = {
     table
 };
 
-/// The slot where the search for a key begins.
+/// Returns the slot where the search for a key begins.
 const fn home(key: u128) -> usize {
     let folded = (key as u64) ^ (key >> 64) as u64;
     (folded.wrapping_mul(SPREAD) >> (64 - SLOTS.trailing_zeros())) as usize
 }
 
-/// The type or class that `text` names, in any letter case: a mnemonic, `TYPEn` or `CLASSn` (RFC 3597 §5).
+/// Parses a type or class, in any letter case: a mnemonic, `TYPEn` or `CLASSn` (RFC 3597 §5).
 #[inline]
 pub(super) fn word(text: &[u8]) -> Option<TypeOrClass> {
     let key = key(text)?;
@@ -79,7 +78,7 @@ pub(super) fn word(text: &[u8]) -> Option<TypeOrClass> {
     }
 }
 
-/// The key of a text of 1 to 15 bytes.
+/// Returns the key of a text of 1 to 15 bytes.
 #[inline]
 fn key(text: &[u8]) -> Option<u128> {
     let key = match text {
@@ -120,7 +119,7 @@ fn upper(bytes: u128) -> u128 {
     bytes ^ (letters >> 2)
 }
 
-/// `TYPEn` and `CLASSn`.
+/// Parses `TYPEn` and `CLASSn`.
 #[cold]
 fn numbered(text: &[u8]) -> Option<TypeOrClass> {
     if text.first().is_some_and(|c| c.eq_ignore_ascii_case(&b'T')) {
@@ -129,9 +128,9 @@ fn numbered(text: &[u8]) -> Option<TypeOrClass> {
     Class::from_text(text).ok().map(TypeOrClass::Class)
 }
 
-/// Reads a TTL in seconds: a number, or numbers with the units `w d h m s`, in any letter case and order.
+/// Parses a TTL in seconds: a number, or numbers with the units `w d h m s`, in any letter case and order.
 ///
-/// `None` if it is not one, or is 2^32 or more.
+/// `None` if it is malformed, or 2^32 or more.
 #[inline]
 pub(super) fn ttl(text: &[u8]) -> Option<u32> {
     let mut plain = 0u64;
@@ -184,7 +183,7 @@ mod tests {
             assert_eq!(word(text.as_bytes()), Some(TypeOrClass::Class(want)), "{text}");
         }
         assert_eq!(word(b"type65280"), Some(TypeOrClass::Type(Type(65280))));
-        // Neither names nor numbers, nor what differs from a mnemonic in the bit of letter case.
+        // Neither names nor numbers, and words that differ from a mnemonic in the bit of letter case.
         for bad in [
             "",
             "x",

@@ -1,8 +1,8 @@
-//! Which bytes of a block have a meaning in a master file: bitmaps for 64 bytes at a time.
+//! Classifies the bytes of a zone file: bitmaps for 64 bytes at a time.
 //!
-//! The only `unsafe` of the scanner is here: the vector versions in [`x86`]. The plain version beside them
-//! returns the same. It is used where there is no vector unit we know, and the tests compare the others with
-//! it. What the bitmaps mean together (quotes, comments, escapes) is [`super::index`]'s business.
+//! All `unsafe` code of the scanner is in the vector versions in [`x86`]. The plain version returns the same.
+//! It is used on processors without a supported vector unit, and the tests compare the others with it.
+//! [`super::index`] interprets the bitmaps together (quotes, comments, escapes).
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -12,7 +12,7 @@ pub(super) const BLOCK: usize = 64;
 /// Blocks classified at a time: the masks of one batch stay in the nearest cache.
 pub(super) const BATCH: usize = 64;
 
-/// Where the bytes with a meaning stand in one block; bit 0 is its first byte.
+/// The bytes with a meaning in one block; bit 0 is its first byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Masks {
     /// Space, tab, carriage return.
@@ -30,7 +30,7 @@ pub(super) const NEWLINE: u8 = 2;
 /// See [`BLANK`].
 pub(super) const SPECIAL: u8 = 4;
 
-/// The class of every byte value; 0 is an ordinary one.
+/// The class of every byte value; 0 is an ordinary byte.
 pub(super) const CLASS: [u8; 256] = {
     let mut class = [0; 256];
     class[b' ' as usize] = BLANK;
@@ -46,7 +46,7 @@ pub(super) const CLASS: [u8; 256] = {
     class
 };
 
-/// Which instructions to classify with.
+/// The instruction set for classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     /// No vector instructions.
@@ -60,12 +60,12 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The best this machine has.
+    /// Returns the fastest level of this machine.
     pub(super) fn detect() -> Self {
         Self::available().last().copied().unwrap_or(Level::Plain)
     }
 
-    /// Every level this machine has, slowest first.
+    /// Returns all levels of this machine, slowest first.
     pub(super) fn available() -> &'static [Level] {
         #[cfg(target_arch = "x86_64")]
         {
@@ -78,8 +78,8 @@ impl Level {
         &[Level::Plain]
     }
 
-    /// Classifies `bytes` block by block into `masks`, up to the shorter of both; a last part of less
-    /// than a block is left alone.
+    /// Classifies `bytes` block by block into `masks`, up to the shorter of both; skips a last part of less
+    /// than a block.
     pub(super) fn classify(self, bytes: &[u8], masks: &mut [Masks; BATCH]) {
         let (blocks, _) = bytes.as_chunks::<BLOCK>();
         match self {

@@ -1,8 +1,8 @@
-//! The classification of [`super`] with SSE2 and AVX2. Nothing else is `unsafe` in the scanner.
+//! The classification of [`super`] with SSE2 and AVX2. The scanner has no other `unsafe` code.
 //!
-//! SSE2 compares 16 bytes with each character that means something; AVX2 looks up the classes of 32 bytes at
-//! once. The instructions themselves are safe functions. What needs proof is that memory may be read, and
-//! that AVX2 is called only where it exists.
+//! SSE2 compares 16 bytes with each character that has a meaning; AVX2 looks up the classes of 32 bytes at
+//! once. The instructions themselves are safe functions. The proofs are that memory may be read, and that
+//! AVX2 is used only where it exists.
 
 use super::{BLOCK, Masks};
 use std::arch::x86_64::*;
@@ -14,15 +14,15 @@ pub(super) fn has_avx2() -> bool {
 
 /// As [`super::classify_plain`], 32 bytes at a time.
 ///
-/// Must be called only where [`has_avx2`] said yes; panics elsewhere.
+/// Must be called only where [`has_avx2`] returns true; panics elsewhere.
 pub(super) fn classify_avx2(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
     assert!(has_avx2(), "AVX2 chosen without AVX2"); // one read of a cached flag for 4 KiB of text
-    // SAFETY: `avx2_blocks` needs nothing but AVX2, which the line above has checked.
+    // SAFETY: `avx2_blocks` requires only AVX2, which the line above has checked.
     unsafe { avx2_blocks(blocks, masks) }
 }
 
-/// A byte is classified by two tables of 16 entries, one for its low nibble and one for its high nibble: what
-/// both entries have in common is its class. One instruction looks up 32 nibbles in a table.
+/// A byte is classified by two tables of 16 entries, one for its low nibble and one for its high nibble: the
+/// common bits of both entries are its class. One instruction looks up 32 nibbles in a table.
 ///
 /// | bit | characters | high nibble | low nibbles |
 /// |---|---|---|---|
@@ -35,8 +35,8 @@ pub(super) fn classify_avx2(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
 /// | 6 | NUL | 0 | 0 |
 ///
 /// `;` is 0x3b: `low[0xb]` has bit 4, `high[3]` has bit 4, so its class is bit 4, which counts as special.
-/// `+` is 0x2b: `low[0xb]` has bit 4, `high[2]` has bits 2 and 3, nothing in common, so it is an ordinary
-/// byte. `)` is 0x29: `low[9]` has bits 1 and 3, `high[2]` bits 2 and 3, so its class is bit 3.
+/// `+` is 0x2b: `low[0xb]` has bit 4, `high[2]` has bits 2 and 3, no common bit, so it is an ordinary byte.
+/// `)` is 0x29: `low[9]` has bits 1 and 3, `high[2]` bits 2 and 3, so its class is bit 3.
 #[target_feature(enable = "avx2")]
 fn avx2_blocks(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
     let low = _mm256_broadcastsi128_si256(_mm_setr_epi8(
@@ -49,8 +49,8 @@ fn avx2_blocks(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
     let half = |half: &[u8; 32]| {
         // SAFETY: `half` points to 32 readable bytes, and `loadu` needs no alignment.
         let bytes = unsafe { _mm256_loadu_si256(half.as_ptr().cast()) };
-        // The look-up takes the low nibble of a byte by itself, and returns 0 for a byte of 0x80 and above:
-        // no class.
+        // The instruction uses the low nibble of a byte, and returns 0 for a byte of 0x80 and above: no
+        // class.
         let by_low = _mm256_shuffle_epi8(low, bytes);
         let by_high = _mm256_shuffle_epi8(high, _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble));
         let class = _mm256_and_si256(by_low, by_high);
@@ -76,7 +76,7 @@ fn avx2_blocks(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
 
 /// As [`super::classify_plain`], 16 bytes at a time.
 pub(super) fn classify_sse2(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
-    // SAFETY: `sse2_blocks` needs nothing but SSE2, which is part of x86-64.
+    // SAFETY: `sse2_blocks` requires only SSE2, which is part of x86-64.
     unsafe { sse2_blocks(blocks, masks) }
 }
 

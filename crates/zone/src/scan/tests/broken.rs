@@ -4,7 +4,7 @@ use super::*;
 use FaultKind::*;
 use wire::name::NameTextError::*;
 
-/// A text, and its faults with line and column. `Rdata` means any fault of that kind.
+/// A text, and its faults with line and column. `Rdata` matches any fault of that kind.
 type Case = (&'static str, &'static [(FaultKind, u32, u32)]);
 
 const CASES: &[Case] = &[
@@ -19,7 +19,7 @@ const CASES: &[Case] = &[
     ("a TXT \"x\\\"\n", &[(UnclosedQuote, 1, 7)]),
     ("a TXT (\n x\n \"y\n )\n", &[(UnclosedQuote, 3, 2)]),
     ("a TXT ( \"x\n \"y\"\n )\n", &[(UnclosedQuote, 1, 9)]),
-    // Strings that touch other text: Knot refuses them; BIND and NSD take each for several strings.
+    // Strings that touch other text: Knot refuses them; BIND and NSD read each as several strings.
     ("a TXT \"\"\"x\"\"\"", &[(StrayQuote, 1, 8)]),
     ("a TXT \"x\"\"y\"", &[(StrayQuote, 1, 9)]),
     ("a TXT \"x\"y", &[(StrayQuote, 1, 9)]),
@@ -124,7 +124,7 @@ const CASES: &[Case] = &[
     ("$GENERATE 1-2 a$ A \"192.0.2.$ (\"", &[(UnclosedParenthesis, 1, 21)]),
 ];
 
-/// Means every fault of record data: which one is `wire::rdata`'s business.
+/// Matches every fault of record data: `wire::rdata` distinguishes them.
 const RDATA: FaultKind = Rejected;
 
 #[test]
@@ -182,7 +182,7 @@ fn a_string_that_is_too_long_is_shown_in_parts() {
     let parts = format!("\"{}\\\"\" \"{}\"", "p".repeat(254), "q".repeat(10));
     assert_eq!(note, format!("write it as several strings: {parts}"));
     assert!(report.faults[0].excerpt.is_some());
-    // It can be pasted.
+    // The proposed text is valid.
     let (lines, report) = scan(&format!("a TXT {parts}\n"));
     assert_eq!((lines.len(), report.faults.len()), (1, 0));
 }
@@ -197,7 +197,7 @@ fn a_string_that_is_too_long_counts_as_several_where_that_is_wanted() {
     assert_eq!(keep.lines, records(&parts));
     assert_eq!(kinds(&report), [(Rdata(wire::rdata::TextFaultKind::StringTooLong), 1, 10)]);
     assert_eq!((report.errors, report.faults[0].severity), (0, Severity::Warning));
-    // Only where nothing else is wrong, in TXT, and as far as a record can hold it.
+    // Only if there is no other fault, in TXT, and as far as a record can hold it.
     let long = "z".repeat(256);
     let faults = [
         format!("a TXT {long} \\256\n"),
@@ -230,7 +230,7 @@ proptest! {
         let text: String = picks.iter().map(|&(w, s)| [WORDS[w], [" ", "", "\n", "\n ", "\t", "\r\n"][s]].concat()).collect();
         let (keep, report) = scan_with(text.as_bytes(), &small);
         prop_assert_eq!(keep.lines.len() as u64, report.records);
-        // Whatever was wrong, a good record after it all is read.
+        // After any fault, a good record at the end is read.
         let (keep, _) = scan_with(format!("{text}\n\n\n)\nzz A 192.0.2.1\n").as_bytes(), &small);
         prop_assert!(keep.lines.last().is_some_and(|l| l.starts_with("zz.")));
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Keeps records as lines `owner ttl type rdata-in-hex`, and rejects those that a test wants rejected.
+/// Stores records as lines `owner ttl type rdata-in-hex`, and rejects those that a test wants rejected.
 #[derive(Default)]
 struct Keep {
     lines: Vec<String>,
@@ -62,7 +62,7 @@ fn scan(text: &str) -> (Vec<String>, ScanReport) {
     (keep.lines, report)
 }
 
-/// The records of a text without faults, owners and data shortened for comparison.
+/// Returns the records of a text without faults, owners and data shortened for comparison.
 fn records(text: &str) -> Vec<String> {
     let (lines, report) = scan(text);
     assert!(report.faults.is_empty(), "{:.200}: {}", text, report.faults[0].pretty());
@@ -188,7 +188,7 @@ fn limits_hold() {
     assert_eq!(kinds(&report), [(FaultKind::EntryTooLong, 1, 1), (FaultKind::EntryTooLong, 3, 1)]);
 }
 
-/// Endless text of one line, to see that memory does not follow it.
+/// Endless text of one line, to test that memory does not grow with it.
 struct Endless {
     left: usize,
     tail: &'static [u8],
@@ -221,7 +221,7 @@ fn an_endless_line_takes_bounded_memory() {
         assert_eq!(kinds(&report), [(kind, 2, 1)]);
         assert_eq!(keep.places.last(), Some(&(0, 4)));
         assert_eq!(report.bytes, long as u64 + 41 + front.len() as u64);
-        // Where no line ends for longer, the rest is not read.
+        // If no line ends for longer, the rest is not read.
         let report = read(TextSource::reader("z", reader(1 << 40)), &config(), &mut keep);
         assert_eq!(kinds(&report), [(kind, 2, 1), (FaultKind::NoText, 2, 0)]);
         assert!(report.stopped && report.bytes < 16 << 20, "{} bytes read", report.bytes);
@@ -234,7 +234,7 @@ fn an_open_parenthesis_costs_its_record_only() {
     let (lines, report) = scan(&text);
     assert_eq!(lines, [a("a.x. 60"), a("c.x. 60")]);
     assert_eq!(kinds(&report), [(FaultKind::UnclosedParenthesis, 2, 7)]);
-    // The same when the end of the file is far away.
+    // The same if the end of the file is far away.
     text.extend(std::iter::repeat_n("d A 192.0.2.1\n", 200_000));
     let (lines, report) = scan(&text);
     assert_eq!(lines.len(), 200_002);
@@ -243,7 +243,7 @@ fn an_open_parenthesis_costs_its_record_only() {
 
 #[test]
 fn records_at_every_place_of_a_block_edge() {
-    // Window steps are 256 KiB: let records of all kinds of tokens fall across the edges.
+    // Window steps are 256 KiB: records with all kinds of tokens cross the edges.
     let mut text = String::new();
     while text.len() < 600_000 {
         let n = text.len();
@@ -363,7 +363,7 @@ fn text_is_bounded_with_all_that_it_includes() {
     assert_eq!(bounded(of_all), (3, false, vec![]));
     assert_eq!(bounded(of_all - 1), (1, true, vec![(FaultKind::TextTooLong, 0, 0)]));
     assert_eq!(bounded(of_main - 1), (0, true, vec![(FaultKind::TextTooLong, 0, 0)]));
-    // The size of what is no file is not known before it has been read.
+    // The size of a source that is no file is unknown until it has been read.
     let mut few = config();
     few.limits.text = 100_000;
     let endless = Read::chain(&b"a A 192.0.2.1\n"[..], io::repeat(b'\n'));
@@ -371,7 +371,7 @@ fn text_is_bounded_with_all_that_it_includes() {
     assert_eq!(kinds(&report), [(FaultKind::TextTooLong, 0, 0)]);
 }
 
-/// Reads well for a while.
+/// Returns some text, then an error.
 struct Failing(&'static [u8]);
 
 impl Read for Failing {
@@ -443,7 +443,7 @@ fn rejections_come_back_from_the_other_thread() {
     assert!(report.stopped && report.records < 60_000);
 }
 
-/// Has the same to say of every record.
+/// Has the same remark about every record.
 struct Remarker(RemarkAt);
 
 impl Sink for Remarker {

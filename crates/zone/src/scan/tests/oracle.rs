@@ -1,4 +1,4 @@
-//! The scanner against others: what is written out reads back the same, and the `domain` crate, an
+//! The scanner against others: text that is written out reads back the same, and the `domain` crate, an
 //! independent reader, finds the same records.
 
 use super::*;
@@ -26,7 +26,7 @@ fn ours(text: &[u8]) -> KeptRecords {
     found
 }
 
-/// The same by the `domain` crate.
+/// The same with the `domain` crate.
 fn theirs(text: &[u8]) -> KeptRecords {
     let mut file = Zonefile::load(&mut &text[..]).unwrap();
     file.set_origin("x.".parse().unwrap());
@@ -53,7 +53,7 @@ fn any_name() -> impl Strategy<Value = NameBuf> {
     })
 }
 
-/// Valid data of a few types that take different ways through the scanner.
+/// Valid data of a few types that are parsed differently.
 fn any_data() -> impl Strategy<Value = (Type, Vec<u8>)> {
     let strings = proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..4);
     prop_oneof![
@@ -86,7 +86,7 @@ proptest! {
     ) {
         let (mut text, mut want) = (String::new(), KeptRecords::default());
         for (owner, ttl, (rtype, data), style) in records {
-            // Now and then the owner is left out, the line is broken, the fields change places.
+            // Now and then the owner is left out, the line is broken, the fields are in another order.
             let repeated = want.0.last().is_some_and(|r| r.0.as_name().as_wire() == owner.as_name().as_wire());
             if !repeated || style == 0 {
                 write!(text, "{owner}").unwrap();
@@ -139,7 +139,7 @@ proptest! {
     }
 }
 
-/// BIND reads a file, and reads what we wrote after reading it: both times it must find the same.
+/// BIND reads a file, and the text that we wrote after reading it: both must have the same records.
 #[test]
 fn bind_reads_the_same() {
     if std::process::Command::new("named-compilezone").arg("-h").output().is_err() {
