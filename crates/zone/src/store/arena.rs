@@ -1,8 +1,8 @@
 //! The arena: node blobs in chunks of at most 16 MiB, addressed in units of eight bytes by a `u32`.
 //!
 //! Append-only while a zone is built, read-only afterwards. Blobs hold offsets and addresses, never pointers,
-//! so the chunks are written to an image and read from it as they are. What the bytes of a blob mean is the
-//! matter of [`super::blob`].
+//! so the chunks are written to an image and read from it unchanged. [`super::blob`] defines the bytes of a
+//! blob.
 
 use std::sync::Arc;
 
@@ -15,16 +15,15 @@ use crate::prefetch::{self, Part};
 
 /// Blobs start at multiples of this many bytes.
 pub(crate) const UNIT: usize = 8;
-/// Address bits inside one chunk: 2^21 units are 16 MiB.
+/// Bits of an address inside one chunk: 2^21 units are 16 MiB.
 pub(crate) const CHUNK_BITS: u32 = 21;
-/// Bytes in a full chunk; also the most a single node may take.
+/// Bytes in a full chunk; also the largest size of a node.
 pub(crate) const CHUNK: usize = UNIT << CHUNK_BITS;
-/// Most chunks of an arena. What would be the last of the 2^11 are the slots of an overlay, and
-/// [`NodeAddress::NOWHERE`].
+/// Most chunks of an arena. The addresses of the last of 2^11 chunks are used for the slots of an overlay,
+/// and for [`NodeAddress::NOWHERE`].
 pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
 
-/// Where a node lies in its snapshot: no other node of the same snapshot has the same. The default is where
-/// the first one lies.
+/// The address of a node in its snapshot, unique there. The default is the address of the first node.
 ///
 /// Stored as a little-endian `u32`, the number of the chunk above `CHUNK_BITS` bits for the unit within it:
 /// unit 5 of chunk 3, which is byte 40 there, has the address 0x0060_0005.
@@ -33,16 +32,16 @@ pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
 pub struct NodeAddress(pub(super) u32);
 
 impl NodeAddress {
-    /// As stored where there is no node.
+    /// The stored form where there is no node.
     pub(crate) const NOWHERE: [u8; 4] = [0xff; 4];
 
-    /// The address of a slot of an overlay: those follow the addresses of all chunks.
+    /// Returns the address of a slot of an overlay: those follow the addresses of all chunks.
     #[inline]
     pub(crate) fn of_slot(slot: u32) -> Self {
         NodeAddress::new(MAX_CHUNKS, slot as usize)
     }
 
-    /// The slot, if the address is that of one.
+    /// Returns the slot, if the address is that of one.
     #[inline]
     pub(crate) fn slot(self) -> Option<u32> {
         (self.chunk() == MAX_CHUNKS).then_some(self.unit() as u32)
@@ -53,65 +52,65 @@ impl NodeAddress {
         NodeAddress(((chunk << CHUNK_BITS) | unit) as u32)
     }
 
-    /// The address stored as `stored`, where there is one.
+    /// Returns the address stored as `stored`, which must be one.
     #[inline]
     pub(crate) fn of(stored: [u8; 4]) -> Self {
         NodeAddress(u32::from_le_bytes(stored))
     }
 
-    /// The address stored as `stored`, where there may be none.
+    /// Returns the address stored as `stored`, if it is one.
     #[inline]
     pub(crate) fn somewhere(stored: [u8; 4]) -> Option<Self> {
         (stored != Self::NOWHERE).then(|| Self::of(stored))
     }
 
-    /// The address as it is stored.
+    /// Returns the stored form of the address.
     #[inline]
     pub(crate) fn stored(self) -> [u8; 4] {
         self.0.to_le_bytes()
     }
 
-    /// Which of the chunks the node lies in.
+    /// Returns the number of the node's chunk.
     #[inline]
     pub(crate) fn chunk(self) -> usize {
         (self.0 >> CHUNK_BITS) as usize
     }
 
-    /// Where in the chunk it starts, in units.
+    /// Returns the start of the node in its chunk, in units.
     #[inline]
     pub(crate) fn unit(self) -> usize {
         (self.0 & ((1 << CHUNK_BITS) - 1)) as usize
     }
 
-    /// Where in the chunk it starts, in bytes.
+    /// Returns the start of the node in its chunk, in bytes.
     #[inline]
     pub(crate) fn start(self) -> usize {
         self.unit() * UNIT
     }
 }
 
-/// The arena cannot take the blob: larger than a chunk, or all addresses are used (32 GiB).
+/// The arena cannot take the blob: it is larger than a chunk, or all addresses are used (32 GiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArenaFull;
 
-/// Node blobs; see the module. `M` is [`Region`] while they are written, then [`Bytes`]. Cloning shares the
+/// Node blobs; see the module. `M` is [`Region`] while they are written, then [`Bytes`]. Clones share the
 /// blobs.
 #[derive(Clone)]
 pub(crate) struct Arena<M = Bytes> {
-    /// Apart from the others: most zones have no more than one, which is then found without reading `more`.
+    /// Separate from the others: most zones have only one, which is then found without reading `more`.
     first: M,
     more: Vec<M>,
-    /// The blobs of nodes that are others than the zone was built with.
+    /// The blobs of nodes that differ from the base.
     overlay: Option<Arc<Overlay>>,
 }
 
 impl<M: AsRef<[u8]>> Arena<M> {
-    /// The chunks, at least one; only the last may be less than full, and only a sole one empty.
+    /// Returns the chunks, at least one; only the last may be less than full, and only a sole one empty.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &M> {
         std::iter::once(&self.first).chain(&self.more)
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     pub(crate) fn chunk_count(&self) -> usize {
         1 + self.more.len()
     }
@@ -124,13 +123,13 @@ impl<M: AsRef<[u8]>> Arena<M> {
         }
     }
 
-    /// The overlay, if there is one.
+    /// Returns the overlay, if there is one.
     #[inline]
     pub(crate) fn overlay(&self) -> Option<&Overlay> {
         self.overlay.as_deref()
     }
 
-    /// Everything from `at` to the end of its chunk, or a blob of the overlay.
+    /// Returns the bytes from `at` to the end of its chunk, or a blob of the overlay.
     #[inline]
     pub(crate) fn from(&self, at: NodeAddress) -> &[u8] {
         match at.chunk().checked_sub(1) {
@@ -147,7 +146,7 @@ impl<M: AsRef<[u8]>> Arena<M> {
         self.overlay().map_or(&[], |overlay| overlay.blob(at.unit()))
     }
 
-    /// The blob at `at`.
+    /// Returns the blob at `at`.
     #[inline]
     pub(crate) fn blob(&self, at: NodeAddress) -> &[u8] {
         let rest = self.from(at);
@@ -155,12 +154,12 @@ impl<M: AsRef<[u8]>> Arena<M> {
         &rest[..blob::size(rest)]
     }
 
-    /// Every blob with its address, dead ones too, in the order they were appended.
+    /// Returns every blob with its address, including dead ones, in the order they were appended.
     pub(crate) fn walk(&self) -> impl Iterator<Item = (NodeAddress, &[u8])> {
         (0..self.chunk_count()).flat_map(|i| self.walk_chunk(i))
     }
 
-    /// The same of one chunk.
+    /// Returns the blobs of one chunk in the same way.
     pub(crate) fn walk_chunk(&self, index: usize) -> impl Iterator<Item = (NodeAddress, &[u8])> {
         let (chunk, mut at) = (self.chunk(index), 0);
         std::iter::from_fn(move || {
@@ -171,12 +170,12 @@ impl<M: AsRef<[u8]>> Arena<M> {
         })
     }
 
-    /// The address of the first blob.
+    /// Returns the address of the first blob.
     pub(crate) fn first(&self) -> Option<NodeAddress> {
         (!self.first.as_ref().is_empty()).then_some(NodeAddress::default())
     }
 
-    /// The address of the blob that follows the one at `at`, in the order of [`walk`](Self::walk).
+    /// Returns the address of the blob after the one at `at`, in the order of [`walk`](Self::walk).
     pub(crate) fn next(&self, at: NodeAddress) -> Option<NodeAddress> {
         let next = at.unit() + blob::size(self.from(at)) / UNIT;
         if next * UNIT < self.chunk(at.chunk()).len() {
@@ -186,18 +185,18 @@ impl<M: AsRef<[u8]>> Arena<M> {
         more.then_some(NodeAddress::new(at.chunk() + 1, 0))
     }
 
-    /// An address behind those of all blobs, as a number.
+    /// Returns an address after those of all blobs, as a number.
     pub(crate) fn end(&self) -> usize {
         let last = self.more.last().unwrap_or(&self.first);
         (self.more.len() << CHUNK_BITS) + last.as_ref().len() / UNIT
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     pub(crate) fn len(&self) -> usize {
         self.chunks().map(|chunk| chunk.as_ref().len()).sum()
     }
 
-    /// Bytes of memory taken.
+    /// Returns the bytes of memory taken.
     pub(crate) fn memory(&self) -> usize {
         let chunks = self.chunks().map(|chunk| memory::taken(chunk.as_ref().len()));
         self.more.len() * size_of::<M>() + chunks.sum::<usize>()
@@ -208,14 +207,14 @@ impl Arena {
     /// An arena without blobs.
     pub(crate) const EMPTY: Arena = Arena { first: Bytes::new(), more: Vec::new(), overlay: None };
 
-    /// The same blobs under another overlay.
+    /// Returns the same blobs with another overlay.
     pub(crate) fn under(&self, overlay: Arc<Overlay>) -> Arena {
         Arena { first: self.first.clone(), more: self.more.clone(), overlay: Some(overlay) }
     }
 }
 
 impl Arena<Region> {
-    /// An arena to be filled.
+    /// Returns an empty arena for building.
     pub(crate) const fn building() -> Self {
         Arena { first: Region::growing(CHUNK), more: Vec::new(), overlay: None }
     }
@@ -246,14 +245,15 @@ impl Arena<Region> {
         }
     }
 
-    /// The blob at `at`, to be changed in place.
+    /// Returns the blob at `at` for changes in place.
     pub(crate) fn blob_mut(&mut self, at: NodeAddress) -> &mut [u8] {
         let rest = &mut self.chunk_mut(at.chunk()).as_mut()[at.start()..];
         let size = blob::size(rest);
         &mut rest[..size]
     }
 
-    /// A copy of the blobs for which `keep` holds. Each chunk is freed as soon as it is copied.
+    /// Returns a copy of the blobs for which `keep` returns true. Each chunk is freed as soon as it is
+    /// copied.
     pub(crate) fn compacted(self, keep: impl Fn(&[u8]) -> bool) -> Result<Self, ArenaFull> {
         let mut new = Arena::building();
         for chunk in std::iter::once(self.first).chain(self.more) {
@@ -269,7 +269,7 @@ impl Arena<Region> {
         Ok(new)
     }
 
-    /// Makes the blobs unchangeable.
+    /// Makes the blobs immutable.
     pub(crate) fn freeze(self) -> Arena {
         let more = self.more.into_iter().map(Region::freeze).collect();
         Arena { first: self.first.freeze(), more, overlay: None }
@@ -277,7 +277,7 @@ impl Arena<Region> {
 }
 
 impl Arena {
-    /// An arena of verified chunks.
+    /// Returns an arena of verified chunks.
     pub(super) fn of(chunks: Vec<Bytes>) -> Self {
         let mut chunks = chunks.into_iter();
         Arena { first: chunks.next().unwrap_or_default(), more: chunks.collect(), overlay: None }

@@ -1,4 +1,4 @@
-//! The layout of one node blob: every offset in it is read and written here.
+//! The layout of a node blob: only this file reads and writes offsets in it.
 //!
 //! ```text
 //!  0  u24  size of the blob in units of eight bytes
@@ -18,8 +18,8 @@
 //! each), and, if the entry says so, one `u32` node address per record for its target name. All numbers
 //! are little-endian except inside the compiled records, which are as on the wire.
 //!
-//! With an owner of usual length the header, the owner, two directory entries and the first record lie in
-//! the first 64 bytes: an exact hit reads one cache line of the index and one or two of the blob.
+//! With an owner of usual length the header, the owner, two directory entries and the first record are in the
+//! first 64 bytes: an exact match reads one cache line of the index and one or two of the blob.
 
 use wire::message::{HEADER_LEN, Offset, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT};
 use wire::{LowerName, Name, NameBuf, Type};
@@ -28,47 +28,48 @@ use super::node::NodeFlags;
 
 use crate::prefetch::{self, Part};
 
-/// Bytes in front of the owner name.
+/// Bytes before the owner name.
 pub(super) const HEADER: usize = 8;
 /// Bytes of one directory entry.
 pub(super) const ENTRY: usize = 12;
-/// In an entry's signature field: the RRset carries a node address per record.
+/// In an entry's signature field: the RRset has a node address per record.
 pub(super) const HAS_TARGETS: u16 = 0x8000;
 /// In an entry's signature field: a target name has upper-case letters.
 pub(super) const CASED_TARGETS: u16 = 0x4000;
-/// In an entry's signature field: the number itself. A signature takes at least 31 bytes, so twelve bits do.
+/// In an entry's signature field: the number itself. A signature takes at least 31 bytes, so twelve bits
+/// suffice.
 pub(super) const SIG_COUNT: u16 = 0x0fff;
 
-/// Bytes of a compiled record in front of its RDATA: its owner is a pointer.
+/// Bytes of a compiled record before its RDATA: its owner is a pointer.
 pub const COMPILED_HEAD: usize = POINTER_LEN + RECORD_HEAD;
-/// Where in a compiled record its TTL stands.
+/// Offset of the TTL in a compiled record.
 pub(super) const COMPILED_TTL: usize = POINTER_LEN + TTL_AT;
-/// Where in a compiled record its RDLENGTH stands.
+/// Offset of RDLENGTH in a compiled record.
 pub(super) const COMPILED_RDLENGTH: usize = POINTER_LEN + RDLENGTH_AT;
 
-/// The message offset at which an RRset is compiled to start: after a question for its owner, of so many
-/// bytes.
+/// Returns the message offset at which an RRset is compiled to start: after a question for its owner, which
+/// has `owner_len` bytes.
 #[inline]
 pub(super) fn compiled_at(owner_len: usize) -> usize {
     HEADER_LEN + owner_len + QUESTION_TAIL
 }
 
-/// What a compression pointer in a compiled RRset leads to.
+/// The target of a compression pointer in a compiled RRset.
 ///
 /// The owner `www.example.` has 13 bytes: it takes 12 to 25 of the message, type and class of the question
 /// end at 29, and there the RRset starts. `c010` points at 16, 4 bytes into the owner: `example.`. `c02b`
 /// points at 43, 14 bytes into the records.
 #[derive(Clone, Copy)]
 pub(super) enum Lead {
-    /// The owner, as it stands in the question, from so many bytes into it.
+    /// The owner in the question, from this offset on.
     Owner(usize),
-    /// The RRset, from so many bytes into its records.
+    /// The RRset, from this offset in its records on.
     Records(usize),
 }
 
 impl Lead {
-    /// Where `pointer` leads in an RRset whose owner has so many bytes; `None` for the header and for the
-    /// question's type and class.
+    /// Returns the target of `pointer` in an RRset whose owner has `owner_len` bytes; `None` for the header
+    /// and for the question's type and class.
     #[inline]
     pub(super) fn of(pointer: [u8; POINTER_LEN], owner_len: usize) -> Option<Lead> {
         let to = Offset::of_pointer(pointer).index();
@@ -94,19 +95,19 @@ pub(super) fn be16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Bytes of the blob that starts at the front of `bytes`.
+/// Returns the size in bytes of the blob at the start of `bytes`.
 #[inline]
 pub(super) fn size(bytes: &[u8]) -> usize {
     (u32_at(bytes, 0) & 0x00ff_ffff) as usize * super::arena::UNIT
 }
 
-/// The owner name. The builder has put one there, or verifying has found one.
+/// Returns the owner name. The builder has written a valid one, or verifying has found one.
 #[inline]
 pub(super) fn owner(blob: &[u8]) -> LowerName<'_> {
     LowerName::of_checked(&blob[HEADER..HEADER + blob[3] as usize])
 }
 
-/// The owner name as it is written in the zone's source.
+/// Returns the owner name in the letter case of the zone's source.
 pub(super) fn written_owner(blob: &[u8]) -> NameBuf {
     let owner = owner(blob);
     match flags(blob) & NodeFlags::CASED.0 {
@@ -115,7 +116,7 @@ pub(super) fn written_owner(blob: &[u8]) -> NameBuf {
     }
 }
 
-/// The raw flags.
+/// Returns the raw flags.
 #[inline]
 pub(super) fn flags(blob: &[u8]) -> u16 {
     u16_at(blob, 4)
@@ -126,13 +127,13 @@ pub(super) fn set_flags(blob: &mut [u8], flags: u16) {
     blob[4..6].copy_from_slice(&flags.to_le_bytes());
 }
 
-/// Number of RRsets.
+/// Returns the number of RRsets.
 #[inline]
 pub(super) fn rrsets(blob: &[u8]) -> usize {
     u16_at(blob, 6) as usize
 }
 
-/// One entry of the directory, decoded.
+/// A decoded entry of the directory.
 #[derive(Clone, Copy)]
 pub(super) struct DirectoryEntry {
     pub(super) rtype: Type,
@@ -169,20 +170,20 @@ impl DirectoryEntry {
         self.sigs & HAS_TARGETS != 0
     }
 
-    /// Where the addresses of the targets begin, from the start of the RRset's data.
+    /// Returns the offset of the targets' addresses from the start of the RRset's data.
     #[inline]
     pub(super) fn targets_at(&self) -> usize {
         self.records_len as usize + self.sigs_len as usize + 2 * self.fixups as usize
     }
 
-    /// Bytes of the RRset's data.
+    /// Returns the length of the RRset's data in bytes.
     #[inline]
     pub(super) fn data_len(&self) -> usize {
         self.targets_at() + if self.has_targets() { 4 * self.count as usize } else { 0 }
     }
 }
 
-/// The entries of a blob, each with the offset of its data in the blob.
+/// Returns the entries of a blob, each with the offset of its data in the blob.
 #[inline]
 pub(super) fn entries(blob: &[u8]) -> Entries<'_> {
     let next = HEADER + blob[3] as usize;
@@ -191,14 +192,14 @@ pub(super) fn entries(blob: &[u8]) -> Entries<'_> {
     Entries { blob, next, end, data: end }
 }
 
-/// See [`entries`]. A type of its own, so that its steps become part of the loop: an entry handed over
-/// through memory, written field by field and read as a whole, costs the processor a stall.
+/// See [`entries`]. A type of its own, so that its steps are inlined into the loop: an entry passed through
+/// memory, written field by field and read as a whole, stalls the processor.
 pub(super) struct Entries<'b> {
     blob: &'b [u8],
-    /// Where the next entry stands, and where the directory ends.
+    /// Offsets of the next entry, and of the end of the directory.
     next: usize,
     end: usize,
-    /// Where the next entry's data stands.
+    /// Offset of the next entry's data.
     data: usize,
 }
 
@@ -216,9 +217,9 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// Where the target name stands in the RDATA of the types whose targets are resolved when a zone is built: in
-/// front of it is nothing but fields of fixed length, so it is known without reading any.
-/// [`wire::rdata::embedded_names`] says the same, as a test sees to.
+/// Returns the offset of the target name in the RDATA of the types whose targets are resolved when a zone is
+/// built: only fields of fixed length precede it, so it is known without reading any. A test checks that
+/// [`wire::rdata::embedded_names`] returns the same.
 pub(super) fn target_offset(t: Type) -> Option<usize> {
     match t {
         Type::NS | Type::CNAME => Some(0),

@@ -1,10 +1,10 @@
-//! The blobs of a zone that is being built, and what is found out about each while it is at hand, so that
-//! little is left to do when the last one is in: its hash, its parent, who names it, and what is counted.
+//! The blobs of a zone under construction, and what can be computed for each as it arrives, so that little is
+//! left to do at the end: its hash, its parent, its targets' nodes, and counts.
 //!
-//! In most zones a name is right below the apex, or follows its parent or one of its parent's children, and
-//! the hosts of a delegation follow it. Then neither needs the index, which is filled at the end. Names and
-//! targets of which that is not so are kept for `finish`. It does everything anew where a name came in
-//! several places, for then blobs are merged.
+//! In most zones a name is directly below the apex, or follows its parent or one of its parent's children,
+//! and the hosts of a delegation follow it. Then both are resolved without the index, which is filled at the
+//! end. Other names and targets are left to `finish`. It computes everything again if a name occurred in
+//! several places, since blobs are merged then.
 
 use std::ops::Range;
 
@@ -18,39 +18,39 @@ use super::names::HashedNames;
 use super::node::{DEAD, Node, NodeFlags, SETTLED, TARGETS};
 use super::targets::each_target;
 
-/// The blobs; see the module.
+/// The blobs of a zone under construction; see the module.
 pub(super) struct Blobs {
     pub(super) arena: Arena<Region>,
-    /// Those of the name space.
+    /// The names in the name space, with their hashes.
     pub(super) names: HashedNames,
-    /// How many are of the NSEC3 chain only.
+    /// Number of blobs of the NSEC3 chain only.
     pub(super) hashed: usize,
-    /// What is counted of all of them.
+    /// Counts over all of them.
     pub(super) census: Census,
-    /// Names whose parent is still to be found, in their order.
+    /// Names whose parent is not found yet, in their order.
     pub(super) unsettled: Vec<NodeAddress>,
-    /// Nodes with targets that are still to be found, in their order.
+    /// Nodes with targets that are not found yet, in their order.
     pub(super) unresolved: Vec<NodeAddress>,
-    /// The arena could take no more.
+    /// The arena is full.
     pub(super) full: bool,
     key: HashKey,
     apex: LowerNameBuf,
     apex_hash: NameHash,
     apex_at: Option<NodeAddress>,
     /// The name settled last, and its ancestors below the apex before it: one of them may be the parent of
-    /// the next.
+    /// the next name.
     path: Vec<(NodeAddress, NameHash)>,
     awaited: Awaited,
     hash: HashedName,
 }
 
-/// What is counted of the nodes of a zone.
+/// Counts over the nodes of a zone.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Census {
     pub(super) nodes: u64,
     pub(super) records: u64,
     pub(super) wildcards: bool,
-    /// There is NSEC or NSEC3.
+    /// There are NSEC or NSEC3 records.
     pub(super) denial: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn live(blob: &[u8]) -> bool {
     blob::flags(blob) & DEAD == 0
 }
 
-/// Whether a blob is in the index: not dead, and not only of the NSEC3 chain.
+/// Whether a blob is in the index: neither dead, nor of the NSEC3 chain only.
 #[inline]
 pub(super) fn indexed(blob: &[u8]) -> bool {
     blob::flags(blob) & (DEAD | NodeFlags::NSEC3_ONLY.0) == 0
@@ -98,7 +98,7 @@ impl Blobs {
         }
     }
 
-    /// Adds a blob as the encoder made it.
+    /// Adds a blob from the encoder.
     pub(super) fn push(&mut self, blob: &[u8]) {
         let Ok(at) = self.arena.push(blob) else {
             self.full = true;
@@ -119,13 +119,13 @@ impl Blobs {
         }
     }
 
-    /// Bytes of memory that they take.
+    /// Returns the bytes of memory that they take.
     pub(super) fn memory(&self) -> usize {
         let lists = self.unsettled.capacity() + self.unresolved.capacity();
         self.arena.len() + self.names.memory() + lists * size_of::<NodeAddress>()
     }
 
-    /// No blob follows.
+    /// Ends the input: no blob follows.
     pub(super) fn end(&mut self) {
         self.unresolved.extend(self.awaited.end());
     }
@@ -150,8 +150,8 @@ impl Blobs {
         self.hash.hash(0)
     }
 
-    /// The node of the parent of a name below the apex, and its hash, if it is at hand. What is no ancestor
-    /// of the name is no longer in the path then.
+    /// Returns the node of the parent of a name below the apex, and its hash, if it is in the path. Removes
+    /// nodes that are no ancestors of the name from the path.
     #[inline]
     fn parent(&mut self, owner: LowerName<'_>) -> Option<(NodeAddress, NameHash)> {
         let parent = owner.parent()?;
@@ -166,7 +166,7 @@ impl Blobs {
     }
 }
 
-/// Settles one node whose parent is settled; `inherited` has the flags that it has from there.
+/// Settles one node whose parent is settled; `inherited` has the flags that it inherits.
 pub(super) fn settle_one(arena: &mut Arena<Region>, at: NodeAddress, parent: NodeAddress, inherited: u16) {
     let blob = arena.blob_mut(at);
     let flags = blob::flags(blob) | inherited | SETTLED;
@@ -178,39 +178,38 @@ pub(super) fn settle_one(arena: &mut Arena<Region>, at: NodeAddress, parent: Nod
     }
 }
 
-/// The flags that names below one with `flags` inherit.
+/// Returns the flags that names below one with `flags` inherit.
 #[inline]
 pub(super) fn below(flags: u16) -> u16 {
     let hides = NodeFlags::CUT.0 | NodeFlags::DNAME.0 | NodeFlags::OCCLUDED.0;
     if flags & hides != 0 { NodeFlags::OCCLUDED.0 } else { 0 }
 }
 
-/// Targets of one node that are waited for, and how many nodes may follow it until they are waited for no
-/// longer: of a node with more they are looked up.
+/// Most targets of one node that are awaited, and most nodes that may follow it before the rest is looked up.
 const AWAITED: usize = 16;
 
-/// The targets in the zone of the last node that had any: their nodes may follow.
+/// The targets in the zone of the last node that has any: their nodes may follow.
 #[derive(Default)]
 struct Awaited {
     node: NodeAddress,
     targets: Vec<AwaitedTarget>,
-    /// There are more than are waited for.
+    /// There are more targets than are awaited.
     more: bool,
-    /// Nodes that may still follow.
+    /// Number of nodes that may still follow.
     patience: usize,
-    /// Their names in lower case, one behind the other.
+    /// The targets' names in lower case, one after the other.
     names: Vec<u8>,
     rdata: Vec<u8>,
 }
 
-/// A target: where in the blob of its node the address goes, and where its name lies in [`Awaited::names`].
+/// A target: the offset of its address in the blob of its node, and its name's range in [`Awaited::names`].
 struct AwaitedTarget {
     slot: usize,
     name: Range<usize>,
 }
 
 impl Awaited {
-    /// Waits for the targets of a node.
+    /// Awaits the targets of a node.
     fn begin(&mut self, at: NodeAddress, blob: &[u8], apex: Name<'_>) {
         (self.node, self.patience, self.more) = (at, AWAITED, false);
         let Awaited { targets, more, names, rdata, .. } = self;
@@ -227,7 +226,7 @@ impl Awaited {
         });
     }
 
-    /// Puts the address of a node where its name is the target that was waited for.
+    /// Stores the address of a node if its name is an awaited target.
     #[inline]
     fn look(&mut self, arena: &mut Arena<Region>, owner: LowerName<'_>, at: NodeAddress) {
         if self.targets.is_empty() || self.patience == 0 {
@@ -244,7 +243,7 @@ impl Awaited {
         });
     }
 
-    /// Waits no longer. Returns the node if the nodes of some targets have not come.
+    /// Stops awaiting targets. Returns the node if some targets have not been found.
     fn end(&mut self) -> Option<NodeAddress> {
         let node = (self.more || !self.targets.is_empty()).then_some(self.node);
         self.more = false;

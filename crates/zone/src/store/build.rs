@@ -1,9 +1,9 @@
-//! [`ZoneBuilder`]: takes records in any order and makes a [`Zone`] of them.
+//! [`ZoneBuilder`]: builds a [`Zone`] from records in any order.
 //!
 //! The records of one owner usually come together: they wait until the owner changes and then become a node
-//! blob at the end of the arena. A name that comes back later gets a second blob; `finish` merges the two. So
-//! building needs neither an index nor an allocation for each name. What can be found out about a blob
-//! without an index is, while the next records are still to come: see [`super::blobs`].
+//! blob at the end of the arena. A name that occurs again later gets a second blob; `finish` merges the two.
+//! So building needs neither an index nor an allocation for each name. Results that need no index are
+//! computed while records are still coming: see [`super::blobs`].
 
 use std::fmt;
 
@@ -18,13 +18,13 @@ use super::pending::{Note, Notes, Pending};
 use super::room::Room;
 use super::{Zone, blob};
 
-/// How many notes are kept; see [`ZoneBuilder::notes_left_out`].
+/// Most notes stored; see [`ZoneBuilder::notes_left_out`].
 const NOTES: usize = 1000;
 
-/// Why one record cannot be in a zone.
+/// The reason why a record cannot be in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddError {
-    /// A type for questions or messages only (RFC 6895 §3.1).
+    /// A type for queries or messages only (RFC 6895 §3.1).
     MetaType,
     /// More than 65,535 bytes of RDATA.
     RdataTooLong,
@@ -40,14 +40,14 @@ impl fmt::Display for AddError {
 }
 impl std::error::Error for AddError {}
 
-/// Why the records do not make a zone.
+/// The reason why records are no zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildError {
-    /// No SOA at the apex, or one that cannot be read.
+    /// No SOA at the apex, or a malformed one.
     NoSoa,
     /// More than 32 GiB of records.
     TooBig,
-    /// Making the zone takes more memory than it may; see [`ZoneBuilder::finish_within`].
+    /// Building the zone takes more memory than allowed; see [`ZoneBuilder::finish_within`].
     OutOfMemory,
 }
 
@@ -67,11 +67,11 @@ pub struct ZoneBuilder {
     pub(super) key: HashKey,
     pub(super) gatherer: Gatherer,
     pub(super) blobs: Blobs,
-    /// Used again and again by [`ZoneBuilder::add_blob`].
+    /// A reused buffer of [`ZoneBuilder::add_blob`].
     copy: Vec<u8>,
 }
 
-/// Puts the records of one name together, as long as they come one after the other, and makes a blob of them.
+/// Collects consecutive records of one name, and builds a blob from them.
 pub(super) struct Gatherer {
     pub(super) apex: LowerNameBuf,
     pub(super) encoder: Encoder,
@@ -85,7 +85,7 @@ impl Gatherer {
         Gatherer { apex: apex.to_lower(), encoder, notes, pending }
     }
 
-    /// Takes a record. Returns the blob of the name before, if there was one and this is another.
+    /// Adds a record. Returns the blob of the name before, if this record has another name.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -112,7 +112,7 @@ impl Gatherer {
         Ok(before)
     }
 
-    /// The blob of the last name, if there is one.
+    /// Returns the blob of the last name, if there is one.
     pub(super) fn close(&mut self) -> Option<&[u8]> {
         let Gatherer { apex, encoder, notes, pending } = self;
         let is_empty = pending.records.is_empty();
@@ -122,7 +122,7 @@ impl Gatherer {
     }
 }
 
-/// Whether a record can be in a zone.
+/// Checks whether a record can be in a zone.
 pub(super) fn check_fit(t: Type, rdata: &[u8]) -> Result<(), AddError> {
     match t.is_meta() {
         true => Err(AddError::MetaType),
@@ -132,7 +132,7 @@ pub(super) fn check_fit(t: Type, rdata: &[u8]) -> Result<(), AddError> {
 }
 
 impl ZoneBuilder {
-    /// A builder for the zone named `apex`. `key` is the one under which names will be looked up.
+    /// Returns a builder for the zone named `apex`. `key` is the hash key of its names.
     pub fn new(apex: Name<'_>, key: &HashKey) -> Self {
         let gatherer = Gatherer::new(apex);
         let blobs = Blobs::new(&gatherer.apex, key);
@@ -144,8 +144,8 @@ impl ZoneBuilder {
         self.add_from(owner, t, ttl, rdata, 0)
     }
 
-    /// Adds a record and says where it came from: `source` is any number, a line for instance, and comes back
-    /// in the [`Note`]s that concern the record.
+    /// Adds a record with its origin: `source` is any number, such as a line, and is repeated in the
+    /// [`Note`]s about the record.
     ///
     /// RDATA is expected to be well-formed for its type; names in malformed RDATA are not compressed. An
     /// owner outside the zone is noted and left out.
@@ -163,19 +163,19 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// Makes the zone of all records added so far and leaves the builder empty, but for the notes.
+    /// Builds the zone from all records added so far and leaves the builder empty, except for the notes.
     ///
-    /// Notes of kind [`is_error`](super::NoteKind::is_error) do not keep the zone from being made: see
+    /// Notes of kind [`is_error`](super::NoteKind::is_error) do not prevent the zone from being built: see
     /// [`first_error`](Self::first_error).
     pub fn finish(&mut self) -> Result<Zone, BuildError> {
         self.finish_within(&mut |_| true)
     }
 
-    /// The same with bounded memory: `may_take` is asked whether so many bytes may be taken for the zone,
-    /// those of [`memory`](Self::memory) among them, whenever that number has changed much.
+    /// Builds the zone with bounded memory: `may_take` returns whether this many bytes may be taken for the
+    /// zone, including those of [`memory`](Self::memory). It is called whenever that number has changed much.
     ///
     /// # Errors
-    /// Also [`BuildError::OutOfMemory`], if they may not.
+    /// Also [`BuildError::OutOfMemory`], if `may_take` returns false.
     pub fn finish_within(&mut self, may_take: &mut dyn FnMut(usize) -> bool) -> Result<Zone, BuildError> {
         if let Some(blob) = self.gatherer.close() {
             self.blobs.push(blob);
@@ -183,29 +183,29 @@ impl ZoneBuilder {
         super::finish::finish(self, Room::new(may_take))
     }
 
-    /// Bytes of memory that the records added so far take.
+    /// Returns the bytes of memory that the records added so far take.
     pub fn memory(&self) -> usize {
         self.blobs.memory() + self.gatherer.pending.memory()
     }
 
-    /// What was noticed about the records, in the order of its discovery; complete after
-    /// [`finish`](Self::finish). At most 1,000 are kept.
+    /// Returns the notes about the records, in the order of their discovery; complete after
+    /// [`finish`](Self::finish). At most 1,000 are stored.
     pub fn notes(&self) -> &[Note] {
         &self.gatherer.notes.kept
     }
 
-    /// Number of notes beyond those kept.
+    /// Returns the number of notes beyond those stored.
     pub fn notes_left_out(&self) -> u64 {
         self.gatherer.notes.left_out
     }
 
-    /// The first note that [`is_error`](super::NoteKind::is_error), whether it was kept or not.
+    /// Returns the first note that [`is_error`](super::NoteKind::is_error), whether it was stored or not.
     pub fn first_error(&self) -> Option<&Note> {
         self.gatherer.notes.error.as_ref()
     }
 
-    /// Adds a node of another snapshot of the zone, with its records but without what it has from other
-    /// names. Empty non-terminals are left out.
+    /// Adds a node of another snapshot of the zone, with its records but without the flags and addresses that
+    /// it has from other names. Empty non-terminals are left out.
     pub(super) fn add_blob(&mut self, blob: &[u8]) {
         if blob::flags(blob) & NodeFlags::EMPTY.0 != 0 {
             return;

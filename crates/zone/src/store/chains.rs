@@ -1,5 +1,5 @@
-//! The chains of denial of a base: NSEC and NSEC3. All versions of it share them, and all zones that have
-//! none share that.
+//! The chains of denial of a base: NSEC and NSEC3. All versions of the base share them, and all zones without
+//! chains share one value.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,7 +19,7 @@ static NONE: LazyLock<Arc<Chains>> =
     LazyLock::new(|| Arc::new(Chains { nsec: Sorted::of(Bytes::new()), nsec3: None }));
 
 impl Chains {
-    /// These chains, to be shared.
+    /// Returns these chains, to be shared.
     pub(super) fn shared(nsec: Sorted, nsec3: Option<StoredChain>) -> Arc<Chains> {
         let chains = Chains { nsec, nsec3 };
         if chains.is_empty() { Arc::clone(&NONE) } else { Arc::new(chains) }
@@ -29,7 +29,7 @@ impl Chains {
         self.nsec.is_empty() && self.nsec3.is_none()
     }
 
-    /// Bytes of memory taken.
+    /// Returns the bytes of memory taken.
     pub(super) fn memory(&self) -> usize {
         if self.is_empty() {
             return 0;

@@ -1,7 +1,7 @@
-//! Fills the index with the names of an arena, on several threads if they are many.
+//! Fills the index with the names of an arena, on several threads if there are many names.
 //!
-//! Each thread fills a range of the buckets, so that none waits for another. What would spill out of a range
-//! is added at the end.
+//! Each thread fills a range of the buckets, so that no thread waits for another. Entries that would spill
+//! out of a range are added at the end.
 
 use wire::hash::{HashKey, HashedName};
 
@@ -16,8 +16,8 @@ use super::parallel::each;
 /// Names handled together: their buckets of the index are prefetched before the first is read.
 const BATCH: usize = 32;
 
-/// The index of these names of an arena, with room for `more` beside them. A name that came twice is in it
-/// once; `repeated` gets the addresses of all blobs of such names.
+/// Returns the index of these names of an arena, with room for `more`. A name that occurs twice is in it
+/// once; `repeated` receives the addresses of all blobs of such names.
 pub(super) fn fill(
     arena: &Arena<Region>,
     mut names: HashedNames,
@@ -42,11 +42,11 @@ pub(super) fn fill(
     index
 }
 
-/// All names of an arena, hashed anew.
+/// Returns all names of an arena, with their hashes computed again.
 pub(super) fn hashed_names(arena: &Arena<Region>, key: &HashKey, threads: usize) -> HashedNames {
     let mut names = HashedNames::new();
     let chunks: Vec<usize> = (0..arena.chunk_count()).collect();
-    // Some chunks at once: they bound the memory for hashes that are not where they belong yet.
+    // Some chunks at a time, which bounds the memory for hashes that are not in their piles yet.
     for chunks in chunks.chunks(threads) {
         let hashed = each(threads, chunks.to_vec(), |chunk| {
             let mut hashed = HashedName::new();
@@ -62,7 +62,7 @@ pub(super) fn hashed_names(arena: &Arena<Region>, key: &HashKey, threads: usize)
     names
 }
 
-/// Up to `threads` parts of the index, each with the names that belong there.
+/// Returns up to `threads` parts of the index, each with the names that belong there.
 fn shares(index: &mut Index<Region>, names: HashedNames, threads: usize) -> Vec<Share<'_>> {
     let mut shares: Vec<Names> = (0..threads).map(|_| Names::default()).collect();
     match names {
@@ -87,9 +87,9 @@ fn shares(index: &mut Index<Region>, names: HashedNames, threads: usize) -> Vec<
 /// Names that belong to a part of the index.
 #[derive(Default)]
 struct Names {
-    /// Of piles that belong there as a whole, with their numbers.
+    /// Piles that belong there as a whole, with their numbers.
     piles: Vec<(usize, Pile)>,
-    /// Of others.
+    /// Names of other piles.
     apart: Vec<Hashed>,
 }
 
@@ -99,17 +99,17 @@ struct Share<'i> {
     names: Names,
 }
 
-/// What adding names to a part comes to.
+/// The result of adding names to a part.
 #[derive(Default)]
 struct Filled {
-    /// Those that came twice.
+    /// Blobs of names that occur twice.
     repeated: Vec<NodeAddress>,
-    /// Those for which the part had no room.
+    /// Names for which the part had no room.
     beyond: Vec<Hashed>,
 }
 
 impl Share<'_> {
-    /// Adds the names; each pile is freed when it is in.
+    /// Adds the names; each pile is freed when it is done.
     fn fill(mut self, arena: &Arena<Region>) -> Filled {
         let mut filled = Filled::default();
         for (number, pile) in std::mem::take(&mut self.names.piles) {

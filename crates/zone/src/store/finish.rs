@@ -1,4 +1,4 @@
-//! Makes a [`Zone`] of the builder's blobs: names that came twice, empty non-terminals, occlusion.
+//! Builds a [`Zone`] from the builder's blobs: repeated names, empty non-terminals, occlusion.
 
 use std::sync::OnceLock;
 
@@ -25,12 +25,13 @@ use super::room::Room;
 use super::sorted::KeyedNodes;
 use super::{nsec, nsec3, targets};
 
-/// Bytes of memory for each node while the chains of a signed zone are made: its place in one of them, twice.
+/// Bytes of memory for each node while the chains of a signed zone are built: its place in one of them,
+/// twice.
 const CHAINED: usize = 2 * size_of::<(u64, NodeAddress)>();
-/// Bytes of blobs that are added after which the memory is looked at.
+/// Bytes of added blobs between two checks of the memory.
 const ADDED: usize = 64 << 10;
 
-/// Turns what the builder has gathered into a zone.
+/// Builds a zone from the builder's blobs.
 pub(super) fn finish<'b>(builder: &'b mut ZoneBuilder, room: Room<'b>) -> Result<Zone, BuildError> {
     let anew = Blobs::new(&builder.gatherer.apex, &builder.key);
     let mut blobs = std::mem::replace(&mut builder.blobs, anew);
@@ -70,8 +71,8 @@ pub(super) fn finish<'b>(builder: &'b mut ZoneBuilder, room: Room<'b>) -> Result
     Ok(work.into_zone(apex, soa, negative_ttl))
 }
 
-/// The numbers of the apex' (first) SOA, and the TTL of negative answers: the lesser of its TTL and its
-/// MINIMUM (RFC 2308 §5).
+/// Returns the numbers of the apex' (first) SOA, and the TTL of negative answers: the lesser of its TTL and
+/// its MINIMUM (RFC 2308 §5).
 pub(super) fn read_soa(apex: Node<'_>) -> Option<(SoaNumbers, Ttl)> {
     let set = apex.rrset(Type::SOA)?;
     let mut rdata = Vec::new();
@@ -80,9 +81,9 @@ pub(super) fn read_soa(apex: Node<'_>) -> Option<(SoaNumbers, Ttl)> {
     Some((numbers, Ttl::from_secs(set.ttl().as_secs().min(numbers.minimum))))
 }
 
-/// The builder's blobs on their way to a [`Zone`].
+/// The state of building a [`Zone`] from the builder's blobs.
 struct Finisher<'b> {
-    /// How many threads work at once.
+    /// Number of threads.
     threads: usize,
     key: HashKey,
     apex: LowerNameBuf,
@@ -90,26 +91,26 @@ struct Finisher<'b> {
     encoder: &'b mut Encoder,
     notes: &'b mut Notes,
     index: Index<Region>,
-    /// Entries in the index.
+    /// Number of entries in the index.
     names: usize,
-    /// Blobs of the NSEC3 chain only; no longer right once blobs are merged.
+    /// Number of blobs of the NSEC3 chain only; outdated once blobs are merged.
     hashed: usize,
     census: Census,
-    /// Nodes still to be settled.
+    /// Nodes that are not settled yet.
     unsettled: Vec<NodeAddress>,
-    /// Nodes whose targets are still to be found.
+    /// Nodes whose targets are not found yet.
     unresolved: Vec<NodeAddress>,
-    /// Used again and again by [`Finisher::settle_deep`].
+    /// A reused buffer of [`Finisher::settle_deep`].
     ancestors: Vec<NodeAddress>,
-    /// Made when first needed: see [`Finisher::nsec3_only_at`].
+    /// Computed on first use: see [`Finisher::nsec3_only_at`].
     nsec3_only: Option<Vec<(u64, NodeAddress)>>,
     room: Room<'b>,
-    /// Bytes of blobs that were added since the memory was looked at.
+    /// Bytes of blobs added since the memory was checked.
     added: usize,
 }
 
 impl Finisher<'_> {
-    /// All takes so many bytes beside what is kept here.
+    /// Reports the memory in use, including `beside` bytes outside of this struct.
     fn takes(&mut self, beside: usize) -> Result<(), BuildError> {
         let lists = self.unsettled.capacity() + self.unresolved.capacity() + self.ancestors.capacity();
         let chain = self.nsec3_only.as_ref().map_or(0, |chain| size_of_val(&**chain));
@@ -117,7 +118,7 @@ impl Finisher<'_> {
         self.room.takes(kept + beside)
     }
 
-    /// The same now and then, as blobs are added.
+    /// Reports it now and then, as blobs are added.
     fn look(&mut self, beside: usize) -> Result<(), BuildError> {
         if self.added < ADDED {
             return Ok(());
@@ -134,10 +135,10 @@ impl Finisher<'_> {
         self.find(lower, self.key.name(lower))
     }
 
-    /// Builds the index of these names, with room for `more`. A name that came twice is in it once. Returns
+    /// Builds the index of these names, with room for `more`. A name that occurs twice is in it once. Returns
     /// the addresses of all blobs of such names.
     fn fill_index(&mut self, names: HashedNames, more: usize) -> Result<Vec<NodeAddress>, BuildError> {
-        // The old one is freed first: nothing in it is needed.
+        // The old one is freed first: it is not needed.
         self.index = Index::for_entries(0);
         self.takes(names.memory() + memory_for(names.len() + more))?;
         let mut repeated = Vec::new();
@@ -145,14 +146,14 @@ impl Finisher<'_> {
         Ok(repeated)
     }
 
-    /// Builds the index anew from the arena, with room for `more` names.
+    /// Builds the index again from the arena, with room for `more` names.
     fn index_anew(&mut self, more: usize) -> Result<(), BuildError> {
         let names = hashed_names(&self.arena, &self.key, self.threads);
         self.names = names.len();
         self.fill_index(names, more).map(drop)
     }
 
-    /// Merges the blobs of names that came in several places; `repeated` has the addresses of those in the
+    /// Merges the blobs of names that occur in several places; `repeated` has the addresses of those in the
     /// name space.
     fn merge(&mut self, mut repeated: Vec<NodeAddress>) -> Result<(), BuildError> {
         self.find_repeated_nsec3(&mut repeated);
@@ -197,8 +198,8 @@ impl Finisher<'_> {
         Ok(())
     }
 
-    /// Makes blobs that were merged, and the others, what they were when they came: what was found out about
-    /// them then may have been about blobs that are dead.
+    /// Resets all nodes to the state before settling, after a merge: results computed for them may refer to
+    /// blobs that are dead now.
     fn begin_anew(&mut self) {
         (self.unsettled, self.unresolved) = (Vec::new(), Vec::new());
         self.census = Census::default();
@@ -214,7 +215,7 @@ impl Finisher<'_> {
         }
     }
 
-    /// Makes one blob of several of the same name. `dead` counts bytes that are of no more use.
+    /// Merges the blobs of one name. `dead` counts the bytes of dead blobs.
     fn merge_group(
         &mut self,
         group: &[Hashed],
@@ -236,7 +237,7 @@ impl Finisher<'_> {
         self.arena.push(blob).map(Some).map_err(|_| BuildError::TooBig)
     }
 
-    /// Adds NSEC3 owners that came in several places, or that have other records elsewhere in the zone.
+    /// Adds NSEC3 owners that occur in several places, or that have other records elsewhere in the zone.
     fn find_repeated_nsec3(&self, repeated: &mut Vec<NodeAddress>) {
         if self.hashed == 0 {
             return;
@@ -264,7 +265,7 @@ impl Finisher<'_> {
         let apex_len = self.apex.as_name().len();
         let below_apex = below(blob::flags(self.arena.blob(apex)));
         let mut hashed = HashedName::new();
-        // In most zones a name follows its parent or its parent's children: then that need not be looked up.
+        // In most zones a name follows its parent or its parent's children: then it need not be looked up.
         let mut recent = apex;
         for at in std::mem::take(&mut self.unsettled) {
             let blob = self.arena.blob(at);
@@ -326,7 +327,7 @@ impl Finisher<'_> {
         }
         let owner = name.suffix(skip);
         let at = match self.nsec3_only_at(owner) {
-            // With names below it, it is part of the name space after all (RFC 5155 §7.2.8).
+            // Since it has names below it, it is part of the name space after all (RFC 5155 §7.2.8).
             Some(at) => {
                 let blob = self.arena.blob_mut(at);
                 let flags = blob::flags(blob) & !NodeFlags::NSEC3_ONLY.0;
@@ -346,7 +347,7 @@ impl Finisher<'_> {
         Ok(at)
     }
 
-    /// The node of an NSEC3 owner that is not in the index.
+    /// Returns the node of an NSEC3 owner that is not in the index.
     fn nsec3_only_at(&mut self, owner: LowerName<'_>) -> Option<NodeAddress> {
         let prefix = nsec3::prefix(&nsec3::hash_of(owner)?);
         if self.nsec3_only.is_none() {
@@ -359,7 +360,7 @@ impl Finisher<'_> {
         same.find(|&&(_, at)| is_owner(at)).map(|&(_, at)| at)
     }
 
-    /// Hash prefixes and addresses of the nodes with NSEC3 only, sorted.
+    /// Returns hash prefixes and addresses of the nodes with NSEC3 only, sorted.
     fn nsec3_only(&self) -> Vec<(u64, NodeAddress)> {
         let only =
             |blob: &[u8]| blob::flags(blob) & (DEAD | NodeFlags::NSEC3_ONLY.0) == NodeFlags::NSEC3_ONLY.0;
@@ -379,7 +380,7 @@ impl Finisher<'_> {
         let Census { nodes, records, wildcards, denial } = self.census;
         let mut nsec = KeyedNodes::growing(if denial { self.names } else { 0 });
         let mut nsec3 = Vec::new();
-        // Without NSEC and NSEC3 nothing is to be found in the arena, which may be gigabytes.
+        // Without NSEC and NSEC3 the arena, which may be gigabytes, need not be read.
         let denying = denial.then(|| arena.walk()).into_iter().flatten();
         for (at, blob) in denying.filter(|(_, blob)| live(blob)) {
             for (entry, _) in entries(blob) {

@@ -1,18 +1,18 @@
 //! The hash index: buckets of one cache line, each with twelve tags of one byte and twelve addresses.
 //!
-//! The upper half of a hash chooses the bucket, its lowest byte is the tag; a tag of 0 or 1 becomes 2. A full
-//! bucket spills into the next one and remembers that it did, so that a search that finds nothing stops at
-//! the first bucket that never spilt. The index knows nothing of names: callers compare.
+//! The upper half of a hash selects the bucket, its lowest byte is the tag; a tag of 0 or 1 becomes 2. A full
+//! bucket spills into the next one and is marked, so that a search without a match stops at the first bucket
+//! that never spilt. The index does not read names: callers compare.
 //!
 //! ```text
-//!  0  tags, one byte each, 0 where the slot is not in use
+//!  0  tags, one byte each, 0 if the slot is not in use
 //! 12  u8   number of slots in use
 //! 13  u8   whether an entry that belongs here went to a later bucket
 //! 14  u16  zero
 //! 16  addresses, u32 each
 //! ```
 //!
-//! Numbers are little-endian, so that an image holds the buckets as they are.
+//! Numbers are little-endian, so that an image holds the buckets unchanged.
 
 use bytes::Bytes;
 use wire::NameHash;
@@ -26,9 +26,9 @@ use crate::prefetch::{self, Part};
 const SLOTS: usize = 12;
 /// Bytes per bucket.
 pub(crate) const BUCKET: usize = 64;
-/// Where in a bucket the number of slots in use stands.
+/// Offset of the number of slots in use in a bucket.
 const LEN: usize = 12;
-/// Where in a bucket it says that it spilt.
+/// Offset of the mark of spilling in a bucket.
 const SPILT: usize = 13;
 
 /// One bucket.
@@ -39,20 +39,20 @@ const ONES: u128 = u128::MAX / 0xff;
 /// 0x80 in the bytes of the twelve slots.
 const HIGHS: u128 = (ONES << 7) & ((1 << (8 * SLOTS)) - 1);
 
-/// The tag of a hash. Slots not in use hold 0; no tag is 1, which [`matches()`] could take a 0 for.
+/// Returns the tag of a hash. Unused slots hold 0; no tag is 1, which [`matches()`] could confuse with 0.
 #[inline]
 fn tag(hash: NameHash) -> u8 {
     (hash.bits() as u8).max(2)
 }
 
-/// The slots that carry `tag`: byte `i` has its highest bit set for slot `i`. The lowest such slot does carry
-/// it; others may be there by mistake, which costs the caller a comparison of names. Those are in use: they
-/// have the tag but for its lowest bit.
+/// Returns the slots that have `tag`: byte `i` has its highest bit set for slot `i`. The lowest such slot
+/// does have it; others may be set by mistake, which costs the caller a comparison of names. Those are in
+/// use: their tag differs in the lowest bit only.
 ///
-/// All tags are compared at once. Subtracting 1 from a byte sets its highest bit if the byte is 0, that is if
-/// it is equal to the tag, or if it was set before, which `!differ` takes out again. What is left over is a
-/// byte of 1 above a byte of 0, because the 0 borrows from it. For the tag 2a in a bucket with the tags 07 2a
-/// 2b 10, slot 0 on the left:
+/// All tags are compared at once. Subtracting 1 from a byte sets its highest bit if the byte is 0, which
+/// means that it equals the tag, or if it was set before, which `!differ` masks out. What remains is a byte
+/// of 1 above a byte of 0, because the 0 borrows from it. For the tag 2a in a bucket with the tags 07 2a 2b
+/// 10, slot 0 on the left:
 ///
 /// ```text
 /// differ          2d 00 01 3a    each tag ^ 2a: 00 where they are equal
@@ -68,17 +68,17 @@ fn matches(bucket: &Bucket, tag: u8) -> u128 {
     differ.wrapping_sub(ONES) & !differ & HIGHS
 }
 
-/// The lowest slot of `matches`, which is not 0: bit 15 is the highest of byte 1, so slot 1.
+/// Returns the lowest slot of `matches`, which is not 0: bit 15 is the highest of byte 1, so slot 1.
 #[inline]
 fn lowest(matches: u128) -> u32 {
     matches.trailing_zeros() / 8
 }
 
-/// The address in a slot.
+/// Returns the address in a slot.
 #[inline]
 fn address(bucket: &Bucket, slot: u32) -> NodeAddress {
-    // The sixteen bytes in front of the addresses are four addresses long. 4 + slot is below 16 anyhow: the
-    // mask spares the check of bounds.
+    // The sixteen bytes before the addresses are as long as four addresses. 4 + slot is below 16 anyway: the
+    // mask avoids the bounds check.
     NodeAddress::of(bucket.as_chunks::<4>().0[(4 + slot as usize) & 15])
 }
 
@@ -86,7 +86,7 @@ fn set_address(bucket: &mut Bucket, slot: usize, at: NodeAddress) {
     bucket.as_chunks_mut::<4>().0[(4 + slot) & 15] = at.stored();
 }
 
-/// The slot with `tag` for whose address `same` holds.
+/// Returns the slot with `tag` for whose address `same` returns true.
 #[inline]
 fn slot_of(bucket: &Bucket, tag: u8, same: &mut impl FnMut(NodeAddress) -> bool) -> Option<u32> {
     let mut matches = matches(bucket, tag);
@@ -100,7 +100,7 @@ fn slot_of(bucket: &Bucket, tag: u8, same: &mut impl FnMut(NodeAddress) -> bool)
     None
 }
 
-/// Puts an entry in; `false` if the bucket is full.
+/// Adds an entry; returns `false` if the bucket is full.
 #[inline]
 fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
     let len = bucket[LEN] as usize;
@@ -113,13 +113,12 @@ fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
     true
 }
 
-/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`]. Cloning shares the
-/// buckets.
+/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`]. Clones share the buckets.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Index<M = Bytes> {
-    /// The only bucket, if there is just one: most zones are small, and their bucket then lies in the zone
-    /// itself.
+    /// The only bucket, if there is just one: most zones are small, and their bucket is then in the zone
+    /// struct itself.
     sole: Bucket,
     /// All buckets, if there are more.
     bytes: Option<M>,
@@ -135,8 +134,8 @@ impl<M: AsRef<[u8]>> Index<M> {
         }
     }
 
-    /// The bucket where the search for a hash begins: the hash's upper half as a fraction of 2^32, times the
-    /// number of buckets. 0x8000_0000 is a half, so it leads to bucket 5 of 10.
+    /// Returns the bucket where the search for a hash begins: the hash's upper half as a fraction of 2^32,
+    /// times the number of buckets. 0x8000_0000 is a half, so it selects bucket 5 of 10.
     #[inline]
     fn home(hash: NameHash, buckets: usize) -> usize {
         // Buckets are fewer than 2^32.
@@ -150,7 +149,7 @@ impl<M: AsRef<[u8]>> Index<M> {
         prefetch::value(&buckets[Self::home(hash, buckets.len())]);
     }
 
-    /// The first entry whose tag fits: most likely the one that [`find`](Self::find) returns.
+    /// Returns the first entry with a matching tag: most likely the one that [`find`](Self::find) returns.
     #[inline]
     pub(crate) fn candidate(&self, hash: NameHash) -> Option<NodeAddress> {
         let buckets = self.buckets();
@@ -160,7 +159,7 @@ impl<M: AsRef<[u8]>> Index<M> {
         (matches != 0).then(|| address(bucket, lowest(matches)))
     }
 
-    /// The entry for which `same` holds, among those whose hash may be `hash`.
+    /// Returns the entry for which `same` returns true, among those whose hash may be `hash`.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -192,24 +191,24 @@ impl<M: AsRef<[u8]>> Index<M> {
         }
     }
 
-    /// How many entries fit before the index gets slow.
+    /// Returns how many entries fit before the index gets slow.
     pub(crate) fn room(&self) -> usize {
         self.buckets().len() * 11
     }
 
-    /// Bytes of memory taken beside the index itself.
+    /// Returns the bytes of memory taken beside the struct itself.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.as_ref().map_or(0, |bytes| memory::taken(bytes.as_ref().len()))
     }
 }
 
 impl Index<Region> {
-    /// An empty index for about `entries` entries, three quarters full when they are all in.
+    /// Returns an empty index for about `entries` entries, three quarters full when it has all of them.
     pub(crate) fn for_entries(entries: usize) -> Self {
         Self::in_room(entries, IndexRoom::NONE)
     }
 
-    /// The same in this memory, if that is there and fits.
+    /// Returns an empty index in this memory, if there is some and it fits.
     pub(crate) fn in_room(entries: usize, room: IndexRoom) -> Self {
         let buckets = buckets_for(entries);
         let memory = || room.into_memory(buckets * BUCKET);
@@ -225,7 +224,7 @@ impl Index<Region> {
         }
     }
 
-    /// Adds an entry, which must not be in already. The caller sees to it that there is [`room`](Self::room).
+    /// Adds an entry, which must not be in the index. The caller ensures that there is [`room`](Self::room).
     pub(crate) fn insert(&mut self, hash: NameHash, at: NodeAddress) {
         let buckets = self.buckets_mut();
         let mut bucket = Self::home(hash, buckets.len());
@@ -235,7 +234,7 @@ impl Index<Region> {
         }
     }
 
-    /// Up to `count` ranges of buckets that follow one another, to be filled apart from each other.
+    /// Returns up to `count` consecutive ranges of buckets, to be filled separately.
     pub(crate) fn parts(&mut self, count: usize) -> Vec<IndexPart<'_>> {
         let buckets = self.buckets_mut();
         let all = buckets.len();
@@ -244,14 +243,14 @@ impl Index<Region> {
         parts.map(|(i, buckets)| IndexPart { buckets, first: i * each, all }).collect()
     }
 
-    /// Which of `count` [`parts`](Self::parts) a hash belongs to.
+    /// Returns the number of the [`parts`](Self::parts) that a hash belongs to.
     #[inline]
     pub(crate) fn part_of(&self, hash: NameHash, count: usize) -> usize {
         let all = self.buckets().len();
         Self::home(hash, all) / buckets_each(all, count)
     }
 
-    /// Puts `new` in the place of the entry for which `same` holds.
+    /// Replaces the address of the entry for which `same` returns true by `new`.
     pub(crate) fn replace(
         &mut self,
         hash: NameHash,
@@ -263,50 +262,49 @@ impl Index<Region> {
         }
     }
 
-    /// Makes the index unchangeable.
+    /// Makes the index immutable.
     pub(crate) fn freeze(self) -> Index {
         Index { sole: self.sole, bytes: self.bytes.map(Region::freeze) }
     }
 }
 
-/// Bytes of memory of an index for about `entries` entries.
+/// Returns the bytes of memory of an index for about `entries` entries.
 pub(crate) fn memory_for(entries: usize) -> usize {
     memory::taken(buckets_for(entries) * BUCKET)
 }
 
-/// Buckets of an index for about `entries` entries.
+/// Returns the number of buckets of an index for about `entries` entries.
 fn buckets_for(entries: usize) -> usize {
     (entries / 9 + 1).min(u32::MAX as usize)
 }
 
-/// Memory for an index whose entries are still being counted. The system clears a page when it is first
-/// touched, at half a gigabyte a second on some machines; touched as the count grows, the pages are there
-/// when the index is filled, and a zone is served so much sooner after its last record.
+/// Memory for an index whose entries are still being counted. The system zeroes a page when it is first
+/// touched, at half a gigabyte per second on some machines; touched as the count grows, the pages are ready
+/// when the index is filled, and a zone is in service that much sooner after its last record.
 ///
-/// A large mapping is used up to where it is needed, so it is there only for indexes of which it is no small
-/// multiple. A yet larger index goes without: zones of that size are near the limits of memory while they are
-/// built.
+/// A large mapping is used only as far as needed, so it exists only for indexes that are not much smaller.
+/// Still larger indexes go without: zones of that size are near the limits of memory while they are built.
 pub(crate) struct IndexRoom {
     memory: Option<Region>,
-    /// Bytes touched.
+    /// Number of bytes touched.
     ready: usize,
 }
 
 /// Bytes of the smallest index that has [`IndexRoom`], and of the largest.
 const ROOMY: std::ops::RangeInclusive<usize> = 8 << 20..=64 << 20;
-/// The smallest page there may be.
+/// The smallest page size.
 const PAGE: usize = 4096;
 
 impl IndexRoom {
-    /// None so far.
+    /// No memory yet.
     pub(crate) const NONE: IndexRoom = IndexRoom { memory: None, ready: 0 };
 
-    /// Bytes of memory that are touched.
+    /// Returns the number of bytes touched.
     pub(crate) fn ready(&self) -> usize {
         self.ready
     }
 
-    /// Gets ready for so many entries, never fewer than before.
+    /// Prepares for `entries` entries, never fewer than before.
     pub(crate) fn expect(&mut self, entries: usize) {
         let needed = buckets_for(entries) * BUCKET;
         if !ROOMY.contains(&needed) {
@@ -319,13 +317,13 @@ impl IndexRoom {
         self.ready = self.ready.max(needed);
     }
 
-    /// `len` bytes of zero, if there are so many.
+    /// Returns `len` zero bytes, if there are as many.
     fn into_memory(self, len: usize) -> Option<Region> {
         self.memory.filter(|_| ROOMY.contains(&len)).map(|memory| memory.shortened(len))
     }
 }
 
-/// Buckets in each of `count` parts of an index, but for the last one.
+/// Returns the number of buckets in each of `count` parts of an index, except for the last one.
 #[inline]
 fn buckets_each(all: usize, count: usize) -> usize {
     all.div_ceil(count.max(1))
@@ -334,20 +332,20 @@ fn buckets_each(all: usize, count: usize) -> usize {
 /// A range of an index' buckets, while it is filled.
 pub(crate) struct IndexPart<'i> {
     buckets: &'i mut [Bucket],
-    /// Which of the index' buckets is the range's first.
+    /// Index of the range's first bucket.
     first: usize,
     /// Number of buckets of the whole index.
     all: usize,
 }
 
-/// What came of adding an entry to a part of an index.
+/// The result of adding an entry to a part of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// It is in.
+    /// It was added.
     New,
-    /// There is one already, and so it was not added.
+    /// An equal entry exists at this address, so it was not added.
     Again(NodeAddress),
-    /// It is not in, and would belong behind the range, since that is full from its bucket on.
+    /// It was not added: it belongs after the range, which is full from its bucket on.
     Beyond,
 }
 
@@ -365,7 +363,7 @@ impl IndexPart<'_> {
         }
     }
 
-    /// Adds an entry whose hash belongs to this part, if there is none for which `same` holds.
+    /// Adds an entry whose hash belongs to this part, if there is none for which `same` returns true.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -378,7 +376,7 @@ impl IndexPart<'_> {
             if let Some(slot) = slot_of(bucket, tag(hash), &mut same) {
                 return Added::Again(address(bucket, slot));
             }
-            // Behind a bucket that never spilt there is nothing to be found.
+            // After a bucket that never spilt there is no match.
             if bucket[SPILT] == 0 && put(bucket, tag(hash), at) {
                 return Added::New;
             }
@@ -389,7 +387,7 @@ impl IndexPart<'_> {
 }
 
 impl Index {
-    /// An index of verified buckets.
+    /// Returns an index of verified buckets.
     pub(super) fn of(bytes: Bytes) -> Self {
         match Bucket::try_from(&bytes[..]) {
             Ok(sole) => Index { sole, bytes: None },
@@ -397,13 +395,13 @@ impl Index {
         }
     }
 
-    /// The buckets, which may be shared.
+    /// Returns the buckets, which may be shared.
     pub(super) fn bytes(&self) -> Bytes {
         self.bytes.clone().unwrap_or_else(|| Bytes::copy_from_slice(&self.sole))
     }
 }
 
-/// Whether `buckets` can be searched, and `is_node` holds for every address in them.
+/// Whether `buckets` can be searched, and `is_node` returns true for every address in them.
 pub(super) fn is_sound(buckets: &[u8], is_node: impl Fn(NodeAddress) -> bool) -> bool {
     buckets.as_chunks::<BUCKET>().0.iter().all(|bucket| {
         let len = bucket[LEN] as usize;
@@ -421,7 +419,7 @@ mod tests {
 
     use super::*;
 
-    /// As many entries as fill so many bytes of an index.
+    /// Returns how many entries fill an index of this many bytes.
     fn entries_of(bytes: usize) -> usize {
         bytes / BUCKET * 9 - 1
     }
@@ -450,8 +448,8 @@ mod tests {
         assert_eq!(Index::in_room(entries_of(70 << 20), room).buckets().len(), (70 << 20) / BUCKET);
     }
 
-    /// Parts are filled apart; what spills out of one is added to the whole, and everything is found there
-    /// once.
+    /// Parts are filled separately; entries that spill out of one are added to the whole, and everything is
+    /// found in it once.
     #[test]
     fn parts_filled_apart_make_one_index() {
         let key = HashKey::new([11, 22, 33]);

@@ -1,25 +1,23 @@
-//! Memory for what a zone is made of: written once while the zone is built, then frozen for good.
+//! Memory for the data of a zone: written once while the zone is built, then frozen for good.
 //!
 //! Big pieces are anonymous mappings that request huge pages, since a zone of millions of names is read at
-//! random and every miss of the translation buffer costs as much as one of the cache. Small pieces, of which
-//! a server with a hundred thousand zones has as many, come from the allocator. What the bytes mean is not
-//! known here.
+//! random and every TLB miss costs as much as a cache miss. Small pieces, of which a server with a hundred
+//! thousand zones has as many, come from the allocator. This module does not interpret the bytes.
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 
 /// Pieces of at least this many bytes are mapped: one huge page.
 pub(crate) const BIG: usize = 2 << 20;
-/// Pieces of fixed size, and frozen ones of at least a [`PAGE`], begin at a multiple of this: a cache line.
+/// Alignment of pieces of fixed size, and of frozen ones of at least a [`PAGE`]: a cache line.
 const LINE: usize = 64;
-/// Of a smaller piece it matters little where it begins, and much how many bytes it takes: there may be very
-/// many.
+/// Smaller pieces are not aligned, to save memory: there may be very many.
 const PAGE: usize = 4096;
 
 /// Memory that is being written.
 pub(crate) struct Region {
     room: Backing,
-    /// What it may need in all; a mapping is made that large at once, since pages count only when touched.
+    /// The size that it may need in all; a mapping gets it at once, since only touched pages take memory.
     limit: usize,
 }
 
@@ -31,12 +29,12 @@ enum Backing {
 }
 
 impl Region {
-    /// Nothing yet, to be [`extend`](Self::extend)ed to about `limit` bytes at most.
+    /// Returns an empty region, to be [`extend`](Self::extend)ed to about `limit` bytes at most.
     pub(crate) const fn growing(limit: usize) -> Self {
         Region { room: Backing::Small { bytes: Vec::new(), start: 0 }, limit }
     }
 
-    /// `len` bytes of zero, the first at the start of a cache line.
+    /// Returns `len` zero bytes, the first at the start of a cache line.
     pub(crate) fn zeroed(len: usize) -> Self {
         if len >= BIG
             && let Some(map) = map(len)
@@ -52,7 +50,7 @@ impl Region {
         Region { room: Backing::Small { bytes, start }, limit: len }
     }
 
-    /// The first `len` bytes, if there are more. A mapping stays as large as it is, which costs nothing where
+    /// Returns the first `len` bytes, if there are more. A mapping keeps its size, which costs nothing where
     /// it was not touched.
     pub(crate) fn shortened(mut self, len: usize) -> Self {
         match &mut self.room {
@@ -78,8 +76,8 @@ impl Region {
         }
     }
 
-    /// Makes room for `needed` bytes in a mapping. If nothing can be mapped, the memory is left to the
-    /// allocator.
+    /// Makes room for `needed` bytes in a mapping. If the system refuses a mapping, the allocator provides
+    /// the memory.
     fn make_room(&mut self, needed: usize) {
         if matches!(&self.room, Backing::Big { map, .. } if map.len() >= needed) {
             return;
@@ -95,7 +93,7 @@ impl Region {
         self.room = Backing::Big { map: larger, len };
     }
 
-    /// Number of bytes written.
+    /// Returns the number of bytes written.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match &self.room {
@@ -104,7 +102,7 @@ impl Region {
         }
     }
 
-    /// Makes the bytes unchangeable. Room of the allocator's that was not written is freed.
+    /// Makes the bytes immutable. Unwritten memory of the allocator is freed.
     pub(crate) fn freeze(self) -> Bytes {
         match self.room {
             Backing::Small { bytes, start } if start > 0 => Bytes::from(bytes).slice(start..),
@@ -143,7 +141,7 @@ impl AsMut<[u8]> for Region {
     }
 }
 
-/// What owns a frozen mapping.
+/// The owner of a frozen mapping.
 struct Frozen {
     map: MmapMut,
     len: usize,
@@ -155,15 +153,15 @@ impl AsRef<[u8]> for Frozen {
     }
 }
 
-/// Bytes of memory that `len` frozen ones take: whole huge pages if they are mapped.
+/// Returns the bytes of memory that `len` frozen bytes take: whole huge pages if they are mapped.
 pub(crate) fn taken(len: usize) -> usize {
     if len >= BIG { len.next_multiple_of(BIG) } else { len }
 }
 
-/// A mapping of whole huge pages with at least `len` bytes, if the system allows one.
+/// Returns a mapping of whole huge pages with at least `len` bytes, if the system allows one.
 fn map(len: usize) -> Option<MmapMut> {
     let map = MmapMut::map_anon(len.checked_next_multiple_of(BIG)?).ok()?;
-    // Without huge pages it is as good as any other memory.
+    // Without huge pages it is ordinary memory.
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage);
     Some(map)
@@ -205,7 +203,7 @@ mod tests {
 
     #[test]
     fn frozen_pieces_of_a_page_begin_at_a_line_wherever_the_allocator_puts_them() {
-        // Allocations of many sizes, all kept: so pieces begin at every multiple of 16.
+        // Allocations of many sizes, all kept, so that pieces begin at every multiple of 16.
         let _between: Vec<Vec<u8>> = (0..40).map(|i| vec![0; 16 * i]).collect();
         let frozen: Vec<Bytes> = (0..40)
             .map(|i| {

@@ -1,46 +1,46 @@
 //! The zone snapshot: an immutable [`Zone`] in which the stored RRset *is* the compiled answer.
 //!
-//! A question for an exact name costs two dependent cache misses (a bucket of the index, the front of the
-//! node) and one copy. `authority` decides what an answer should be, [`crate::scan`] reads master files,
-//! [`crate::catalog`] finds the zone for a name.
+//! A query for an exact name costs two dependent cache misses (a bucket of the index, the start of the node)
+//! and one copy. `authority` decides the answer, [`crate::scan`] reads zone files, [`crate::catalog`] finds
+//! the zone for a name.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `blob.rs` | the layout of a node, byte by byte |
-//! | `arena.rs` | where blobs lie and how they are addressed |
-//! | `memory.rs` | the memory of arena, index and orders |
+//! | `arena.rs` | the memory of blobs, and their addresses |
+//! | `memory.rs` | allocation of arena, index and orders |
 //! | `index.rs` | hash → address |
-//! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
+//! | `node.rs` | reading a snapshot: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
 //! | `order.rs` | canonical order: [`Zone::iter`]; the order of memory: [`Zone::stored_from`] |
-//! | `sorted.rs` | nodes in the order of a key, and how one is found: [`Search`] |
+//! | `sorted.rs` | nodes sorted by a key, and the search for one: [`Search`] |
 //! | `nsec.rs` | the NSEC chain: [`NsecChain`] |
 //! | `nsec3.rs` | the NSEC3 chain: [`Nsec3Chain`] |
 //! | `chains.rs` | both chains of a base |
-//! | `pending.rs` | the records of the name being read, and what is wrong with them: [`Note`] |
+//! | `pending.rs` | the records of the name being read, and their faults: [`Note`] |
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
-//! | `blobs.rs` | the blobs as they come, and what is found out about each meanwhile |
-//! | `names.rs` | their hashes, as the index wants them |
-//! | `finish.rs` | a zone of what was built: names that came twice, empty non-terminals, occlusion |
-//! | `room.rs` | for that: the memory that it may take |
-//! | `fill.rs`, `targets.rs` | for that: the index of all names; which node each target is |
+//! | `blobs.rs` | the blobs as they arrive, and results computed meanwhile |
+//! | `names.rs` | their hashes, in the order of the index |
+//! | `finish.rs` | builds the zone: repeated names, empty non-terminals, occlusion |
+//! | `room.rs` | for that: the memory limit |
+//! | `fill.rs`, `targets.rs` | for that: the index of all names; the node of each target |
 //! | `parallel.rs` | the same work on several threads |
-//! | `version/` | versions that share what did not change: [`Zone::apply`], [`Zone::folded`], [`diff`](fn@diff) |
-//! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
+//! | `version/` | versions that share unchanged parts: [`Zone::apply`], [`Zone::folded`], [`diff`](fn@diff) |
+//! | `parts.rs`, `verify.rs` | a snapshot split into parts and rebuilt from them; verification of parts |
 //!
 //! # The compiled answer
 //!
-//! A stored RRset is the answer to a question for its owner, as `authority` copies it into the message. The
+//! A stored RRset is the answer to a query for its owner, as `authority` copies it into the message. The
 //! owner is `c00c`, names in RDATA are compressed against the question and against each other where the
-//! letter case agrees, and the signatures follow. Where the owner ends the name that is asked, the RRset is
-//! copied and its pointers move by a constant: a list has their places. Anywhere else the RRset is written
-//! record by record, through the builder's table of names.
+//! letter case agrees, and the signatures follow. Where the owner is a suffix of QNAME, the RRset is copied
+//! and its pointers are shifted by a constant: a list has their offsets. Elsewhere the RRset is written
+//! record by record, through the builder's compression table.
 //!
-//! An owner is kept in lower case, for lookups, and beside it, if it has upper-case letters, a bit for each
-//! byte that says which are. An owner with upper-case letters is shown as the text of the zone has it, and
-//! written out where the question has it otherwise. Any other owner takes the letter case of the question,
-//! since it is written as a pointer to the question. Names in RDATA keep their letter case: they are
-//! compressed only where it agrees.
+//! An owner is stored in lower case, for lookups, and with it, if it has upper-case letters, a bit for each
+//! byte that marks them. An owner with upper-case letters appears as in the zone's text, and is written out
+//! where the question differs. Any other owner takes the letter case of the question, since it is written as
+//! a pointer to the question. Names in RDATA keep their letter case: they are compressed only where it
+//! agrees.
 
 mod arena;
 mod blob;
@@ -98,19 +98,19 @@ use chains::Chains;
 use order::Order;
 use version::Overlay;
 
-/// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
+/// Number of cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
 const HOT_LINES: usize = 3;
 const _: () = assert!(std::mem::offset_of!(Zone, soa) <= 64 * HOT_LINES);
-/// Cache lines of a node that are prefetched.
+/// Number of cache lines of a node that are prefetched.
 const NODE_LINES: usize = 3;
-/// Hosts of a delegation whose nodes are prefetched.
+/// Number of hosts of a delegation whose nodes are prefetched.
 const GLUE_HOSTS: usize = 4;
 
-/// An immutable snapshot of one zone. Made by [`ZoneBuilder`], or of another one by [`Zone::apply`]; shared
-/// by reference between threads.
+/// An immutable snapshot of one zone. [`ZoneBuilder`] builds it, or [`Zone::apply`] from another one; threads
+/// share it by reference.
 ///
-/// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): with many small zones none of
-/// them is in the cache.
+/// The fields that a lookup reads come first and are in a few cache lines (`HOT_LINES`): with many small
+/// zones none of them is in the cache.
 #[repr(C, align(64))]
 pub struct Zone {
     index: Index,
@@ -129,54 +129,54 @@ pub struct Zone {
     all: OnceLock<Arc<Order>>,
 }
 
-/// There may be very many zones.
+/// There may be very many zones, so the size is checked.
 const _: () = assert!(size_of::<Zone>() == 256);
 
-/// A node that was prefetched: very likely, not surely, the one that [`Zone::find`] will return.
+/// A prefetched node: very likely, but not certainly, the one that [`Zone::find`] will return.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefetchedNode(NodeAddress);
 
 impl Zone {
-    /// The zone's name.
+    /// Returns the zone's name.
     pub fn apex(&self) -> LowerName<'_> {
         self.apex_node().owner()
     }
 
-    /// The node of the zone's name: SOA, NS, DNSKEY and what else is there.
+    /// Returns the apex node: SOA, NS, DNSKEY and other records.
     #[inline]
     pub fn apex_node(&self) -> Node<'_> {
         Node::new(&self.arena, self.apex)
     }
 
-    /// The numbers of the SOA record.
+    /// Returns the numbers of the SOA record.
     #[inline]
     pub fn soa(&self) -> SoaNumbers {
         self.soa
     }
 
-    /// The SOA's serial number.
+    /// Returns the SOA's serial.
     #[inline]
     pub fn serial(&self) -> Serial {
         self.soa.serial
     }
 
-    /// The TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5).
+    /// Returns the TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5).
     #[inline]
     pub fn negative_ttl(&self) -> Ttl {
         self.negative_ttl
     }
 
-    /// Number of records, signatures included, merged duplicates counted once.
+    /// Returns the number of records, including signatures; merged duplicates count once.
     pub fn record_count(&self) -> u64 {
         self.records
     }
 
-    /// Number of nodes: names with records, empty non-terminals and NSEC3 owners.
+    /// Returns the number of nodes: names with records, empty non-terminals and NSEC3 owners.
     pub fn node_count(&self) -> u64 {
         self.nodes
     }
 
-    /// Bytes of memory the snapshot holds, everything included.
+    /// Returns the bytes of memory of the snapshot, everything included.
     pub fn memory(&self) -> usize {
         size_of::<Zone>()
             + self.arena.memory()
@@ -198,14 +198,14 @@ impl Zone {
         self.signed
     }
 
-    /// The zone, knowing whether it [is signed](Self::is_signed).
+    /// Returns the zone with the field of [`is_signed`](Self::is_signed) set.
     fn knowing_if_signed(mut self) -> Zone {
         let soa_signed = self.apex_node().rrset(wire::Type::SOA).is_some_and(|soa| soa.sig_count() > 0);
         self.signed = soa_signed && (self.nsec().is_some() || self.chains.nsec3.is_some());
         self
     }
 
-    /// The node of the name `lower`, whose hash under the zone's [`key`](Self::key) is `hash`. Empty
+    /// Returns the node of the name `lower`, whose hash with the zone's [`key`](Self::key) is `hash`. Empty
     /// non-terminals are found, NSEC3 owners are not.
     #[inline]
     pub fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<Node<'_>> {
@@ -218,13 +218,13 @@ impl Zone {
         Some(Node::new(&self.arena, at))
     }
 
-    /// Where the base has a name.
+    /// Returns the address of a name in the base.
     #[inline]
     fn find_base(&self, lower: LowerName<'_>, hash: NameHash) -> Option<NodeAddress> {
         self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)
     }
 
-    /// [`find`](Self::find) for a name whose hash is not known, in any letter case.
+    /// Returns the result of [`find`](Self::find) for a name without its hash, in any letter case.
     pub fn find_name(&self, name: Name<'_>) -> Option<Node<'_>> {
         let lower = name.to_lower();
         self.find(lower.as_lower(), self.key.name(lower.as_lower()))
@@ -260,27 +260,27 @@ impl Zone {
 
     #[inline]
     fn prefetch_at(&self, at: NodeAddress) {
-        // Blobs begin at any multiple of eight, so most nodes lie across two or three lines.
+        // Blobs begin at any multiple of eight, so most nodes extend over two or three lines.
         let rest = self.arena.from(at);
         for line in 0..NODE_LINES {
             prefetch::line(rest, line * 64);
         }
     }
 
-    /// The flags of [`candidate`](Self::candidate).
+    /// Returns the flags of [`candidate`](Self::candidate).
     #[inline]
     pub fn candidate_flags(&self, PrefetchedNode(at): PrefetchedNode) -> NodeFlags {
         NodeFlags(blob::flags(self.arena.from(at)) & node::PUBLIC)
     }
 
-    /// The node that was prefetched, which most likely is the one of the name looked for.
+    /// Returns the prefetched node, most likely that of the name looked up.
     #[inline]
     pub fn candidate(&self, PrefetchedNode(at): PrefetchedNode) -> Node<'_> {
         self.node(at)
     }
 
     /// Prefetches the nodes of the hosts that a zone cut delegates to: their addresses are glue. Reads the
-    /// node, so [`prefetch_node`](Self::prefetch_node) goes before, for the whole batch.
+    /// node, so call [`prefetch_node`](Self::prefetch_node) for the whole batch first.
     #[inline]
     pub fn prefetch_glue(&self, cut: Node<'_>) {
         let Some(ns) = cut.rrset(wire::Type::NS) else { return };
@@ -289,7 +289,7 @@ impl Zone {
         }
     }
 
-    /// The NSEC chain, if the zone has NSEC records.
+    /// Returns the NSEC chain, if the zone has NSEC records.
     #[inline]
     pub fn nsec(&self) -> Option<NsecChain<'_>> {
         let row = &self.chains.nsec;
@@ -300,61 +300,61 @@ impl Zone {
         (!is_empty).then(|| NsecChain::new(self, row))
     }
 
-    /// The NSEC3 chain whose parameters the apex' NSEC3PARAM has (RFC 5155 §4), if its hash algorithm is
-    /// SHA-1, the only one there is.
+    /// Returns the NSEC3 chain with the parameters of the apex' NSEC3PARAM (RFC 5155 §4), if its hash
+    /// algorithm is SHA-1, the only one defined.
     pub fn nsec3(&self) -> Option<Nsec3Chain<'_>> {
         Some(Nsec3Chain::new(self, self.chains.nsec3.as_ref()?))
     }
 
-    /// All nodes in canonical order, the apex first; empty non-terminals and NSEC3 owners among them.
+    /// Returns all nodes in canonical order, the apex first, including empty non-terminals and NSEC3 owners.
     ///
-    /// The first call sorts; the order is kept (four bytes per node), but for a small zone, of which there
-    /// may be very many.
+    /// The first call sorts; the order is stored (four bytes per node), except for small zones, of which
+    /// there may be very many.
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self)
     }
 
-    /// The order of the base's nodes.
+    /// Returns the order of the base's nodes.
     fn order(&self) -> &Order {
         if let Some(order) = self.all.get() {
             return order;
         }
-        // Two who need it at the same time both make it. One of them may get little of a CPU, and the other
-        // is not to wait for that one.
+        // Two threads that need it at the same time both compute it. One of them may get little CPU time, and
+        // the other must not wait for it.
         let order = Arc::new(order::all(self));
         self.all.get_or_init(|| order)
     }
 
-    /// How many nodes of the base, in canonical order, are not after `name`.
+    /// Returns how many nodes of the base, in canonical order, are not after `name`.
     fn base_not_after(&self, name: Name<'_>) -> usize {
         self.order()
             .nodes()
             .partition_point(|&at| self.node(at).owner().as_name().canonical_cmp(name).is_le())
     }
 
-    /// The position of a name among all nodes of the base.
+    /// Returns the position of a name among all nodes of the base.
     fn base_position(&self, name: LowerName<'_>) -> Option<usize> {
         let position = self.base_not_after(name.as_name()).checked_sub(1)?;
         (self.node(*self.order().nodes().get(position)?).owner() == name).then_some(position)
     }
 
-    /// Where the base has a name, be it part of the name space or not.
+    /// Returns the address of a name in the base, whether it is in the name space or not.
     fn base_at(&self, name: LowerName<'_>) -> Option<NodeAddress> {
         self.order().nodes().get(self.base_position(name)?).copied()
     }
 
-    /// How the zone differs from its base, if it does.
+    /// Returns the overlay with the differences from the base, if there are any.
     #[inline]
     fn overlay(&self) -> Option<&Overlay> {
         self.arena.overlay()
     }
 
-    /// The same base under another overlay. Everything else is as in this version.
+    /// Returns the same base with another overlay. Everything else is as in this version.
     fn sharing(&self, overlay: Arc<Overlay>) -> Zone {
         Zone { arena: self.arena.under(overlay), ..self.shared() }
     }
 
-    /// The same version once more, which shares everything.
+    /// Returns a copy of this version that shares everything.
     fn shared(&self) -> Zone {
         Zone {
             index: self.index.clone(),
@@ -365,14 +365,14 @@ impl Zone {
         }
     }
 
-    /// All nodes in the order in which they are stored, from the one at `from` on, or from the first: mostly
-    /// that of the zone's source. Nothing is sorted or kept for it, and memory is read in one direction. A
-    /// node's [`address`](Node::address) is where to go on later.
+    /// Returns all nodes in the order in which they are stored, from the one at `from` on, or from the first:
+    /// mostly that of the zone's source. Nothing is sorted or stored for it, and memory is read in one
+    /// direction. To continue later, pass a node's [`address`](Node::address).
     pub fn stored_from(&self, from: Option<NodeAddress>) -> StoredNodes<'_> {
         StoredNodes::new(self, from)
     }
 
-    /// The key under which names are looked up: hashes that [`find`](Self::find) takes are made with it.
+    /// Returns the hash key of names: hashes for [`find`](Self::find) are computed with it.
     pub fn key(&self) -> &HashKey {
         &self.key
     }

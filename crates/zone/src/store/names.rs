@@ -1,34 +1,34 @@
-//! The hashes of all names of a zone that is being built, with the places of their blobs, in the order in
-//! which the index has them.
+//! The hashes of all names of a zone under construction, with the addresses of their blobs, in the order of
+//! the index.
 //!
-//! An index filled in the order in which names come is written all over, a line of memory for each. So names
-//! are put in piles by the upper eight bits of their hashes, each a range of the index that the cache holds.
-//! What a pile is for need not be said again in it: of a hash there remain the 24 bits below, which with the
-//! eight above say the bucket, and the lowest eight, which are the tag, and with the address of the blob that
-//! is one word. A name of a pile of 0x12:
+//! An index filled in the order of the names is written at random, one cache line for each. So names are
+//! sorted into piles by the upper eight bits of their hashes, each a range of the index that fits into the
+//! cache. A pile need not store these bits again: of a hash there remain the 24 bits below, which with the
+//! eight above select the bucket, and the lowest eight, which are the tag, and with the address of the blob
+//! that is one word. A name of pile 0x12:
 //!
 //! ```text
 //! hash     12 34 56 78 .. .. .. 9a          address  de ad be ef
 //! word        34 56 78 9a de ad be ef
 //! ```
 //!
-//! While names are few they are all in one pile.
+//! Few names are all in one list.
 
 use wire::NameHash;
 
 use super::arena::NodeAddress;
 use super::index::IndexRoom;
 
-/// Number of piles: as many as eight bits tell apart.
+/// Number of piles: the number of values of eight bits.
 pub(super) const PILES: usize = 256;
-/// Up to so many names are in one pile.
+/// Largest number of names in one list.
 const FEW: usize = 4096;
 /// Names in one allocation of a pile.
 const BLOCK: usize = 512;
-/// The index gets ready for the names after each so many.
+/// Number of names after which the index is prepared for more, each time.
 const EXPECTED: usize = 1 << 16;
 
-/// A name: its hash, as far as the index looks at it, and where its blob is.
+/// A name: the bits of its hash that the index uses, and the address of its blob.
 pub(super) type Hashed = (NameHash, NodeAddress);
 
 /// The names of one pile, as words.
@@ -48,13 +48,13 @@ impl Pile {
         self.last.push((hash.bits() & 0xff) << 32 | (hash.bits() >> 32) << 40 | u64::from(at.0));
     }
 
-    /// The blocks of words.
+    /// Returns the blocks of words.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &[u64]> {
         self.full.iter().chain([&self.last]).map(Vec::as_slice)
     }
 }
 
-/// The name that a word of a pile refers to.
+/// Returns the name of a word in a pile.
 #[inline]
 pub(super) fn of_word(pile: usize, word: u64) -> Hashed {
     let upper = (pile as u64) << 24 | word >> 40;
@@ -63,7 +63,7 @@ pub(super) fn of_word(pile: usize, word: u64) -> Hashed {
 
 /// All names; see the module.
 pub(super) enum HashedNames {
-    /// In the order in which they came.
+    /// In order of arrival.
     Few(Vec<Hashed>),
     /// In [`PILES`] piles.
     Many(ManyNames),
@@ -73,7 +73,7 @@ pub(super) enum HashedNames {
 pub(super) struct ManyNames {
     pub(super) piles: Vec<Pile>,
     count: usize,
-    /// Where their index will be.
+    /// Memory for their index.
     room: IndexRoom,
 }
 
@@ -82,7 +82,7 @@ impl HashedNames {
         HashedNames::Few(Vec::new())
     }
 
-    /// Number of names.
+    /// Returns the number of names.
     pub(super) fn len(&self) -> usize {
         match self {
             HashedNames::Few(names) => names.len(),
@@ -90,7 +90,7 @@ impl HashedNames {
         }
     }
 
-    /// Bytes of memory that they take.
+    /// Returns the bytes of memory that they take.
     pub(super) fn memory(&self) -> usize {
         match self {
             HashedNames::Few(names) => names.capacity() * size_of::<Hashed>(),
@@ -99,7 +99,7 @@ impl HashedNames {
         }
     }
 
-    /// Memory for the index of these names.
+    /// Returns memory for the index of these names.
     pub(super) fn take_room(&mut self) -> IndexRoom {
         match self {
             HashedNames::Few(_) => IndexRoom::NONE,
@@ -132,7 +132,7 @@ impl HashedNames {
         names.into_iter().for_each(|(hash, at)| self.push(hash, at));
     }
 
-    /// Puts what is in one pile into many.
+    /// Sorts the names of the list into piles.
     #[cold]
     fn divide(&mut self) {
         let piles = (0..PILES).map(|_| Pile::default()).collect();
@@ -143,7 +143,7 @@ impl HashedNames {
     }
 }
 
-/// The pile of a hash.
+/// Returns the pile of a hash.
 #[inline]
 fn pile_of(hash: NameHash) -> usize {
     (hash.bits() >> 56) as usize

@@ -1,4 +1,4 @@
-//! Reading a snapshot: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`] and [`Target`]. Nothing here writes.
+//! Reads a snapshot: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`] and [`Target`]. Nothing here writes.
 
 use std::ops::BitOr;
 
@@ -12,7 +12,7 @@ use super::blob::{
 };
 use crate::prefetch::{self, Part};
 
-/// What a name is in its zone: a set of the constants below.
+/// Properties of a name in its zone: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeFlags(pub(super) u16);
 
@@ -23,7 +23,7 @@ impl NodeFlags {
     pub const CUT: NodeFlags = NodeFlags(1 << 1);
     /// Has DNAME (the apex may, too).
     pub const DNAME: NodeFlags = NodeFlags(1 << 2);
-    /// Lies below a zone cut or below a DNAME: glue, or data that cannot be reached (RFC 2136 §7.18).
+    /// Below a zone cut or a DNAME: glue, or data that cannot be reached (RFC 2136 §7.18).
     pub const OCCLUDED: NodeFlags = NodeFlags(1 << 3);
     /// `*.this` is in the zone (a wildcard with records, or one that only exists as a parent of another
     /// name).
@@ -36,7 +36,7 @@ impl NodeFlags {
     /// never returns it (RFC 5155 §7.2.8); [`Zone::iter`](super::Zone::iter) and
     /// [`Nsec3Chain`](super::Nsec3Chain) do.
     pub const NSEC3_ONLY: NodeFlags = NodeFlags(1 << 7);
-    /// The owner is written with upper-case letters: see [`Node::written_owner`].
+    /// The owner has upper-case letters: see [`Node::written_owner`].
     pub const CASED: NodeFlags = NodeFlags(1 << 8);
 
     /// Whether all of `other` are set.
@@ -65,12 +65,12 @@ pub(super) const SETTLED: u16 = 1 << 12;
 pub(super) const TARGETS: u16 = 1 << 13;
 /// Builder's flag: replaced by a later blob.
 pub(super) const DEAD: u16 = 1 << 14;
-/// Flags that a node has from others: its parents and its children.
+/// Flags that a node gets from its parents and its children.
 pub(super) const INHERITED: u16 = NodeFlags::OCCLUDED.0 | NodeFlags::WILDCARD_CHILD.0;
-/// What readers may see of the flags.
+/// The flags that readers see.
 pub(super) const PUBLIC: u16 = 0x1ff;
 
-/// A name of the zone with its RRsets. Copied freely: a reference into the snapshot.
+/// A name of the zone with its RRsets: a reference into the snapshot.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     arena: &'a Arena,
@@ -84,65 +84,65 @@ impl<'a> Node<'a> {
         Node { arena, at, blob: arena.blob(at) }
     }
 
-    /// A node of an arena that is still being built: its [`targets`](RrSet::targets) cannot be followed.
+    /// Returns a node of an arena under construction: its [`targets`](RrSet::targets) cannot be followed.
     pub(super) fn alone<M: AsRef<[u8]>>(arena: &'a Arena<M>, at: NodeAddress) -> Self {
         Node { at, ..Node::of_blob(arena.blob(at)) }
     }
 
-    /// The node that a blob holds, without a place: its [`targets`](RrSet::targets) cannot be followed.
+    /// Returns the node of a blob without an address: its [`targets`](RrSet::targets) cannot be followed.
     pub(super) fn of_blob(blob: &'a [u8]) -> Self {
         static NONE: Arena = Arena::EMPTY;
         Node { arena: &NONE, at: NodeAddress::default(), blob }
     }
 
-    /// The blob.
+    /// Returns the blob.
     pub(super) fn blob(self) -> &'a [u8] {
         self.blob
     }
 
-    /// Where it lies in the snapshot, which no other node there shares.
+    /// Returns its address in the snapshot, which is unique there.
     #[inline]
     pub fn address(self) -> NodeAddress {
         self.at
     }
 
-    /// The owner name, in the letter case of its first record in the zone's source.
+    /// Returns the owner name, in the letter case of its first record in the zone's source.
     pub fn written_owner(self) -> NameBuf {
         blob::written_owner(self.blob)
     }
 
-    /// The owner name.
+    /// Returns the owner name in lower case.
     #[inline]
     pub fn owner(self) -> LowerName<'a> {
         blob::owner(self.blob)
     }
 
-    /// What the name is in its zone.
+    /// Returns the properties of the name in its zone.
     #[inline]
     pub fn flags(self) -> NodeFlags {
         NodeFlags(blob::flags(self.blob) & PUBLIC)
     }
 
-    /// The RRset of one type. That of `RRSIG` has only the signatures over types the name does not have; the
-    /// others are the [`sigs`](RrSet::sigs) of what they cover.
+    /// Returns the RRset of one type. That of `RRSIG` has only the signatures over types that the name does
+    /// not have; the others are the [`sigs`](RrSet::sigs) of the RRsets that they cover.
     #[inline]
     pub fn rrset(self, t: Type) -> Option<RrSet<'a>> {
         let found = blob::entries(self.blob).find(|(entry, _)| entry.rtype == t);
         found.map(|(entry, at)| self.at_entry(entry, at))
     }
 
-    /// All RRsets, those most queried first; signatures come with what they cover.
+    /// Returns all RRsets, those most queried first; signatures are part of the RRset that they cover.
     #[inline]
     pub fn rrsets(self) -> impl Iterator<Item = RrSet<'a>> {
         RrSets { node: self, entries: blob::entries(self.blob) }
     }
 
-    /// All RRsets with the offset of their data in the blob.
+    /// Returns all RRsets with the offset of their data in the blob.
     pub(super) fn rrsets_at(self) -> impl Iterator<Item = (RrSet<'a>, usize)> {
         blob::entries(self.blob).map(move |(entry, at)| (self.at_entry(entry, at), at))
     }
 
-    /// Number of RRsets, signatures not counted.
+    /// Returns the number of RRsets, signatures not counted.
     #[inline]
     pub fn rrset_count(self) -> usize {
         blob::rrsets(self.blob)
@@ -186,9 +186,9 @@ impl<'a> Iterator for RrSets<'a> {
     }
 }
 
-/// One RRset, compiled for the answer to a question for exactly its owner. Copied freely.
+/// One RRset, compiled for the answer to a query for exactly its owner.
 ///
-/// Records keep the order they had in the zone's source. Equal records were merged and TTLs made equal.
+/// Records are in the order of the zone's source. Equal records are merged and have the same TTL.
 #[derive(Clone, Copy)]
 pub struct RrSet<'a> {
     node: Node<'a>,
@@ -203,63 +203,63 @@ impl<'a> RrSet<'a> {
     /// [`rdatas`](Self::rdatas).
     pub const POINTER_REACH: usize = 0x2000;
 
-    /// The node it belongs to.
+    /// Returns the node it belongs to.
     #[inline]
     pub fn node(&self) -> Node<'a> {
         self.node
     }
 
-    /// The type.
+    /// Returns the type.
     #[inline]
     pub fn rtype(&self) -> Type {
         self.entry.rtype
     }
 
-    /// The TTL of every record; of the first one for an RRset of type RRSIG, whose records may cover
+    /// Returns the TTL of every record; of the first one for an RRset of type RRSIG, whose records may cover
     /// different types.
     #[inline]
     pub fn ttl(&self) -> Ttl {
         ttl_at(self.data, COMPILED_TTL)
     }
 
-    /// Number of records, at least 1, signatures not counted.
+    /// Returns the number of records, at least 1, signatures not counted.
     #[inline]
     pub fn count(&self) -> u16 {
         self.entry.count
     }
 
-    /// Number of signatures that cover the RRset.
+    /// Returns the number of signatures that cover the RRset.
     #[inline]
     pub fn sig_count(&self) -> u16 {
         self.entry.sigs & blob::SIG_COUNT
     }
 
-    /// **The compiled answer**: all records as they stand in a message whose question is exactly the owner.
+    /// Returns **the compiled answer**: all records as in a message whose question is exactly the owner.
     ///
     /// Owner `c00c`, type, class IN, TTL, RDLENGTH, RDATA. Names in the RDATA of RFC 1035's types are
-    /// compressed against the question (for a wildcard: only what stands right of the `*`) and against names
+    /// compressed against the question (for a wildcard: only the labels right of the `*`) and against names
     /// earlier in the RRset, where letter case agrees with that of the [owner](Node::written_owner). Pointers
-    /// are message offsets for a question name of the owner's length with the RRset right after the question;
-    /// [`fixups`](Self::fixups) lists those to change elsewhere.
+    /// are message offsets for a question name of the owner's length with the RRset directly after the
+    /// question; [`fixups`](Self::fixups) lists those to change elsewhere.
     #[inline]
     pub fn records(&self) -> &'a [u8] {
         self.read(0, self.entry.records_len as usize)
     }
 
-    /// The RRSIG records covering the RRset, in the form of [`records`](Self::records); no pointers but the
-    /// owner (RFC 4034 §3.1.7).
+    /// Returns the RRSIG records covering the RRset, in the form of [`records`](Self::records); the owner is
+    /// the only pointer (RFC 4034 §3.1.7).
     #[inline]
     pub fn sigs(&self) -> &'a [u8] {
         self.read(self.entry.records_len as usize, self.entry.sigs_len as usize)
     }
 
-    /// [`records`](Self::records) and right after them [`sigs`](Self::sigs), in one slice.
+    /// Returns [`records`](Self::records) followed by [`sigs`](Self::sigs), in one slice.
     #[inline]
     pub fn records_and_sigs(&self) -> &'a [u8] {
         self.read(0, self.entry.records_len as usize + self.entry.sigs_len as usize)
     }
 
-    /// So many bytes of the data from `start` on, about to be read.
+    /// Returns `len` bytes of the data from `start` on, about to be read.
     #[inline]
     fn read(&self, start: usize, len: usize) -> &'a [u8] {
         let part = &self.data[start..][..len];
@@ -267,28 +267,27 @@ impl<'a> RrSet<'a> {
         part
     }
 
-    /// The message offset at which [`records`](Self::records) was compiled to start: after a question for
-    /// the owner.
+    /// Returns the message offset at which [`records`](Self::records) was compiled to start: after a question
+    /// for the owner.
     #[inline]
     pub fn compiled_at(&self) -> usize {
         blob::compiled_at(self.node.blob[3] as usize)
     }
 
-    /// Whether RDATA holds compression pointers at all.
+    /// Whether RDATA holds any compression pointers.
     #[inline]
     pub fn has_fixups(&self) -> bool {
         self.entry.fixups != 0
     }
 
-    /// Whether a [target](Self::targets) is written with upper-case letters, which its node's owner may not
-    /// have.
+    /// Whether a [target](Self::targets) has upper-case letters, which its node's owner may not have.
     #[inline]
     pub fn has_cased_targets(&self) -> bool {
         self.entry.sigs & blob::CASED_TARGETS != 0
     }
 
-    /// Every compression pointer inside RDATA, in ascending order. Owner pointers are not listed: there is
-    /// one at the start of each record.
+    /// Returns every compression pointer inside RDATA, in ascending order. Owner pointers are not listed:
+    /// there is one at the start of each record.
     #[inline]
     pub fn fixups(&self) -> impl Iterator<Item = Fixup> + use<'a> {
         let start = self.entry.records_len as usize + self.entry.sigs_len as usize;
@@ -300,7 +299,7 @@ impl<'a> RrSet<'a> {
         })
     }
 
-    /// The target name of each record and the node it names in this zone, for the types with a host or alias
+    /// Returns the target name of each record and its node in this zone, for the types with a host or alias
     /// as target: NS, CNAME, MX, SRV, SVCB, HTTPS, KX, AFSDB, RT. Empty for others.
     ///
     /// The target `.` of a service-mode SVCB or HTTPS record is the owner's own node (RFC 9460 §2.5.2).
@@ -317,7 +316,7 @@ impl<'a> RrSet<'a> {
         })
     }
 
-    /// Those of the [`targets`](Self::targets) that have a node, with it.
+    /// Returns the [`targets`](Self::targets) that have a node, with the node.
     #[inline]
     pub fn hosts(&self) -> Hosts<'a> {
         let left = if self.entry.has_targets() { self.count() as usize } else { 0 };
@@ -325,21 +324,21 @@ impl<'a> RrSet<'a> {
         Hosts { set: *self, offset, at: 0, slot: self.entry.targets_at(), left }
     }
 
-    /// Where in the blob the addresses of the targets stand, if the data starts at `data`.
+    /// Returns the offsets of the targets' addresses in the blob, if the data starts at `data`.
     pub(super) fn target_slots(&self, data: usize) -> impl Iterator<Item = usize> + use<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
         let start = data + self.entry.targets_at();
         (0..count).map(move |i| start + 4 * i)
     }
 
-    /// The addresses of the targets' nodes in the arena, as the zone was built.
+    /// Returns the addresses of the targets' nodes in the arena, as in the base.
     #[inline]
     pub(super) fn target_addresses(&self) -> impl Iterator<Item = NodeAddress> + use<'a> {
         self.target_nodes().flatten()
     }
 
-    /// Of each record the address of the node that its target was when the zone's base was built, if that was
-    /// one; for none if no record had such a target. A node of that address, where the zone has it, has the
+    /// Returns for each record the address that its target's node had when the zone's base was built, if it
+    /// had one; empty if no record has such a target. If the zone has a node at that address, it has the
     /// target's name.
     #[inline]
     pub fn target_nodes(&self) -> impl Iterator<Item = Option<NodeAddress>> + use<'a> {
@@ -356,7 +355,7 @@ impl<'a> RrSet<'a> {
         self.node_at(self.entry.targets_at() + 4 * i, name_at)
     }
 
-    /// The node of the target whose address is stored at `slot` and whose name stands at `name_at`.
+    /// Returns the node of the target whose address is stored at `slot` and whose name is at `name_at`.
     #[inline]
     fn node_at(&self, slot: usize, name_at: usize) -> Option<Node<'a>> {
         let (arena, stored) = (self.node.arena, NodeAddress::somewhere(slot_at(self.data, slot)));
@@ -370,8 +369,8 @@ impl<'a> RrSet<'a> {
         Some(Node::new(arena, at))
     }
 
-    /// The name that stands `name_at` bytes into [`records`](Self::records), uncompressed, as
-    /// [`Rdata::copy_to`] has it; `None` if none stands there. [`Target::name_at`] is such a place.
+    /// Returns the name `name_at` bytes into [`records`](Self::records), uncompressed, as [`Rdata::copy_to`]
+    /// writes it; `None` if there is none. [`Target::name_at`] is such an offset.
     pub fn name_at(&self, name_at: usize) -> Option<NameBuf> {
         let (mut wire, mut len) = ([0; MAX_NAME], 0);
         self.for_each_piece(name_at, |piece| {
@@ -383,8 +382,8 @@ impl<'a> RrSet<'a> {
         Name::from_wire(wire.get(..len)?).ok().map(Name::to_buf)
     }
 
-    /// Calls `f` with the pieces of the name at `at`, in order: each is a label, or an end of the owner with
-    /// all its labels.
+    /// Calls `f` with the pieces of the name at `at`, in order: each is a label, or a suffix of the owner
+    /// with all its labels.
     fn for_each_piece(&self, mut at: usize, mut f: impl FnMut(&[u8])) {
         let data = self.data;
         while let Some(&len) = data.get(at) {
@@ -410,12 +409,12 @@ impl<'a> RrSet<'a> {
         }
     }
 
-    /// Each record's RDATA, in the order of [`records`](Self::records).
+    /// Returns each record's RDATA, in the order of [`records`](Self::records).
     pub fn rdatas(&self) -> impl Iterator<Item = Rdata<'a>> + use<'a> {
         RdataIter { set: *self, at: 0, end: self.entry.records_len as usize }
     }
 
-    /// Each covering signature's RDATA, in the order of [`sigs`](Self::sigs).
+    /// Returns each covering signature's RDATA, in the order of [`sigs`](Self::sigs).
     pub fn sig_rdatas(&self) -> impl Iterator<Item = Rdata<'a>> + use<'a> {
         let start = self.entry.records_len as usize;
         RdataIter { set: *self, at: start, end: start + self.entry.sigs_len as usize }
@@ -439,22 +438,22 @@ pub struct Fixup {
     pub to_question: bool,
 }
 
-/// Where a record's target name stands and what it names.
+/// The offset of a record's target name, and its node.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// Offset of the target name (it may be compressed) from the start of [`RrSet::records`].
     pub name_at: usize,
-    /// The node of that name in this zone, occluded ones too; `None` if the zone has no such name (a wildcard
-    /// may still match it).
+    /// The node of that name in this zone, including occluded ones; `None` if the zone has no such name (a
+    /// wildcard may still match it).
     pub node: Option<Node<'a>>,
 }
 
-/// The hosts that an RRset names and the zone has; see [`RrSet::hosts`].
+/// The hosts in the zone that an RRset names; see [`RrSet::hosts`].
 pub struct Hosts<'a> {
     set: RrSet<'a>,
-    /// Where in its RDATA a record's target stands.
+    /// Offset of a record's target in its RDATA.
     offset: usize,
-    /// Where the next record starts, where its target's address does, and how many are left.
+    /// Start of the next record, of its target's address, and the number of records left.
     at: usize,
     slot: usize,
     left: usize,
@@ -462,7 +461,7 @@ pub struct Hosts<'a> {
 
 impl<'a> Iterator for Hosts<'a> {
     type Item = (usize, Node<'a>);
-    /// Where the target name stands, from the start of [`RrSet::records`], and its node.
+    /// Returns the offset of the target name from the start of [`RrSet::records`], and its node.
     #[inline]
     fn next(&mut self) -> Option<(usize, Node<'a>)> {
         let data = self.set.data;
@@ -480,25 +479,25 @@ impl<'a> Iterator for Hosts<'a> {
     }
 }
 
-/// The four bytes of the node address stored at `at`.
+/// Returns the four bytes of the node address stored at `at`.
 #[inline]
 fn slot_at(data: &[u8], at: usize) -> [u8; 4] {
     [data[at], data[at + 1], data[at + 2], data[at + 3]]
 }
 
-/// The TTL at `at` of a compiled record.
+/// Returns the TTL at `at` of a compiled record.
 #[inline]
 fn ttl_at(data: &[u8], at: usize) -> Ttl {
     Ttl::from_be_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
 }
 
-/// The two bytes of the compression pointer at `at`.
+/// Returns the two bytes of the compression pointer at `at`.
 #[inline]
 fn pointer_at(data: &[u8], at: usize) -> [u8; POINTER_LEN] {
     [data[at], data[at + 1]]
 }
 
-/// The records of an RRset or its signatures, one after the other.
+/// Iterates over the records of an RRset, or its signatures.
 struct RdataIter<'a> {
     set: RrSet<'a>,
     at: usize,
@@ -520,7 +519,7 @@ impl<'a> Iterator for RdataIter<'a> {
     }
 }
 
-/// The RDATA of one record in a snapshot. Copied freely.
+/// The RDATA of one record in a snapshot.
 #[derive(Clone, Copy)]
 pub struct Rdata<'a> {
     set: RrSet<'a>,
@@ -530,17 +529,17 @@ pub struct Rdata<'a> {
 }
 
 impl<'a> Rdata<'a> {
-    /// The record's TTL.
+    /// Returns the record's TTL.
     pub fn ttl(&self) -> Ttl {
         self.ttl
     }
 
-    /// The RDATA as compiled: names may be compressed.
+    /// Returns the RDATA as compiled: names may be compressed.
     pub fn compiled(&self) -> &'a [u8] {
         &self.set.data[self.start..self.end]
     }
 
-    /// Appends the uncompressed RDATA to `out`, as the zone's source has it.
+    /// Appends the uncompressed RDATA to `out`, as in the zone's source.
     pub fn copy_to(&self, out: &mut Vec<u8>) {
         let mut done = self.start;
         if self.set.entry.fixups != 0 && self.end <= self.set.entry.records_len as usize {
@@ -557,8 +556,8 @@ impl<'a> Rdata<'a> {
         out.extend_from_slice(&self.set.data[done..self.end]);
     }
 
-    /// The name that the RDATA begins with, uncompressed as [`copy_to`](Self::copy_to) has it: for the types
-    /// whose data is a name, such as CNAME and DNAME.
+    /// Returns the name that the RDATA begins with, uncompressed as [`copy_to`](Self::copy_to) writes it: for
+    /// the types whose data is a name, such as CNAME and DNAME.
     pub fn name(&self) -> Option<NameBuf> {
         self.set.name_at(self.start)
     }

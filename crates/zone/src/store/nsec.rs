@@ -8,13 +8,13 @@ use super::sorted::{KeyedNode, KeyedNodes, Search, Sorted, address, key};
 use super::version::Overlay;
 use super::{Node, Zone};
 
-/// Puts the nodes with NSEC in order.
+/// Sorts the nodes with NSEC.
 pub(super) fn chain(mut owners: KeyedNodes, arena: &Arena) -> Sorted {
     order::sort(owners.as_mut(), arena);
     owners.freeze()
 }
 
-/// The NSEC chain of a zone: of the NSEC records that are not below zone cuts. Copied freely.
+/// The NSEC chain of a zone: the NSEC records that are not below zone cuts.
 #[derive(Clone, Copy)]
 pub struct NsecChain<'a> {
     zone: &'a Zone,
@@ -26,14 +26,14 @@ impl<'a> NsecChain<'a> {
         NsecChain { zone, row }
     }
 
-    /// A search for the record that covers `name`, which is at or below the apex.
+    /// Returns a search for the record that covers `name`, which is at or below the apex.
     #[inline]
     pub fn search(self, name: LowerName<'_>) -> Search {
         Search::new(order::key(name, self.zone.apex().len()))
     }
 
-    /// Takes a search one step further and prefetches what the next one reads. After
-    /// [`Search::STEPS`] of them the node that will very likely be found is prefetched.
+    /// Takes a search one step further and prefetches what the next one reads. After [`Search::STEPS`] steps
+    /// the node that will very likely be found is prefetched.
     #[inline]
     pub fn advance(self, search: &mut Search) {
         if let Some(at) = self.row.advance(search) {
@@ -41,13 +41,13 @@ impl<'a> NsecChain<'a> {
         }
     }
 
-    /// The node whose owner is `name` or comes closest before it in canonical order (RFC 4034 §6.1). `None`
-    /// if there is none that early: a chain begins at the apex.
+    /// Returns the node whose owner is `name` or the closest before it in canonical order (RFC 4034 §6.1).
+    /// `None` if all are after it: a chain begins at the apex.
     pub fn covering(self, name: LowerName<'_>) -> Option<Node<'a>> {
         self.end(name, self.search(name))
     }
 
-    /// [`covering`](Self::covering) by a search for that name, which may be under way.
+    /// Returns the result of [`covering`](Self::covering) from a search for that name at any step.
     pub fn end(self, name: LowerName<'_>, search: Search) -> Option<Node<'a>> {
         let after = not_after(self.zone, self.row, name, search);
         match self.zone.overlay() {
@@ -56,7 +56,7 @@ impl<'a> NsecChain<'a> {
         }
     }
 
-    /// The end of a search in a zone with an overlay: `after` nodes of the base are not after the name.
+    /// Ends a search in a zone with an overlay: `after` nodes of the base are not after the name.
     #[cold]
     fn end_changed(self, overlay: &Overlay, after: usize, name: LowerName<'_>, key: u64) -> Option<Node<'a>> {
         let old = overlay.old_nsec(after).and_then(|at| self.row.nodes().get(at));
@@ -66,11 +66,11 @@ impl<'a> NsecChain<'a> {
     }
 }
 
-/// How many nodes of a row of the base are not after `name`; `search` is one for that name.
+/// Returns how many nodes of a row of the base are not after `name`; `search` is one for that name.
 pub(super) fn not_after(zone: &Zone, row: &Sorted, name: LowerName<'_>, search: Search) -> usize {
     let nodes = row.nodes();
     let after = row.end(search);
-    // Of names with the same key the order of the names decides.
+    // For names with the same key the order of the names decides.
     let Some(same) = nodes[..after].last().map(key).filter(|&last| last == search.key()) else {
         return after;
     };

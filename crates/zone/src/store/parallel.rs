@@ -1,4 +1,4 @@
-//! Work on big zones by several threads at once.
+//! Runs work on big zones on several threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use super::arena::CHUNK;
 /// The most threads that finish one zone.
 const MAX_THREADS: usize = 8;
 
-/// How many threads finish a zone of so many bytes: one for each chunk of the arena, but no more than there
-/// are CPUs.
+/// Returns the number of threads that finish a zone of this many bytes: one for each chunk of the arena, at
+/// most the number of CPUs and [`MAX_THREADS`].
 pub(super) fn threads_for(bytes: usize) -> usize {
     match bytes.div_ceil(CHUNK) {
         0 | 1 => 1,
@@ -36,7 +36,7 @@ pub(crate) fn in_parallel<E: Send>(
     failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Gives each of `items` to `work` on up to `threads` threads, and returns what came of them, in any order.
+/// Calls `work` with each of `items` on up to `threads` threads. Returns the results in any order.
 pub(super) fn each<I: Send, O: Send>(threads: usize, items: Vec<I>, work: impl Fn(I) -> O + Sync) -> Vec<O> {
     let threads = threads.min(items.len());
     let items = Mutex::new(items.into_iter());
@@ -51,7 +51,7 @@ pub(super) fn each<I: Send, O: Send>(threads: usize, items: Vec<I>, work: impl F
     done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `run` on up to `threads` threads at once, this one among them; on this one alone if no other can be
+/// Calls `run` on up to `threads` threads at once, including this one; on this one alone if no other can be
 /// started.
 fn on_threads(threads: usize, run: impl Fn() + Sync) {
     if threads <= 1 {
@@ -65,7 +65,7 @@ fn on_threads(threads: usize, run: impl Fn() + Sync) {
     });
 }
 
-/// What a thread that panicked has left behind is never read: the scope panics, too.
+/// Data that a panicked thread has left behind are never read: the scope panics, too.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! A snapshot taken apart and put together again: what an image holds of it.
+//! Splits a snapshot into parts and rebuilds it: the contents of an image.
 //!
-//! How the parts lie in a file is the matter of [`crate::image`]. What comes from there is verified before it
-//! is served: see [`super::verify`].
+//! [`crate::image`] defines the layout of the parts in a file. Parts from a file are verified before they are
+//! in service: see [`super::verify`].
 
 use std::sync::OnceLock;
 
@@ -20,10 +20,10 @@ use super::nsec3::StoredChain;
 use super::sorted::Sorted;
 use super::verify::{self, Unsound, ZoneCounts};
 
-/// Raised whenever what the bytes of a part mean changes, so that older images are not read.
+/// Incremented whenever the meaning of a part's bytes changes, so that older images are not read.
 pub(crate) const LAYOUT: u32 = 3;
 
-/// The parts of a snapshot. Cloning shares them.
+/// The parts of a snapshot. Clones share them.
 #[derive(Clone)]
 pub(crate) struct ZoneParts {
     /// The chunks of the arena.
@@ -36,7 +36,7 @@ pub(crate) struct ZoneParts {
     pub(crate) nsec3: Option<Nsec3Parts>,
     /// The address of the apex node.
     pub(crate) apex: NodeAddress,
-    /// What is in the arena.
+    /// Counts of the arena.
     pub(crate) counts: ZoneCounts,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct ZoneParts {
 pub(crate) struct Nsec3Parts {
     pub(crate) iterations: u16,
     pub(crate) salt: Box<[u8]>,
-    /// The nodes of its nodes.
+    /// The addresses of its nodes.
     pub(crate) nodes: Bytes,
 }
 
 impl Zone {
-    /// What the base of the snapshot is made of.
+    /// Returns the parts of the snapshot's base.
     pub(crate) fn parts(&self) -> ZoneParts {
         let counts = ZoneCounts { records: self.records, nodes: self.nodes, wildcards: self.wildcards };
         ZoneParts {
@@ -63,8 +63,8 @@ impl Zone {
         }
     }
 
-    /// The snapshot of the zone `apex` made of `parts`, if `threads` threads find them sound; `key` is the
-    /// one the index was made under.
+    /// Returns the snapshot of the zone `apex` from `parts`, after verifying them on `threads` threads; `key`
+    /// is the hash key of the index.
     pub(crate) fn from_parts(
         parts: ZoneParts,
         apex: LowerName<'_>,

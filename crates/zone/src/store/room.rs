@@ -1,27 +1,27 @@
-//! The memory that a zone may take while it is made.
+//! The memory limit of building a zone.
 
 use super::build::BuildError;
 
-/// Bytes by which what is taken has to differ for the caller to be asked again.
+/// Change in bytes after which the caller is asked again.
 const STEP: usize = 256 << 10;
 
-/// Asks the caller of a builder, or of a change, whether so many bytes may be taken.
+/// Asks the caller of a builder, or of a change, whether a number of bytes may be taken.
 pub(super) struct Room<'a> {
     ask: &'a mut dyn FnMut(usize) -> bool,
-    /// Bytes that were asked for last.
+    /// The number of bytes asked for last.
     asked: usize,
 }
 
 impl<'a> Room<'a> {
-    /// `ask` returns whether so many bytes, all together, may be taken.
+    /// `ask` returns whether this many bytes in all may be taken.
     pub(super) fn new(ask: &'a mut dyn FnMut(usize) -> bool) -> Self {
         Room { ask, asked: 0 }
     }
 
-    /// So many bytes are taken by now, or are about to be.
+    /// Reports the number of bytes that are taken, or about to be.
     ///
     /// # Errors
-    /// [`BuildError::OutOfMemory`] if they may not be.
+    /// [`BuildError::OutOfMemory`] if they may not be taken.
     pub(super) fn takes(&mut self, bytes: usize) -> Result<(), BuildError> {
         if bytes.abs_diff(self.asked) < STEP || self.may_take(bytes) {
             return Ok(());
@@ -29,7 +29,7 @@ impl<'a> Room<'a> {
         Err(BuildError::OutOfMemory)
     }
 
-    /// Whether so many bytes may be taken.
+    /// Returns whether this many bytes may be taken.
     pub(super) fn may_take(&mut self, bytes: usize) -> bool {
         self.asked = bytes;
         (self.ask)(bytes)
