@@ -1,5 +1,5 @@
-//! Makes a node blob of the records of one name: groups them into RRsets, drops equal ones, compresses names
-//! and lists the pointers.
+//! Encodes the records of one name as a node blob: groups them into RRsets, drops duplicates, compresses
+//! names and lists the compression pointers.
 
 use std::collections::HashSet;
 
@@ -14,12 +14,12 @@ use super::node::{INHERITED, Node, NodeFlags, Rdata, RrSet, SETTLED, TARGETS};
 use super::nsec3;
 use super::pending::{NoteKind, Notes, Pending, PendingRecord};
 
-/// Most names that later ones in the same RRset may point at. More would cost time and save little.
+/// Maximum names that later names in the same RRset may point at. More would cost time and save little.
 const DICTIONARY: usize = 64;
-/// Up to this many records of one RRset are compared pair by pair to find equal ones.
+/// Up to this many records of one RRset are compared pair by pair to find duplicates.
 const PAIRWISE: usize = 16;
 
-/// Turns the records of a name into a blob. Used again for every name, for the sake of its vectors.
+/// Encodes the records of a name as a blob. It is reused for every name to keep its vectors.
 pub(super) struct Encoder {
     blob: Vec<u8>,
     entries: Vec<DirectoryEntry>,
@@ -28,28 +28,28 @@ pub(super) struct Encoder {
     dictionary: Vec<Known>,
     /// Whether a target name of the present RRset has upper-case letters.
     cased_targets: bool,
-    /// Bit L is set if the last L bytes of the owner are a name that may be pointed at: bits 13 and 9 for
-    /// `www.example.`.
+    /// Bit L is set if the last L bytes of the owner are a name that a pointer may refer to: bits 13 and 9
+    /// for `www.example.`.
     suffixes: [u64; 4],
 }
 
-/// A name (or the end of one) that has been written into the present RRset.
+/// A name, or suffix of a name, already written into the current RRset.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Where its uncompressed form starts in [`Pending::bytes`].
+    /// Start of its uncompressed form in [`Pending::bytes`].
     start: u32,
     len: u8,
-    /// Where it was written, from the start of the RRset's records.
+    /// Its offset from the start of the RRset's records.
     at: u16,
-    /// Pointers that its reader follows.
+    /// Number of pointers that a reader of it follows.
     pointers: u8,
 }
 
-/// The most pointers in a suffix that a name may point at: that name has one more, and the owners of other
-/// records may be nothing but a pointer to it.
+/// Maximum pointers in a suffix that a name may point at: that name has one more, and the owner of another
+/// record may be a pointer to that name.
 const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
 
-/// Where an RRset stands in its node: the types queried most come first.
+/// Rank of an RRset within its node: the types that are queried most come first.
 fn rank(t: Type) -> u32 {
     const FIRST: [Type; 14] = [
         Type::CNAME,
@@ -88,7 +88,7 @@ impl Encoder {
         }
     }
 
-    /// The blob of the pending name; `None` if it has to be left out, which is noted.
+    /// Encodes the pending name as a blob. Returns `None`, and adds a note, if the name has to be left out.
     pub(super) fn encode(
         &mut self,
         pending: &mut Pending,
@@ -100,8 +100,8 @@ impl Encoder {
         let owner = pending.owner.as_name();
         self.note_suffixes(owner);
         self.entries.clear();
-        // How long the directory is shows when all RRsets are written: so the data is written first, then
-        // moved back.
+        // The length of the directory is known only after all RRsets are written, so the data is written
+        // first and then moved back.
         self.blob.clear();
         let mut rest = &pending.records[..];
         while let Some(first) = rest.first() {
@@ -132,7 +132,7 @@ impl Encoder {
         Some(&self.blob)
     }
 
-    /// A blob without records: an empty non-terminal.
+    /// Encodes a blob without records: an empty non-terminal.
     pub(super) fn empty(&mut self, owner: LowerName<'_>) -> &[u8] {
         let owner = owner.as_name();
         self.entries.clear();
@@ -143,7 +143,7 @@ impl Encoder {
         &self.blob
     }
 
-    /// Puts header, owner and directory in front of the data.
+    /// Puts the header, the owner and the directory in front of the data.
     fn put_front(&mut self, owner: Name<'_>, front: usize, size: usize, flags: u16) {
         let data = self.blob.len();
         self.blob.resize(size, 0);
@@ -159,7 +159,8 @@ impl Encoder {
         self.entries.iter().zip(directory).for_each(|(entry, to)| entry.write(to));
     }
 
-    /// Sorts the records into RRsets, each followed by its signatures; the source's order stays inside both.
+    /// Groups the records into RRsets, each followed by its signatures. Within each, the order of the source
+    /// is kept.
     fn group(&mut self, pending: &mut Pending) {
         if pending.records.len() < 2 && pending.records.iter().all(|r| r.rtype != Type::RRSIG) {
             return;
@@ -169,7 +170,7 @@ impl Encoder {
         self.types.sort_unstable();
         self.types.dedup();
         for record in &mut pending.records {
-            // A signature over a type that is not there is kept as an RRset of its own kind.
+            // A signature over a type that the name does not have is kept in an RRset of type RRSIG.
             if record.rtype == Type::RRSIG && self.types.binary_search(&record.covered).is_err() {
                 record.covered = Type::RRSIG;
             }
@@ -179,8 +180,8 @@ impl Encoder {
         });
     }
 
-    /// Notes which suffixes of the owner may be pointed at: not the root, and of a wildcard only what follows
-    /// the asterisk, because the question will have other labels there.
+    /// Records which suffixes of the owner a pointer may refer to: not the root, and for a wildcard only the
+    /// part after the asterisk, because the query name has other labels there.
     fn note_suffixes(&mut self, owner: Name<'_>) {
         self.suffixes = [0; 4];
         for name in owner.ancestors().skip(owner.is_wildcard() as usize) {
@@ -190,7 +191,7 @@ impl Encoder {
         }
     }
 
-    /// Writes one RRset with its signatures and its entry.
+    /// Writes one RRset with its signatures and its directory entry.
     fn rrset(&mut self, pending: &Pending, group: &[PendingRecord], apex: Name<'_>, notes: &mut Notes) {
         let owner = pending.owner.as_name();
         let t = group[0].covered;
@@ -227,7 +228,7 @@ impl Encoder {
         });
     }
 
-    /// Writes records of one type, equal ones once. Returns how many there are, and whether any has a target
+    /// Writes the records of one type without duplicates. Returns their number, and whether any has a target
     /// in the zone.
     fn records(
         &mut self,
@@ -250,8 +251,8 @@ impl Encoder {
                 notes.add(NoteKind::Duplicate, owner, record.rtype, record.source);
                 continue;
             }
-            // Signatures over different types are different RRsets (RFC 4034 §3), even where they are kept
-            // together.
+            // Signatures over different types belong to different RRsets (RFC 4034 §3), even if they are
+            // stored together.
             let covers = |r: &PendingRecord| {
                 (r.rtype == Type::RRSIG).then(|| Rrsig::read_type_covered(pending.rdata(r)))
             };
@@ -262,7 +263,7 @@ impl Encoder {
             let target = target(owner, record.rtype, pending.rdata(record));
             self.cased_targets |= target.is_some_and(Name::has_upper_case);
             has_targets |= target.is_some_and(|name| name.is_at_or_below(apex));
-            // An RRset too large for a message is dropped as a whole by the caller: no need to write on.
+            // The caller drops an RRset that is too large for a message, so the rest of it is not written.
             if self.blob.len() - start <= u16::MAX as usize {
                 self.record(pending, record, first.ttl, start);
             }
@@ -292,7 +293,7 @@ impl Encoder {
         self.blob[rdata_at - 2..rdata_at].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// Writes the name of `len` bytes at `from` of [`Pending::bytes`], compressed.
+    /// Writes the name of `len` bytes that starts at `from` in [`Pending::bytes`], compressed.
     fn name(&mut self, pending: &Pending, from: usize, len: usize, start: usize) {
         let owner = pending.written_owner().as_wire();
         let (mut at, own, mut deepest) = (0, self.dictionary.len(), DEEPEST);
@@ -305,7 +306,8 @@ impl Encoder {
                 return;
             }
             if let Some((pointer, pointers)) = self.known(pending, owner, suffix, &mut deepest) {
-                // An RRset that is too long for a message gets a wrong offset here and is dropped later.
+                // In an RRset that is too long for a message this offset is wrong; the RRset is dropped
+                // later.
                 self.fixups.push(here as u16);
                 self.blob.extend_from_slice(&pointer);
                 self.dictionary[own..].iter_mut().for_each(|suffix| suffix.pointers = pointers);
@@ -324,9 +326,10 @@ impl Encoder {
         }
     }
 
-    /// The pointer to where `suffix` stands already and follows at most `deepest` pointers, in the question
-    /// or in the RRset, and how many pointers a name that ends in it has. If it only stands deeper, `deepest`
-    /// becomes 0: the name is one that later ones can point at again.
+    /// Returns a pointer to an occurrence of `suffix` in the question or the RRset, and the number of
+    /// pointers of a name that ends with it. The occurrence follows at most `deepest` pointers. If all
+    /// occurrences follow more, `deepest` becomes 0, so that later names can point at the name that is
+    /// written now.
     fn known(
         &self,
         pending: &Pending,
@@ -366,7 +369,7 @@ impl Encoder {
         flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag.0)
     }
 
-    /// Notes combinations of RRsets that no name may have.
+    /// Adds notes for combinations of RRsets that are not allowed at one name.
     fn check(&self, pending: &Pending, apex: Name<'_>, notes: &mut Notes) {
         let owner = pending.owner.as_name();
         let has_cname = self.entries.iter().any(|e| e.rtype == Type::CNAME);
@@ -393,7 +396,7 @@ fn of_nsec3(pending: &Pending, record: &PendingRecord) -> bool {
     record.rtype == Type::NSEC3 || record.rtype == Type::RRSIG && signed()
 }
 
-/// Whether a name at or below the apex, which has `apex_len` bytes, lies right below it.
+/// Whether a name at or below the apex, whose length is `apex_len` bytes, is a direct child of the apex.
 pub(super) fn is_child(owner: LowerName<'_>, apex_len: usize) -> bool {
     owner.parent().is_some_and(|parent| parent.len() == apex_len)
 }
@@ -413,7 +416,7 @@ fn canonical(t: Type, rdata: &[u8]) -> Vec<u8> {
     rdata
 }
 
-/// Whether a blob has the NSEC3 records of an owner that spells a hash, their signatures, and nothing else.
+/// Whether a blob holds only NSEC3 records and their signatures, at an owner that encodes a hash.
 pub(super) fn is_nsec3_only(blob: &[u8], apex_len: usize) -> bool {
     let owner = blob::owner(blob);
     let signs_nsec3 = |rdata: Rdata<'_>| Rrsig::read_type_covered(rdata.compiled()) == Ok(Type::NSEC3);
@@ -425,7 +428,7 @@ pub(super) fn is_nsec3_only(blob: &[u8], apex_len: usize) -> bool {
     is_child(owner, apex_len) && nsec3::hash_of(owner).is_some() && Node::of_blob(blob).rrsets().all(of_nsec3)
 }
 
-/// Makes a blob what the encoder made it: without what it has from other names.
+/// Restores a blob to what the encoder produced: removes what was derived from other names.
 pub(super) fn set_apart(blob: &mut [u8], apex_len: usize) {
     let only = if is_nsec3_only(blob, apex_len) { NodeFlags::NSEC3_ONLY.0 } else { 0 };
     let flags = blob::flags(blob) & !(INHERITED | SETTLED | NodeFlags::NSEC3_ONLY.0);

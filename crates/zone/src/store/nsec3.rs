@@ -1,6 +1,6 @@
-//! The NSEC3 chain of a snapshot (RFC 5155): its nodes in the order of their hashes.
+//! The NSEC3 chain of a snapshot (RFC 5155): its nodes in the order of their owner hashes.
 //!
-//! Computes no hashes: callers have the 20 bytes of a SHA-1 hash.
+//! This module computes no hashes: callers pass the 20 bytes of a SHA-1 hash.
 
 use std::cmp::Ordering;
 
@@ -16,8 +16,8 @@ use super::{Node, Zone, blob, order};
 /// Bytes of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
 pub(super) const HASH: usize = 20;
 
-/// One chain: its parameters and, in the order of the hashes, its nodes; the key of each is the start of its
-/// hash.
+/// One chain: its parameters and its nodes in the order of the hashes. The key of a node is the first eight
+/// bytes of its hash.
 pub(super) struct StoredChain {
     iterations: u16,
     salt: Box<[u8]>,
@@ -25,8 +25,8 @@ pub(super) struct StoredChain {
 }
 
 impl StoredChain {
-    /// The chain that the NSEC3PARAM at `apex` describes, of the nodes at `owners` (hash prefix and address
-    /// of every node with NSEC3). Of several NSEC3PARAM records the first counts whose chain has a member.
+    /// Builds the chain that the NSEC3PARAM at `apex` describes from `owners`: hash prefix and address of
+    /// every node with NSEC3. Of several NSEC3PARAM records, the first whose chain has a member is used.
     pub(super) fn new(
         arena: &Arena,
         apex: Node<'_>,
@@ -49,7 +49,7 @@ impl StoredChain {
         (!row.is_empty()).then_some(StoredChain { iterations, salt, row })
     }
 
-    /// Whether a chain with these parameters would be this one.
+    /// Whether `param` has the same parameters as this chain.
     pub(super) fn is_of(&self, param: &Nsec3Param<'_>) -> bool {
         param.hashes_as(&self.param())
     }
@@ -69,13 +69,13 @@ impl StoredChain {
         &self.row
     }
 
-    /// A chain of verified parts.
+    /// Makes a chain from verified parts.
     pub(super) fn of_parts(parts: Nsec3Parts) -> StoredChain {
         let Nsec3Parts { iterations, salt, nodes } = parts;
         StoredChain { iterations, salt, row: Sorted::of(nodes) }
     }
 
-    /// What the chain is made of.
+    /// Returns the parts of the chain.
     pub(super) fn parts(&self) -> Nsec3Parts {
         let (salt, nodes) = (self.salt.clone(), self.row.bytes().clone());
         Nsec3Parts { iterations: self.iterations, salt, nodes }
@@ -86,11 +86,11 @@ impl StoredChain {
     }
 }
 
-/// The parameters of the chains that may be used, those first that are to be.
+/// The parameters of the usable chains, in order of preference.
 pub(super) fn usable(apex: Node<'_>) -> impl Iterator<Item = Nsec3Param<'_>> {
     let params = apex.rrset(Type::NSEC3PARAM).into_iter().flat_map(|set| set.rdatas());
     let params = params.filter_map(|rdata| Nsec3Param::read(rdata.compiled()).ok());
-    // FLAGS other than zero mean that the chain is not to be used (RFC 5155 §4.1.2).
+    // Flags other than zero mean that the chain must not be used (RFC 5155 §4.1.2).
     params.filter(|param| param.flags == 0 && param.algorithm == Nsec3Param::SHA1)
 }
 
@@ -101,7 +101,7 @@ pub(super) fn belongs(node: Node<'_>, param: &Nsec3Param<'_>) -> bool {
     params.any(|its| its.hashes_as(param))
 }
 
-/// The hash that a node's first label spells in base 32 with the extended hex alphabet (RFC 4648 §7).
+/// Decodes the hash in a node's first label: base 32 with the extended hex alphabet (RFC 4648 §7).
 pub(super) fn hash_of(owner: LowerName<'_>) -> Option<[u8; HASH]> {
     let label = owner.labels().next().filter(|label| label.len() == 32)?;
     let mut hash = [0; HASH];
@@ -153,14 +153,14 @@ impl<'a> Nsec3Chain<'a> {
         &self.chain.salt
     }
 
-    /// A search for the record that matches or covers `hash`.
+    /// Starts a search for the record that matches or covers `hash`.
     #[inline]
     pub fn search(self, hash: &[u8; HASH]) -> Search {
         Search::new(prefix(hash))
     }
 
-    /// Takes a search one step further and prefetches what the next one reads. After [`Search::STEPS`] of
-    /// them the node that will very likely be found is prefetched.
+    /// Does the next step of a search and prefetches what the step after it reads. After [`Search::STEPS`]
+    /// steps it prefetches the node that the search will very likely find.
     #[inline]
     pub fn advance(self, search: &mut Search) {
         if let Some(at) = self.chain.row.advance(search) {
@@ -168,22 +168,22 @@ impl<'a> Nsec3Chain<'a> {
         }
     }
 
-    /// The node whose owner spells exactly `hash`.
+    /// The node whose owner encodes exactly `hash`.
     pub fn matching(self, hash: &[u8; HASH]) -> Option<Node<'a>> {
         let (node, matches) = self.end(hash, self.search(hash));
         matches.then_some(node)
     }
 
-    /// The node whose owner hash is `hash` or comes closest before it; the last of the chain if none does.
+    /// The node with the owner hash `hash` or the closest one before it, else the last node of the chain.
     ///
-    /// If it does not [match](Self::matching), its NSEC3 is the one that covers `hash` (RFC 5155 §1.3),
-    /// provided that the chain is whole.
+    /// If the node does not [match](Self::matching), its NSEC3 covers `hash` (RFC 5155 §1.3), provided that
+    /// the chain is complete.
     pub fn covering(self, hash: &[u8; HASH]) -> Node<'a> {
         self.end(hash, self.search(hash)).0
     }
 
-    /// [`covering`](Self::covering) by a search for that hash, which may be under way, and whether the node
-    /// [matches](Self::matching).
+    /// Finishes a search for `hash`, started or not, as [`covering`](Self::covering) does. Also returns
+    /// whether the node [matches](Self::matching).
     pub fn end(self, hash: &[u8; HASH], search: Search) -> (Node<'a>, bool) {
         let (after, matches) = not_after(self.zone, &self.chain.row, hash, search);
         if let Some(overlay) = self.zone.overlay() {
@@ -194,7 +194,7 @@ impl<'a> Nsec3Chain<'a> {
         (self.zone.node(address(&nodes[after.checked_sub(1).unwrap_or(last)])), matches)
     }
 
-    /// The end of a search in a zone with an overlay: `after` nodes of the base are not after the hash.
+    /// Finishes a search in a zone with an overlay: `after` nodes of the base are not above the hash.
     #[cold]
     fn end_changed(
         self,
@@ -208,13 +208,13 @@ impl<'a> Nsec3Chain<'a> {
             |key: u64, blob: &[u8]| key.cmp(&prefix).then_with(|| of_blob(blob).as_ref().cmp(&Some(hash)));
         let before = self.later(overlay, after, order);
         let last = || self.later(overlay, self.chain.row.nodes().len(), |_, _| Ordering::Less);
-        // A chain in which no node is left is not that of a version.
+        // A version never has a chain without nodes.
         let node = before.or_else(last).unwrap_or_else(|| self.zone.apex_node());
         (node, hash_of(node.owner()).as_ref() == Some(hash))
     }
 
-    /// The last node among the first `end` of the base and those of the overlay that are not above what
-    /// `order` says.
+    /// The last node not above the wanted one, among the first `end` nodes of the base and the nodes of the
+    /// overlay. `order` compares a node of the overlay with the wanted one.
     fn later(
         self,
         overlay: &Overlay,
@@ -224,17 +224,17 @@ impl<'a> Nsec3Chain<'a> {
         let old = overlay.old_nsec3(end).and_then(|at| self.chain.row.nodes().get(at));
         let old = old.and_then(|node| overlay.redirect(address(node)));
         let new = overlay.new_nsec3(order);
-        // Hashes have the order of the names that spell them (RFC 4648 §7).
+        // Hashes sort as the names that encode them (RFC 4648 §7).
         order::later(old.map(|at| self.zone.node(at)), new.map(|at| self.zone.node(at)))
     }
 }
 
-/// How many nodes of a row of the base are not above `hash`, and whether the last of them is that of the hash
-/// itself; `search` is one for that hash.
+/// Number of nodes of a base row that are not above `hash`, and whether the last of them has exactly this
+/// hash. `search` is a search for that hash.
 pub(super) fn not_after(zone: &Zone, row: &Sorted, hash: &[u8; HASH], search: Search) -> (usize, bool) {
     let nodes = row.nodes();
     let mut after = row.end(search);
-    // Among equal keys the rest of the hash decides; there is hardly ever more than one.
+    // Among equal keys the rest of the hash decides. Equal keys are rare.
     while let Some(node) = after.checked_sub(1).map(|before| &nodes[before]) {
         if key(node) != search.key() {
             break;

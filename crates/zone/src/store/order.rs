@@ -1,7 +1,7 @@
 //! Canonical order (RFC 4034 §6.1): the sort key of a name, and the order of all nodes.
 //!
-//! Each node is held with the first eight bytes of its name in a form that sorts as the canonical order does,
-//! so that a search seldom has to read a node.
+//! Each node is stored with the first eight bytes of its name in a form that sorts in canonical order, so
+//! that a search seldom has to read a node.
 
 use wire::LowerName;
 
@@ -12,10 +12,10 @@ use super::version::{Merge, Overlay};
 use super::{Node, Zone, blob};
 use crate::prefetch;
 
-/// The first eight bytes of a name's order-preserving form, of the part below the apex.
+/// The sort key of a name: the first eight bytes of its order-preserving form below the apex.
 ///
-/// Labels from the right, lower case, each followed by a zero byte; bytes 0 and 1 inside labels become two
-/// bytes (1 1 and 1 2), so that no label is taken for the end of another.
+/// The form has the labels from right to left in lower case, each followed by a zero byte. Bytes 0 and 1
+/// inside labels become two bytes (1 1 and 1 2), so that they cannot be confused with the end of a label.
 #[inline]
 pub(super) fn key(name: LowerName<'_>, apex_len: usize) -> u64 {
     let wire = name.as_wire();
@@ -52,7 +52,7 @@ pub(super) fn key(name: LowerName<'_>, apex_len: usize) -> u64 {
     key
 }
 
-/// Brings nodes into canonical order; finds out first whether they already are, as dumped zones come sorted.
+/// Sorts nodes into canonical order. Checks first whether they are sorted already, as in dumped zones.
 pub(super) fn sort(nodes: &mut [KeyedNode], arena: &Arena) {
     let owner = |node: &KeyedNode| Node::new(arena, address(node)).owner().as_name();
     let order = |a: &KeyedNode, b: &KeyedNode| {
@@ -85,7 +85,7 @@ impl Order {
     }
 }
 
-/// That of two nodes whose owner comes later in canonical order.
+/// Returns the node whose owner comes later in canonical order.
 pub(super) fn later<'a>(a: Option<Node<'a>>, b: Option<Node<'a>>) -> Option<Node<'a>> {
     match (a, b) {
         (Some(one), Some(other)) if one.owner().as_name() < other.owner().as_name() => b,
@@ -93,7 +93,7 @@ pub(super) fn later<'a>(a: Option<Node<'a>>, b: Option<Node<'a>>) -> Option<Node
     }
 }
 
-/// The order of all nodes of a zone's base.
+/// Sorts all nodes of a zone's base.
 pub(super) fn all(zone: &Zone) -> Order {
     let apex_len = zone.apex().len();
     let live = zone.arena.walk().filter(|(_, blob)| blob::flags(blob) & DEAD == 0);
@@ -107,10 +107,10 @@ pub(super) fn all(zone: &Zone) -> Order {
     Order { nodes: nodes.as_mut().iter().map(address).collect(), wildcards }
 }
 
-/// Zones of at most so many nodes are sorted anew each time.
+/// An iteration over a zone with at most this many nodes sorts them itself and does not store the order.
 const SMALL: u64 = 64;
 
-/// The nodes of a base that are left of its order.
+/// The rest of an iteration over the nodes of a base in canonical order.
 #[derive(Clone)]
 pub(super) enum Ordered<'a> {
     Kept(std::slice::Iter<'a, NodeAddress>),
@@ -127,12 +127,12 @@ impl Iterator for Ordered<'_> {
     }
 }
 
-/// The nodes of a zone in canonical order; made by [`Zone::iter`].
+/// Iterates over the nodes of a zone in canonical order; made by [`Zone::iter`].
 #[derive(Clone)]
 pub struct Iter<'a> {
     zone: &'a Zone,
     rest: Ordered<'a>,
-    /// Nodes yet to come.
+    /// Number of nodes left.
     left: usize,
     changed: Option<Merge<'a>>,
 }
@@ -163,7 +163,7 @@ impl<'a> Iterator for Iter<'a> {
 }
 impl ExactSizeIterator for Iter<'_> {}
 
-/// The nodes of a zone in the order in which they are stored; made by [`Zone::stored_from`].
+/// Iterates over the nodes of a zone in storage order; made by [`Zone::stored_from`].
 #[derive(Clone)]
 pub struct StoredNodes<'a> {
     zone: &'a Zone,
@@ -175,7 +175,7 @@ impl<'a> StoredNodes<'a> {
         StoredNodes { zone, next: from.or_else(|| zone.arena.first()) }
     }
 
-    /// What follows `at`, be it a node or not: behind the base's blobs come the slots of the overlay.
+    /// The address after `at`, of a node or not: the slots of the overlay come after the base's blobs.
     #[inline]
     fn after(&self, at: NodeAddress) -> Option<NodeAddress> {
         let slot = match at.slot() {
@@ -189,7 +189,8 @@ impl<'a> StoredNodes<'a> {
         (slot < slots).then(|| NodeAddress::of_slot(slot))
     }
 
-    /// Whether there is a node of the zone: not one that is dead, has changed or is gone, nor a free slot.
+    /// Whether `at` holds a current node of the zone: not a dead or removed node, not the old form of a
+    /// changed node, not a free slot.
     #[inline]
     fn is_node(&self, at: NodeAddress) -> bool {
         let blob = self.zone.arena.from(at);
@@ -240,7 +241,7 @@ mod tests {
         let mut builder = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
         let soa = [b"\0\0".as_slice(), &[0; 20]].concat();
         builder.add(apex.as_name(), Type::SOA, Ttl::ZERO, &soa).expect("a record");
-        // A name that comes back leaves a dead node behind, and `x.y` makes an empty non-terminal.
+        // A name that occurs again leaves a dead node behind, and `x.y` makes an empty non-terminal.
         for owner in ["c.example.", "a.example.", "x.y.example.", "c.example."] {
             let owner: NameBuf = owner.parse().expect("a name");
             let address = [192, 0, 2, owner.as_name().len() as u8];

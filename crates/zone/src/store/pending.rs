@@ -1,27 +1,27 @@
-//! The records of one name while it is being read, and what can be wrong with them: [`Note`].
+//! The records of one name while it is being read, and the problems they can have: [`Note`].
 
 use std::fmt;
 
 use wire::rdata::view::Rrsig;
 use wire::{LowerNameBuf, Name, NameBuf, Ttl, Type};
 
-/// One record that waits for its name to be complete; its RDATA lies in [`Pending::bytes`].
+/// One record whose name is not complete yet; its RDATA is in [`Pending::bytes`].
 #[derive(Clone, Copy)]
 pub(super) struct PendingRecord {
     pub(super) rtype: Type,
-    /// What an RRSIG covers; the type itself for everything else.
+    /// The type that an RRSIG covers; the record's own type for all others.
     pub(super) covered: Type,
     pub(super) ttl: Ttl,
     pub(super) start: u32,
     pub(super) len: u16,
-    /// Where the record came from; see [`Note::source`].
+    /// The source of the record; see [`Note::source`].
     pub(super) source: u64,
 }
 
-/// All records read so far of the name being read. Kept and reused from name to name.
+/// All records read so far of the current name. It is reused from name to name.
 pub(super) struct Pending {
     pub(super) owner: LowerNameBuf,
-    /// The owner as its first record has it, if that has upper-case letters.
+    /// The owner as written in its first record, if that has upper-case letters.
     cased: Option<NameBuf>,
     pub(super) records: Vec<PendingRecord>,
     pub(super) bytes: Vec<u8>,
@@ -32,7 +32,7 @@ impl Pending {
         Pending { owner: LowerNameBuf::ROOT, cased: None, records: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Forgets the records and begins a name.
+    /// Removes all records and begins a name.
     pub(super) fn begin(&mut self, owner: Name<'_>) {
         self.owner.set(owner);
         self.cased = owner.has_upper_case().then(|| owner.to_buf());
@@ -40,7 +40,7 @@ impl Pending {
         self.bytes.clear();
     }
 
-    /// The owner as its first record has it.
+    /// The owner as written in its first record.
     pub(super) fn written_owner(&self) -> Name<'_> {
         self.cased.as_ref().map_or(self.owner.as_name(), NameBuf::as_name)
     }
@@ -56,7 +56,7 @@ impl Pending {
         self.records.push(PendingRecord { rtype, covered, ttl, start, len, source });
     }
 
-    /// Bytes of memory taken.
+    /// Bytes of memory allocated.
     pub(super) fn memory(&self) -> usize {
         self.bytes.capacity() + self.records.capacity() * size_of::<PendingRecord>()
     }
@@ -66,28 +66,28 @@ impl Pending {
     }
 }
 
-/// Something about the zone's data that the operator should know.
+/// A problem in the zone's data that the operator should know about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What it is.
+    /// The kind of problem.
     pub kind: NoteKind,
-    /// The owner concerned.
+    /// Owner of the record.
     pub owner: NameBuf,
-    /// The type concerned.
+    /// Type of the record.
     pub rtype: Type,
-    /// The `source` that [`ZoneBuilder::add_from`](super::ZoneBuilder::add_from) got with the record
-    /// concerned; 0 if it got none, or if the records of a name that came in several places were merged.
+    /// The `source` passed to [`ZoneBuilder::add_from`](super::ZoneBuilder::add_from) with the record; 0 if
+    /// none was passed, or if the records of a name that occurs in several places were merged.
     pub source: u64,
 }
 
 /// Kinds of [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoteKind {
-    /// The owner is not at or below the apex: the record was left out.
+    /// The owner is not at or below the apex; the record was left out.
     OutOfZone,
-    /// The same record twice (equal in canonical form): counted once.
+    /// The same record twice (equal in canonical form); it is stored once.
     Duplicate,
-    /// The records of one RRset have different TTLs (RFC 2181 §5.2): all got that of the first.
+    /// The records of one RRset have different TTLs (RFC 2181 §5.2); all got the TTL of the first.
     TtlMismatch,
     /// CNAME and records of other types at one name (RFC 1034 §3.6.2).
     CnameAndOther,
@@ -95,20 +95,20 @@ pub enum NoteKind {
     MultipleCname,
     /// More than one DNAME at one name (RFC 6672 §2.4).
     MultipleDname,
-    /// More than one SOA (RFC 1035 §5.2): the first one counts.
+    /// More than one SOA (RFC 1035 §5.2); the first is used.
     MultipleSoa,
     /// SOA at a name that is not the apex.
     SoaBelowApex,
     /// No NS at the apex (RFC 1035 §5.2).
     NoApexNs,
-    /// The RRset and its signatures do not fit into one message: it was left out.
+    /// The RRset and its signatures do not fit into one message; it was left out.
     RrsetTooLarge,
-    /// The name has more bytes of records than a node can hold (16 MiB): it was left out.
+    /// The name has more bytes of records than a node can hold (16 MiB); it was left out.
     NameTooLarge,
 }
 
 impl NoteKind {
-    /// Whether a zone with this should not be served; other servers reject it, too.
+    /// Whether a zone with this problem should not be served; other servers reject it, too.
     pub fn is_error(self) -> bool {
         !matches!(self, Self::OutOfZone | Self::Duplicate | Self::TtlMismatch)
     }
@@ -138,7 +138,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// Notes, up to a number; those beyond it are only counted.
+/// Notes up to a limit; those beyond it are only counted.
 pub(super) struct Notes {
     pub(super) kept: Vec<Note>,
     pub(super) left_out: u64,
@@ -161,7 +161,7 @@ impl Notes {
             self.left_out += 1;
             return;
         }
-        // Merging the blobs of a name may note again what was noted of one of them.
+        // Merging the blobs of a name may find a problem again that was noted for one of them.
         let known = |n: &Note| n.kind == kind && n.rtype == rtype && n.owner.as_name() == owner;
         if source == 0 && self.kept.iter().any(known) {
             return;

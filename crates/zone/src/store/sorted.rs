@@ -1,8 +1,8 @@
-//! Nodes in the order of a key of eight bytes, and the search among them: what both chains are made of.
+//! Nodes in the order of a key of eight bytes, and the search among them. Both chains are built on it.
 //!
 //! A plain binary search among a million nodes waits for memory a dozen times. So every 16th key is copied to
-//! `middle`, and every 16th of those to `top`. A search has three steps; each reads a few cache lines, and
-//! the step before it knows which, so that they can be prefetched.
+//! `middle`, and every 16th key of `middle` to `top`. A search has three steps. Each reads a few cache lines,
+//! and the step before it determines which, so that they can be prefetched.
 //!
 //! ```text
 //! step  searches            lines   of a million nodes, bytes
@@ -11,9 +11,10 @@
 //! 2     16 nodes             3      12 000 000
 //! ```
 //!
-//! For example, with steps of 3 instead of 16 and the keys 1 to 9, `middle` is 1 4 7 and `top` is 1. A search
-//! for 5 finds one key of `top` not above it, so the first three of `middle`; two of those, so the second
-//! three nodes: 4, 5 and 6, two of which are not above 5. So five nodes are not above it.
+//! For example, with a stride of 3 instead of 16 and the keys 1 to 9, `middle` is 1 4 7 and `top` is 1. A
+//! search for 5 finds one key of `top` that is not above it, so it reads the first three keys of `middle`.
+//! Two of those are not above 5, so it reads the second three nodes: 4, 5 and 6. Two of these are not above
+//! 5, so five nodes in total are not above it.
 
 use bytes::Bytes;
 
@@ -21,9 +22,9 @@ use super::arena::NodeAddress;
 use super::memory::{self, Region};
 use crate::prefetch::{self, Part};
 
-/// Bytes of a keyed node: the key (`u64`) and the address of a node (`u32`), little-endian.
+/// Bytes of a keyed node: the key (`u64`) and a node's address (`u32`), little-endian.
 pub(crate) const KEYED_NODE: usize = 12;
-/// Nodes for each key of `middle`, and keys of `middle` for each of `top`.
+/// Nodes per key of `middle`, and keys of `middle` per key of `top`.
 const STRIDE: usize = 16;
 
 /// A key, little-endian.
@@ -49,11 +50,11 @@ pub(super) fn addresses(nodes: &[u8]) -> impl Iterator<Item = NodeAddress> {
     nodes.as_chunks().0.iter().map(address)
 }
 
-/// Keyed nodes that are being gathered.
+/// Keyed nodes while they are collected.
 pub(super) struct KeyedNodes(Region);
 
 impl KeyedNodes {
-    /// None yet, and not more than about `limit` to come.
+    /// Creates an empty list for at most about `limit` nodes.
     pub(super) fn growing(limit: usize) -> Self {
         KeyedNodes(Region::growing(limit.saturating_mul(KEYED_NODE)))
     }
@@ -67,12 +68,12 @@ impl KeyedNodes {
         self.0.extend(&node);
     }
 
-    /// All of them, to be brought into order.
+    /// All nodes, for sorting.
     pub(super) fn as_mut(&mut self) -> &mut [KeyedNode] {
         self.0.as_mut().as_chunks_mut().0
     }
 
-    /// Makes the nodes, which are in order, searchable.
+    /// Makes the nodes, which must be sorted, searchable.
     pub(super) fn freeze(self) -> Sorted {
         Sorted::of(self.0.freeze())
     }
@@ -88,7 +89,7 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    /// Of nodes that are in order. If they are not, searches find anything, but end.
+    /// Makes the list from sorted nodes. If they are not sorted, searches return wrong results, but end.
     pub(super) fn of(nodes: Bytes) -> Self {
         let (all, _) = nodes.as_chunks();
         let mut middle = Region::growing(all.len().div_ceil(STRIDE) * size_of::<Key>());
@@ -107,7 +108,7 @@ impl Sorted {
         self.middle.as_chunks().0
     }
 
-    /// The nodes as bytes, which may be shared.
+    /// The nodes as bytes, which can be shared.
     pub(super) fn bytes(&self) -> &Bytes {
         &self.nodes
     }
@@ -120,8 +121,8 @@ impl Sorted {
         memory::taken(self.nodes.len()) + memory::taken(self.middle.len()) + size_of_val(&*self.top)
     }
 
-    /// Does the next step of a search and prefetches what the one after it reads. Returns the node in front
-    /// of which the search has ended, once it has.
+    /// Does the next step of a search and prefetches what the step after it reads. After the last step it
+    /// returns the last node that is not above the key, or the last node of all if there is none.
     #[inline]
     pub(super) fn advance(&self, search: &mut Search) -> Option<NodeAddress> {
         self.step(search);
@@ -158,7 +159,7 @@ impl Sorted {
             2 => prefetch::read(Part::Chain, block(self.nodes(), search.at)),
             _ => {}
         }
-        // There are not more nodes than addresses, which have 32 bits.
+        // There are no more nodes than addresses, which have 32 bits.
         search.at = match search.steps {
             0 => self.top.partition_point(|&key| key <= wanted),
             1 => within(self.middle(), search.at, |&key| u64::from_le_bytes(key) <= wanted),
@@ -172,13 +173,13 @@ impl Sorted {
 /// Steps of a search.
 const STEPS: u8 = 3;
 
-/// A search that may be under way: between its steps, those of others can be done, while memory comes.
+/// A search, started or not. Between its steps, steps of other searches can run while memory is fetched.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     key: u64,
     /// Steps done.
     steps: u8,
-    /// Of the row searched last, how many keys are not above the one wanted.
+    /// Number of keys not above the wanted one in the row that was searched last.
     at: u32,
 }
 
@@ -191,21 +192,21 @@ impl Search {
         self.key
     }
 
-    /// A search that has yet to begin.
+    /// Creates a search that has not started.
     #[inline]
     pub(super) fn new(key: u64) -> Self {
         Search { key, steps: 0, at: 0 }
     }
 }
 
-/// The part of `row` that the `n`th key of the row above covers, counted from 1; empty for 0.
+/// The part of `row` that belongs to the `n`th key of the row above, counted from 1; empty for 0.
 #[inline]
 fn block<T>(row: &[T], n: u32) -> &[T] {
     let (start, end) = (start_of(n), n as usize * STRIDE);
     &row[row.len().min(start)..row.len().min(end)]
 }
 
-/// How many of `row` are not above what is wanted, if that is known of what comes before block `n`.
+/// Number of elements of `row` that are not above the wanted one, if all before block `n` are not above it.
 #[inline]
 fn within<T>(row: &[T], n: u32, not_above: impl Fn(&T) -> bool) -> usize {
     start_of(n) + block(row, n).partition_point(not_above)
@@ -246,7 +247,7 @@ mod tests {
                 let mut search = Search::new(wanted);
                 let landed = (0..steps).filter_map(|_| row.advance(&mut search)).last();
                 prop_assert_eq!(row.end(search), expected);
-                // The node before, or the last if there is none.
+                // The node before, or the last node if there is none.
                 let last = expected.checked_sub(1).or(keys.len().checked_sub(1));
                 let last = last.filter(|_| steps >= 3).map(|i| NodeAddress::of((i as u32).to_le_bytes()));
                 prop_assert_eq!(landed, last);

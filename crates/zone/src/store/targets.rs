@@ -1,5 +1,5 @@
-//! Finds the nodes of the names that records point to, so that answers have their addresses without looking
-//! them up.
+//! Finds the nodes of the names that records point to, so that answers get the addresses of these nodes
+//! without lookups.
 
 use wire::hash::{HashKey, HashedName};
 use wire::{LowerName, Name, NameHash};
@@ -11,12 +11,13 @@ use super::memory::Region;
 use super::node::{DEAD, Node, TARGETS};
 use super::parallel::each;
 
-/// Targets handled together: their buckets of the index are prefetched before the first is read.
+/// Targets looked up together: their buckets of the index are prefetched before the first is read.
 const BATCH: usize = 32;
-/// Nodes for each thread whose targets are found before they are written down.
+/// Nodes per thread whose targets are found before the results are stored.
 const AT_ONCE: usize = 1 << 16;
 
-/// Looks up the targets in the zone of these nodes, and puts the addresses of what they name into the RRsets.
+/// Looks up the targets of these nodes in the zone and stores the addresses of the target nodes in the
+/// RRsets.
 pub(super) fn resolve(
     arena: &mut Arena<Region>,
     index: &Index<Region>,
@@ -34,8 +35,8 @@ pub(super) fn resolve(
     }
 }
 
-/// Calls `f` with each target of a node that is a name of the zone, and where in the node's blob the address
-/// of what it names goes.
+/// Calls `f` with each target name of a node that is in the zone, and with the offset in the node's blob
+/// where the target node's address is stored.
 pub(super) fn each_target(
     node: Node<'_>,
     apex: Name<'_>,
@@ -54,14 +55,15 @@ pub(super) fn each_target(
     }
 }
 
-/// A target: the address of the node that names it, and where in that one's blob what is found for it goes.
+/// The result for one target: the node with the record, the offset in its blob, and the address to store
+/// there.
 struct FoundTarget {
     at: NodeAddress,
     slot: usize,
     found: [u8; 4],
 }
 
-/// What targets are looked up in.
+/// The data for looking up targets.
 struct TargetSearch<'a> {
     arena: &'a Arena<Region>,
     index: &'a Index<Region>,
@@ -70,7 +72,7 @@ struct TargetSearch<'a> {
 }
 
 impl TargetSearch<'_> {
-    /// The targets of these nodes' records.
+    /// Looks up the targets of these nodes' records.
     fn part(&self, nodes: &[NodeAddress]) -> Vec<FoundTarget> {
         let mut found = Vec::new();
         let mut batch = TargetBatch::default();
@@ -107,8 +109,8 @@ struct TargetBatch {
     hashed: HashedName,
 }
 
-/// One target to look up: the address of the node that names it, where in its blob the result goes, the
-/// name's hash, and where the name lies in [`TargetBatch::names`].
+/// One target to look up: the address of the node with the record, the offset in its blob for the result, the
+/// name's hash, and the name's range in [`TargetBatch::names`].
 struct TargetLookup {
     at: NodeAddress,
     slot: usize,
@@ -117,7 +119,7 @@ struct TargetLookup {
 }
 
 impl TargetBatch {
-    /// Takes the targets of a node that lie in the zone.
+    /// Adds the targets of a node that are in the zone.
     fn gather(&mut self, node: Node<'_>, apex: Name<'_>, key: &HashKey) {
         let TargetBatch { jobs, names, rdata, hashed } = self;
         each_target(node, apex, rdata, |slot, target| {

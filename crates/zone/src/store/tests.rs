@@ -1,4 +1,4 @@
-//! What the random zones of `tests/model.rs` are too small to show: limits, growth, order of discovery.
+//! Cases for which the random zones of `tests/model.rs` are too small: limits, growth, order of discovery.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn the_compiled_form_is_exactly_this() {
     let set = get(&zone, "WWW.example.").rrset(Type::MX).expect("MX");
     let expected = [
         &b"\xc0\x0c\0\x0f\0\x01\0\0\x01\x2c\0\x09\0\x0a\x04mail\xc0\x10"[..],
-        // The question takes 12 to 29; the first name stands 14 bytes into the RRset.
+        // The question takes bytes 12 to 29; the first name is at offset 14 of the RRset.
         b"\xc0\x0c\0\x0f\0\x01\0\0\x01\x2c\0\x06\0\x14\x01b\xc0\x2b",
     ]
     .concat();
@@ -76,7 +76,7 @@ fn names_are_compressed_only_where_letter_case_agrees() {
     assert_eq!(node.owner().to_string(), "www.example.");
 }
 
-/// The lowest byte of a hash is the index's tag, and 0 marks a slot that is not in use.
+/// The lowest byte of a hash is its tag in the index, and 0 marks an unused slot.
 #[test]
 fn names_whose_hashes_end_in_a_zero_byte_are_found() {
     let key = HashKey::new([11, 22, 33]);
@@ -92,8 +92,8 @@ fn names_whose_hashes_end_in_a_zero_byte_are_found() {
     }
 }
 
-/// A slot that is not in use has the address of the first node, here one that is not found by its name, and
-/// it was searched if the slot in front of it had the tag looked for.
+/// An unused slot has the address of the first node, here a node that is not in the index. It was searched if
+/// the slot before it had the wanted tag.
 #[test]
 fn slots_that_are_not_in_use_are_not_searched() {
     let key = HashKey::new([11, 22, 33]);
@@ -114,7 +114,7 @@ fn slots_that_are_not_in_use_are_not_searched() {
 
 #[test]
 fn targets_stand_where_their_types_have_their_first_name() {
-    // Data of each type: its fields in front of the name at their shortest, all of them zero, and the name.
+    // RDATA of each type: the fields before the name at their minimum length, all zero, then the name.
     let targets = TYPES.iter().filter_map(|&(t, _)| Some((t, target_offset(t)?)));
     let mut seen = 0;
     for (t, offset) in targets {
@@ -172,8 +172,8 @@ fn pointers_into_the_rrset_stay_within_reach() {
     }
 }
 
-/// Owners in the additional section point at the names of an RRset, so these may have one pointer less than
-/// any name.
+/// Owners in the additional section point at the names of an RRset, so these names may have one pointer less
+/// than the maximum.
 #[test]
 fn names_of_an_rrset_do_not_point_through_all_those_before() {
     let mut b = builder("example.");
@@ -221,7 +221,7 @@ fn what_names_may_not_have_is_noted() {
     add(&mut b, "f.example.", Type::A, 60, &[0; 4]);
     add(&mut b, "f.example.", Type::A, 61, &[0; 4]);
     add(&mut b, "f.example.", Type::A, 61, &[1; 4]);
-    // The two halves of a name that must not be.
+    // A second group of records for `a.example.`, which has a CNAME.
     add(&mut b, "a.example.", Type::A, 60, &[0; 4]);
     assert_eq!(b.add(name("g.example.").as_name(), Type::ANY, MINUTE, b""), Err(AddError::MetaType));
     assert_eq!(
@@ -278,8 +278,8 @@ fn signatures_over_missing_types_keep_their_ttls() {
     assert_eq!((txt.ttl(), kinds(&b)), (Ttl::from_secs(7), vec![NoteKind::TtlMismatch]));
 }
 
-/// Names that come back again and again, in an order without order, and deep ones without parents: many blobs
-/// are dead at the end, and the index has to grow.
+/// Names that occur again and again in random order, and deep names without parents: many blobs are dead at
+/// the end, and the index has to grow.
 #[test]
 fn zones_without_any_order_are_put_together() {
     let mut b = builder("example.");
@@ -307,7 +307,7 @@ fn zones_without_any_order_are_put_together() {
     assert!(kinds(&b).is_empty());
 }
 
-/// Names of which each has so many empty non-terminals above it.
+/// Names that each have `depth` empty non-terminals above them.
 fn deep_names(count: usize, depth: usize) -> impl Iterator<Item = NameBuf> {
     (0..count).map(move |i| name(&format!("{}n{i}.example.", "x.".repeat(depth))))
 }
@@ -318,7 +318,7 @@ fn the_memory_for_a_zone_was_bounded_while_its_records_came_but_not_while_it_was
         let names = deep_names(2_000, 110);
         names.for_each(|owner| b.add(owner.as_name(), Type::A, MINUTE, &[0; 4]).expect("a record"));
     };
-    // Each name comes in two places.
+    // Each name occurs in two places.
     let twice = |b: &mut ZoneBuilder| {
         (0..2).for_each(|n| {
             (0..40_000).for_each(|i| add(b, &format!("n{i}.example."), Type::TXT, 60, &[1, n]));
@@ -338,7 +338,7 @@ fn the_memory_for_a_zone_was_bounded_while_its_records_came_but_not_while_it_was
         };
         let (came, peak, zone) = made(usize::MAX);
         let zone = zone.expect("a zone");
-        // Large parts take whole huge pages.
+        // Large parts use whole huge pages.
         assert!(peak > came && peak + (4 << 20) > zone, "{came} {peak} {zone}");
         assert_eq!(made(peak).2, Ok(zone));
         assert_eq!(made(peak - 1).2, Err(BuildError::OutOfMemory));
@@ -353,7 +353,7 @@ fn the_memory_for_a_change_was_not_bounded() {
         soa
     };
     let zone = builder("example.").finish().expect("a zone");
-    // Nodes that change, and a new base, since they are many.
+    // A change of nodes, and one so large that a new base is built.
     for (count, depth, own_base) in [(400, 110, false), (5_000, 8, true)] {
         let mut change = ChangeSet { before: Serial(1), after: Serial(2), ..ChangeSet::default() };
         change.removed.push(name("example.").as_name(), Type::SOA, HOUR, &soa(1));
@@ -378,7 +378,7 @@ fn the_memory_for_a_change_was_not_bounded() {
     }
 }
 
-/// As it is made on several threads: names that come twice, targets and parents all lie in other chunks.
+/// Checks a build on several threads: duplicate names, targets and parents are all in other chunks.
 #[test]
 fn a_zone_of_several_chunks_has_all_its_names_and_targets() {
     let mut b = builder("example.");
@@ -421,8 +421,8 @@ fn a_zone_of_several_chunks_has_all_its_names_and_targets() {
 /// A name and its records.
 type Named = (String, Vec<(Type, Vec<u8>)>);
 
-/// Names of every kind of place in a zone, each with its records: those that are settled as they come where
-/// the order is that of most zones, and others.
+/// Names at every kind of position in a zone, each with its records: those that can be settled on arrival in
+/// the usual order, and others.
 fn names_in_order(count: usize) -> Vec<Named> {
     let target = |host: &str| name(host).as_name().as_wire().to_vec();
     let mx = |host: &str| [&[0, 10], &target(host)[..]].concat();
@@ -435,7 +435,7 @@ fn names_in_order(count: usize) -> Vec<Named> {
         ns.push((Type::NS, target("ns.elsewhere.")));
         if i % 3 > 0 {
             ns.push((Type::NS, target(&format!("ns1.d{}.example.", (i + 1) % count))));
-            // Of some there are more than are waited for.
+            // Some have more records than wait for their targets.
             ns.extend((0..i % 40).map(|j| (Type::NS, target(&format!("u{}.example.", (i + j) % count)))));
         }
         all.push((cut.clone(), ns));
@@ -455,7 +455,7 @@ fn names_in_order(count: usize) -> Vec<Named> {
     all
 }
 
-/// What a zone knows of its names: flags, records, and the names of the nodes that these lead to.
+/// The content of a zone by name: flags, records, and the owners of the target nodes.
 fn known(zone: &Zone) -> BTreeMap<NameBuf, (NodeFlags, Vec<Option<NameBuf>>)> {
     let of = |node: Node<'_>| {
         let targets = node.rrsets().flat_map(|set| set.targets());
@@ -468,7 +468,7 @@ fn known(zone: &Zone) -> BTreeMap<NameBuf, (NodeFlags, Vec<Option<NameBuf>>)> {
 #[test]
 fn what_is_found_out_as_names_come_is_what_is_found_out_at_the_end() {
     type Names<'a> = dyn Iterator<Item = &'a Named> + 'a;
-    // Few names are in one pile, many in several; the most are for several threads.
+    // Few names are in one pile, many in several; the most use several threads.
     for count in [3, 40, 1000, 25_000] {
         let names = names_in_order(count);
         let build = |names: &mut Names<'_>, last: Option<&str>| {

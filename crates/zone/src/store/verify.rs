@@ -1,9 +1,8 @@
-//! Whether the parts of a snapshot that come from outside may be searched: every length, offset and address
-//! in them is verified, so that no lookup can leave the memory it belongs to, follow an address to where no
-//! node begins, or run in a circle.
+//! Verifies the parts of a snapshot that come from outside: every length, offset and address, so that no
+//! lookup can leave its memory, follow an address to a place where no node begins, or loop.
 //!
-//! This does not prove that the zone says what its text says: that is what checksums are for. Wrong content
-//! can then do what wrong text could do, too: make wrong answers.
+//! This does not prove that the zone has the content of its zone file; checksums do that. Wrong content can
+//! do what a wrong zone file could do, too: cause wrong answers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,28 +19,28 @@ use super::parallel::in_parallel;
 use super::parts::ZoneParts;
 use super::sorted::{self, KEYED_NODE};
 
-/// Why parts do not make a snapshot.
+/// Why parts do not form a valid snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unsound(pub(crate) &'static str);
 
-/// What an arena holds.
+/// The counts of an arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ZoneCounts {
-    /// Records of the live nodes, signatures included.
+    /// Records of the live nodes, including signatures.
     pub(crate) records: u64,
     /// Live nodes.
     pub(crate) nodes: u64,
-    /// Whether the leftmost label of any is an asterisk.
+    /// Whether any node's leftmost label is an asterisk.
     pub(crate) wildcards: bool,
 }
 
 /// Bytes of the index that a thread verifies at a time.
 const PIECE: usize = 1 << 20;
 
-/// The most pointers in a name of an RRset: the owners of other records may point at it.
+/// Maximum pointers in a name of an RRset: the owners of other records may point at it.
 const MOST_POINTERS: usize = MAX_POINTERS - 1;
 
-/// Verifies the parts of the zone `apex` with `threads` threads.
+/// Verifies the parts of the zone `apex` on `threads` threads.
 pub(super) fn parts(parts: &ZoneParts, apex: LowerName<'_>, threads: usize) -> Result<(), Unsound> {
     if parts.chunks.is_empty() || parts.chunks.len() > MAX_CHUNKS {
         return Err(Unsound("the number of chunks is out of bounds"));
@@ -89,7 +88,7 @@ pub(super) fn parts(parts: &ZoneParts, apex: LowerName<'_>, threads: usize) -> R
     apex_is(parts, &starts, apex)
 }
 
-/// Whether the apex' address is that of the apex' node.
+/// Whether the stored address of the apex is that of the apex node.
 fn apex_is(parts: &ZoneParts, starts: &Bits, apex: LowerName<'_>) -> Result<(), Unsound> {
     let there = starts.has(parts.apex).then(|| {
         let chunk = &parts.chunks[parts.apex.chunk()];
@@ -111,7 +110,7 @@ impl Bits {
         Bits(parts.chunks.iter().map(|chunk| zeros(words(chunk.len()))).collect())
     }
 
-    /// The word and the bit of an address, if it is within the arena.
+    /// The word and the bit of an address, if the address is within the arena.
     #[inline]
     fn place(&self, at: NodeAddress) -> Option<(&AtomicU64, u64)> {
         let word = self.0.get(at.chunk())?.get(at.unit() / 64)?;
@@ -123,18 +122,18 @@ impl Bits {
         self.place(at).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
-    /// Sets a bit; `false` if the address lies outside.
+    /// Sets a bit. Returns `false` if the address is outside the arena.
     #[inline]
     fn set(&self, at: NodeAddress) -> bool {
         let Some((word, bit)) = self.place(at) else { return false };
-        // Many records may name the same host: reading its bit is cheaper than writing it again.
+        // Many records may point to the same host: reading its bit is cheaper than writing it again.
         if word.load(Relaxed) & bit == 0 {
             word.fetch_or(bit, Relaxed);
         }
         true
     }
 
-    /// Whether every bit is also set in `other`, which has the same size.
+    /// Whether every bit is also set in `other`, which must have the same size.
     fn within(&self, other: &Bits) -> bool {
         let words = self.0.iter().flatten().zip(other.0.iter().flatten());
         words.into_iter().all(|(mine, theirs)| mine.load(Relaxed) & !theirs.load(Relaxed) == 0)
@@ -151,11 +150,11 @@ struct Verifier<'a> {
 type Verified = Result<(), Unsound>;
 
 impl Verifier<'_> {
-    /// Verifies every blob of a chunk and marks where each starts.
+    /// Verifies every blob of a chunk and marks the address where each starts.
     fn chunk(&mut self, chunk: &[u8], starts: &[AtomicU64]) -> Verified {
         let (mut at, mut word, mut bits) = (0, 0, 0u64);
         while at < chunk.len() {
-            // Lengths are multiples of eight, the length of a header, so there is a whole header.
+            // Lengths are multiples of eight, the length of a header, so a whole header is left.
             let size = blob::size(&chunk[at..]);
             let Some(blob) = chunk.get(at..at + size).filter(|_| size > 0) else {
                 return Err(Unsound("a node is longer than its chunk"));
@@ -242,7 +241,7 @@ impl Verifier<'_> {
         let mut walk = RecordWalk { left: compiled, at: 0, head: head(entry.rtype) };
         let (mut count, mut next) = (0usize, 0usize);
         while let Some((start, end)) = walk.step()? {
-            // Pointers stand one after the other: RDATA is copied piece by piece between them.
+            // Pointers must not overlap: RDATA is copied piece by piece between them.
             let mut free = start;
             while let Some(&fixup) = fixups.get(next) {
                 let at = u16::from_le_bytes(fixup) as usize;
@@ -278,17 +277,17 @@ impl Verifier<'_> {
     }
 }
 
-/// The front of every compiled record of one type (owner, type, class) as a number, to compare it at once:
-/// that of A is `c0 0c 00 01 00 01`, so 0x0100_0100_0cc0.
+/// The first six bytes of every compiled record of one type (owner, type, class) as a number, for one
+/// comparison: A has `c0 0c 00 01 00 01`, so 0x0100_0100_0cc0.
 fn head(t: Type) -> u64 {
     let ([to, at], [high, low], [class, in_]) = (QNAME_POINTER, t.0.to_be_bytes(), Class::IN.0.to_be_bytes());
     u64::from_le_bytes([to, at, high, low, class, in_, 0, 0])
 }
 
-/// The bytes of a number that hold the [`head`]: six of eight.
+/// Mask of the bytes that the [`head`] uses: six of eight.
 const HEAD: u64 = (1 << 48) - 1;
 
-/// Goes from record to record of one type.
+/// Iterates over the records of one type.
 struct RecordWalk<'a> {
     left: &'a [u8],
     at: usize,
@@ -296,7 +295,7 @@ struct RecordWalk<'a> {
 }
 
 impl RecordWalk<'_> {
-    /// Where the next record's RDATA starts and ends; `None` at the end.
+    /// Returns the range of the next record's RDATA; `None` at the end.
     #[inline]
     fn step(&mut self) -> Result<Option<(usize, usize)>, Unsound> {
         if self.left.is_empty() {
@@ -324,7 +323,7 @@ struct OwnerName<'a> {
 
 impl<'a> OwnerName<'a> {
     fn read(wire: &'a [u8], apex: &[u8]) -> Result<Self, Unsound> {
-        // The apex is a name, so only what stands in front of it has to be verified.
+        // The apex is a valid name, so only the labels before it have to be verified.
         let Some(below) = wire.len().checked_sub(apex.len()).filter(|&below| wire[below..] == *apex) else {
             return Err(Unsound("an owner is no name of the zone"));
         };
@@ -352,7 +351,7 @@ impl<'a> OwnerName<'a> {
 /// [`MAX_LABEL`] in the type of a length byte.
 const LABEL: u8 = MAX_LABEL as u8;
 
-/// Verifies the pointer at `at` and the name it refers to: the name ends, its pointers only lead backwards,
+/// Verifies the pointer at `at` and the name it refers to: the name ends, its pointers only refer backwards,
 /// and there are not too many.
 fn name(records: &[u8], at: usize, owner: &OwnerName<'_>) -> Verified {
     const BAD: Unsound = Unsound("a compression pointer leads nowhere");
@@ -397,7 +396,7 @@ mod tests {
         assert!(!check(&pointer(here), 0), "at itself");
         let long = [&b"\x01a\0\x02bc"[..], &pointer(here), &b"\x01d"[..], &pointer(here + 3)].concat();
         assert!(check(&long, 10), "{long:?}");
-        // One name after the other, each pointing at the one before: `a`, then `b` and a pointer, and so on.
+        // Names in sequence, each pointing at the one before: `a`, then `b` and a pointer, and so on.
         let ladder = |rungs: u16| -> Vec<u8> {
             let rung =
                 |i: u16| [&b"\x01b"[..], &pointer(here + if i == 0 { 0 } else { 3 + 4 * (i - 1) })].concat();
