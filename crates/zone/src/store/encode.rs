@@ -26,7 +26,7 @@ pub(super) struct Encoder {
     fixups: Vec<u16>,
     types: Vec<Type>,
     dictionary: Vec<Known>,
-    /// Whether a target name of the present RRset has upper-case letters.
+    /// Whether a target name of the current RRset has upper-case letters.
     cased_targets: bool,
     /// Bit L is set if the last L bytes of the owner are a name that a pointer may refer to: bits 13 and 9
     /// for `www.example.`.

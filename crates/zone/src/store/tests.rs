@@ -435,7 +435,7 @@ fn names_in_order(count: usize) -> Vec<Named> {
         ns.push((Type::NS, target("ns.elsewhere.")));
         if i % 3 > 0 {
             ns.push((Type::NS, target(&format!("ns1.d{}.example.", (i + 1) % count))));
-            // Some have more records than wait for their targets.
+            // Some have more targets than can wait for a later name.
             ns.extend((0..i % 40).map(|j| (Type::NS, target(&format!("u{}.example.", (i + j) % count)))));
         }
         all.push((cut.clone(), ns));
@@ -492,7 +492,7 @@ fn what_is_found_out_as_names_come_is_what_is_found_out_at_the_end() {
         assert!(unsettled > 3 * count, "{unsettled} of {count}");
         assert_eq!(known(&reversed), expected, "{count} names the other way round");
         assert_eq!((reversed.record_count(), reversed.node_count()), (sets, zone.node_count()));
-        // A name that comes again makes everything be done anew.
+        // A name that occurs again makes the builder redo everything.
         let lasts = ["example.", "d1.example.", "u2.example.", "ns1.d2.example."];
         for last in &lasts[..if count > 1000 { 1 } else { 4 }] {
             let (_, again) = build(&mut names.iter(), Some(last));

@@ -1,4 +1,4 @@
-//! [`Zone::apply`]: the records of a change, name by name, to nodes, and those into the next version.
+//! [`Zone::apply`]: converts the records of a change, name by name, to nodes, and these to the next version.
 
 use wire::{LowerNameBuf, NameHash, Type, rdata};
 
@@ -12,38 +12,38 @@ use crate::store::pending::{Note, NoteKind, Notes, Pending, PendingRecord};
 use crate::store::room::Room;
 use crate::store::{Zone, blob};
 
-/// A name whose records change, and its node as the encoder makes it; `None` if it has no records left.
+/// A name whose records change, and its node as encoded; `None` if it has no records left.
 pub(super) struct Touched {
     pub(super) name: LowerNameBuf,
     pub(super) hash: NameHash,
     pub(super) blob: Option<Vec<u8>>,
 }
 
-/// A record of a change, and whether it comes.
+/// A record of a change, and whether it is added.
 type Step<'c> = (ChangedRecord<'c>, bool);
 
 impl Zone {
-    /// The version that a change makes of this one. Both share what did not change. The cost is that of the
-    /// nodes that did, of those whose flags follow from theirs, and of the first change after a base was
-    /// made, which [sorts](Self::iter) it.
+    /// Applies a change and returns the next version. Both versions share what did not change. The cost
+    /// depends on the nodes that changed and the nodes whose flags depend on them; the first change after a
+    /// base was made also [sorts](Self::iter) the base.
     ///
-    /// Records that go have to be there, and those that come must not be (RFC 1995 §4); what goes, goes
-    /// first. What the names that change hold is checked as [`ZoneBuilder`](crate::ZoneBuilder) checks it.
-    /// Where much changes at once, as below a new zone cut or with new NSEC3 parameters, the next version is
-    /// built as a whole and has a base of its own.
+    /// Removed records must be in the zone, and added ones must not (RFC 1995 §4); removals come first. The
+    /// content of the changed names is checked as [`ZoneBuilder`](crate::ZoneBuilder) checks it. If much
+    /// changes at once, as below a new zone cut or with new NSEC3 parameters, the next version is built as a
+    /// whole and has a base of its own.
     ///
     /// # Errors
-    /// Why the change cannot be made; then nothing is.
+    /// [`ChangeError`] if the change cannot be applied; then nothing changes.
     pub fn apply(&self, change: &ChangeSet) -> Result<Zone, ChangeError> {
         self.apply_within(change, &mut |_| true)
     }
 
-    /// The same with bounded memory: `may_take` is asked whether so many bytes may be taken beside this
-    /// version's base, for the [overlay](Self::overlay_estimate) of the next version or its own base,
-    /// whenever that number has changed much.
+    /// As [`apply`](Self::apply) with bounded memory: calls `may_take` whenever the number of bytes has
+    /// changed much. The number is the bytes needed in addition to this version's base, for the
+    /// [overlay](Self::overlay_estimate) of the next version or for its own base.
     ///
     /// # Errors
-    /// Also [`ChangeError::OutOfMemory`], if they may not.
+    /// Also [`ChangeError::OutOfMemory`], if `may_take` returns `false`.
     pub fn apply_within(
         &self,
         change: &ChangeSet,
@@ -66,7 +66,7 @@ impl Zone {
         })
     }
 
-    /// The version in which the names of `touched`, in canonical order, have what they should.
+    /// Makes the version in which the names of `touched`, in canonical order, have their new records.
     pub(super) fn with(&self, touched: &[Touched]) -> Result<Zone, BuildError> {
         self.with_draft(Draft::new(self), touched, &mut Room::new(&mut |_| true))
     }
@@ -84,7 +84,7 @@ impl Zone {
         }
     }
 
-    /// What the apex holds once a change is made, if it may.
+    /// The SOA numbers and negative TTL after a change, if the apex is valid.
     pub(super) fn apex_after(&self, touched: &[Touched]) -> Result<super::SoaAndTtl, ChangeError> {
         let apex = touched.iter().find(|touched| touched.name.as_lower() == self.apex());
         let Some(apex) = apex else { return Ok((self.soa, self.negative_ttl)) };
@@ -103,9 +103,9 @@ impl Zone {
     }
 }
 
-/// Why a draft does not become a version.
+/// Why a draft cannot become a version.
 enum Halt {
-    /// A new base has to be made instead.
+    /// A new base must be built instead.
     Rebuild,
     OutOfMemory,
 }
@@ -116,7 +116,7 @@ impl From<Rebuild> for Halt {
     }
 }
 
-/// Bytes of memory that names take which are to be changed.
+/// Bytes of memory of the names to be changed.
 pub(super) fn memory(touched: &[Touched]) -> usize {
     touched.iter().map(Touched::memory).sum()
 }
@@ -128,14 +128,14 @@ impl Touched {
 }
 
 impl Draft<'_> {
-    /// The version in which these names have what they should.
+    /// Makes the version in which these names have their new records.
     fn finish(mut self, touched: &[Touched], room: &mut Room<'_>) -> Result<Zone, Halt> {
         if self.is_too_much(touched.len()) {
             return Err(Halt::Rebuild);
         }
         let beside = memory(touched);
-        // What goes does so from below and what comes does from above, so that few empty non-terminals come
-        // and go.
+        // Names are removed from the bottom up and added from the top down, so that few empty non-terminals
+        // are created and removed on the way.
         for Touched { name, hash, .. } in touched.iter().rev().filter(|touched| touched.blob.is_none()) {
             self.set(name.as_lower(), *hash, None)?;
             room.takes(beside + self.overlay.estimate()).map_err(|_| Halt::OutOfMemory)?;
@@ -148,7 +148,7 @@ impl Draft<'_> {
     }
 }
 
-/// Reads the records of a change.
+/// Encodes the records of a change.
 struct Reader<'d, 'z> {
     draft: &'d Draft<'z>,
     encoder: Encoder,
@@ -156,7 +156,7 @@ struct Reader<'d, 'z> {
 }
 
 impl Reader<'_, '_> {
-    /// The names that a change touches, in canonical order.
+    /// Returns the names that a change touches, in canonical order.
     fn read(mut self, change: &ChangeSet, room: &mut Room<'_>) -> Result<Vec<Touched>, ChangeError> {
         let apex = self.draft.from.apex().as_name();
         let goes = change.removed.iter().map(|record| (record, false));
@@ -179,7 +179,7 @@ impl Reader<'_, '_> {
         steps.chunk_by(|(a, _), (b, _)| a.owner == b.owner).map(name).collect()
     }
 
-    /// One name, with the records of it that go and then those that come.
+    /// Encodes one name after removing and then adding records.
     fn name(&mut self, steps: &[Step<'_>]) -> Result<Touched, ChangeError> {
         let owner = steps[0].0.owner;
         let name = owner.to_lower();
@@ -219,7 +219,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Which of the pending records is the same as this one.
+    /// The index of the pending record that equals this one.
     fn find(&self, wanted: &ChangedRecord<'_>) -> Option<usize> {
         let is_same = |record: &PendingRecord| {
             record.rtype == wanted.rtype

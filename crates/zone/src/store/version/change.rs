@@ -1,4 +1,4 @@
-//! What changes in a zone: records that go and records that come ([`ChangeSet`]), and why they cannot
+//! A change of a zone: records removed and added ([`ChangeSet`]), and why it cannot be applied
 //! ([`ChangeError`]).
 
 use std::fmt;
@@ -8,30 +8,30 @@ use wire::{Name, NameBuf, Serial, Ttl, Type};
 
 use crate::store::{AddError, Note};
 
-/// One record of class IN that goes or comes.
+/// One record of class IN that is removed or added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedRecord<'a> {
-    /// The owner. Letter case counts only for a name that has no other records.
+    /// The owner. Its letter case matters only if the name has no other records.
     pub owner: Name<'a>,
     /// The type.
     pub rtype: Type,
-    /// The TTL. That of a record that goes is not compared (RFC 2136 §3.4.2.4).
+    /// The TTL. It is ignored for a removed record (RFC 2136 §3.4.2.4).
     pub ttl: Ttl,
     /// The RDATA, uncompressed.
     pub rdata: &'a [u8],
 }
 
-/// Records, in the order in which they were put in.
+/// A list of records in insertion order.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ChangedRecords {
     /// Each record: length of its owner, owner, type, TTL, RDATA.
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// Where each record ends.
     ends: Vec<usize>,
 }
 
 impl ChangedRecords {
-    /// Puts a record in; RRSIGs are records as any others. See [`ChangedRecord`] for the fields.
+    /// Appends a record, an RRSIG like any other. See [`ChangedRecord`] for the fields.
     pub fn push(&mut self, owner: Name<'_>, rtype: Type, ttl: Ttl, rdata: &[u8]) {
         self.bytes.push(owner.len() as u8);
         self.bytes.extend_from_slice(owner.as_wire());
@@ -41,7 +41,7 @@ impl ChangedRecords {
         self.ends.push(self.bytes.len());
     }
 
-    /// Puts other records in behind these.
+    /// Appends all records of `others`.
     pub fn append(&mut self, others: &ChangedRecords) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&others.bytes);
@@ -53,12 +53,12 @@ impl ChangedRecords {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The record put in as number `at`, counted from 0; `None` if there are fewer.
+    /// The record at index `at`, counted from 0; `None` if there are fewer.
     pub fn get(&self, at: usize) -> Option<ChangedRecord<'_>> {
         let end = *self.ends.get(at)?;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -82,17 +82,17 @@ impl fmt::Debug for ChangedRecords {
     }
 }
 
-/// The step from one version of a zone to the next, as a difference sequence of IXFR has it (RFC 1995 §4):
-/// what goes, then what comes. The SOA is among both if it changes.
+/// The step from one version of a zone to the next, like a difference sequence of IXFR (RFC 1995 §4): first
+/// the removed records, then the added ones. The SOA is in both if it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeSet {
-    /// The serial number of the version that changes.
+    /// The serial of the version to change.
     pub before: Serial,
-    /// The serial number of the version that this makes.
+    /// The serial of the resulting version.
     pub after: Serial,
-    /// The records that go.
+    /// The removed records.
     pub removed: ChangedRecords,
-    /// The records that come.
+    /// The added records.
     pub added: ChangedRecords,
 }
 
@@ -102,14 +102,14 @@ impl ChangeSet {
         self.removed.is_empty() && self.added.is_empty()
     }
 
-    /// Number of records that go and that come.
+    /// Number of removed and added records.
     pub fn record_count(&self) -> u64 {
         (self.removed.len() + self.added.len()) as u64
     }
 
-    /// Whether this can be sent as it is: what goes begins with the SOA of the one version, and what comes
-    /// with that of the other (RFC 1995 §4). What [`diff`](super::diff()) finds between versions with two
-    /// serial numbers can.
+    /// Whether this can be sent unchanged in IXFR: the removed records begin with the SOA of the old version,
+    /// and the added ones with the SOA of the new version (RFC 1995 §4). This holds for the result of
+    /// [`diff`](super::diff()) between versions with different serials.
     pub fn is_difference_sequence(&self) -> bool {
         let begins = |records: &ChangedRecords, serial| {
             let first = records.get(0).filter(|first| first.rtype == Type::SOA);
@@ -119,33 +119,32 @@ impl ChangeSet {
     }
 }
 
-/// Why a change is not made. The zone stays as it was.
+/// Why a change cannot be applied. The zone is not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeError {
-    /// The change is one of another version: the zone has this serial number.
+    /// The change is for another version: the zone has this serial.
     OtherVersion(Serial),
-    /// The version that the change makes has this serial number and not the one that the change says.
+    /// The resulting version has this serial, which is not the one in the change.
     OtherResult(Serial),
-    /// A record that goes is not there.
+    /// A record to remove is not in the zone.
     NotThere(Box<RecordKey>),
-    /// A record that comes is there already.
+    /// A record to add is in the zone already.
     AlreadyThere(Box<RecordKey>),
     /// The owner of a record is not at or below the zone's name.
     OutOfZone(Box<RecordKey>),
-    /// A record cannot be in any zone.
+    /// A record is not allowed in any zone.
     Unfit(AddError, Box<RecordKey>),
-    /// The zone would have no SOA at its name, or one that cannot be read.
+    /// The zone would have no SOA at the apex, or one that cannot be read.
     NoSoa,
-    /// The zone would have what zones may not have.
+    /// The zone would have records that are not allowed.
     Fault(Box<Note>),
     /// There would be more than 32 GiB of records.
     TooBig,
-    /// Making the version takes more memory than it may; see
-    /// [`Zone::apply_within`](crate::Zone::apply_within).
+    /// The version needs more memory than allowed; see [`Zone::apply_within`](crate::Zone::apply_within).
     OutOfMemory,
 }
 
-/// The name and type of a record that is in error.
+/// The name and type of a record that causes an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordKey {
     /// The owner.

@@ -1,4 +1,4 @@
-//! [`diff`]: what has to change in one snapshot to make another.
+//! [`diff`]: computes the change from one snapshot to another.
 
 use std::cmp::Ordering;
 
@@ -7,24 +7,24 @@ use wire::{Name, NameBuf, Ttl, Type};
 use super::{ChangeSet, ChangedRecords};
 use crate::store::{Node, Zone};
 
-/// The change that makes `new` of `old`, two snapshots of one zone: [`Zone::apply`] of it to `old` holds the
-/// records of `new`. Records that both have are not in it, unless their TTLs or the letter case of names in
-/// them differ, or that of their owner; the order of records within an RRset does not count.
+/// Computes the change from `old` to `new`, two snapshots of one zone: [`Zone::apply`] of it to `old` yields
+/// the records of `new`. It omits records that are in both, unless their TTLs or the letter case of names in
+/// them or of their owner differ. The order of records within an RRset does not matter.
 ///
-/// Records are in canonical order of their owners (RFC 4034 §6.1), by type and RDATA within, but the SOA
-/// comes first (RFC 1995 §4). Goes through both snapshots; nodes that they share are not looked into.
+/// Records are sorted by owner in canonical order (RFC 4034 §6.1), then by type and RDATA, but the SOA comes
+/// first (RFC 1995 §4). Visits all nodes of both snapshots; nodes that both share are not compared further.
 pub fn diff(old: &Zone, new: &Zone) -> ChangeSet {
     difference(old, new, usize::MAX).0
 }
 
-/// The same, if no more than `most` records go and come.
+/// As [`diff`], but returns `None` if more than `most` records are removed and added.
 pub fn diff_within(old: &Zone, new: &Zone, most: usize) -> Option<ChangeSet> {
     let (change, is_all) = difference(old, new, most);
     is_all.then_some(change)
 }
 
-/// The same for these names only, which have to be in canonical order, each once. Costs what they cost,
-/// however large the zone is.
+/// As [`diff`] for these names only, which must be in canonical order without duplicates. The cost depends on
+/// the number of names, not on the size of the zone.
 pub fn diff_names<'n>(old: &Zone, new: &Zone, names: impl IntoIterator<Item = Name<'n>>) -> ChangeSet {
     let mut change = ChangeSet { before: old.serial(), after: new.serial(), ..ChangeSet::default() };
     for name in names {
@@ -36,7 +36,7 @@ pub fn diff_names<'n>(old: &Zone, new: &Zone, names: impl IntoIterator<Item = Na
     change
 }
 
-/// What changes, and whether that is all of it: where more than `most` records do, the rest is not looked at.
+/// Returns the change and whether it is complete: after more than `most` records, the rest is not compared.
 fn difference(old: &Zone, new: &Zone, most: usize) -> (ChangeSet, bool) {
     let mut change = ChangeSet { before: old.serial(), after: new.serial(), ..ChangeSet::default() };
     let (mut olds, mut news) = (old.iter().peekable(), new.iter().peekable());
@@ -58,7 +58,7 @@ fn difference(old: &Zone, new: &Zone, most: usize) -> (ChangeSet, bool) {
     }
 }
 
-/// Whether both nodes are there and hold the same, as far as that shows at once.
+/// Whether both nodes exist and have the same content, as far as a byte comparison shows.
 fn is_same(old: Option<Node<'_>>, new: Option<Node<'_>>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return false };
     std::ptr::eq(old.blob(), new.blob())
@@ -70,7 +70,7 @@ fn is_same(old: Option<Node<'_>>, new: Option<Node<'_>>) -> bool {
             })
 }
 
-/// A record of a node, as it is compared.
+/// A record of a node in a form for comparison.
 type Line = (bool, Type, Vec<u8>, Ttl);
 
 /// The records of a node, sorted.

@@ -1,35 +1,35 @@
-//! Which names and addresses may have changed: a filter that most lookups in a changed zone get no further
-//! than.
+//! A filter of the names and addresses that may have changed. Most lookups in a changed zone need only this
+//! test.
 //!
-//! One bit for each of so many numbers; a bit that is set may have been set for another number. The filter
-//! has two bits for each node of the base, so few are set by the time a new base is made. It never grows: its
-//! pages come as they are needed, and a change copies those it reaches.
+//! Each bit covers several numbers, so a set bit may have been set for another number. The filter has two
+//! bits for each node of the base, so few are set by the time a new base is made. It never grows: its pages
+//! are allocated as needed, and a change copies the pages it modifies.
 
 use std::sync::Arc;
 
 /// Bits of a page: four KiB.
 const PAGE_BITS: u32 = 15;
-/// The fewest and the most bits, as powers of two.
+/// Minimum and maximum number of bits, as powers of two.
 const SIZES: std::ops::RangeInclusive<u32> = PAGE_BITS..=24;
 
 type Page = [u64; 1 << (PAGE_BITS - 6)];
 
-/// Numbers that were added, and a few that were not.
+/// A set of numbers with some false positives.
 #[derive(Clone)]
 pub(super) struct Filter {
     pages: Box<[Option<Arc<Page>>]>,
-    /// How far a number is shifted to become the number of its bit.
+    /// The bit shift that turns a number into the index of its bit.
     shift: u32,
 }
 
 impl Filter {
-    /// An empty filter over a base with so many nodes.
+    /// Creates an empty filter for a base with `nodes` nodes.
     pub(super) fn new(nodes: usize) -> Filter {
         let bits = (2 * nodes).next_power_of_two().ilog2().clamp(*SIZES.start(), *SIZES.end());
         Filter { pages: vec![None; 1 << (bits - PAGE_BITS)].into(), shift: u64::BITS - bits }
     }
 
-    /// Whether the number may have been added. Numbers are spread evenly in their upper bits.
+    /// Whether the number may have been added. The upper bits of numbers must be evenly spread.
     #[inline]
     pub(super) fn has(&self, number: u64) -> bool {
         let bit = (number >> self.shift) as usize;

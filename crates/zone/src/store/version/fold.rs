@@ -4,13 +4,13 @@ use super::apply::{Touched, memory};
 use crate::store::room::Room;
 use crate::store::{BuildError, Zone, ZoneBuilder};
 
-/// Bytes of nodes after which the memory is looked at.
+/// Bytes of nodes between two checks of the memory.
 const LOOK: usize = 64 << 10;
 
 impl Zone {
-    /// The same zone with a base of its own and no overlay, in order: its first change costs what others do.
-    /// Takes as long as building a zone does, without reading and encoding its records; meanwhile this
-    /// version can be served, and changed.
+    /// Returns the same zone with a base of its own, already sorted, and no overlay; its first change costs
+    /// no more than later ones. Takes as long as building a zone without reading and encoding its records.
+    /// Meanwhile this version can be served and changed.
     ///
     /// # Errors
     /// As for [`ZoneBuilder::finish`].
@@ -20,7 +20,7 @@ impl Zone {
         Ok(folded)
     }
 
-    /// The zone in which the names of `touched`, which are in canonical order, have the records there.
+    /// Builds the zone in which the names of `touched`, in canonical order, have their new records.
     pub(super) fn rebuilt(&self, touched: &[Touched], room: &mut Room<'_>) -> Result<Zone, BuildError> {
         let beside = memory(touched);
         let mut builder = ZoneBuilder::new(self.apex().as_name(), self.key());

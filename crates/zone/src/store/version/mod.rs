@@ -1,8 +1,8 @@
 //! Versions of a zone that share what did not change.
 //!
-//! A version is the base, shared with the version it was made from, and an overlay of the nodes that changed:
-//! whole blobs by the same encoder, each in a slot. [`Zone::apply`] makes the next version of one;
-//! [`Zone::folded`] makes a new base of a version; [`Zone::is_worth_folding`] says when that pays.
+//! A version consists of the base, shared with the version it was made from, and an overlay of the nodes that
+//! changed: whole blobs from the same encoder, each in a slot. [`Zone::apply`] makes the next version of a
+//! version; [`Zone::folded`] makes a new base from a version; [`Zone::is_worth_folding`] says when that pays.
 //!
 //! ```text
 //!               base                      overlay
@@ -13,12 +13,12 @@
 //! chain      row of addresses              row ─────────┘   and the positions of the base's row that are gone
 //! ```
 //!
-//! - A blob in a slot has the addresses of targets that the base has, and none of others: those are found by
-//!   name. So no address in a blob is one of a slot, and a slot can go to another node.
-//! - What a node inherits from others (occlusion, wildcard children, empty non-terminals) changes with them:
-//!   see `settle.rs`.
-//! - Where there is no overlay, a reader tests one field and goes on as ever. Where there is one, a filter of
-//!   hashes and addresses says of nearly all names that they did not change.
+//! - A blob in a slot stores addresses only for targets that the base has; other targets are found by name.
+//!   So no blob contains the address of a slot, and a slot can be reused for another node.
+//! - The flags that a node inherits from others (occlusion, wildcard children, empty non-terminals) change
+//!   with those nodes: see `settle.rs`.
+//! - Without an overlay, a reader tests one field and proceeds as in a base. With an overlay, a filter of
+//!   hashes and addresses tells for nearly all unchanged names that they did not change.
 //!
 //! | file | holds |
 //! |---|---|
@@ -33,21 +33,21 @@
 //!
 //! # When a version is built as a whole
 //!
-//! Where a change touches more than 4096 nodes and more than an eighth of all, among them those that inherit
-//! from a node that changes (below a new zone cut, for example), or changes the NSEC3 parameters, the next
-//! version is built as a whole. Once an eighth of the nodes of the base has changed, it pays to fold the
-//! version into a new base, which is done beside serving; the folded version is published if it is still the
-//! one served. An image has no overlay.
+//! If a change touches more than 4096 nodes and more than an eighth of all, or changes the NSEC3 parameters,
+//! the next version is built as a whole. The nodes touched include those that inherit from a changed node
+//! (below a new zone cut, for example). Once an eighth of the base's nodes has changed, it pays to fold the
+//! version into a new base. This runs while the version is served; the folded version is published if that
+//! version is still the one in service. An image has no overlay.
 //!
-//! The canonical order of all nodes, which says what lies below a name, is found at the first change of a
-//! base and costs four bytes a node.
+//! The canonical order of all nodes, which determines the names below a name, is computed at the first change
+//! of a base and costs four bytes per node.
 //!
 //! # Why not pages
 //!
-//! Pages of the base that are copied where they change would spare the filter. But a node has no fixed size,
-//! so all that follows in a page would move with it; and readers of zones that never change would pay for the
-//! pages. As no blob holds the address of a slot, the records that name a host need not be known when the
-//! host changes.
+//! Copying pages of the base on change would make the filter unnecessary. But nodes have no fixed size, so
+//! everything after a changed node in its page would move; and readers of zones that never change would pay
+//! for the pages. Since no blob stores the address of a slot, the records that point to a host need not be
+//! known when the host changes.
 
 mod apply;
 mod change;
@@ -78,20 +78,20 @@ use slots::Slots;
 use tree::{Entry, Tree, by_key};
 pub use update::{Updated, ZoneUpdate};
 
-/// What a redirect leads to if the node is gone.
+/// Value of a redirect if the node is gone.
 const GONE: u32 = u32::MAX;
 
-/// The nodes in which a version differs from its base. A clone shares everything.
+/// The nodes in which a version differs from its base. Clones share all pages.
 #[derive(Clone)]
 pub(super) struct Overlay {
     key: HashKey,
     apex_len: usize,
-    /// Hashes of names and [numbers of addresses](number) whose node is not the base's.
+    /// Hashes of names and [numbers of addresses](number) whose node may differ from the base.
     touched: Filter,
     slots: Slots,
     /// Addresses of the base → slots, or [`GONE`].
     redirects: Tree,
-    /// Hashes of names that the base's index does not have → slots.
+    /// Hashes of names that are not in the base's index → slots.
     names: Tree,
     /// All nodes in canonical order, the NSEC chain and the NSEC3 chain.
     all: RowChange,
@@ -101,8 +101,8 @@ pub(super) struct Overlay {
     wildcards: u64,
 }
 
-/// Bytes that a node takes in an overlay beside its blob, more or less: its slot and counters, entries of
-/// trees, shares of pages.
+/// Approximate bytes per node of an overlay in addition to its blob: slot, counters, tree entries, share of
+/// pages.
 const BESIDE_BLOB: usize = 160;
 
 /// The numbers of an SOA record, and the TTL of negative answers.
@@ -117,13 +117,13 @@ pub struct OverlaySize {
     pub bytes: usize,
 }
 
-/// An address as a number for the filter and the redirects, spread evenly.
+/// Converts an address to an evenly spread number for the filter and the redirects.
 #[inline]
 fn number(at: NodeAddress) -> u64 {
     (at.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// How an entry whose value is a slot stands to the name `name` with the key `key`.
+/// Compares an entry whose value is a slot with the name `name`, whose key is `key`.
 fn by_name<'a>(slots: &'a Slots, key: u64, name: Name<'a>) -> impl Fn(Entry) -> Ordering + 'a {
     move |entry| {
         entry.key.cmp(&key).then_with(|| blob::owner(slots.get(entry.value)).as_name().canonical_cmp(name))
@@ -136,19 +136,19 @@ impl Overlay {
         self.slots.get(slot as u32)
     }
 
-    /// Number of slots, free ones among them.
+    /// Number of slots, including free ones.
     #[inline]
     pub(super) fn slots(&self) -> u32 {
         self.slots.len()
     }
 
-    /// Whether the node of this name may be another than the base's.
+    /// Whether the node of this name may differ from the base.
     #[inline]
     pub(super) fn touches(&self, hash: NameHash) -> bool {
         self.touched.has(hash.bits())
     }
 
-    /// Where the node is that the base has at an address; `None` if it is gone.
+    /// The current address of a node of the base; `None` if the node is gone.
     #[inline]
     pub(super) fn redirect(&self, base: NodeAddress) -> Option<NodeAddress> {
         if !self.touched.has(number(base)) {
@@ -160,7 +160,7 @@ impl Overlay {
         }
     }
 
-    /// [`redirect`](Self::redirect), but `None` if the node is no part of the name space any more.
+    /// As [`redirect`](Self::redirect), but `None` if the node is no longer part of the name space.
     #[inline]
     pub(super) fn target(&self, base: NodeAddress) -> Option<NodeAddress> {
         let at = self.redirect(base)?;
@@ -170,14 +170,14 @@ impl Overlay {
         }
     }
 
-    /// Where the node of a name is that the base's index does not have.
+    /// The address of the node of a name that is not in the base's index.
     pub(super) fn find_new(&self, lower: LowerName<'_>, hash: NameHash) -> Option<NodeAddress> {
         let entry = self.names.get(by_name(&self.slots, hash.bits(), lower.as_name()))?;
         Some(NodeAddress::of_slot(entry.value))
     }
 
-    /// Where the node is that the name `name_at` bytes into the records of `set` names, if it is one that the
-    /// base's index does not have.
+    /// The address of the node whose name is at `name_at` bytes in the records of `set`, if the name is not
+    /// in the base's index.
     pub(super) fn new_target(&self, set: &RrSet<'_>, name_at: usize) -> Option<NodeAddress> {
         if self.names.is_empty() {
             return None;
@@ -201,39 +201,39 @@ impl Overlay {
         self.find_new(hashed.as_lower(), hashed.hash(0))
     }
 
-    /// Number of nodes in the NSEC chain, of which the base's has `base`.
+    /// Number of nodes in the NSEC chain; the base's chain has `base` nodes.
     pub(super) fn nsec_len(&self, base: usize) -> usize {
         self.nsec.len(base)
     }
 
-    /// The first of all nodes that came and are after `name`, whose key is `key`.
+    /// The first added node after `name`, whose key is `key`, in the order of all nodes.
     fn came_after(&self, key: u64, name: Name<'_>) -> Option<NodeAddress> {
         self.all.came.above(by_name(&self.slots, key, name)).map(|entry| NodeAddress::of_slot(entry.value))
     }
 
-    /// Of the NSEC chain, the last node of the overlay's own that is not after `name`, whose key is `key`.
+    /// The last node of the overlay in the NSEC chain that is not after `name`, whose key is `key`.
     pub(super) fn new_nsec(&self, key: u64, name: Name<'_>) -> Option<NodeAddress> {
         self.nsec.came.floor(by_name(&self.slots, key, name)).map(|entry| NodeAddress::of_slot(entry.value))
     }
 
-    /// The last position in front of `end` that the base's NSEC chain still has.
+    /// The last remaining position of the base's NSEC chain before `end`.
     pub(super) fn old_nsec(&self, end: usize) -> Option<usize> {
         self.nsec.last_before(end)
     }
 
-    /// Of the NSEC3 chain, the last node of the overlay's own that is not after what `order` says a key and a
-    /// blob stand to.
+    /// The last node of the overlay in the NSEC3 chain that is not above the wanted one; `order` compares a
+    /// key and a blob with the wanted node.
     pub(super) fn new_nsec3(&self, order: impl Fn(u64, &[u8]) -> Ordering) -> Option<NodeAddress> {
         let found = self.nsec3.came.floor(|entry| order(entry.key, self.slots.get(entry.value)));
         found.map(|entry| NodeAddress::of_slot(entry.value))
     }
 
-    /// The last position in front of `end` that the base's NSEC3 chain still has.
+    /// The last remaining position of the base's NSEC3 chain before `end`.
     pub(super) fn old_nsec3(&self, end: usize) -> Option<usize> {
         self.nsec3.last_before(end)
     }
 
-    /// About how many bytes of memory it takes, found without a look at its parts.
+    /// Approximate bytes of memory, computed without a visit of the parts.
     fn estimate(&self) -> usize {
         self.slots.bytes() + self.slots.len() as usize * BESIDE_BLOB
     }
@@ -248,13 +248,13 @@ impl Overlay {
     }
 }
 
-/// The nodes of a changed zone in canonical order: those of the base that are left, and between them those
-/// that came.
+/// Iterates over the nodes of a changed zone in canonical order: the remaining nodes of the base merged with
+/// the added nodes.
 #[derive(Clone)]
 pub(super) struct Merge<'a> {
     overlay: &'a Overlay,
     came: std::iter::Peekable<tree::Entries<'a>>,
-    /// The next node of the base, and where it is now.
+    /// The next node of the base, and its current address.
     next: Option<(NodeAddress, NodeAddress)>,
 }
 
@@ -263,7 +263,7 @@ impl<'a> Merge<'a> {
         Merge { overlay, came: overlay.all.came.iter().peekable(), next: None }
     }
 
-    /// The next node; `base` are those of the base that follow.
+    /// Returns the next node; `base` yields the remaining nodes of the base.
     pub(super) fn next(
         &mut self,
         zone: &'a Zone,
@@ -294,27 +294,27 @@ impl<'a> Merge<'a> {
 }
 
 impl Zone {
-    /// How much this version differs from its base: nothing if it was built, loaded or
+    /// How much this version differs from its base; zero if the zone was built, loaded or
     /// [folded](Self::folded).
     ///
-    /// Counting the bytes goes through the whole overlay, but not through its nodes.
+    /// Counting the bytes visits the whole overlay, but not its nodes.
     pub fn overlay_size(&self) -> OverlaySize {
         self.overlay().map(Overlay::size).unwrap_or_default()
     }
 
-    /// About how many bytes of memory its overlay takes; 0 if it has a base of its own. Costs nothing.
+    /// Approximate bytes of memory of its overlay; 0 if it has a base of its own. Takes constant time.
     pub fn overlay_estimate(&self) -> usize {
         self.overlay().map_or(0, Overlay::estimate)
     }
 
-    /// Whether it pays to [fold](Self::folded): an eighth of the base's nodes changed. A fold takes as long
-    /// as that many changes again, give or take, and frees what the base holds in vain.
+    /// Whether it pays to [fold](Self::folded): an eighth of the base's nodes changed. A fold takes about as
+    /// long as that many changes, and frees memory that the base uses for outdated nodes.
     pub fn is_worth_folding(&self) -> bool {
         let changed = |overlay: &Overlay| overlay.slots.used() as usize + overlay.all.gone_count();
         self.overlay().is_some_and(|overlay| changed(overlay) > self.order().nodes().len() / 8)
     }
 
-    /// What a find in a changed zone comes to, of a name that may have changed.
+    /// Finds a name that may have changed, in a zone with an overlay.
     #[cold]
     pub(super) fn find_touched(
         &self,

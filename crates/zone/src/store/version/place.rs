@@ -1,7 +1,7 @@
-//! A version being made: where nodes lie, and what has to be kept in step with them — names, redirects, rows,
-//! counts.
+//! A version under construction: stores nodes and keeps names, redirects, rows and counts consistent with
+//! them.
 //!
-//! What a node has to look like is not decided here: see `settle.rs`.
+//! The flags of a node are decided in `settle.rs`.
 
 use std::sync::Arc;
 
@@ -18,39 +18,40 @@ use crate::store::nsec3::{self, StoredChain};
 use crate::store::sorted::{Search, address};
 use crate::store::{Zone, blob, nsec, order};
 
-/// A new base has to be made instead.
+/// A new base must be built instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rebuild;
 
-/// A version being made.
+/// A version under construction.
 pub(super) struct Draft<'z> {
-    /// The version it is made of. Of its base all is read; its overlay is where that of the draft began.
+    /// The version it is made from. The draft reads the base of that version; its overlay starts as a copy of
+    /// that version's overlay.
     pub(super) from: &'z Zone,
     pub(super) overlay: Overlay,
     records: u64,
     nodes: u64,
-    /// Parameters of NSEC3 chains that would be used before the one that is, if they had a member.
+    /// Parameters of NSEC3 chains that take precedence over the current one once they have a member.
     preferred: Vec<(u16, Box<[u8]>)>,
-    /// A node came that makes another NSEC3 chain the one to be used.
+    /// Whether an added node makes another NSEC3 chain the current one.
     other_chain: bool,
 }
 
-/// A name, and where its node lies if it has one.
+/// A name, and the address of its node if it has one.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'n> {
     pub(super) name: LowerName<'n>,
     pub(super) hash: NameHash,
-    /// In the base.
+    /// Address in the base.
     pub(super) base: Option<NodeAddress>,
-    /// Now.
+    /// Current address.
     pub(super) now: Option<NodeAddress>,
 }
 
-/// What rows and counts know of a node.
+/// The properties of a node that rows and counts depend on.
 #[derive(Clone, Copy, Default)]
 struct Standing {
     exists: bool,
-    /// Part of the name space.
+    /// Whether it is part of the name space.
     named: bool,
     wildcard: bool,
     nsec: bool,
@@ -78,7 +79,7 @@ impl<'z> Draft<'z> {
         }
     }
 
-    /// Where the node of a name is, be it part of the name space or not.
+    /// Finds the node of a name, whether it is part of the name space or not.
     pub(super) fn place<'n>(&self, name: LowerName<'n>, hash: NameHash) -> Place<'n> {
         self.from.place(Some(&self.overlay), name, hash)
     }
@@ -88,7 +89,7 @@ impl<'z> Draft<'z> {
         Some(blob::flags(self.blob(place.now?)))
     }
 
-    /// Puts a blob at a place and sees to names, rows and counts. Only its targets are filled in here.
+    /// Stores a blob with its targets filled in at a place and updates names, rows and counts.
     pub(super) fn put(&mut self, place: &Place<'_>, mut blob: Vec<u8>) -> Result<NodeAddress, Rebuild> {
         self.fill_targets(&mut blob);
         let old = place.now.map_or(Standing::default(), |at| self.standing(self.blob(at)));
@@ -125,13 +126,13 @@ impl<'z> Draft<'z> {
         Ok(NodeAddress::of_slot(slot))
     }
 
-    /// Takes the node at a place out.
+    /// Removes the node at a place.
     pub(super) fn take_out(&mut self, place: &Place<'_>) {
         let Some(now) = place.now else { return };
         let old = self.standing(self.blob(now));
         let in_index = place.base.is_some_and(|base| self.in_index(base));
         let slot = now.slot();
-        // Rows and names are searched by the names of their nodes: the blob goes last.
+        // Rows and names are searched by the names of their nodes, so the blob is removed last.
         self.update(place, slot.unwrap_or(GONE), old, Standing::default());
         let (name, hash) = (place.name.as_name(), place.hash);
         let overlay = &mut self.overlay;
@@ -153,7 +154,7 @@ impl<'z> Draft<'z> {
         blob::flags(self.from.arena.blob(base)) & NodeFlags::NSEC3_ONLY.0 == 0
     }
 
-    /// Puts the addresses of the base into the targets of a new blob; see [`Overlay`].
+    /// Stores addresses of the base for the targets of a new blob; see [`Overlay`].
     fn fill_targets(&self, blob: &mut [u8]) {
         let (apex, mut found, mut rdata) = (self.from.apex().as_name(), Vec::new(), Vec::new());
         let node = Node::of_blob(blob);
@@ -191,7 +192,7 @@ impl<'z> Draft<'z> {
         standing
     }
 
-    /// Whether a node is of an NSEC3 chain that would be used before the one that is.
+    /// Whether a node belongs to an NSEC3 chain that takes precedence over the current one.
     fn is_preferred(&self, blob: &[u8]) -> bool {
         !self.preferred.is_empty()
             && is_hash_owner(blob, self.overlay.apex_len)
@@ -202,7 +203,7 @@ impl<'z> Draft<'z> {
             })
     }
 
-    /// Brings counts and rows from what a node was to what it is. `slot` is where it lies, if in the overlay.
+    /// Updates counts and rows after a change of a node. `slot` is its slot if it is in the overlay.
     fn update(&mut self, place: &Place<'_>, slot: u32, old: Standing, new: Standing) {
         let count = |is: bool| u64::from(is);
         self.records = self.records + new.records - old.records;
@@ -210,7 +211,7 @@ impl<'z> Draft<'z> {
         let name = place.name;
         let apex_len = self.overlay.apex_len;
         let rows = [
-            // To search for what is not there would cost more than all the rest.
+            // Searching for a node that the base does not have would cost more than everything else.
             (old.exists != new.exists).then(|| place.base.and_then(|_| self.from.base_position(name))),
             (old.nsec != new.nsec).then(|| nsec_position(self.from, name)),
             (old.nsec3 != new.nsec3).then(|| nsec3_position(self.from, name)),
@@ -236,7 +237,7 @@ impl<'z> Draft<'z> {
         }
     }
 
-    /// The version, if what it has in place of the base's chains can be searched as they are.
+    /// Finishes the version, if its chains can be searched as changes of the base's chains.
     pub(super) fn into_zone(self) -> Result<Zone, Rebuild> {
         let from = self.from;
         let apex = self.place(from.apex(), from.key().name(from.apex())).now.ok_or(Rebuild)?;
@@ -255,7 +256,7 @@ impl<'z> Draft<'z> {
 }
 
 impl Zone {
-    /// Where the node of a name is under an overlay, be it part of the name space or not.
+    /// Finds the node of a name under an overlay, whether it is part of the name space or not.
     pub(super) fn place<'n>(
         &self,
         overlay: Option<&Overlay>,
@@ -304,7 +305,7 @@ impl Overlay {
     }
 }
 
-/// Whether a blob's owner could be one of the NSEC3 chain.
+/// Whether a blob's owner has the form of an owner in the NSEC3 chain.
 fn is_hash_owner(blob: &[u8], apex_len: usize) -> bool {
     let owner = blob::owner(blob);
     is_child(owner, apex_len) && nsec3::hash_of(owner).is_some()
@@ -332,7 +333,7 @@ fn params(zone: &Zone) -> Vec<&[u8]> {
     set.iter().flat_map(|set| set.rdatas()).map(|rdata| rdata.compiled()).collect()
 }
 
-/// The parameters of chains that would be used before the one that is.
+/// The parameters of chains that take precedence over the current one.
 fn preferred(zone: &Zone) -> Vec<(u16, Box<[u8]>)> {
     let is_used = |param: &Nsec3Param<'_>| zone.chains.nsec3.as_ref().is_some_and(|chain| chain.is_of(param));
     nsec3::usable(zone.apex_node())

@@ -1,37 +1,36 @@
-//! What changed in a row of nodes that the base has in order: which of its positions are gone, and which
-//! nodes came.
+//! The changes of a row of nodes that the base has in order: removed positions and added nodes.
 
 use super::tree::{Entry, Tree, by_key};
 
 /// The changes of one row.
 #[derive(Clone, Default)]
 pub(super) struct RowChange {
-    /// Positions that are gone, in runs as long as can be, so that a search passes over a run at once: the
-    /// first position leads to the one behind the last.
+    /// Removed positions, in runs as long as possible, so that a search skips a run at once: the first
+    /// position of a run → the one after its last.
     gone: Tree,
     gone_count: usize,
-    /// Nodes of the overlay that are in the row but not in the base's. Their keys are those of the row.
+    /// Nodes of the overlay that are in the row but not in the base's row, by the keys of the row.
     pub(super) came: Tree,
 }
 
 impl RowChange {
-    /// Number of nodes of the row, of which the base has `base`.
+    /// Number of nodes in the row; the base's row has `base` nodes.
     pub(super) fn len(&self, base: usize) -> usize {
         base - self.gone_count + self.came.len()
     }
 
-    /// Number of the base's positions that are gone.
+    /// Number of removed positions.
     pub(super) fn gone_count(&self) -> usize {
         self.gone_count
     }
 
-    /// The run that a position lies in: its first position, and the one behind its last.
+    /// The run that contains a position: its first position, and the one after its last.
     fn run(&self, position: usize) -> Option<(usize, usize)> {
         let run = self.gone.floor(by_key(position as u64))?;
         (position < run.value as usize).then_some((run.key as usize, run.value as usize))
     }
 
-    /// The last position in front of `end` that is not gone.
+    /// The last position before `end` that is not removed.
     pub(super) fn last_before(&self, end: usize) -> Option<usize> {
         let last = end.checked_sub(1)?;
         match self.run(last) {
@@ -40,12 +39,12 @@ impl RowChange {
         }
     }
 
-    /// The first position from `start` on that is not gone; it may lie behind the row.
+    /// The first position from `start` on that is not removed; it may be past the end of the row.
     pub(super) fn first_from(&self, start: usize) -> usize {
         self.run(start).map_or(start, |(_, end)| end)
     }
 
-    /// Notes that a position, which is not gone, goes.
+    /// Marks a position, which must not be removed yet, as removed.
     pub(super) fn go(&mut self, position: usize) {
         self.gone_count += 1;
         let before = position.checked_sub(1).and_then(|before| self.run(before));
@@ -56,7 +55,7 @@ impl RowChange {
         self.put(before.map_or(position, |(first, _)| first), after.map_or(position + 1, |(_, end)| end));
     }
 
-    /// Notes that a position, which is gone, is there again.
+    /// Restores a removed position.
     pub(super) fn come_back(&mut self, position: usize) {
         let Some((first, end)) = self.run(position) else { return };
         self.gone_count -= 1;
@@ -70,7 +69,7 @@ impl RowChange {
     }
 
     fn put(&mut self, first: usize, end: usize) {
-        // There are not more nodes than addresses, which have 32 bits.
+        // There are no more nodes than addresses, which have 32 bits.
         self.gone.insert(Entry { key: first as u64, value: end as u32 }, by_key(first as u64));
     }
 

@@ -1,7 +1,7 @@
-//! Puts a name's new records into a version being made, and sees to the nodes that this touches: empty
-//! non-terminals that come and go, what is hidden below zone cuts and DNAMEs, parents of wildcards, NSEC3
-//! owners that become part of the name space and leave it. After each call all of that holds for the whole
-//! zone.
+//! Puts a name's new records into a version under construction and updates the nodes that depend on them:
+//! empty non-terminals that are created or removed, names occluded by zone cuts and DNAMEs, parents of
+//! wildcards, and NSEC3 owners that enter or leave the name space. After each call the whole zone is
+//! consistent.
 
 use wire::{LowerName, LowerNameBuf, Name, NameHash};
 
@@ -12,16 +12,17 @@ use crate::store::encode::{Encoder, is_nsec3_only};
 use crate::store::node::{INHERITED, NodeFlags};
 use crate::store::{blob, order};
 
-/// A zone is built anew if this many nodes change at once, and they are a good part of it.
+/// A zone is built anew if more than this many nodes change at once and they are more than an eighth of it.
 pub(super) const MANY: usize = 4096;
 
 impl Draft<'_> {
-    /// Whether so many nodes are better not changed one by one.
+    /// Whether rebuilding is cheaper than changing so many nodes one by one.
     pub(super) fn is_too_much(&self, nodes: usize) -> bool {
         nodes > MANY && nodes > self.from.order().nodes().len() / 8
     }
 
-    /// Gives a name the records of `blob`, as the encoder made it, or none. Returns where its node is then.
+    /// Replaces the records of a name by those in `blob`, as encoded, or removes them. Returns the node's
+    /// address.
     pub(super) fn set(
         &mut self,
         name: LowerName<'_>,
@@ -42,7 +43,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Puts a node of the name space, with what it inherits.
+    /// Stores a node of the name space with the flags that it inherits.
     fn put_name(&mut self, place: &Place<'_>, mut blob: Vec<u8>) -> Result<NodeAddress, Rebuild> {
         let old = self.flags(place).filter(|old| old & NodeFlags::NSEC3_ONLY.0 == 0);
         let mut flags = blob::flags(&blob) & !(INHERITED | NodeFlags::NSEC3_ONLY.0);
@@ -65,18 +66,18 @@ impl Draft<'_> {
         Ok(at)
     }
 
-    /// Name and hash of the parent.
+    /// Returns name and hash of the parent.
     fn parent(&self, place: &Place<'_>) -> Option<(LowerNameBuf, NameHash)> {
         let parent = place.name.parent()?;
         Some((parent.to_buf(), self.from.key().name(parent)))
     }
 
-    /// Makes a name part of the name space, if it is not. Returns its flags.
+    /// Adds a name to the name space, unless it is there. Returns its flags.
     fn ensure(&mut self, name: LowerName<'_>, hash: NameHash) -> Result<u16, Rebuild> {
         let place = self.place(name, hash);
         let blob = match (self.flags(&place), place.now) {
             (Some(flags), _) if flags & NodeFlags::NSEC3_ONLY.0 == 0 => return Ok(flags),
-            // With names below it, an NSEC3 owner is part of the name space after all (RFC 5155 §7.2.8).
+            // An NSEC3 owner with names below it is part of the name space (RFC 5155 §7.2.8).
             (_, Some(at)) => self.blob(at).to_vec(),
             _ => Encoder::new().empty(name).to_vec(),
         };
@@ -84,7 +85,7 @@ impl Draft<'_> {
         Ok(blob::flags(self.blob(at)))
     }
 
-    /// Takes out a node with nothing below it, and what above it was there for its sake alone.
+    /// Removes a node without names below it, and the nodes above that existed only because of it.
     fn vanish(&mut self, place: &Place<'_>) -> Result<(), Rebuild> {
         let Some(flags) = self.flags(place) else { return Ok(()) };
         self.take_out(place);
@@ -98,7 +99,7 @@ impl Draft<'_> {
         self.let_go(parent.as_lower(), hash)
     }
 
-    /// Takes a node out of the name space if only names below it kept it there, and they are gone.
+    /// Removes a node from the name space if only removed names below it kept it there.
     fn let_go(&mut self, name: LowerName<'_>, hash: NameHash) -> Result<(), Rebuild> {
         let place = self.place(name, hash);
         let (Some(at), Some(flags)) = (place.now, self.flags(&place)) else { return Ok(()) };
@@ -116,7 +117,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Sets a flag of a node, or clears it.
+    /// Sets or clears a flag of a node.
     fn set_flag(
         &mut self,
         name: LowerName<'_>,
@@ -132,7 +133,7 @@ impl Draft<'_> {
         self.put(&place, blob).map(|_| ())
     }
 
-    /// Hides all names below `name`, or shows those that nothing between hides.
+    /// Marks all names below `name` as occluded, or unmarks those that no node in between occludes.
     fn hide_below(&mut self, name: LowerName<'_>, hide: bool) -> Result<(), Rebuild> {
         let (mut changed, mut hider) = (Vec::new(), None::<LowerNameBuf>);
         let mut at = self.after(name.as_name());
@@ -163,8 +164,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Whether there are names below this one. A base that does not have it has none: it has all names above
-    /// each of its own.
+    /// Whether there are names below this one. If the base does not have the name, it has none below it,
+    /// because it has all ancestors of its names.
     fn has_below(&self, place: &Place<'_>) -> bool {
         let (name, overlay) = (place.name, &self.overlay);
         let is_below = |at: NodeAddress| blob::owner(self.blob(at)).is_at_or_below(name);
@@ -177,7 +178,7 @@ impl Draft<'_> {
         came.is_some_and(is_below) || old().is_some_and(is_below)
     }
 
-    /// The node that follows a name in canonical order.
+    /// The address of the node after a name in canonical order.
     fn after(&self, name: Name<'_>) -> Option<NodeAddress> {
         let (order, overlay) = (self.from.order().nodes(), &self.overlay);
         let position = overlay.all.first_from(self.from.base_not_after(name));

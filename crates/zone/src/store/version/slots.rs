@@ -1,14 +1,14 @@
-//! The blobs of nodes that changed: a persistent vector of slots, each with one blob.
+//! The blobs of changed nodes: a persistent vector of slots with one blob each.
 //!
-//! A clone shares everything; a change copies the pages on the way to its slot. A slot keeps its node while
-//! that exists, in whatever form. A slot that is free goes to the next node that needs one.
+//! Clones share all pages; a change copies the pages on the path to its slot. A node keeps its slot while it
+//! exists, even if its blob changes. A free slot is reused for the next node that needs one.
 
 use std::sync::Arc;
 
-/// Slots of a page, and pages of a page above.
+/// Slots per page, and pages per page of a higher level.
 const WIDE: usize = 1 << BITS;
 const BITS: u32 = 5;
-/// Most slots: as many as one chunk has addresses, without the last, which means no node.
+/// Maximum slots: the number of addresses of one chunk, minus the last address, which means no node.
 pub(super) const MAX_SLOTS: u32 = (1 << super::super::arena::CHUNK_BITS) - 1;
 /// The end of the list of free slots.
 const END: u32 = u32::MAX;
@@ -17,11 +17,11 @@ const END: u32 = u32::MAX;
 #[derive(Clone)]
 pub(super) struct Slots {
     root: Arc<Page>,
-    /// Levels of pages above those with slots.
+    /// Number of page levels above the pages with slots.
     height: u32,
-    /// Slots that were ever used.
+    /// Number of slots ever used.
     len: u32,
-    /// The first slot of the list of free ones.
+    /// The first slot in the list of free ones.
     free: u32,
     used: u32,
     /// Bytes of all blobs.
@@ -37,7 +37,7 @@ enum Page {
 #[derive(Clone)]
 enum Slot {
     Node(Arc<[u8]>),
-    /// Free, with the next one in the list.
+    /// Free, with the next slot in the list.
     Free(u32),
 }
 
@@ -46,7 +46,7 @@ impl Slots {
         Slots { root: Arc::new(Page::Slots(Vec::new())), height: 0, len: 0, free: END, used: 0, bytes: 0 }
     }
 
-    /// Number of slots that were ever used.
+    /// Number of slots ever used.
     #[inline]
     pub(super) fn len(&self) -> u32 {
         self.len
@@ -79,7 +79,7 @@ impl Slots {
         }
     }
 
-    /// Puts a blob into a slot that is free; `None` if there is none left.
+    /// Stores a blob in a free slot. Returns `None` if all slots are in use.
     pub(super) fn add(&mut self, blob: &[u8]) -> Option<u32> {
         let slot = match self.free {
             END if self.len == MAX_SLOTS => return None,
@@ -100,13 +100,13 @@ impl Slots {
         Some(slot)
     }
 
-    /// Puts another blob into a slot in use.
+    /// Replaces the blob in a slot in use.
     pub(super) fn set(&mut self, slot: u32, blob: &[u8]) {
         self.bytes = self.bytes + blob.len() - self.get(slot).len();
         *self.slot(slot) = Slot::Node(blob.into());
     }
 
-    /// Makes a slot in use free.
+    /// Frees a slot in use.
     pub(super) fn remove(&mut self, slot: u32) {
         self.bytes -= self.get(slot).len();
         *self.slot(slot) = Slot::Free(self.free);
@@ -114,7 +114,7 @@ impl Slots {
         self.used -= 1;
     }
 
-    /// Makes room for a slot more: a free one that is in no list.
+    /// Appends a free slot that is in no list.
     fn grow(&mut self) {
         if self.len as usize == WIDE << (self.height * BITS) {
             self.root = Arc::new(Page::Pages(vec![Arc::clone(&self.root)]));
@@ -156,7 +156,7 @@ impl Slots {
 
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
-        // Each page has one above it, or is the root; each blob has two counters in front.
+        // Each page has a parent, except the root; each blob has two counters in front.
         let pages = (self.len as usize).div_ceil(WIDE) * 33 / 32 + 1;
         let counters = 2 * size_of::<usize>();
         let slots = self.len as usize * size_of::<Slot>();

@@ -1,28 +1,28 @@
-//! A persistent ordered set: a clone shares everything, and a change copies the pages on the way to its
-//! entry.
+//! A persistent ordered set: clones share all pages, and a change copies the pages on the path to its entry.
 //!
-//! It is a B+ tree. Each entry is a key of eight bytes and a value of four. Who searches brings the order
-//! along, since entries with the same key may be in an order that only the nodes behind their values know.
+//! It is a B+ tree. Each entry has a key of eight bytes and a value of four. The caller of a search passes
+//! the order, because the order of entries with equal keys may depend on the nodes that their values refer
+//! to.
 
 use std::cmp::Ordering;
 use std::slice;
 use std::sync::Arc;
 
-/// Most entries of a page; one with more is split.
+/// Maximum entries per page; a page with more is split.
 const MAX_PAGE_ENTRIES: usize = 32;
-/// A page with fewer entries is joined with the one beside it, if both go into one.
+/// A page with fewer entries is merged with a neighbour, if the entries of both fit into one page.
 const MIN_PAGE_ENTRIES: usize = MAX_PAGE_ENTRIES / 4;
 
-/// What a tree holds.
+/// An entry of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// What entries are sorted by first.
+    /// The first sort key.
     pub(super) key: u64,
-    /// What the key leads to.
+    /// The value of the key, for example a slot.
     pub(super) value: u32,
 }
 
-/// The order of keys alone: how an entry stands to `key`.
+/// Compares an entry with `key` by its key alone.
 pub(super) fn by_key(key: u64) -> impl Fn(Entry) -> Ordering {
     move |entry| entry.key.cmp(&key)
 }
@@ -34,14 +34,14 @@ pub(super) struct Tree {
     len: usize,
 }
 
-/// A page: entries, or pages with the first entry of each.
+/// A page: entries, or child pages with the first entry of each.
 enum Page {
     Leaf(Vec<Entry>),
     Inner(Vec<(Entry, Arc<Page>)>),
 }
 
 impl Clone for Page {
-    /// A copy with room for one entry more: pages are copied to be changed.
+    /// Returns a copy with capacity for one more entry: pages are copied in order to change them.
     fn clone(&self) -> Page {
         fn roomy<T: Clone>(items: &[T]) -> Vec<T> {
             let mut copy = Vec::with_capacity(MAX_PAGE_ENTRIES + 1);
@@ -65,7 +65,7 @@ impl Tree {
         self.len == 0
     }
 
-    /// The last entry that is not above the one looked for; `order` says how an entry stands to that.
+    /// The last entry that is not above the wanted one; `order` compares an entry with the wanted one.
     pub(super) fn floor(&self, order: impl Fn(Entry) -> Ordering) -> Option<Entry> {
         let mut page = self.root.as_deref()?;
         loop {
@@ -82,12 +82,12 @@ impl Tree {
         }
     }
 
-    /// The entry looked for.
+    /// The wanted entry.
     pub(super) fn get(&self, order: impl Fn(Entry) -> Ordering) -> Option<Entry> {
         self.floor(&order).filter(|entry| order(*entry).is_eq())
     }
 
-    /// The first entry above the one looked for.
+    /// The first entry above the wanted one.
     pub(super) fn above(&self, order: impl Fn(Entry) -> Ordering) -> Option<Entry> {
         let (mut page, mut next) = (self.root.as_deref()?, None);
         loop {
@@ -108,7 +108,7 @@ impl Tree {
         }
     }
 
-    /// Puts an entry in, in place of the one that `order` finds equal.
+    /// Inserts an entry, replacing the one that `order` finds equal.
     pub(super) fn insert(&mut self, entry: Entry, order: impl Fn(Entry) -> Ordering) {
         self.len += usize::from(self.get(&order).is_none());
         let Some(root) = &mut self.root else {
@@ -122,7 +122,7 @@ impl Tree {
         }
     }
 
-    /// Takes the entry out that `order` finds equal; `false` if there is none.
+    /// Removes the entry that `order` finds equal; `false` if there is none.
     pub(super) fn remove(&mut self, order: impl Fn(Entry) -> Ordering) -> bool {
         if self.get(&order).is_none() {
             return false;
@@ -166,7 +166,7 @@ impl Page {
         }
     }
 
-    /// Puts an entry in. Returns the page that was split off, if this one became too long.
+    /// Inserts an entry. Returns the page that was split off, if this one became too long.
     fn insert(page: &mut Arc<Page>, entry: Entry, order: &impl Fn(Entry) -> Ordering) -> Option<Arc<Page>> {
         match Arc::make_mut(page) {
             Page::Leaf(entries) => {
@@ -192,7 +192,7 @@ impl Page {
         }
     }
 
-    /// Takes out the entry that `order` finds equal, which is there.
+    /// Removes the entry that `order` finds equal, which must exist.
     fn remove(page: &mut Arc<Page>, order: &impl Fn(Entry) -> Ordering) {
         match Arc::make_mut(page) {
             Page::Leaf(entries) => entries.retain(|entry| order(*entry).is_ne()),
@@ -214,7 +214,7 @@ impl Page {
         }
     }
 
-    /// Joins the pages `at` and after it, if they go into one.
+    /// Merges the pages `at` and `at + 1`, if their entries fit into one.
     fn join(pages: &mut Vec<(Entry, Arc<Page>)>, at: usize) {
         if pages[at].1.len() + pages[at + 1].1.len() > MAX_PAGE_ENTRIES {
             return;
@@ -296,7 +296,7 @@ mod tests {
             let mut kept = Vec::new();
             for (i, (key, value, what)) in steps.into_iter().enumerate() {
                 let entry = Entry { key, value };
-                // More comes than goes at first, then the other way round.
+                // At first there are more insertions than removals, later the other way round.
                 if usize::from(what) >= i / 300 {
                     tree.insert(entry, whole(entry));
                     set.insert((key, value));

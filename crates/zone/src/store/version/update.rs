@@ -1,19 +1,19 @@
-//! [`ZoneUpdate`]: the records of a zone as its source has them now, and the version served, to the next
-//! version.
+//! [`ZoneUpdate`]: makes the next version from the version in service and the current records of the zone's
+//! source.
 //!
-//! Records become blobs as they do when a zone is built, with the same notes. A blob is then compared with
-//! that of its name in the version served, which is most likely the one behind the node found before: text
-//! comes in the order in which the zone was stored. So nothing is hashed and memory is read in one direction,
-//! unless a name is not where it is expected. Blobs that differ are kept; nodes that did not come at all are
-//! gone.
+//! Records become blobs as they do when a zone is built, with the same notes. Each blob is compared with the
+//! blob of its name in the version in service. That one most likely follows the previous match, because the
+//! zone was stored in the order of the zone file. So nothing is hashed and memory is read in one direction,
+//! unless a name is not at its expected position. Blobs that differ are kept; nodes whose names did not occur
+//! are removed.
 //!
-//! Where so much differs that a version would be built whole anyhow, building begins: of the nodes found to
-//! be the same, of the blobs kept, and of the records still to come.
+//! If so much differs that a version would be built as a whole anyway, building begins: from the nodes found
+//! to be the same, the blobs kept, and the remaining records.
 //!
-//! The same faults are found at the same places as in any load, since names become blobs in the same way. A
-//! bit for each address tells which nodes came; a name that comes in several places is merged first. What
-//! changed is kept with the result. Small text is built whole, which costs less than an overlay, and compared
-//! afterwards.
+//! The same errors are found at the same places as in any load, since names become blobs in the same way. A
+//! bit for each address records which nodes occurred; a name that occurs in several places is merged first.
+//! The change is returned with the version. A small zone file is built as a whole, which costs less than an
+//! overlay, and compared afterwards.
 
 use wire::hash::HashKey;
 use wire::{LowerName, LowerNameBuf, Name, Ttl, Type};
@@ -28,36 +28,35 @@ use crate::store::node::{DEAD, INHERITED, Node, NodeFlags, SETTLED, TARGETS};
 use crate::store::pending::{Note, Pending};
 use crate::store::{Zone, blob, encode};
 
-/// What a blob's flags say of its own records.
+/// The flags that depend only on a blob's own records.
 const OWN_FLAGS: u16 = !(INHERITED | SETTLED | TARGETS | DEAD | NodeFlags::NSEC3_ONLY.0);
 
-/// Takes all records of a zone anew, in any order, and makes of them and of the version served the next
-/// version. Both share what did not change. It holds what a [`ZoneBuilder`] makes of the same records, and
-/// what is noted of them is the same.
+/// Makes the next version of a zone from all its records, in any order. It shares what did not change with
+/// the version in service. The result and the notes are those of a [`ZoneBuilder`] with the same records.
 pub struct ZoneUpdate<'z> {
-    /// Takes the records; builds the zone where `compared` is none.
+    /// Encodes the records; builds the zone if `compared` is `None`.
     builder: ZoneBuilder,
     compared: Option<Comparison<'z>>,
 }
 
-/// What a [`ZoneUpdate`] comes to.
+/// The result of a [`ZoneUpdate`].
 #[derive(Debug)]
 pub struct Updated {
     /// The next version.
     pub zone: Zone,
-    /// What changed; `None` if the zone was built whole, for want of a version to compare with or because too
-    /// much differs.
+    /// The change; `None` if the zone was built as a whole, because there was no version to compare with or
+    /// because too much differed.
     pub step: Option<ChangeSet>,
 }
 
 impl<'z> ZoneUpdate<'z> {
-    /// Of the version served, under whose key the next one is made, too.
+    /// Starts an update of the version in service. The next version uses the same hash key.
     pub fn new(served: &'z Zone) -> Self {
         let builder = ZoneBuilder::new(served.apex().as_name(), served.key());
         ZoneUpdate { builder, compared: Some(Comparison::new(served)) }
     }
 
-    /// Of nothing: a zone is built.
+    /// Starts a build without a version to compare with.
     pub fn whole(apex: Name<'_>, key: &HashKey) -> Self {
         ZoneUpdate { builder: ZoneBuilder::new(apex, key), compared: None }
     }
@@ -84,7 +83,7 @@ impl<'z> ZoneUpdate<'z> {
         Ok(())
     }
 
-    /// Goes on as a builder of the whole zone.
+    /// Continues as a builder of the whole zone.
     #[cold]
     fn build_whole(&mut self) {
         let Some(compared) = self.compared.take() else { return };
@@ -94,8 +93,8 @@ impl<'z> ZoneUpdate<'z> {
         compared.differing.iter().for_each(|differing| self.builder.add_blob(&differing.blob));
     }
 
-    /// The next version, of all records added; `None` if the [first error](Self::first_error) keeps it from
-    /// being served.
+    /// Makes the next version from all records added; `None` if the [first error](Self::first_error) prevents
+    /// it from being served.
     ///
     /// # Errors
     /// As for [`ZoneBuilder::finish`].
@@ -120,7 +119,7 @@ impl<'z> ZoneUpdate<'z> {
         }
     }
 
-    /// What was noticed about the records; see [`ZoneBuilder::notes`].
+    /// The notes about the records; see [`ZoneBuilder::notes`].
     pub fn notes(&self) -> &[Note] {
         self.builder.notes()
     }
@@ -137,7 +136,7 @@ impl<'z> ZoneUpdate<'z> {
 }
 
 impl Zone {
-    /// The version in which the names of `touched` have what they should, and what changes with it.
+    /// Makes the version in which the names of `touched` have their new records, and the change.
     fn updated(&self, touched: &[Touched]) -> Result<Updated, BuildError> {
         let too_much = is_too_much(self, touched.len());
         let mut step = (!too_much).then(ChangeSet::default);
@@ -155,27 +154,27 @@ impl Zone {
     }
 }
 
-/// Whether a zone is better built whole than changed at so many names.
+/// Whether rebuilding a zone is cheaper than changing so many names.
 fn is_too_much(zone: &Zone, names: usize) -> bool {
     names > MANY && names as u64 > zone.node_count() / 8
 }
 
-/// The version served, and what is known of how the records that come differ from it.
+/// The version in service, and the differences found so far between it and the new records.
 struct Comparison<'z> {
     served: &'z Zone,
-    /// Where the base has the node that most likely comes next.
+    /// Address in the base of the node that most likely comes next.
     next: Option<NodeAddress>,
-    /// The nodes served whose names came.
+    /// The nodes in service whose names occurred.
     seen: AddressSet,
-    /// Those of them whose records are the same, and which came once.
+    /// The nodes in `seen` with the same records whose names occurred once.
     same: AddressSet,
-    /// Records of all nodes that were seen.
+    /// Number of records of all nodes in `seen`.
     records: u64,
-    /// All other blobs, in the order in which they came.
+    /// All other blobs, in order of arrival.
     differing: Vec<Differing>,
 }
 
-/// A blob as the encoder makes it that is not that of the node served, if there is one.
+/// A blob from the encoder that differs from the blob in service, if there is one.
 struct Differing {
     blob: Vec<u8>,
     now: Option<NodeAddress>,
@@ -192,7 +191,7 @@ impl<'z> Comparison<'z> {
         is_too_much(self.served, self.differing.len())
     }
 
-    /// Takes the records of a name, or some of them.
+    /// Compares the records of a name, or some of them, with the version in service.
     fn take(&mut self, blob: &[u8]) {
         let now = self.find(blob::owner(blob));
         if let Some(at) = now {
@@ -204,7 +203,7 @@ impl<'z> Comparison<'z> {
                     return;
                 }
             } else if self.same.remove(at) {
-                // All that came before this was what is served.
+                // All records of the name before this blob were the ones in service.
                 let mut first = served.to_vec();
                 encode::set_apart(&mut first, self.served.apex().len());
                 self.differing.push(Differing { blob: first, now });
@@ -213,7 +212,7 @@ impl<'z> Comparison<'z> {
         self.differing.push(Differing { blob: blob.to_vec(), now });
     }
 
-    /// Where the node of a name is, if one is served.
+    /// Returns the current address of a name's node in service.
     fn find(&mut self, owner: LowerName<'_>) -> Option<NodeAddress> {
         let (zone, overlay) = (self.served, self.served.overlay());
         let expected = self.next.filter(|&at| blob::owner(zone.arena.from(at)) == owner);
@@ -230,8 +229,8 @@ impl<'z> Comparison<'z> {
         now
     }
 
-    /// The names whose records differ, in canonical order. Merges the blobs of names that came in several
-    /// places.
+    /// Returns the names whose records differ, in canonical order. Merges the blobs of names that occurred in
+    /// several places.
     fn touched(&mut self, gatherer: &mut Gatherer) -> Vec<Touched> {
         let key = self.served.key();
         let mut differing: Vec<_> = std::mem::take(&mut self.differing)
@@ -241,8 +240,8 @@ impl<'z> Comparison<'z> {
                 (key.name(name.as_lower()), name, differing)
             })
             .collect();
-        // In the order in which `finish` merges, so that what is noted has the same order. Blobs of a name
-        // stay in theirs.
+        // The same order as that of the merge in `finish`, so that the notes have the same order. Blobs of
+        // one name keep theirs.
         differing.sort_by(|(a, a_name, _), (b, b_name, _)| {
             a.bits().cmp(&b.bits()).then_with(|| a_name.as_name().as_wire().cmp(b_name.as_name().as_wire()))
         });
@@ -273,7 +272,7 @@ impl<'z> Comparison<'z> {
         touched
     }
 
-    /// Adds the names of nodes that did not come.
+    /// Adds the names of nodes that did not occur.
     fn add_unseen(&self, touched: &mut Vec<Touched>) {
         if self.records == self.served.record_count() {
             return;
@@ -287,7 +286,7 @@ impl<'z> Comparison<'z> {
     }
 }
 
-/// The first node of the base, from one on, that has records.
+/// The first node of the base with records, starting at `from`.
 fn with_records(zone: &Zone, mut from: Option<NodeAddress>) -> Option<NodeAddress> {
     while let Some(at) = from
         && blob::flags(zone.arena.from(at)) & (DEAD | NodeFlags::EMPTY.0) != 0
@@ -302,17 +301,17 @@ fn records(blob: &[u8]) -> u64 {
     blob::entries(blob).map(|(entry, _)| entry.count as u64 + (entry.sigs & blob::SIG_COUNT) as u64).sum()
 }
 
-/// Whether a blob of a snapshot has the same owner and records as one from the encoder, letter case and order
-/// included.
+/// Whether a blob of a snapshot has the same owner and records as a blob from the encoder, including letter
+/// case and order.
 fn is_same(stored: &[u8], new: &[u8]) -> bool {
-    // Size and length of the owner, then the flags.
+    // The size of the blob and the length of the owner, then the flags.
     if stored.len() != new.len()
         || stored[..4] != new[..4]
         || (blob::flags(stored) ^ blob::flags(new)) & OWN_FLAGS != 0
     {
         return false;
     }
-    // All but the addresses of targets, which the encoder does not know.
+    // Compares everything but the addresses of targets, which the encoder leaves empty.
     let mut from = 6;
     if blob::flags(new) & TARGETS != 0 {
         let directory = blob::HEADER + new[3] as usize + blob::rrsets(new) * blob::ENTRY;
@@ -333,9 +332,9 @@ fn is_same(stored: &[u8], new: &[u8]) -> bool {
 
 /// A set of addresses of nodes.
 struct AddressSet {
-    /// A bit for each unit of the arena.
+    /// One bit for each unit of the arena.
     base: Vec<u64>,
-    /// A bit for each slot.
+    /// One bit for each slot.
     slots: Vec<u64>,
 }
 
@@ -345,7 +344,7 @@ impl AddressSet {
         AddressSet { base: vec![0; zone.arena.end() / 64 + 1], slots: Vec::new() }
     }
 
-    /// The word with an address' bit, and the bit.
+    /// Returns the word that contains an address' bit, and the bit.
     fn word(&mut self, at: NodeAddress) -> (Option<&mut u64>, u64) {
         let (words, bit) = match at.slot() {
             None => (&mut self.base, at.0),
@@ -363,7 +362,7 @@ impl AddressSet {
         words.get(bit as usize / 64).is_some_and(|word| word & 1 << (bit % 64) != 0)
     }
 
-    /// Puts an address in. Returns whether it was not there.
+    /// Adds an address. Returns whether it was absent.
     fn insert(&mut self, at: NodeAddress) -> bool {
         let (Some(word), bit) = self.word(at) else { return false };
         let new = *word & bit == 0;
@@ -371,7 +370,7 @@ impl AddressSet {
         new
     }
 
-    /// Takes an address out. Returns whether it was there.
+    /// Removes an address. Returns whether it was present.
     fn remove(&mut self, at: NodeAddress) -> bool {
         let (Some(word), bit) = self.word(at) else { return false };
         let there = *word & bit != 0;
