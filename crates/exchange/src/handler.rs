@@ -46,8 +46,8 @@ pub struct WorkerContext {
     pub waker: Waker,
 }
 
-/// Builds one [`Handler`] for each worker, on the worker's own thread. Any `Fn(&WorkerContext) -> impl
-/// Handler` is one.
+/// Builds one [`Handler`] for each worker, on the worker's own thread. Any
+/// `Fn(&WorkerContext) -> impl Handler` is one.
 pub trait HandlerFactory: Send + Sync + 'static {
     /// The type of the handlers.
     type Handler: Handler;

@@ -1,6 +1,6 @@
-//! What the next catalog costs: one change and ten thousand to a catalog of 1,000, 10,000, 100,000 and
-//! 1,000,000 small zones, and a first load of them all (set `CATALOG_BENCH_ZONES` for other numbers, as in
-//! `1000,5000`). Prints how many bytes the catalog takes for each zone.
+//! The cost of the next catalog: one change and ten thousand changes to a catalog of 1,000, 10,000, 100,000
+//! and 1,000,000 small zones, and a first load of them all (set `CATALOG_BENCH_ZONES` for other numbers, as
+//! in `1000,5000`). Prints the bytes per zone of the catalog.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use wire::hash::HashKey;
 use wire::{NameBuf, Ttl, Type};
 use zone::{Catalog, Change, Zone};
 
-/// Changes of a large step.
+/// Number of changes in a large step.
 const MANY: usize = 10_000;
 
-/// A zone as most are: SOA, name server, mail host and web server.
+/// A typical zone: SOA, name server, mail host and web server.
 fn small(key: &HashKey, number: usize) -> Arc<Zone> {
     let name = |text: String| -> NameBuf { text.parse().expect("a name") };
     let apex = name(format!("z{number:07}.example."));
@@ -50,7 +50,7 @@ fn steps(c: &mut Criterion) {
             of_zones / zones,
             catalog.memory() / zones
         );
-        // A walk over the zones that no cache line predicts.
+        // Visits the zones in an order that hardware cannot prefetch.
         let pick = |i: usize| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % zones;
         let mut at = 0;
         let mut fresh = |first: usize| {

@@ -1,5 +1,5 @@
-//! Exact lookups: one by one, and in batches of 64 whose cache misses overlap, in a small zone and in one of
-//! 4 million records (set `ZONE_BENCH_RECORDS` for another number).
+//! Exact lookups: one by one, and in batches of 64 with overlapping cache misses, in a small zone and in one
+//! of 4 million records (set `ZONE_BENCH_RECORDS` for another number).
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use testkit::tld::Tld;
@@ -17,7 +17,7 @@ fn build(key: &HashKey, apex: NameBuf, records: u64) -> Zone {
     builder.finish().expect("a zone")
 }
 
-/// A name in lower case with its hash, small enough that the questions themselves stay in the cache.
+/// A name in lower case with its hash, small enough that all questions stay in the cache.
 struct Question {
     hash: NameHash,
     len: u8,
@@ -30,7 +30,7 @@ impl Question {
     }
 }
 
-/// Names that are in the zone, in no order.
+/// Names in the zone, in random order.
 fn questions(key: &HashKey, apex: NameBuf, delegations: u64) -> Vec<Question> {
     let spread = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % delegations;
     let mut hashed = HashedName::new();

@@ -1,4 +1,4 @@
-//! Measures what one change costs in a zone of RECORDS records, like that of a top-level domain:
+//! Measures the cost of one change in a zone of RECORDS records, like that of a top-level domain:
 //! `change RECORDS`.
 
 use std::error::Error;
@@ -12,7 +12,7 @@ use wire::{NameBuf, Serial, Ttl, Type};
 use zone::store::{ChangeSet, diff};
 use zone::{Zone, ZoneBuilder};
 
-/// Changes made one after the other.
+/// Number of changes made in sequence.
 const CHANGES: u32 = 10_000;
 const DAY: Ttl = Ttl::from_secs(86_400);
 
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A delegation that is new, with glue, and another serial number.
+/// Adds a delegation with glue, and increments the serial.
 fn delegation(serial: u32, apex: NameBuf) -> Result<ChangeSet, Box<dyn Error>> {
     let mut change = ChangeSet { before: Serial(serial), after: Serial(serial + 1), ..ChangeSet::default() };
     change.removed.push(apex.as_name(), Type::SOA, DAY, &soa(apex.as_name(), serial));
@@ -66,7 +66,7 @@ fn delegation(serial: u32, apex: NameBuf) -> Result<ChangeSet, Box<dyn Error>> {
     Ok(change)
 }
 
-/// Nanoseconds of a lookup in the base and in the version, for names that did not change.
+/// Prints the nanoseconds of a lookup in the base and in the version, for names that did not change.
 fn report_lookups(base: &Zone, version: &Zone, apex: NameBuf) -> Result<(), Box<dyn Error>> {
     let names: Vec<_> = (0..100_000)
         .map(|i| {

@@ -1,8 +1,8 @@
-//! Builds a zone and reports the time, the memory and the bytes per record.
+//! Builds a zone and reports time, memory and bytes per record.
 //!
-//! `load RECORDS` makes a zone like that of a top-level domain in memory, `load RECORDS FILE` writes it to a
-//! master file instead, `load FILE APEX` reads a master file, and `load FILE APEX NEXT` reads its next
-//! version, too.
+//! `load RECORDS` generates a zone like that of a top-level domain in memory, `load RECORDS FILE` writes it
+//! to a zone file instead, `load FILE APEX` reads a zone file, and `load FILE APEX NEXT` also reads its next
+//! version.
 
 use std::error::Error;
 use std::io::Write;
@@ -84,7 +84,7 @@ fn read(file: &str, apex: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads a master file, and then its next version as a change of the first.
+/// Reads a zone file, and then its next version as a change of the first.
 fn read_again(file: &str, apex: &str, next: &str) -> Result<(), Box<dyn Error>> {
     let (apex, start, config): (NameBuf, _, _) = (apex.parse()?, Instant::now(), LoadConfig::default());
     let served = load_file(Path::new(file), apex.as_name(), &HashKey::random(), &config)?.zone;
@@ -113,7 +113,7 @@ fn report(zone: &Zone, bytes: usize) {
     println!("peak {} kB", peak());
 }
 
-/// Most memory the process has had, in kB.
+/// Peak memory of the process in kB.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,6 +1,6 @@
-//! Measures the master-file scanner: `scan make RECORDS FILE` writes a zone shaped like a top-level domain's,
-//! `scan read FILE [ORIGIN] [--pipelined]` scans one and throws the records away, `scan print FILE ORIGIN`
-//! writes them out, one on each line, for comparison with what other readers make of the file.
+//! Measures the zone file scanner: `scan make RECORDS FILE` writes a zone like that of a top-level domain,
+//! `scan read FILE [ORIGIN] [--pipelined]` scans a file and discards the records, `scan print FILE ORIGIN`
+//! prints them, one per line, for comparison with the output of other parsers.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use wire::NameBuf;
 use zone::scan::{self, Progress, Record, Rejection, ScanConfig, Sink, TextSource};
 
-/// Counts, and looks at each record enough that it must exist.
+/// Counts records and reads each one, so that the compiler cannot skip it.
 #[derive(Default)]
 struct Count {
     bytes: u64,
@@ -30,7 +30,7 @@ impl Sink for Count {
     }
 }
 
-/// Writes each record as one line of a master file.
+/// Writes each record as one line of a zone file.
 struct Print<W>(W);
 
 impl<W: std::io::Write> Sink for Print<W> {
@@ -62,7 +62,7 @@ fn make(records: u64, path: &str) -> std::io::Result<()> {
     let (mut made, mut n) = (3, 0u64);
     while made < records {
         n += 1;
-        // A cheap mix, so that neighbours do not look alike.
+        // A cheap hash, so that consecutive records differ.
         let mix = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         let host = mix % 50_000;
         writeln!(to, "domain-{mix:x}\t3600\tIN\tNS\tns1.hoster{host}.net.")?;

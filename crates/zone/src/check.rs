@@ -501,7 +501,8 @@ mod tests {
 
     #[test]
     fn hosts_and_mailboxes_are_names_of_their_kind() {
-        let text = "$TTL 60\n@ SOA ns1 admin@example. 1 3600 600 86400 60\n@ NS ns_1\n@ NS ns2\nns_1 A 192.0.2.1\nns2 A 192.0.2.2\n";
+        let text = "$TTL 60\n@ SOA ns1 admin@example. 1 3600 600 86400 60\n@ NS ns_1\n@ NS ns2\nns_1 A 192.0.2.1\n\
+                    ns2 A 192.0.2.2\n";
         assert_eq!(
             found("example.", text),
             [

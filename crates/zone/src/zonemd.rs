@@ -1,12 +1,10 @@
 //! Digests of whole zones (RFC 8976): the scheme SIMPLE with SHA-384 and SHA-512.
 //!
-//! All records go through the hash in canonical order, those that no query reaches among them, and only
-//! ZONEMD at the apex and its signatures do not. They are taken from the snapshot one name at a time, in the
-//! order that [`Zone::iter`] has: whatever the size of the zone, no more than the records of one name are
-//! copied.
+//! All records are hashed in canonical order, including those that no query reaches, except ZONEMD at the
+//! apex and its signatures. They are read from the snapshot one name at a time, in the order of
+//! [`Zone::iter`], so only the records of one name are copied at a time, whatever the size of the zone.
 //!
-//! Whether ZONEMD itself is to be believed is DNSSEC's matter, and not looked at here (RFC 8976 §4, steps 1
-//! and 2).
+//! DNSSEC validation of the ZONEMD record itself (RFC 8976 §4, steps 1 and 2) is not done here.
 
 use std::fmt;
 
@@ -15,24 +13,24 @@ use wire::{Class, Serial, Ttl, Type, rdata};
 
 use crate::store::{Node, Rdata, RrSet, Zone};
 
-/// The only scheme there is (RFC 8976 §2.2.2).
+/// The only scheme defined (RFC 8976 §2.2.2).
 const SIMPLE: u8 = 1;
-/// Bytes of ZONEMD's data before the digest: serial number, scheme, hash algorithm.
+/// Bytes of ZONEMD RDATA before the digest: serial number, scheme, hash algorithm.
 const HEAD: usize = 6;
-/// Bytes that are gathered before they are hashed.
+/// Bytes collected before they are hashed.
 const PIECE: usize = 64 * 1024;
 
 /// A hash algorithm of ZONEMD (RFC 8976 §2.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ZonemdHash {
-    /// SHA-384, which every verifier knows.
+    /// SHA-384, which every verifier supports.
     Sha384,
     /// SHA-512.
     Sha512,
 }
 
 impl ZonemdHash {
-    /// All of them.
+    /// All supported hash algorithms.
     pub const ALL: [ZonemdHash; 2] = [Self::Sha384, Self::Sha512];
 
     /// Its number in the record.
@@ -70,13 +68,13 @@ impl fmt::Display for ZonemdHash {
 pub enum ZonemdFault {
     /// The zone has no ZONEMD.
     Absent,
-    /// No ZONEMD is of a scheme and a hash algorithm that are known.
+    /// No ZONEMD has a supported scheme and hash algorithm.
     Unknown,
-    /// Several ZONEMD are of the same scheme and hash algorithm, so none of them counts (RFC 8976 §2).
+    /// Several ZONEMD have the same scheme and hash algorithm, so none of them is used (RFC 8976 §2).
     Repeated,
-    /// ZONEMD is of another version than the SOA.
+    /// The serial of ZONEMD is not that of the SOA.
     OtherSerial,
-    /// The digest is of another zone.
+    /// The digest does not match the zone.
     Mismatch,
 }
 
@@ -93,13 +91,13 @@ impl fmt::Display for ZonemdFault {
 }
 impl std::error::Error for ZonemdFault {}
 
-/// A ZONEMD that may be compared with.
+/// A ZONEMD that the zone's digest can be compared with.
 struct Candidate {
     hash: ZonemdHash,
     digest: Vec<u8>,
 }
 
-/// Verifies the zone (RFC 8976 §4, from step 3). Returns by which hash: one digest that is right is enough.
+/// Verifies the zone (RFC 8976 §4, from step 3). Returns the hash of a digest that matches; one is enough.
 ///
 /// # Errors
 /// [`ZonemdFault`].
@@ -110,7 +108,7 @@ pub fn verify(zone: &Zone) -> Result<ZonemdHash, ZonemdFault> {
     right.map(|(_, candidate)| candidate.hash).ok_or(ZonemdFault::Mismatch)
 }
 
-/// The ZONEMD of the zone that count.
+/// Returns the ZONEMD records of the zone that can be verified.
 fn candidates(zone: &Zone) -> Result<Vec<Candidate>, ZonemdFault> {
     let set = zone.apex_node().rrset(Type::ZONEMD).ok_or(ZonemdFault::Absent)?;
     let mut known: Vec<(Serial, Candidate)> = Vec::new();
@@ -119,7 +117,7 @@ fn candidates(zone: &Zone) -> Result<Vec<Candidate>, ZonemdFault> {
         record.copy_to(&mut data);
         let Some((&[a, b, c, d, SIMPLE, code], digest)) = data.split_first_chunk::<HEAD>() else { continue };
         let Some(hash) = ZonemdHash::ALL.into_iter().find(|hash| hash.code() == code) else { continue };
-        // A digest that is cut counts as none (RFC 8976 §2.2.4).
+        // A truncated digest is ignored (RFC 8976 §2.2.4).
         if digest.len() == hash.algorithm().output_len() {
             let serial = Serial(u32::from_be_bytes([a, b, c, d]));
             known.push((serial, Candidate { hash, digest: digest.to_vec() }));
@@ -141,7 +139,7 @@ fn candidates(zone: &Zone) -> Result<Vec<Candidate>, ZonemdFault> {
     Ok(known.into_iter().map(|(_, candidate)| candidate).collect())
 }
 
-/// The data of the ZONEMD records that the zone should have, one for each hash.
+/// Returns the RDATA of the ZONEMD records for the zone, one for each hash.
 pub fn records(zone: &Zone, hashes: &[ZonemdHash]) -> Vec<Vec<u8>> {
     let serial = zone.serial().0.to_be_bytes();
     let record =
@@ -149,7 +147,7 @@ pub fn records(zone: &Zone, hashes: &[ZonemdHash]) -> Vec<Vec<u8>> {
     digests(zone, hashes).into_iter().zip(hashes).map(record).collect()
 }
 
-/// The digests of the zone, in the order of `hashes`, in one pass over its records.
+/// Computes the digests of the zone, in the order of `hashes`, in one pass over its records.
 pub fn digests(zone: &Zone, hashes: &[ZonemdHash]) -> Vec<Vec<u8>> {
     let contexts = hashes.iter().map(|hash| digest::Context::new(hash.algorithm())).collect();
     let mut pass =
@@ -164,16 +162,16 @@ pub fn digests(zone: &Zone, hashes: &[ZonemdHash]) -> Vec<Vec<u8>> {
 /// A pass over a zone.
 struct Pass {
     contexts: Vec<digest::Context>,
-    /// What is to be hashed next.
+    /// Bytes to be hashed next.
     piece: Vec<u8>,
-    /// The data of the records of one type at one name, in canonical form one behind the other.
+    /// The RDATA of the records of one type at one name, in canonical form and concatenated.
     set: Vec<u8>,
-    /// Where each of them begins and ends.
+    /// Start, end and TTL of each record in `set`.
     records: Vec<(usize, usize, Ttl)>,
 }
 
 impl Pass {
-    /// Takes the records of a name by type (RFC 8976 §3.3.1); signatures are records of their own type.
+    /// Adds the records of a name by type (RFC 8976 §3.3.1); signatures are records of type RRSIG.
     fn node(&mut self, node: Node<'_>, is_apex: bool) {
         let mut sets: Vec<RrSet<'_>> = node.rrsets().collect();
         sets.sort_unstable_by_key(|set| set.rtype());
@@ -315,7 +313,7 @@ NS2.EXAMPLE. 3600 IN AAAA 2001:db8::63
         }
         let sha512 = SEVERAL_DIGESTS.replace("1 1 (", "1 3 (");
         assert_eq!(verify(&zone_of("example.", &sha512)), Ok(ZonemdHash::Sha512));
-        // What is made is what the examples have.
+        // The computed records equal those of the examples.
         let zone = zone_of("example.", SEVERAL_DIGESTS);
         let set = zone.apex_node().rrset(Type::ZONEMD).expect("digests");
         for made in records(&zone, &ZonemdHash::ALL) {
@@ -332,7 +330,7 @@ NS2.EXAMPLE. 3600 IN AAAA 2001:db8::63
         assert_eq!(fault(&(without.join("\n") + "\n")), ZonemdFault::Absent);
         assert_eq!(simple("900 1 1 (", "900 1 3 ("), ZonemdFault::Unknown);
         assert_eq!(simple("900 1 1 (", "900 2 1 ("), ZonemdFault::Unknown);
-        // A digest that is cut.
+        // A truncated digest.
         assert_eq!(simple("27777f98b8e730044c )", ")"), ZonemdFault::Unknown);
         assert_eq!(simple("SOA ns1 admin 2018031900", "SOA ns1 admin 2018031901"), ZonemdFault::OtherSerial);
         assert_eq!(simple("203.0.113.63", "203.0.113.64"), ZonemdFault::Mismatch);
@@ -346,7 +344,7 @@ NS2.EXAMPLE. 3600 IN AAAA 2001:db8::63
         let sig = "ZONEMD 13 1 3600 20300101000000 20200101000000 1 example. AAAA";
         let signed = format!("{SIMPLE_ZONE}example. 86400 RRSIG {sig}\n");
         assert_eq!(verify(&zone_of("example.", &signed)), Ok(ZonemdHash::Sha384));
-        // Nor does one that signs nothing.
+        // A signature without the records that it signs is not hashed, either.
         let unsigned: Vec<String> =
             lines(&signed).into_iter().filter(|line| !line.contains("IN ZONEMD")).collect();
         let (signed, plain) =
@@ -354,7 +352,7 @@ NS2.EXAMPLE. 3600 IN AAAA 2001:db8::63
         assert_eq!(digests(&signed, &ZonemdHash::ALL), digests(&plain, &ZonemdHash::ALL));
     }
 
-    /// The digest by the letter of RFC 8976 §3.3: all records in one list, which is sorted.
+    /// The digest computed as RFC 8976 §3.3 defines it: all records in one sorted list.
     fn plain_digest(zone: &Zone) -> Vec<u8> {
         let mut all = Vec::new();
         for node in zone.iter() {
@@ -385,7 +383,7 @@ NS2.EXAMPLE. 3600 IN AAAA 2001:db8::63
         context.finish().as_ref().to_vec()
     }
 
-    /// Records on a line each, without what stands in front of the first.
+    /// The records, one per line, without the empty first line.
     fn lines(text: &str) -> Vec<String> {
         text.replace("\n    ", " ").lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
@@ -415,7 +413,8 @@ NS2.EXAMPLE. 3600 IN AAAA 2001:db8::63
                 let covered = Type(rtype);
                 text += &format!("{owner} 3600 {covered} {data}\n");
                 if signs {
-                    text += &format!("{owner} 3600 RRSIG {covered} 13 1 3600 20300101000000 20200101000000 1 Example. AAAA\n");
+                    text += &format!("{owner} 3600 RRSIG {covered} 13 1 3600 20300101000000 20200101000000 1 Example. \
+                         AAAA\n");
                 }
             }
             let zone = zone_of("example.", &text);

@@ -1,4 +1,4 @@
-//! The catalog against a plain map: random steps, every version of it asked again when all are made.
+//! Compares the catalog with a plain map: random steps; every version of it is checked again at the end.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn zone(key: &HashKey, apex: Name<'_>, serial: u32) -> Arc<Zone> {
     Arc::new(builder.finish().expect("a zone"))
 }
 
-/// What a catalog should know of one zone.
+/// The expected content of a catalog for one zone.
 #[derive(Clone, Default)]
 struct Entry {
     serial: Option<u32>,
@@ -38,7 +38,7 @@ struct Entry {
 
 type Model = BTreeMap<NameBuf, Entry>;
 
-/// What a step does to a name.
+/// The effect of a step on a name.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Serve,
@@ -46,14 +46,14 @@ enum Kind {
     Remove,
 }
 
-/// Numbers of names, and what is done to them.
+/// Indexes of names, and the change of each.
 type Batch = Vec<(usize, Kind)>;
 
 fn kind() -> impl Strategy<Value = Kind> {
     prop::sample::select(vec![Kind::Serve, Kind::Unload, Kind::Remove])
 }
 
-/// From one change to so many that shards become pages and pages shards.
+/// From one change to so many that shards become pages and pages become shards.
 fn batch() -> impl Strategy<Value = Batch> {
     let one = || (any::<usize>(), kind());
     let mass = |kind: Kind| prop::collection::vec((any::<usize>(), Just(kind)), 300..2000);
@@ -66,8 +66,8 @@ fn batch() -> impl Strategy<Value = Batch> {
     ]
 }
 
-/// Whether the key is the weak one, and names for zones: of any depth; many of one depth, as most are; many
-/// whose hashes have the lowest byte in common, or all.
+/// Whether to use the weak key, and names for zones: of any depth; many of one depth, as usual; many whose
+/// hashes share the lowest byte or are equal.
 fn weak_and_names() -> impl Strategy<Value = (bool, Vec<NameBuf>)> {
     let name = |text: String| text.parse::<NameBuf>().expect("a name");
     let plain = (0..300).map(move |i| name(format!("z{i}.Example.")));
@@ -88,7 +88,7 @@ fn lower(name: NameBuf) -> NameBuf {
     name.as_name().to_lower().into()
 }
 
-/// Makes the changes of a batch in `model`, and the catalog that follows `catalog`.
+/// Applies a batch to `model`, and returns the catalog with the same changes after `catalog`.
 fn step(catalog: &Catalog, model: &mut Model, names: &[NameBuf], batch: &Batch, serial: &mut u32) -> Catalog {
     let mut changes = Vec::new();
     for &(number, kind) in batch {
@@ -121,7 +121,7 @@ fn count(catalog: &Catalog, model: &Model) {
     }
 }
 
-/// Whether `catalog` answers as `model` does.
+/// Checks that `catalog` answers as `model` does.
 fn compare(catalog: &Catalog, model: &Model, questions: &[NameBuf]) -> Result<(), TestCaseError> {
     prop_assert_eq!((catalog.len(), catalog.is_empty()), (model.len(), model.is_empty()));
     prop_assert_eq!(catalog.iter().len(), model.len());

@@ -1,5 +1,5 @@
-//! Images that are damaged, cut short, out of date or made to harm, and what becomes of them. That whole ones
-//! hold the zone they were made of is seen in `tests/model.rs`.
+//! Damaged, truncated, outdated and malicious images, and how they are handled. `tests/model.rs` checks that
+//! intact images have the content of their zones.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
 }
 
-/// A zone with everything an image can hold: several names, NSEC, NSEC3, a wildcard, glue.
+/// A zone with everything that an image can contain: several names, NSEC, NSEC3, a wildcard, glue.
 fn zone() -> Zone {
     let apex = name("example.");
     let mut builder = ZoneBuilder::new(apex.as_name(), &key());
@@ -64,7 +64,7 @@ fn read(folder: &TempDir, bytes: &[u8]) -> Result<Zone, ImageError> {
 fn damage_and_loss_are_noticed_wherever_they_are() {
     let (folder, whole) = (tempfile::tempdir().expect("a folder"), bytes(&zone()));
     assert!(read(&folder, &whole).is_ok());
-    // The padding between parts means nothing; every other byte counts.
+    // The padding between parts is not verified; every other byte is.
     let padding = |at: usize| {
         let page = whole[at..].iter().take(4096 - at % 4096).all(|&byte| byte == 0);
         page && !at.is_multiple_of(4096)
@@ -161,7 +161,7 @@ fn images_are_current_until_any_of_their_files_changes() {
     fs::write(path("part"), "www A 192.0.2.77\n").expect("written");
     changed("part");
     compile();
-    // The same bytes again, at another time.
+    // The same content with another modification time.
     let time = fs::metadata(path("zone")).and_then(|about| about.modified()).expect("a time");
     let file = fs::File::options().append(true).open(path("zone")).expect("opened");
     file.set_modified(time + std::time::Duration::from_secs(1)).expect("set");
@@ -191,7 +191,7 @@ fn writing_leaves_the_old_image_or_the_new_one() {
     let path = folder.path().join("image");
     image::write(&path, &zone(), &Provenance::default()).expect("written");
     assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o7777, 0o600);
-    // What a writer that was killed before the last step leaves behind.
+    // The file that a writer leaves if it is killed before the last step.
     let whole = fs::read(&path).expect("read");
     let left = folder.path().join(format!("{}1-0-image", image::TEMPORARY));
     let busy = folder.path().join(format!("{}2-0-image", image::TEMPORARY));
@@ -202,7 +202,7 @@ fn writing_leaves_the_old_image_or_the_new_one() {
     assert!(read_at(&path).is_ok());
     image::remove_leftovers(folder.path()).expect("removed");
     assert!(!left.exists() && busy.exists() && path.exists());
-    // A folder in its place keeps the image from being moved there: nothing is left behind.
+    // A folder at the image's path makes the rename fail: no file is left.
     let blocked = folder.path().join("blocked");
     fs::create_dir(&blocked).expect("created");
     assert!(image::write(&blocked, &zone(), &Provenance::default()).is_err());
@@ -214,7 +214,7 @@ fn read_at(path: &Path) -> Result<Zone, ImageError> {
     Image::open(path)?.read(&key(), 1)
 }
 
-/// Looks at everything there is to look at in a zone, in every way that answering does.
+/// Reads everything in a zone, in every way that answering does.
 fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
     let (mut hashed, mut bytes, mut seen) = (HashedName::new(), Vec::new(), 0);
     let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().as_name().to_buf()).collect();
@@ -257,7 +257,7 @@ fn questions() -> Vec<NameBuf> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-    /// Checksums do not help against a writer that can compute them.
+    /// Checksums do not protect against a writer that can compute them.
     #[test]
     fn wrong_content_is_refused_or_harmless(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
@@ -278,7 +278,7 @@ proptest! {
     }
 }
 
-/// Every byte, changed in the ways that make lengths, counts and addresses wrong.
+/// Changes every byte in ways that make lengths, counts and addresses wrong.
 #[test]
 fn every_wrong_byte_is_refused_or_harmless() {
     let whole = bytes(&zone());
@@ -298,11 +298,11 @@ fn every_wrong_byte_is_refused_or_harmless() {
     assert!(explore(&zone(), &questions()) > 100);
 }
 
-/// Two pointers in one place would have RDATA copied backwards.
+/// Two pointers in one place would make the server copy RDATA backwards.
 #[test]
 fn pointers_stand_one_after_the_other() {
     let mut builder = ZoneBuilder::new(name("example.").as_name(), &key());
-    // The places of the two names' pointers in the RRset: after `ns1` and after `admin`.
+    // The offsets of the two pointers in the RRset: after `ns1` and after `admin`.
     let soa = [&b"\x03ns1\x07example\0\x05admin\x07example\0"[..], &[0; 20]].concat();
     builder.add(name("example.").as_name(), Type::SOA, Ttl::from_secs(60), &soa).expect("a record");
     let whole = bytes(&builder.finish().expect("a zone"));

@@ -1,4 +1,4 @@
-//! Zones show the letter case that their records came with: owners that of their first record, RDATA its own.
+//! Zones keep the letter case of their records: owners that of their first record, RDATA its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ fn through_image(zone: &Zone) -> Zone {
     Image::from_bytes(&bytes).expect("an image").read(&key(), 2).expect("the zone")
 }
 
-/// Whether every owner and every RDATA of `zone` has the letter case that it has in `records`.
+/// Checks that every owner and RDATA of `zone` has the same letter case as in `records`.
 fn check(zone: &Zone, apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCaseError> {
     let mut owners: BTreeMap<NameBuf, Vec<u8>> = BTreeMap::new();
     let mut rdatas: BTreeSet<(NameBuf, Type, &[u8])> = BTreeSet::new();

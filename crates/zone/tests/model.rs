@@ -1,4 +1,4 @@
-//! The store against the reference model: random zones, every question.
+//! Compares the store with the reference model: random zones, every question.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn sets(node: Node<'_>) -> BTreeMap<Type, ModelSet> {
     sets
 }
 
-/// Owners, their ancestors and children, and names next to them.
+/// Owners, their ancestors, and children of all of these.
 fn universe(apex: Name<'_>, records: &[testkit::Record]) -> Vec<NameBuf> {
     let mut names = vec![apex.to_buf()];
     for record in records {
@@ -75,8 +75,8 @@ fn universe(apex: Name<'_>, records: &[testkit::Record]) -> Vec<NameBuf> {
     names
 }
 
-/// A message with the question `qname` and the RRset `gap` bytes after it, read by another library. Returns
-/// the RDATA of each record, uncompressed.
+/// Parses a message with the question `qname` and the RRset `gap` bytes after it with another library.
+/// Returns the RDATA of each record, uncompressed.
 fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, Ttl, Vec<u8>)> {
     let count = set.count() + set.sig_count();
     let filler = gap > 0;
@@ -107,7 +107,8 @@ fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, Tt
         assert_eq!(owner.as_slice(), qname.as_wire());
         let (t, ttl) = (Type(record.rtype().to_int()), Ttl::from_secs(record.ttl().as_secs()));
         let mut rdata = Vec::new();
-        // NSEC with a root target and such are fine, so the other library reads all that we make.
+        // NSEC with a root target and the like are valid, so the other library parses everything the store
+        // encodes.
         let parsed: Record<_, AllRecordData<_, _>> =
             record.into_record().expect("RDATA").expect("every type is taken");
         parsed.data().compose_rdata(&mut rdata).expect("a vector grows");
@@ -117,7 +118,7 @@ fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, Tt
     seen
 }
 
-/// Checks that the compiled form says what `rdatas` says, in place and moved.
+/// Checks that the compiled form has the content of `rdatas`, in place and moved.
 fn check_compiled(set: &RrSet<'_>) {
     assert_ne!(Rtype::from_int(set.rtype().0), Rtype::OPT);
     let mut plain = Vec::new();
@@ -130,7 +131,7 @@ fn check_compiled(set: &RrSet<'_>) {
     let owner = set.node().owner().as_name();
     let mut names = vec![owner.to_buf()];
     if owner.is_wildcard() {
-        // A wildcard's compiled form is used for longer names: nothing may point at the asterisk.
+        // A wildcard's compiled form is used for longer names, so no pointer may refer to the asterisk.
         let parent = owner.parent().expect("below the root");
         names = [&b"x"[..], b"longer", b"seven"]
             .iter()
@@ -175,7 +176,7 @@ fn check_zone(apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCas
     check_snapshot(&testkit::build(apex, &key(), records), apex, records)
 }
 
-/// The same zone by way of an image.
+/// The same zone after a round trip through an image.
 fn through_image(zone: &Zone) -> Zone {
     let mut bytes = Vec::new();
     image::write_to(&mut bytes, zone, &Provenance::default()).expect("written");
@@ -237,7 +238,7 @@ fn check_nsec3(zone: &Zone, model: &ModelZone) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The next hash in the text's alphabet, but for the last one of all.
+/// Returns a slightly greater hash, or the same if its last digit is `v`.
 fn next_text(mut text: Vec<u8>) -> Vec<u8> {
     match text.last_mut() {
         Some(last @ (b'0'..=b'8' | b'a'..=b'u')) => *last += 1,

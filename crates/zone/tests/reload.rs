@@ -1,7 +1,7 @@
-//! A text that is read again: whatever changed in it, the version made of what differs is what a load from
-//! scratch makes, and the same faults are found at the same places.
+//! Reads a zone file again after any change: the version made from the differences equals a load from
+//! scratch, and the same errors are found at the same places.
 //!
-//! `PROPTEST_CASES=100000 cargo test -p zone --test reload` tries more of it.
+//! `PROPTEST_CASES=100000 cargo test -p zone --test reload` runs more cases.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,14 +19,14 @@ use zone::scan::{Fault, TextSource};
 use zone::store::{Zone, diff};
 use zone::{LoadConfig, NodeFlags};
 
-/// More than the text of a zone that is built whole in any case.
+/// More bytes than a zone file that is always built as a whole.
 const LARGE: usize = 300_000;
 
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
 }
 
-/// What was tried.
+/// Number of cases of each kind.
 #[derive(Debug, Default)]
 struct Counts {
     good: usize,
@@ -52,8 +52,8 @@ fn in_words(faults: &[Fault]) -> Vec<String> {
     faults.iter().map(|fault| format!("{:?} {}", fault.severity, fault.pretty())).collect()
 }
 
-/// Loads a text from scratch and as the next version of what is served, and compares. Returns that next
-/// version.
+/// Loads a zone file from scratch and as the next version of `served`, and compares the results. Returns the
+/// next version.
 fn reloaded(path: &Path, apex: NameBuf, served: &Zone, counts: &mut Counts) -> Option<Zone> {
     match (read(path, apex, None), read(path, apex, Some(served))) {
         (Ok(whole), Ok(next)) => {
@@ -104,7 +104,7 @@ fn edit(bytes: &[u8], counts: &mut Counts) {
     });
 }
 
-/// What the property below relies on: texts of every kind are met.
+/// Checks that the property below covers every kind of edit.
 #[test]
 fn every_kind_of_edit_is_tried() {
     let (mut counts, mut state) = (Counts::default(), 1u64);
@@ -132,7 +132,8 @@ proptest! {
     }
 }
 
-/// A zone of so many hosts, of which those that `other` says have another address; `order` sorts the lines.
+/// A zone with `count` hosts, of which those selected by `other` have another address; `order` sorts the
+/// lines.
 fn hosts(count: u32, serial: u32, other: impl Fn(u32) -> bool) -> Vec<String> {
     let host = |i: u32| format!("h{i:05} AAAA 2001:db8::{:x}\nh{i:05} A 192.0.2.{}", i, u32::from(other(i)));
     let front = format!("$TTL 60\n@ SOA ns admin {serial} 2 3 4 5\n@ NS ns.elsewhere.");
@@ -146,7 +147,7 @@ fn text_of(lines: &[String]) -> String {
     })
 }
 
-/// However much changes at once: a version, or a zone built whole without reading the text again.
+/// A change of any size results in a version, or in a zone built as a whole without reading the file again.
 #[test]
 fn much_that_changes_at_once_is_built_whole() {
     let (folder, apex) = (tempfile::tempdir().expect("a folder"), testkit::name("example."));
@@ -157,25 +158,25 @@ fn much_that_changes_at_once_is_built_whole() {
     let mut counts = Counts::default();
     for (share, is_version) in [(1000, true), (5, true), (4, false), (1, false)] {
         let mut lines = hosts(count, 2, |i| i % share == 0);
-        // One name comes back, after what it has before.
+        // One name occurs again, after its other records.
         lines.push("h00003 A 192.0.2.77".to_owned());
         fs::write(&path, text_of(&lines)).expect("written");
         let next = reloaded(&path, apex, &served, &mut counts).expect("a zone");
         assert_eq!(next.overlay_size().nodes > 0, is_version, "one of {share}");
     }
     assert_eq!(counts.stepless, 2);
-    // The same lines from the last to the first: each name is looked for.
+    // The same lines in reverse order, so that each name has to be looked up.
     let mut lines = hosts(count, 1, |_| false);
     lines[1..].reverse();
     fs::write(&path, text_of(&lines)).expect("written");
     let next = read(&path, apex, Some(&served)).expect("a zone");
     assert_eq!((next.step.expect("a step").is_empty(), next.zone.overlay_size().nodes), (true, 0));
-    // Most of it is gone.
+    // Most of the zone is removed.
     fs::write(&path, text_of(&hosts(9_000, 2, |_| false))).expect("written");
     reloaded(&path, apex, &served, &mut counts).expect("a zone");
 }
 
-/// A small text is built whole, and compared then.
+/// A small zone file is built as a whole and compared afterwards.
 #[test]
 fn any_difference_counts_but_the_order() {
     let apex = testkit::name("example.");
@@ -206,7 +207,7 @@ fn any_difference_counts_but_the_order() {
     }
 }
 
-/// All names have the same records, those of each RRset in another order: too much differs, but nothing
+/// All names have the same records, with another order within each RRset: too much differs, but nothing
 /// changed.
 #[test]
 fn records_in_another_order_are_no_change() {

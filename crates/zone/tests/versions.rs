@@ -1,7 +1,7 @@
-//! Versions of a zone that share what did not change: whatever changes, a version is what a zone is that was
-//! built whole of the same records.
+//! Versions of a zone that share what did not change: after any change, a version equals a zone built as a
+//! whole from the same records.
 //!
-//! `PROPTEST_CASES=100000 cargo test -p zone --test versions` tries more of it.
+//! `PROPTEST_CASES=100000 cargo test -p zone --test versions` runs more cases.
 
 use proptest::prelude::*;
 use testkit::choices::Choices;
@@ -14,7 +14,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
 }
 
-/// What the property below relies on: changes of every kind are met, and most are kept in an overlay.
+/// Checks that the property below covers every kind of change, and that most changes are kept in an overlay.
 #[test]
 fn every_kind_of_change_is_tried() {
     let (mut steps, mut overlays, mut nsec, mut nsec3, mut gone, mut hidden) = (0, 0, 0, 0, 0, 0);
@@ -56,7 +56,7 @@ fn the_image_of_a_version_holds_what_the_version_holds() {
     assert!(overlays > 1, "{overlays}");
 }
 
-/// A transfer of a changed zone sent the records of its base.
+/// A transfer of a changed zone used to send the records of its base.
 #[test]
 fn the_stored_nodes_of_a_version_were_those_of_its_base() {
     let (mut overlays, mut state) = (0, 7u64);

@@ -1,8 +1,9 @@
 //! Scenarios: zones, queries and the answers that the RFCs require, in `cases/*.txt`.
 //!
 //! A file holds zones: `zone NAME [nsec|nsec3 [opt-out] [iterations=N] [salt=HEX]]`, a zone file and `end`,
-//! or `unloaded NAME`; all zones of a file are served together. Then cases: `#` and the reason, `? NAME TYPE
-//! [do] [size=N] [chain=N]`, the response code and the flags, and the records, each after its section.
+//! or `unloaded NAME`; all zones of a file are served together. Then cases: `#` and the reason,
+//! `? NAME TYPE [do] [size=N] [chain=N]`, the response code and the flags, and the records, each after its
+//! section.
 //! Records are sorted; of an RRSIG only the type covered appears, since the signatures are not real.
 //!
 //! With `WRITE_CASES=1` in the environment the actual answers are written into the files, for review.

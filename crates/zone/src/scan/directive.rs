@@ -39,7 +39,8 @@ impl<S: Sink> Scanner<'_, S> {
             }
         } else {
             let message = format!("unknown directive {}", show(word.bytes));
-            let note = "the directives are $ORIGIN, $TTL, $INCLUDE and $GENERATE; write \\$ for an owner that begins with $";
+            let note = "the directives are $ORIGIN, $TTL, $INCLUDE and $GENERATE; write \\$ for an owner that \
+                        begins with $";
             Err(Trouble::at(word, FaultKind::UnknownDirective, message).with_note(note))
         };
         done.or_else(|trouble| self.add_fault(file, here, trouble))
