@@ -1,5 +1,5 @@
 //! Memory shared with the kernel: mappings, and the rings that pass descriptors to the kernel and back.
-//! `socket` gives descriptors their meaning.
+//! `socket` defines the meaning of descriptors.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -19,7 +19,7 @@
 //! | `pending.rs` | the records of the name being read, and their faults: [`Note`] |
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
-//! | `blobs.rs` | the blobs as they arrive, and results computed meanwhile |
+//! | `blobs.rs` | the blobs as they arrive, and the results computed on arrival |
 //! | `names.rs` | their hashes, in the order of the index |
 //! | `finish.rs` | builds the zone: repeated names, empty non-terminals, occlusion |
 //! | `room.rs` | for that: the memory limit |

@@ -22,13 +22,13 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `change.rs` | what changes: [`ChangeSet`], [`ChangeError`] |
+//! | `change.rs` | the input: [`ChangeSet`], [`ChangeError`] |
 //! | `apply.rs` | records → nodes that change |
-//! | `settle.rs` | puts a node into the overlay, and sees to the nodes that this touches |
-//! | `place.rs` | where a node belongs: slot, names, redirects, rows, counts |
-//! | `update.rs` | all records anew → nodes that change: [`ZoneUpdate`] |
+//! | `settle.rs` | puts a node into the overlay, and updates the nodes that depend on it |
+//! | `place.rs` | stores a node: slot, names, redirects, rows, counts |
+//! | `update.rs` | all records of the next version → nodes that change: [`ZoneUpdate`] |
 //! | `fold.rs` | a new base |
-//! | `diff.rs` | what changed between two snapshots |
+//! | `diff.rs` | the difference between two snapshots |
 //! | `tree.rs`, `slots.rs`, `row.rs`, `filter.rs` | the persistent parts of an overlay |
 //!
 //! # When a version is built as a whole
