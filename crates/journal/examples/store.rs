@@ -1,6 +1,6 @@
-//! Measures a store on this machine's disk: `store FOLDER RECORDS` writes and loads a zone of so many
-//! records, like that of a top-level domain, and counts changes a second that are acknowledged one by one,
-//! and 64 at a time.
+//! Measures a store on the local disk: `store FOLDER RECORDS` writes and loads a zone of RECORDS records,
+//! similar to that of a top-level domain, and counts changes per second, acknowledged one by one and 64 at a
+//! time.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,7 +17,7 @@ use zone::store::ChangeSet;
 
 const DAY: Ttl = Ttl::from_secs(86_400);
 
-/// A host that is new, and another serial number.
+/// A change that adds a host and increments the serial.
 fn change(serial: u32, apex: NameBuf) -> Result<ChangeSet, Box<dyn Error>> {
     let mut change = ChangeSet { before: Serial(serial), after: Serial(serial + 1), ..ChangeSet::default() };
     change.removed.push(apex.as_name(), Type::SOA, DAY, &soa(apex.as_name(), serial));

@@ -1,4 +1,4 @@
-//! [`StoreFault`]: why a zone cannot be read from the disk, or not be kept there.
+//! [`StoreFault`]: why a zone cannot be read from the disk or stored there.
 
 use std::fmt;
 use std::io;
@@ -7,43 +7,43 @@ use std::path::{Path, PathBuf};
 use wire::{NameBuf, Serial};
 use zone::store::{BuildError, ChangeError, Note};
 
-/// Why a zone cannot be read from the disk, or not be kept there.
+/// Why a zone cannot be read from the disk or stored there.
 #[derive(Debug)]
 pub enum StoreFault {
-    /// The disk fails.
+    /// A disk operation failed.
     Io {
-        /// What was to be done.
+        /// The operation.
         action: &'static str,
-        /// To which file or folder.
+        /// Its file or folder.
         path: PathBuf,
-        /// What the system reports.
+        /// The system's error.
         error: io::Error,
     },
-    /// Another process has the folder.
+    /// Another process holds the lock of the folder.
     Locked(PathBuf),
     /// The zone's store is open already.
     AlreadyOpen(Box<NameBuf>),
-    /// The file is no store of a zone, or one of another version of the format.
+    /// The file is not a zone store, or has another version of the format.
     OtherFormat(PathBuf),
-    /// The file holds this zone, and not the one it is named after.
+    /// The file holds this zone instead of the one it is named after.
     OtherZone(PathBuf, Box<NameBuf>),
-    /// The file is not as it was written. Nothing of it is used.
+    /// The file is not as it was written. None of it is used.
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Bytes in front of what is wrong.
+        /// Offset of the damage.
         offset: u64,
-        /// What is wrong.
+        /// Description of the damage.
         what: &'static str,
     },
-    /// The file is not there, and changes of its zone were acknowledged.
+    /// The file does not exist, although changes of its zone were acknowledged.
     Missing {
         /// The file.
         path: PathBuf,
-        /// The version that was acknowledged last, if that is known.
+        /// The version that was acknowledged last, if known.
         acknowledged: Option<Serial>,
     },
-    /// The file holds less than was acknowledged: its end is missing, or it is a copy of an earlier time.
+    /// The file holds less than was acknowledged: its end is missing, or it is an older copy.
     Older {
         /// The file.
         path: PathBuf,
@@ -52,55 +52,56 @@ pub enum StoreFault {
         /// The version that was acknowledged last.
         acknowledged: Serial,
     },
-    /// The file had a mark of how far it was acknowledged, and there is none: whether it holds all that was
-    /// is not known.
+    /// The file declares a mark, and the mark is missing: whether the file holds all acknowledged changes is
+    /// unknown.
     MarkLost {
         /// The file.
         path: PathBuf,
         /// The newest version in it.
         found: Serial,
-        /// The file of the marks.
+        /// The marks file.
         marks: PathBuf,
     },
-    /// A stored change does not fit the version in front of it.
+    /// A stored change does not apply to the version before it.
     BadChange {
         /// The file.
         path: PathBuf,
-        /// Why it does not fit.
+        /// Why it does not apply.
         error: ChangeError,
     },
-    /// The stored records do not make a zone.
+    /// The stored records do not form a zone.
     NoZone(PathBuf, BuildError),
-    /// The stored records make a zone that should not be served.
+    /// The stored records form a zone that should not be served.
     BadZone(PathBuf, Box<Note>),
-    /// Nothing is stored that could change.
+    /// The store is empty, so there is nothing to change.
     NoBase,
-    /// The change, or the zone, is of another version than the newest in the store.
+    /// The change or the zone does not match the newest version in the store.
     OtherVersion {
         /// The newest version in the store.
         stored: Serial,
-        /// The one that was passed in.
+        /// The version that was passed in.
         found: Serial,
     },
     /// The change does not lead to a later version (RFC 1982 §3.2).
     NotLater,
-    /// The change [is no difference sequence](zone::store::ChangeSet::is_difference_sequence).
+    /// The change [is not a difference sequence](zone::store::ChangeSet::is_difference_sequence).
     NoSequence,
     /// The change has 4 GiB or more.
     TooLarge,
-    /// The disk failed before, so that its content is unknown. Nothing is taken until the zone is replaced.
+    /// The disk failed before, and the content of the file is unknown. The store refuses changes until the
+    /// zone is replaced.
     Refused,
-    /// A replacement is under way already.
+    /// A replacement is already under way.
     AlreadyReplacing,
-    /// The replacement is of a zone with another name.
+    /// The replacement is for a zone with another name.
     NotTheZone,
     /// The replacement has not been written.
     NotWritten,
-    /// The store has gone another way since the replacement was begun.
+    /// The store has lost changes or been replaced since the replacement was begun.
     Overtaken,
 }
 
-/// Turns an error of the disk into a fault.
+/// Returns a function that turns an I/O error into a [`StoreFault::Io`].
 pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreFault {
     let path = path.to_owned();
     move |error| StoreFault::Io { action, path, error }

@@ -1,4 +1,4 @@
-//! [`ZoneFolder`]: the folder in which the stores of all zones are.
+//! [`ZoneFolder`]: the folder that holds the stores of all zones.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -18,11 +18,11 @@ use crate::shared::{OpenZone, Shared};
 use crate::store::{Contents, ZoneStore};
 use crate::stored::Stored;
 
-/// The file that is locked.
+/// Name of the lock file.
 const LOCK: &str = "lock";
 
-/// A folder of stores, one for each zone. One process has it at a time. A clone is the same folder, which
-/// stays locked until the last clone and the last of its stores are dropped.
+/// A folder of stores, one for each zone. One process uses it at a time. A clone refers to the same folder,
+/// which stays locked until the last clone and the last of its stores are dropped.
 #[derive(Clone)]
 pub struct ZoneFolder(Arc<Shared>);
 
@@ -38,7 +38,7 @@ fn read_front(file: &dyn DiskFile, path: &Path) -> Result<Front, StoreFault> {
     Ok(Front { header, apex, confirmed: Confirmed::of_header(&bytes, header.nonce), len })
 }
 
-/// A file, and its front.
+/// An open store file and its front.
 type OpenFile = (Arc<dyn DiskFile>, Front);
 
 fn missing(path: PathBuf, mark: Option<Mark>) -> StoreFault {
@@ -46,16 +46,16 @@ fn missing(path: PathBuf, mark: Option<Mark>) -> StoreFault {
 }
 
 impl ZoneFolder {
-    /// Takes the folder, making it if need be; the folder around it has to be there.
+    /// Opens and locks the folder, creating it if it does not exist. The parent folder must exist.
     ///
     /// # Errors
-    /// [`StoreFault::Locked`] if another process has it, and [`StoreFault::Io`].
+    /// [`StoreFault::Locked`] if another process holds the lock, and [`StoreFault::Io`].
     pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<ZoneFolder, StoreFault> {
         ZoneFolder::open_with(disk, root, None)
     }
 
-    /// The same, with a file beside the folder that has how far each zone was acknowledged: a store that is
-    /// gone or holds less than that is noticed.
+    /// Opens the folder like [`open`](Self::open), with a file beside it that records how far each zone was
+    /// acknowledged. A store that is missing or holds less than that is then detected.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -78,7 +78,7 @@ impl ZoneFolder {
         let open = Mutex::new(HashSet::new());
         let shared = Shared { disk, root: root.to_owned(), open, marks, _lock: lock };
         let folder = ZoneFolder(Arc::new(shared));
-        // A process before this one may have ended when a file had its name, but not yet on the disk.
+        // The previous process may have ended after it renamed a file and before it synced the folder.
         for shard in folder.shards()? {
             folder.0.disk.sync_folder(&shard).map_err(failed("sync the folder", &shard))?;
         }
@@ -86,14 +86,14 @@ impl ZoneFolder {
         Ok(folder)
     }
 
-    /// Opens the store of a zone, and returns what it holds, if it holds anything. The base is not read yet.
+    /// Opens the store of a zone and returns what it holds, if anything. The base is not read yet.
     ///
     /// # Errors
-    /// [`StoreFault::AlreadyOpen`] while another [`ZoneStore`] of the zone is there,
+    /// [`StoreFault::AlreadyOpen`] while another [`ZoneStore`] of the zone exists,
     /// [`StoreFault::OtherFormat`], [`StoreFault::OtherZone`], [`StoreFault::Damaged`],
     /// [`StoreFault::Missing`], [`StoreFault::Older`], [`StoreFault::MarkLost`] and [`StoreFault::Io`].
-    /// Nothing of the file is used then; [`set_aside`](Self::set_aside) makes room for another, and
-    /// [`start_over`](Self::start_over) puts one in its place.
+    /// Nothing of the file is used then. [`set_aside`](Self::set_aside) renames the file, and
+    /// [`start_over`](Self::start_over) replaces it.
     pub fn zone(&self, apex: Name<'_>) -> Result<(ZoneStore, Option<Stored>), StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
@@ -107,7 +107,8 @@ impl ZoneFolder {
         };
         let was_marked = front.header.marked;
         let mut stored = Stored::find(file, paths.store.clone().into(), front, noted.mark())?;
-        // Before the file got its name there was a slot: no crash leaves it without.
+        // The slot was on the disk before the file was renamed, so no crash leaves a marked file without a
+        // slot.
         if let (Some(marks), true, Noted::Nothing) = (&self.0.marks, was_marked, noted) {
             let (found, marks) = (stored.serial(), marks.path().to_owned());
             return Err(StoreFault::MarkLost { path: paths.store, found, marks });
@@ -118,7 +119,7 @@ impl ZoneFolder {
         Ok((ZoneStore::new(open, Some(contents)), Some(stored)))
     }
 
-    /// Opens the file of a zone, if it is there, and reads its front.
+    /// Opens the file of a zone, if it exists, and reads its front.
     fn front(&self, open: &OpenZone, paths: &Paths) -> Result<Option<OpenFile>, StoreFault> {
         let file = match self.0.disk.open(&paths.store) {
             Ok(file) => file,
@@ -133,12 +134,12 @@ impl ZoneFolder {
         Ok(Some((file.into(), front)))
     }
 
-    /// Returns what can be read of a zone up to the first change that is not whole, though more may have been
+    /// Returns what is readable of a zone up to the first incomplete change, even if later changes were
     /// acknowledged.
     ///
     /// # Errors
-    /// As for [`zone`](Self::zone), but for [`StoreFault::Older`], [`StoreFault::MarkLost`] and damage behind
-    /// the base.
+    /// As for [`zone`](Self::zone), except for [`StoreFault::Older`], [`StoreFault::MarkLost`] and damage
+    /// after the base.
     pub fn salvage(&self, apex: Name<'_>) -> Result<Stored, StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
@@ -148,12 +149,12 @@ impl ZoneFolder {
         }
     }
 
-    /// Stores a zone in place of what is stored of it, whatever that is: a file that is there gets another
-    /// name, which is returned. All that was acknowledged before counts no more.
+    /// Replaces whatever is stored of a zone. An existing file is renamed, and its new name returned. What
+    /// was acknowledged before is no longer required.
     ///
     /// # Errors
-    /// [`StoreFault::AlreadyOpen`] and [`StoreFault::Io`]; the file that is there keeps its name or gets it
-    /// back, if the disk lets it.
+    /// [`StoreFault::AlreadyOpen`] and [`StoreFault::Io`]. An existing file then keeps its name or gets it
+    /// back, if the rename back succeeds.
     pub fn start_over(&self, zone: &Zone) -> Result<Option<PathBuf>, StoreFault> {
         let open = OpenZone::new(&self.0, zone.apex())?;
         let paths = open.paths();
@@ -163,14 +164,13 @@ impl ZoneFolder {
         let aside = self.0.put_aside(&paths)?;
         let finished = store.finish(replacement);
         if let (Err(_), Some(aside)) = (&finished, &aside) {
-            // What became of the new file is not known. The mark still tells what is missing in either.
+            // The state of the new file is unknown. The mark still shows what either file lacks.
             let _ = self.0.disk.rename(aside, &paths.store);
         }
         finished.map(|()| aside)
     }
 
-    /// Forgets a zone: a file that is there gets another name, which is returned, and nothing counts as
-    /// acknowledged.
+    /// Drops a zone's mark and renames its file, if it exists; returns the file's new name.
     ///
     /// # Errors
     /// [`StoreFault::AlreadyOpen`] and [`StoreFault::Io`].
@@ -181,18 +181,18 @@ impl ZoneFolder {
         Ok(aside)
     }
 
-    /// The version of a zone that was acknowledged last, by its mark.
+    /// The version of a zone that was acknowledged last, according to its mark.
     pub fn acknowledged(&self, apex: Name<'_>) -> Option<Serial> {
         self.0.noted(apex.to_lower().as_lower()).mark().map(|mark| mark.serial)
     }
 
-    /// The file of a zone.
+    /// The path of a zone's file.
     pub fn path(&self, apex: Name<'_>) -> PathBuf {
         self.0.paths(apex.to_lower().as_lower()).store
     }
 
-    /// The zones that have a file, whatever is in it, or had one by their marks; and the files that do not
-    /// say of which zone they are.
+    /// The zones that have a file or a mark, and the files whose zone cannot be determined. A zone counts
+    /// even if its file cannot be read.
     ///
     /// # Errors
     /// [`StoreFault::Io`] if a folder cannot be read.
@@ -219,32 +219,33 @@ impl ZoneFolder {
         Ok((zones, unknown))
     }
 
-    /// Entries of the file of the marks that cannot be read.
+    /// Number of damaged entries in the marks file.
     pub fn damaged_marks(&self) -> u64 {
         self.0.marks.as_ref().map_or(0, Marks::damaged)
     }
 
-    /// Whether [`sync_marks`](Self::sync_marks) has something to do.
+    /// Whether marks were written that [`sync_marks`](Self::sync_marks) has not synced.
     pub fn has_unsynced_marks(&self) -> bool {
         self.0.marks.as_ref().is_some_and(Marks::is_dirty)
     }
 
-    /// Returns once all marks are on the disk. Until then a crash of the system may leave older ones, so that
-    /// damage of the newest changes beside may go unnoticed; the changes themselves do not depend on it.
+    /// Returns once all marks are on the disk. Until then a crash of the system may leave older marks, with
+    /// which damage to the newest changes may go undetected. The changes themselves do not depend on the
+    /// marks.
     ///
     /// # Errors
-    /// [`StoreFault::Io`], also for a mark that could not be written before.
+    /// [`StoreFault::Io`], also for a mark that could not be written earlier.
     pub fn sync_marks(&self) -> Result<(), StoreFault> {
         let Some(marks) = &self.0.marks else { return Ok(()) };
         marks.sync()?;
         marks.fault().map_or(Ok(()), Err)
     }
 
-    /// Gives the file of a zone another name, so that the zone can be stored anew, and returns that name. A
-    /// file that had been set aside before is gone then.
+    /// Renames the file of a zone, so that the zone can be stored again, and returns the new name. Overwrites
+    /// a file that was set aside before.
     ///
     /// # Errors
-    /// [`StoreFault::AlreadyOpen`] while a [`ZoneStore`] of the zone is there, and [`StoreFault::Io`].
+    /// [`StoreFault::AlreadyOpen`] while a [`ZoneStore`] of the zone exists, and [`StoreFault::Io`].
     pub fn set_aside(&self, apex: Name<'_>) -> Result<PathBuf, StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
@@ -254,8 +255,8 @@ impl ZoneFolder {
         Ok(paths.aside)
     }
 
-    /// The zones that are stored, in any order: of each the name, or why its file cannot be read. Reads the
-    /// front of every file.
+    /// The stored zones, in any order: for each file the zone's name, or why the file cannot be read. Reads
+    /// the front of every file.
     ///
     /// # Errors
     /// [`StoreFault::Io`] if a folder cannot be read.
@@ -273,7 +274,7 @@ impl ZoneFolder {
         Ok(zones)
     }
 
-    /// The folders of files.
+    /// The existing shard folders.
     fn shards(&self) -> Result<Vec<PathBuf>, StoreFault> {
         let root = &self.0.root;
         let there = self.0.disk.list(root).map_err(failed("list", root))?;

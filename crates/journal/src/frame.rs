@@ -1,8 +1,8 @@
-//! Frames: pieces of a store, each with its length and its checksums. docs/JOURNAL.md has their bytes.
+//! Frames: pieces of a store, each with its length and checksums. docs/JOURNAL.md describes their bytes.
 //!
-//! A checksum is seeded with the place of the frame and with the nonce of the file, so that bytes that stood
-//! elsewhere, or that were put into a record, are no frame. The checksum of the head is by itself: where the
-//! length can be relied on, a frame is read without trying.
+//! A checksum is seeded with the frame's offset and the nonce of the file, so that bytes that were at another
+//! place, or that were put into a record, are not valid frames. The head has a checksum of its own, so that
+//! the length can be trusted before the rest of the frame is read.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::fault::{StoreFault, damaged, failed};
 
 /// Bytes of the head of a frame.
 pub(crate) const HEAD: usize = 40;
-/// Bytes that are read at once.
+/// Bytes read at once.
 const WINDOW: usize = 128 << 10;
 
 /// What a frame holds.
@@ -37,17 +37,17 @@ impl FrameKind {
     }
 }
 
-/// What stands in front of the bytes of a frame.
+/// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: FrameKind,
-    /// Bytes that follow.
+    /// Bytes that follow the head.
     pub(crate) len: u32,
-    /// So many bytes of the file had been acknowledged when the frame was written.
+    /// Bytes of the file that had been acknowledged when the frame was written.
     pub(crate) acknowledged: u64,
     pub(crate) before: Serial,
     pub(crate) after: Serial,
-    /// Checksum of the bytes that follow.
+    /// Checksum of the bytes that follow the head.
     sum: u64,
 }
 
@@ -55,8 +55,8 @@ fn seed(nonce: u64, at: u64) -> u64 {
     nonce.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Fills in the head of a frame that will stand at `at`: `frame` is room for the head, and the bytes that
-/// follow. `None` if these are 4 GiB or more.
+/// Fills in the head of a frame at offset `at`. `frame` is room for the head, then the frame's bytes. Returns
+/// `None` if these are 4 GiB or more.
 pub(crate) fn seal(
     frame: &mut [u8],
     kind: FrameKind,
@@ -78,7 +78,7 @@ pub(crate) fn seal(
 }
 
 impl Head {
-    /// Reads a head that stands at `at`; `None` if it is none.
+    /// Parses a head at offset `at`; `None` if it is not valid.
     fn open(bytes: &[u8], nonce: u64, at: u64) -> Option<Head> {
         let (kind, rest) = bytes.split_first_chunk::<4>()?;
         let kind = [FrameKind::Base, FrameKind::Change].into_iter().find(|known| known.marker() == *kind)?;
@@ -99,13 +99,13 @@ impl Head {
     }
 }
 
-/// Reads the frames of a file. Keeps [`WINDOW`] bytes of it.
+/// Reads the frames of a file. Buffers [`WINDOW`] bytes of it.
 pub(crate) struct FrameReader {
     file: Arc<dyn DiskFile>,
     path: Arc<Path>,
     nonce: u64,
     window: Vec<u8>,
-    /// Where in the file the window begins.
+    /// Offset of the window in the file.
     window_at: u64,
 }
 
@@ -115,13 +115,13 @@ impl FrameReader {
         FrameReader { file, path, nonce, window: Vec::new(), window_at: 0 }
     }
 
-    /// The file's name.
+    /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of the file from `at` on: `len`, which is at most [`WINDOW`], or those there are in front of
-    /// `end`.
+    /// Returns `len` bytes of the file from `at` on, or fewer if `end` comes first. `len` is at most
+    /// [`WINDOW`].
     fn bytes(&mut self, at: u64, len: usize, end: u64) -> Result<&[u8], StoreFault> {
         let len = len.min(usize::try_from(end.saturating_sub(at)).unwrap_or(WINDOW));
         let within = |window: &[u8], from: u64| {
@@ -141,14 +141,14 @@ impl FrameReader {
         Ok(&self.window[..len])
     }
 
-    /// The head of the frame at `at`, if that ends at `end` or before; its bytes are not looked at.
+    /// The head of the frame at `at`, if the frame ends by `end`. Does not check the frame's bytes.
     pub(crate) fn head(&mut self, at: u64, end: u64) -> Result<Option<Head>, StoreFault> {
         let nonce = self.nonce;
         let head = Head::open(self.bytes(at, HEAD, end)?, nonce, at);
         Ok(head.filter(|head| next(at, head).is_some_and(|next| next <= end)))
     }
 
-    /// The head of the frame at `at`, if it is whole. Takes no memory for its bytes.
+    /// The head of the frame at `at`, if the whole frame is intact. Does not hold the frame in memory.
     pub(crate) fn checked_head(&mut self, at: u64, end: u64) -> Result<Option<Head>, StoreFault> {
         let Some(head) = self.head(at, end)? else { return Ok(None) };
         let mut sum = Xxh3::with_seed(seed(self.nonce, at));
@@ -162,7 +162,7 @@ impl FrameReader {
         Ok((sum.digest() == head.sum).then_some(head))
     }
 
-    /// Reads the frame at `at` with its head, if it is whole.
+    /// Reads the frame at `at` with its head into `frame`, if it is intact.
     pub(crate) fn frame(
         &mut self,
         at: u64,
@@ -181,7 +181,7 @@ impl FrameReader {
         Ok((xxh3_64_with_seed(&frame[HEAD..], seed(self.nonce, at)) == head.sum).then_some(head))
     }
 
-    /// Writes bytes of the file once more, as they are.
+    /// Writes bytes of the file again, unchanged.
     pub(crate) fn write_again(&mut self, range: Range<u64>) -> Result<(), StoreFault> {
         let (file, path) = (Arc::clone(&self.file), Arc::clone(&self.path));
         let mut at = range.start;
@@ -193,7 +193,7 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Whether there is nothing in a part of the file.
+    /// Whether a range of the file holds only zeros.
     pub(crate) fn is_zeros(&mut self, range: Range<u64>) -> Result<bool, StoreFault> {
         let mut at = range.start;
         while at < range.end {
@@ -206,7 +206,7 @@ impl FrameReader {
         Ok(true)
     }
 
-    /// Whether a frame behind `at` says that what is at `at` had been acknowledged.
+    /// Whether a frame after `at` states that the bytes at `at` had been acknowledged.
     fn is_acknowledged(&mut self, at: u64, end: u64) -> Result<bool, StoreFault> {
         let nonce = self.nonce;
         let mut from = at + 1;
@@ -225,8 +225,8 @@ impl FrameReader {
         Ok(false)
     }
 
-    /// Goes through changes that follow each other, from `range.start` on, up to one that does not or is not
-    /// whole.
+    /// Walks consecutive changes from `range.start` on, and stops before the first that does not follow or is
+    /// incomplete.
     pub(crate) fn walk_whole(&mut self, range: Range<u64>, from: Serial) -> Result<Walk, StoreFault> {
         let mut walk = Walk { steps: Vec::new(), end: range.start, serial: from, acknowledged: 0 };
         while let Some(head) = self.checked_head(walk.end, range.end)? {
@@ -238,7 +238,7 @@ impl FrameReader {
         Ok(walk)
     }
 
-    /// Goes through changes that follow each other, from `range.start` on.
+    /// Walks consecutive changes from `range.start` on; reports damage within what was acknowledged.
     pub(crate) fn walk(&mut self, range: Range<u64>, sealed: u64, from: Serial) -> Result<Walk, StoreFault> {
         let mut walk = Walk { steps: Vec::new(), end: range.start, serial: from, acknowledged: 0 };
         while walk.end < range.end {
@@ -258,33 +258,33 @@ impl FrameReader {
     }
 }
 
-/// Where the frame ends that has its head at `at`.
+/// Offset of the end of the frame whose head is at `at`.
 pub(crate) fn next(at: u64, head: &Head) -> Option<u64> {
     at.checked_add(HEAD as u64 + u64::from(head.len))
 }
 
-/// A change in a file.
+/// Version and place of a change in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The version that it changes.
+    /// The version before the change.
     pub(crate) before: Serial,
-    /// Where its frame is.
+    /// Offset of its frame.
     pub(crate) at: u64,
 }
 
-/// Changes that follow each other.
+/// Consecutive changes.
 pub(crate) struct Walk {
     pub(crate) steps: Vec<Step>,
-    /// Where the last one ends.
+    /// Offset at which the last one ends.
     pub(crate) end: u64,
-    /// The version that it makes.
+    /// The version after the last one.
     pub(crate) serial: Serial,
-    /// So many bytes of the file had been acknowledged when it was written.
+    /// Bytes of the file that had been acknowledged when the last one was written.
     pub(crate) acknowledged: u64,
 }
 
 impl Walk {
-    /// Takes the next change.
+    /// Appends the next change.
     fn take(&mut self, head: Head, end: u64) {
         self.steps.push(Step { before: head.before, at: self.end });
         (self.serial, self.acknowledged) = (head.after, head.acknowledged);
@@ -292,7 +292,7 @@ impl Walk {
     }
 }
 
-/// Fills `bytes` from `at` on. A file that ends before is cut short.
+/// Fills `bytes` from offset `at` on. Reports a file that ends too early as cut short.
 pub(crate) fn read_all(
     file: &dyn DiskFile,
     path: &Path,
@@ -311,7 +311,7 @@ pub(crate) fn read_all(
     Ok(())
 }
 
-/// Writes all of `bytes` from `at` on.
+/// Writes all of `bytes` from offset `at` on.
 pub(crate) fn write_all(
     file: &dyn DiskFile,
     path: &Path,

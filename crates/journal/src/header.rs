@@ -1,4 +1,4 @@
-//! The first 512 bytes of a store. docs/JOURNAL.md has them one by one.
+//! The header: the first 512 bytes of a store. docs/JOURNAL.md lists its fields.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,43 +9,43 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::fault::{StoreFault, damaged};
 
 const MAGIC: [u8; 8] = *b"nomenjnl";
-/// Raised whenever the format changes.
+/// Format version, incremented with every change of the format.
 const VERSION: u32 = 1;
 /// Bytes of the header; frames follow.
 pub(crate) const HEADER: u64 = 512;
-/// Where the name of the zone is, after its length.
+/// Offset of the zone's name, after its length.
 const APEX_AT: usize = 65;
-/// Where the nonce of the file before is, and whether the zone has a mark.
+/// Offset of the previous file's nonce, followed by whether the zone has a mark.
 const PREVIOUS_AT: usize = 320;
-/// Where the time of the last confirmation is.
+/// Offset of the time of the last confirmation.
 pub(crate) const CONFIRMED_AT: usize = 480;
-/// Where the checksum of all in front of [`CONFIRMED_AT`] is.
+/// Offset of the checksum of all bytes before [`CONFIRMED_AT`].
 const SUM_AT: usize = 504;
 
-/// What the header says.
+/// Fields of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Seed of the checksums of this file.
     pub(crate) nonce: u64,
-    /// Where the base begins; what is in front of it is history.
+    /// Offset of the base; history lies before it.
     pub(crate) base_at: u64,
-    /// Where the base ends.
+    /// Offset at which the base ends.
     pub(crate) base_end: u64,
     /// Number of records in the base.
     pub(crate) records: u64,
-    /// Bytes that were on the disk before the file got its name.
+    /// Length of the file when it was renamed into place; all of it had been synced.
     pub(crate) sealed: u64,
-    /// The version that the history begins with.
+    /// The version at which the history begins.
     pub(crate) first: Serial,
     /// The version of the base.
     pub(crate) base: Serial,
-    /// The nonce of the file that this one has replaced; 0 if there was none.
+    /// The nonce of the file that this one replaced; 0 if there was none.
     pub(crate) previous: u64,
-    /// Whether it is also noted elsewhere how far the zone was acknowledged.
+    /// Whether the zone also has a mark in the marks file.
     pub(crate) marked: bool,
 }
 
-/// When a version was confirmed.
+/// The time at which a primary confirmed a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirmed {
     /// Seconds since 1970.
@@ -53,8 +53,7 @@ pub(crate) struct Confirmed {
     pub(crate) serial: Serial,
 }
 
-/// The front of a file: its header, whose zone it holds, when that was last confirmed, and the length of the
-/// file.
+/// The front of a file: header, zone name, last confirmation, and the length of the file.
 pub(crate) struct Front {
     pub(crate) header: Header,
     pub(crate) apex: LowerNameBuf,
@@ -80,7 +79,7 @@ impl Confirmed {
         bytes
     }
 
-    /// The confirmation that a header holds, if it is whole.
+    /// The confirmation in a header, if it is intact.
     pub(crate) fn of_header(bytes: &[u8; HEADER as usize], nonce: u64) -> Option<Confirmed> {
         let bytes = &bytes[CONFIRMED_AT..SUM_AT];
         let is_whole = u64_at(bytes, 16) == xxh3_64_with_seed(&bytes[..16], nonce);
@@ -89,7 +88,7 @@ impl Confirmed {
 }
 
 impl Header {
-    /// Where the base is.
+    /// Byte range of the base.
     pub(crate) fn base_range(&self) -> Range<u64> {
         self.base_at..self.base_end
     }
@@ -121,7 +120,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header.
+    /// Parses a header.
     pub(crate) fn read(
         bytes: &[u8; HEADER as usize],
         path: &Path,

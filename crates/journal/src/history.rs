@@ -1,4 +1,4 @@
-//! [`History`]: changes, read one after the other.
+//! [`History`]: iterates over stored changes.
 
 use std::ops::Range;
 
@@ -9,19 +9,20 @@ use crate::fault::{StoreFault, damaged};
 use crate::frame::{FrameKind, FrameReader, HEAD, next};
 use crate::records::read_change;
 
-/// Changes that follow each other, each read from the disk when it is asked for, so that one is in memory at
-/// a time. After a fault there are no more. What is appended or replaced meanwhile does not show.
+/// Iterates over consecutive changes. Each is read from the disk on demand, so that one is in memory at a
+/// time. The iteration ends after a fault. It does not see changes appended or files replaced in the
+/// meantime.
 pub struct History {
     reader: FrameReader,
     rest: Range<u64>,
-    /// Where the base is, which stands between changes.
+    /// Byte range of the base, which lies between changes and is skipped.
     base: Range<u64>,
     version: Serial,
     frame: Vec<u8>,
 }
 
 impl History {
-    /// The changes in `rest`, which lead on from `version`.
+    /// The changes in the byte range `rest`, which start from `version`.
     pub(crate) fn new(reader: FrameReader, rest: Range<u64>, base: Range<u64>, version: Serial) -> History {
         History { reader, rest, base, version, frame: Vec::new() }
     }

@@ -1,37 +1,36 @@
-//! Zones on disk: for each zone the records of a version, the base, and what changed since, so that nothing
-//! acknowledged is lost. What changed is the history of the zone, too, from which IXFR (RFC 1995) is
+//! Zone storage on disk: for each zone a base (all records of one version) and the changes since, so that no
+//! acknowledged change is lost. The changes are also the zone's history, from which IXFR (RFC 1995) is
 //! answered.
 //!
-//! A zone has one file. It is written beside the one in use, synced and renamed, so that it is there as a
-//! whole or not at all; changes are then put at its end, where what a crash tears is cut off again.
-//! docs/JOURNAL.md has its bytes.
+//! Each zone has one file. A new file is written beside the one in use, synced and renamed, so that it exists
+//! as a whole or not at all. Changes are then appended; an append that a crash tore is cut off.
+//! docs/JOURNAL.md describes the bytes.
 //!
 //! ```text
 //! header │ history: changes up to the base │ base: all records │ changes since ──▶
 //! ```
 //!
-//! What is not here: when a zone is stored and by which thread, and what is done about a fault
-//! (`zone-manager`).
-//! Nothing is kept open for a zone that does not change.
+//! When and on which thread a zone is stored, and how a fault is handled, is decided in `zone-manager`. A
+//! zone that does not change has no open file.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `disk/` | what is needed of a disk: [`Disk`], [`DiskFile`], [`RealDisk`] |
+//! | `disk/` | the operations a disk has to offer: [`Disk`], [`DiskFile`], [`RealDisk`] |
 //! | `fault.rs` | [`StoreFault`] |
-//! | `names.rs` | what files are called |
-//! | `header.rs` | the front of a file |
-//! | `frame.rs` | pieces of a file, each with its length and checksums |
-//! | `records.rs` | records and changes in such pieces |
+//! | `names.rs` | file names |
+//! | `header.rs` | the first 512 bytes of a file |
+//! | `frame.rs` | frames: pieces of a file, each with its length and checksums |
+//! | `records.rs` | encoding of records and changes within frames |
 //! | `marks.rs` | how far each zone was acknowledged, in a file beside the stores |
-//! | `shared.rs` | what the stores of a folder share |
+//! | `shared.rs` | state shared by the stores of a folder |
 //! | `folder.rs` | the folder of all stores: [`ZoneFolder`] |
-//! | `stored.rs` | what was found of a zone: [`Stored`] |
-//! | `store.rs` | keeping what changes: [`ZoneStore`] |
-//! | `history.rs` | what changed since a version: [`History`] |
-//! | `replace.rs` | a new base: [`Replacement`] |
+//! | `stored.rs` | what a store held when it was opened: [`Stored`] |
+//! | `store.rs` | appends and acknowledges changes: [`ZoneStore`] |
+//! | `history.rs` | the changes since a version: [`History`] |
+//! | `replace.rs` | writes a new base: [`Replacement`] |
 //!
-//! One process has a folder at a time. While changes go on, a new base is written beside the file in use.
-//! `testkit` has a disk that loses, tears and fails.
+//! One process uses a folder at a time. A new base can be written beside the file in use while changes are
+//! appended. `testkit` has a disk that loses, tears and fails.
 #![forbid(unsafe_code)]
 
 mod disk;

@@ -1,16 +1,15 @@
 //! [`Marks`]: how far each zone was acknowledged, in a file beside the stores.
 //!
-//! A store alone cannot show that its end is missing: a file that was cut between two changes, an older copy
-//! of it, and a file that is gone look like zones that changed less. So each acknowledgment is noted here,
-//! too. docs/JOURNAL.md has the bytes.
+//! A store alone cannot show that its end is missing: a file cut between two changes, an older copy and a
+//! missing file look like a zone with fewer changes. So each acknowledgment is also recorded here.
+//! docs/JOURNAL.md describes the bytes.
 //!
-//! A mark is written once the changes that it covers are synced, and synced later, by [`Marks::sync`]: after
-//! a crash of the system it may be an older one, and never one of changes that are not on the disk. Of its
-//! two copies the older is overwritten.
+//! A mark is written once the changes that it covers are synced, and is itself synced later by
+//! [`Marks::sync`]: after a crash of the system it may be an older mark, but never one of changes that are
+//! not on the disk. Of its two copies the older one is overwritten.
 //!
-//! Before a zone gets a file that says that there is a mark, a slot for it is on the disk: see
-//! [`Marks::reserve`]. So a crash never leaves such a file without a slot, and where there is none, it was
-//! lost.
+//! Before a zone gets a file that declares a mark, the zone's slot is on the disk: see [`Marks::reserve`]. So
+//! a crash never leaves such a file without a slot; if there is none, the slot was lost.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -26,15 +25,15 @@ use crate::frame::{read_all, write_all};
 
 const MAGIC: [u8; 8] = *b"nomenmrk";
 const VERSION: u32 = 1;
-/// Bytes of a slot, which has the marks of one zone: what a disk writes as a whole.
+/// Bytes of a slot, which has the marks of one zone: the unit that a disk writes as a whole.
 const SLOT: usize = 512;
-/// Slots that are read together.
+/// Slots read at once.
 const READ_TOGETHER: usize = 256;
-/// Where the name of the zone is, after its length.
+/// Offset of the zone's name, after its length.
 const APEX_AT: usize = 17;
-/// Where the checksum of all in front of it is.
+/// Offset of the checksum of all bytes before it.
 const SUM_AT: usize = 280;
-/// Where the two copies of the mark are, and the bytes of one.
+/// Offsets of the two copies of the mark, and the length of one.
 const COPIES_AT: [usize; 2] = [320, 384];
 const COPY: usize = 40;
 
@@ -43,27 +42,27 @@ const COPY: usize = 40;
 pub(crate) struct Mark {
     /// The nonce of the store's file.
     pub(crate) nonce: u64,
-    /// Bytes of that file that were synced.
+    /// Synced bytes of that file.
     pub(crate) end: u64,
-    /// The version that they make.
+    /// The version at `end`.
     pub(crate) serial: Serial,
 }
 
-/// What is noted of a zone.
+/// The content of a zone's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
-    /// Nothing: there is no slot.
+    /// There is no slot.
     Nothing,
-    /// A slot without a mark: a file of the zone was on its way, and nothing was acknowledged before that.
+    /// A slot without a mark: the zone's first file was being written, and nothing had been acknowledged.
     Reserved,
     /// Both copies of the mark are torn.
     Torn,
-    /// How far it was acknowledged.
+    /// How far the zone was acknowledged.
     Mark(Mark),
 }
 
 impl Noted {
-    /// The mark, if there is one that can be read.
+    /// The mark, if it is readable.
     pub(crate) fn mark(self) -> Option<Mark> {
         match self {
             Noted::Mark(mark) => Some(mark),
@@ -72,11 +71,11 @@ impl Noted {
     }
 }
 
-/// Where the mark of a zone is.
+/// A zone's slot.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     number: u64,
-    /// How often the mark was written; the copy with the higher number is the newer.
+    /// How often the mark was written; the copy with the higher count is the newer.
     turn: u64,
     noted: Noted,
 }
@@ -90,13 +89,13 @@ pub(crate) struct Marks {
 struct Table {
     file: Arc<dyn DiskFile>,
     zones: HashMap<Box<[u8]>, Slot>,
-    /// Slots of the file without a zone.
+    /// Numbers of the unused slots of the file.
     free: Vec<u64>,
-    /// Slots of the file.
+    /// Number of slots in the file.
     slots: u64,
-    /// Some of what was written is not synced.
+    /// Some writes are not synced.
     dirty: bool,
-    /// Slots that could not be read.
+    /// Number of slots that could not be read.
     damaged: u64,
     /// Why the last mark could not be written.
     fault: Option<StoreFault>,
@@ -114,7 +113,7 @@ impl Mark {
         bytes
     }
 
-    /// Reads a copy and its turn; `None` if it is not whole.
+    /// Parses a copy and its turn; `None` if its checksum is wrong.
     fn of_bytes(bytes: &[u8], number: u64) -> Option<(u64, Mark)> {
         let field = |at: usize| bytes.get(at..)?.first_chunk().map(|field| u64::from_le_bytes(*field));
         let serial = u32::from_le_bytes(*bytes.get(16..)?.first_chunk()?);
@@ -157,7 +156,7 @@ impl Found {
     }
 }
 
-/// A slot of a zone without a mark, or with its first.
+/// The bytes of a slot without a mark, or with its first mark.
 fn slot_bytes(apex: &[u8], number: u64, mark: Option<Mark>) -> [u8; SLOT] {
     let mut bytes = [0; SLOT];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -173,13 +172,13 @@ fn slot_bytes(apex: &[u8], number: u64, mark: Option<Mark>) -> [u8; SLOT] {
     bytes
 }
 
-/// Where the copy with this turn is in its slot.
+/// Offset, within a slot, of the copy with this turn.
 fn copy_of(turn: u64) -> usize {
     COPIES_AT[(turn % 2) as usize]
 }
 
 impl Marks {
-    /// Reads the file, which is made if it is not there.
+    /// Reads the marks file, creating it if it does not exist.
     ///
     /// # Errors
     /// [`StoreFault::Io`].
@@ -213,12 +212,12 @@ impl Marks {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is noted of a zone.
+    /// The content of a zone's slot.
     pub(crate) fn get(&self, apex: LowerName<'_>) -> Noted {
         self.table().zones.get(apex.as_wire()).map_or(Noted::Nothing, |slot| slot.noted)
     }
 
-    /// The zones that have marks, torn ones among them.
+    /// The zones that have marks, including torn ones.
     pub(crate) fn zones(&self) -> Vec<LowerNameBuf> {
         let table = self.table();
         let marked = table.zones.iter().filter(|(_, slot)| slot.noted != Noted::Reserved);
@@ -226,27 +225,27 @@ impl Marks {
         names.map(|apex| apex.to_lower()).collect()
     }
 
-    /// The file.
+    /// The path of the marks file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Sees to it that a zone has a slot, and returns whether that is on the disk, so that it outlasts a
-    /// crash. A slot that is there is written once more as it is: a sync that failed before may have lost it.
-    /// [`fault`](Self::fault) returns why there is none.
+    /// Ensures that a zone has a slot, and returns whether the slot is on the disk and so survives a crash.
+    /// Rewrites an existing slot unchanged, since a failed sync may have lost it. On failure
+    /// [`fault`](Self::fault) returns why.
     pub(crate) fn reserve(&self, apex: LowerName<'_>) -> bool {
         let mut table = self.table();
         let reserved = table.reserve(&self.path, apex.as_wire());
         reserved.map_err(|fault| table.fault = Some(fault)).is_ok()
     }
 
-    /// Slots that could not be read when the file was opened.
+    /// Number of slots that could not be read when the file was opened.
     pub(crate) fn damaged(&self) -> u64 {
         self.table().damaged
     }
 
-    /// Notes how far a zone is acknowledged. A mark that cannot be written stays as it was, which is no less
-    /// true: [`fault`](Self::fault) returns why.
+    /// Records how far a zone is acknowledged. If the write fails, the old mark stays, which still holds;
+    /// [`fault`](Self::fault) returns why.
     pub(crate) fn set(&self, apex: LowerName<'_>, mark: Mark) {
         let mut table = self.table();
         if table.zones.get(apex.as_wire()).is_some_and(|slot| slot.noted == Noted::Mark(mark)) {
@@ -257,10 +256,10 @@ impl Marks {
         }
     }
 
-    /// Forgets a zone.
+    /// Removes a zone's slot.
     ///
     /// # Errors
-    /// [`StoreFault::Io`]; then the mark may still be there.
+    /// [`StoreFault::Io`]; the mark may then still exist.
     pub(crate) fn clear(&self, apex: LowerName<'_>) -> Result<(), StoreFault> {
         let mut table = self.table();
         let Some(slot) = table.zones.get(apex.as_wire()).copied() else { return Ok(()) };
@@ -294,7 +293,7 @@ impl Marks {
         })
     }
 
-    /// Why a mark could not be written since the last call, if one could not.
+    /// Takes the fault of a mark that could not be written since the last call, if any.
     pub(crate) fn fault(&self) -> Option<StoreFault> {
         self.table().fault.take()
     }
@@ -322,8 +321,8 @@ impl Table {
         Ok(())
     }
 
-    /// Notes the slot of a zone. Of two, which only a failing disk can leave, the one that was written less
-    /// often is free.
+    /// Registers a zone's slot. If a zone has two slots, which only a failing disk can leave, the one written
+    /// less often becomes free.
     fn found(&mut self, apex: Box<[u8]>, slot: Slot) {
         let before = self.zones.get(&apex).copied();
         let (kept, other) = match before {
@@ -334,7 +333,7 @@ impl Table {
         self.zones.insert(apex, kept);
     }
 
-    /// Writes the mark of a zone over the older copy, or into a slot of its own.
+    /// Writes the mark of a zone over the older copy, or into a new slot.
     fn set(&mut self, path: &Path, apex: &[u8], mark: Mark) -> Result<(), StoreFault> {
         if let Some(slot) = self.zones.get_mut(apex) {
             let turn = slot.turn + 1;
@@ -350,7 +349,7 @@ impl Table {
         Ok(())
     }
 
-    /// Writes a slot into a place that is free. Returns that; it is taken from now on.
+    /// Writes a slot into a free place, and returns its number.
     fn put(&mut self, path: &Path, apex: &[u8], mark: Option<Mark>) -> Result<u64, StoreFault> {
         let number = self.free.last().copied().unwrap_or(self.slots);
         write_all(&*self.file, path, &slot_bytes(apex, number, mark), number * SLOT as u64)?;
@@ -360,7 +359,7 @@ impl Table {
         Ok(number)
     }
 
-    /// Has a slot of a zone on the disk, if need be one without a mark.
+    /// Ensures that a zone has a slot on the disk, if necessary one without a mark.
     fn reserve(&mut self, path: &Path, apex: &[u8]) -> Result<(), StoreFault> {
         let is_there = self.zones.get(apex).map(|slot| slot.number);
         let number = match is_there {
@@ -374,7 +373,7 @@ impl Table {
         };
         if let Err(error) = self.file.sync_data() {
             self.dirty = true;
-            // What became of it is not known: the next one writes it anew.
+            // The state of the slot is unknown: the next call writes it again.
             self.free.extend(is_there.is_none().then_some(number));
             return Err(failed("sync", path)(error));
         }

@@ -1,10 +1,10 @@
-//! What the file of a zone is called.
+//! File names of stores.
 //!
-//! `SHARD/NAME.zone`, in lower case. SHARD is two hexadecimal digits of a hash of the name, so that no folder
-//! has too many files. In NAME letters, digits, `-` and `_` stand for themselves and dots between labels; any
-//! other byte is `%` and two hexadecimal digits. The root is `@`. A NAME of more than [`LONGEST`] bytes is
-//! cut to that many, and `~` and 32 hexadecimal digits of a hash follow: the file itself says which zone it
-//! holds.
+//! A store is `SHARD/NAME.zone`, in lower case. SHARD is two hexadecimal digits of a hash of the zone's name,
+//! so that no folder has too many files. NAME keeps letters, digits, `-` and `_`, separates labels by dots,
+//! and encodes any other byte as `%` and two hexadecimal digits. The root is `@`. A NAME of more than
+//! [`LONGEST`] bytes is cut to that length, and `~` and 32 hexadecimal digits of a hash follow: the file
+//! itself names the zone it holds.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use std::path::{Path, PathBuf};
 use wire::{LowerName, LowerNameBuf, Name};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// The longest name of a file before its hash, in bytes: with hash and ending it stays within the 255 of file
+/// Longest file name before its hash, in bytes: with hash and extension it fits the 255 bytes of file
 /// systems.
 const LONGEST: usize = 200;
-/// The ending of a store.
+/// Extension of a store.
 pub(crate) const STORE: &str = ".zone";
-/// The ending of what will become a store.
+/// Extension of a store that is being written.
 const UNFINISHED: &str = ".new";
-/// The ending of a store that was set aside.
+/// Extension of a store that was set aside.
 const ASIDE: &str = ".damaged";
 
-/// The files of one zone.
+/// Paths of one zone's files.
 pub(crate) struct Paths {
-    /// The folder that they are in.
+    /// The folder that holds them.
     pub(crate) shard: PathBuf,
     /// The store.
     pub(crate) store: PathBuf,
-    /// What will become the store.
+    /// The store that is being written.
     pub(crate) unfinished: PathBuf,
-    /// A store that was set aside.
+    /// The store that was set aside.
     pub(crate) aside: PathBuf,
 }
 
-/// The zone that a file is of, by its name; `None` if that was cut, or is that of no store.
+/// The zone that a file name encodes; `None` if the name was cut or is not that of a store.
 pub(crate) fn apex_of(file: &str) -> Option<LowerNameBuf> {
     let name = file.strip_suffix(STORE)?;
     let mut wire = Vec::new();
@@ -55,7 +55,7 @@ pub(crate) fn apex_of(file: &str) -> Option<LowerNameBuf> {
     }
     wire.push(0);
     let apex = Name::from_wire(&wire).ok()?.to_lower();
-    // A name has one file, and only that counts.
+    // Each zone has exactly one valid file name.
     (file_name(apex.as_lower()) == name).then_some(apex)
 }
 
@@ -69,7 +69,7 @@ impl Paths {
     }
 }
 
-/// The name of a folder of files.
+/// The name of a shard folder.
 pub(crate) fn shard(number: u8) -> String {
     format!("{number:02x}")
 }
@@ -84,7 +84,7 @@ fn file_name(apex: LowerName<'_>) -> String {
             match byte {
                 b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
                 _ => {
-                    // Writing to a string cannot fail.
+                    // Writing to a `String` cannot fail.
                     let _ = write!(name, "%{byte:02x}");
                 }
             }

@@ -1,22 +1,22 @@
-//! Records in the form in which they are stored, and changes made of them.
+//! Encoding of stored records and changes.
 //!
-//! A record is the length of its owner and the owner, type, TTL, length of its RDATA and the RDATA, numbers
-//! as on the wire. A length of 0 means the owner of the record in front. Names are uncompressed, in the
+//! A record consists of owner length, owner, type, TTL, RDATA length and RDATA; numbers are big-endian as on
+//! the wire. An owner length of 0 means the owner of the preceding record. Names are uncompressed, in the
 //! letter case of the zone.
 
 use wire::{Name, Serial, Ttl, Type};
 use zone::store::{ChangeSet, ChangedRecord, ChangedRecords};
 
-/// Type, TTL and length of the RDATA.
+/// Bytes of type, TTL and RDATA length.
 const FIXED: usize = 8;
-/// What a change has in front of its records: how many go, and how many come.
+/// Bytes of the counts before a change's records: records removed, records added.
 const COUNTS: usize = 8;
 
-/// Stored bytes that are not what they should be.
+/// The stored bytes are malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
-/// Adds a record; its owner is left out if `same_owner` says that the record in front has it.
+/// Appends a record. Omits the owner if `same_owner` says that the preceding record has it.
 pub(crate) fn put_record(
     out: &mut Vec<u8>,
     owner: Name<'_>,
@@ -38,7 +38,7 @@ pub(crate) fn put_record(
     out.extend_from_slice(rdata);
 }
 
-/// Reads records, the first of which has an owner of its own.
+/// Reads records; the first must have an owner of its own.
 pub(crate) struct RecordReader<'b> {
     rest: &'b [u8],
     owner: Option<Name<'b>>,
@@ -49,7 +49,7 @@ impl<'b> RecordReader<'b> {
         RecordReader { rest: bytes, owner: None }
     }
 
-    /// Whether all was read.
+    /// Whether all records have been read.
     pub(crate) fn is_over(&self) -> bool {
         self.rest.is_empty()
     }
@@ -72,7 +72,7 @@ impl<'b> RecordReader<'b> {
     }
 }
 
-/// Adds a change, without its serials.
+/// Appends a change, without its serials.
 pub(crate) fn put_change(out: &mut Vec<u8>, change: &ChangeSet) {
     for records in [&change.removed, &change.added] {
         out.extend_from_slice(&(records.len() as u32).to_be_bytes());
@@ -85,7 +85,7 @@ pub(crate) fn put_change(out: &mut Vec<u8>, change: &ChangeSet) {
     }
 }
 
-/// Reads a change between two versions.
+/// Parses a change between two versions.
 pub(crate) fn read_change(bytes: &[u8], before: Serial, after: Serial) -> Result<ChangeSet, Unreadable> {
     let (counts, records) = bytes.split_first_chunk::<COUNTS>().ok_or(Unreadable)?;
     let [a, b, c, d, e, f, g, h] = *counts;

@@ -1,9 +1,9 @@
 //! [`Replacement`]: a new file for a zone, written beside the one in use.
 //!
-//! The steps, and what a crash after each leaves: the new file is written under another name and synced; it
-//! gets the name of the store; the folder is synced. Up to the second, the old file is the store. From then
-//! on either is, and both hold all that was acknowledged; what is left of the other is removed when the store
-//! is opened.
+//! Steps: the new file is written under another name and synced; it is renamed to the name of the store; the
+//! folder is synced. If a crash comes before the rename, the old file is the store. After the rename either
+//! file may be the store, and both hold all that was acknowledged. What is left of the other file is removed
+//! when the store is opened.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -22,57 +22,57 @@ use crate::records::put_record;
 use crate::shared::Shared;
 use crate::store::{Acknowledged, Contents, ZoneStore};
 
-/// Records of a base are put into frames of this many bytes, give or take a record.
+/// Target size of a base frame, in bytes; a frame may exceed it by one record.
 const BASE_FRAME: usize = 60 << 10;
 
-/// A new file for a zone on its way. Another thread may [`write`](Self::write) it while the store takes
-/// changes. [`ZoneStore::finish`] puts it in place; dropped before, it leaves the store as it is.
+/// A new file for a zone, not yet in use. Another thread may [`write`](Self::write) it while the store takes
+/// changes. [`ZoneStore::finish`] puts it into use; dropping it before leaves the store unchanged.
 pub struct Replacement {
     shared: Arc<Shared>,
     paths: Paths,
     apex: Box<[u8]>,
-    /// The store knows by this that a replacement is under way.
+    /// The store holds a weak reference to this to see whether a replacement is under way.
     _token: Arc<()>,
-    /// How often the store had gone another way when this began.
+    /// The store's `turns` when this replacement began.
     turns: u64,
-    /// Where the store was.
+    /// The store's position when this replacement began.
     began: Option<Acknowledged>,
-    /// The history to be kept, if the zone is the version that the store is at.
+    /// The history to keep, if the new base is the store's current version.
     keeps: Option<Kept>,
     written: Option<Written>,
-    /// Whether there is a file to be removed.
+    /// Whether there is a file to remove.
     has_file: bool,
 }
 
-/// Changes to be copied from the file in use.
+/// Changes to copy from the file in use.
 struct Kept {
     reader: FrameReader,
     steps: Vec<Step>,
-    /// Where the last one ends.
+    /// Offset at which the last one ends.
     end: u64,
 }
 
-/// A file that has all but its header.
+/// A file that is complete except for its header.
 struct Written {
     out: FrameWriter,
     header: Header,
 }
 
-/// Writes frames one behind the other, many together: most are changes of some hundred bytes, and there may
-/// be as many of them as the history has room for.
+/// Writes frames in sequence and batches the writes: most frames are changes of some hundred bytes, and the
+/// history may hold many of them.
 struct FrameWriter {
     file: Arc<dyn DiskFile>,
     nonce: u64,
-    /// Where the next one goes.
+    /// Offset of the next frame.
     at: u64,
-    /// The last bytes in front of that, which are not in the file yet, and how many there may be.
+    /// The last bytes before `at`, not yet in the file, and how many of them trigger a write.
     unwritten: Vec<u8>,
     most_unwritten: usize,
     steps: Vec<Step>,
 }
 
 impl FrameWriter {
-    /// Writes a frame that has room for its head in front.
+    /// Appends a frame; `frame` starts with room for its head.
     fn put(
         &mut self,
         path: &Path,
@@ -80,7 +80,7 @@ impl FrameWriter {
         kind: FrameKind,
         serials: (Serial, Serial),
     ) -> Result<(), StoreFault> {
-        // All of a new file is on the disk before it is in use.
+        // `acknowledged` is 0: a new file is completely on the disk before it is used.
         seal(frame, kind, serials, 0, self.nonce, self.at).ok_or(StoreFault::TooLarge)?;
         self.unwritten.extend_from_slice(frame);
         if kind == FrameKind::Change {
@@ -90,7 +90,7 @@ impl FrameWriter {
         if self.unwritten.len() < self.most_unwritten { Ok(()) } else { self.flush(path) }
     }
 
-    /// Writes what is not in the file yet.
+    /// Writes the bytes that are not in the file yet.
     fn flush(&mut self, path: &Path) -> Result<(), StoreFault> {
         let at = self.at - self.unwritten.len() as u64;
         write_all(&*self.file, path, &self.unwritten, at)?;
@@ -98,15 +98,15 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Leaves out all that was put in.
+    /// Discards all frames.
     fn clear(&mut self) {
         (self.at, self.unwritten, self.steps) = (HEADER, Vec::new(), Vec::new());
     }
 
-    /// Copies changes from another file. Returns why not all of them could be read, if so.
+    /// Copies changes from another file. If not all of them can be read, returns why.
     ///
     /// # Errors
-    /// Of writing them.
+    /// [`StoreFault`] if writing fails.
     fn copy(&mut self, path: &Path, from: &mut Kept) -> Result<Option<StoreFault>, StoreFault> {
         let mut frame = Vec::new();
         for step in &from.steps {
@@ -123,7 +123,7 @@ impl FrameWriter {
         Ok(None)
     }
 
-    /// Writes all records of a zone, and returns how many they are.
+    /// Writes all records of a zone and returns their number.
     fn base(&mut self, path: &Path, zone: &Zone) -> Result<u64, StoreFault> {
         let serials = (zone.serial(), zone.serial());
         let (mut frame, mut rdata, mut count) = (vec![0; HEAD], Vec::new(), 0);
@@ -153,12 +153,13 @@ impl FrameWriter {
 }
 
 impl Replacement {
-    /// Writes the zone, with all of its records, and returns once they are on the disk. For a compaction it
-    /// is the version that the store had when that began. Takes as long as the disk does; keeps some hundred
-    /// KiB in memory.
+    /// Writes the zone with all its records, and returns once they are on the disk. For a compaction the zone
+    /// must be the version that the store had when the compaction began. Blocks on the disk; uses some
+    /// hundred KiB of memory.
     ///
     /// # Errors
-    /// [`StoreFault::NotTheZone`], [`StoreFault::OtherVersion`], [`StoreFault::Io`]; the store is as it was.
+    /// [`StoreFault::NotTheZone`], [`StoreFault::OtherVersion`], [`StoreFault::Io`]; the store is unchanged
+    /// then.
     pub fn write(&mut self, zone: &Zone) -> Result<(), StoreFault> {
         if zone.apex().as_wire() != &*self.apex {
             return Err(StoreFault::NotTheZone);
@@ -166,11 +167,11 @@ impl Replacement {
         self.write_as(zone.serial(), Some(zone))
     }
 
-    /// The same for a version of which no records are kept, but only what changes from it on: the zone itself
-    /// is elsewhere.
+    /// Writes a base without records, so that only the changes from `version` on are stored. For a zone whose
+    /// records are stored elsewhere.
     ///
     /// # Errors
-    /// [`StoreFault::OtherVersion`], [`StoreFault::Io`]; the store is as it was.
+    /// [`StoreFault::OtherVersion`], [`StoreFault::Io`]; the store is unchanged then.
     pub fn write_without_zone(&mut self, version: Serial) -> Result<(), StoreFault> {
         self.write_as(version, None)
     }
@@ -193,7 +194,7 @@ impl Replacement {
         if let Some(kept) = &mut self.keeps
             && out.copy(path, kept)?.is_some()
         {
-            // A history with a gap leads nowhere; the zone itself is not touched by that.
+            // A history with a gap is useless; the zone itself does not depend on it.
             out.clear();
         }
         let base_at = out.at;
@@ -208,7 +209,7 @@ impl Replacement {
         Ok(())
     }
 
-    /// Writes what has come since, and the header; then the file is whole, and on the disk.
+    /// Writes the changes made since and the header. The file is then complete and on the disk.
     fn seal(
         &mut self,
         since: Option<Kept>,
@@ -265,10 +266,10 @@ impl std::fmt::Debug for Replacement {
 }
 
 impl ZoneStore {
-    /// Begins to store a zone in place of what is stored, if anything is. There is no history then.
+    /// Begins to replace what is stored with a zone, without history.
     ///
     /// # Errors
-    /// [`StoreFault::AlreadyReplacing`] while there is another replacement.
+    /// [`StoreFault::AlreadyReplacing`] while another replacement exists.
     pub fn begin_replacement(&mut self) -> Result<Replacement, StoreFault> {
         if self.replacing.strong_count() > 0 {
             return Err(StoreFault::AlreadyReplacing);
@@ -288,12 +289,12 @@ impl ZoneStore {
         })
     }
 
-    /// Begins to make the newest version, be it acknowledged or not, the base; some of the history stays.
-    /// Meanwhile changes can be appended and acknowledged; [`finish`](Self::finish) takes them along.
+    /// Begins to make the newest version, acknowledged or not, the base; keeps some of the history. Meanwhile
+    /// changes can be appended and acknowledged; [`finish`](Self::finish) carries them over.
     ///
     /// # Errors
     /// [`StoreFault::NoBase`], [`StoreFault::AlreadyReplacing`], and [`StoreFault::Io`] if the file cannot be
-    /// opened, or if what was appended cannot be written: then all of that is lost, as for
+    /// opened, or if appended changes cannot be written; in the latter case they are lost, as for
     /// [`append`](Self::append).
     pub fn begin_compaction(&mut self) -> Result<Replacement, StoreFault> {
         self.write()?;
@@ -311,15 +312,15 @@ impl ZoneStore {
         Ok(Kept { reader, steps, end: contents.end })
     }
 
-    /// Puts a replacement in place. All that was appended is acknowledged when this returns, and a store that
+    /// Puts a replacement into use. All appended changes are acknowledged when this returns, and a store that
     /// [was broken](Self::is_broken) no longer is.
     ///
     /// # Errors
-    /// [`StoreFault::NotWritten`]; [`StoreFault::Overtaken`] if the store has lost changes since, or has got
-    /// some that the zone does not have; [`StoreFault::Io`]. The store goes on as it was, but for this: what
-    /// was appended is lost if it cannot be written, as for [`append`](Self::append); where the new file may
-    /// have got its name and it is unknown whether that is on the disk, the store [is
-    /// broken](Self::is_broken), and what was not acknowledged may be there after a crash or not.
+    /// [`StoreFault::NotWritten`]; [`StoreFault::Overtaken`] if the store has since lost changes or gained
+    /// changes that the zone does not have; [`StoreFault::Io`]. The store remains as it was, with two
+    /// exceptions. Appended changes that cannot be written are lost, as for [`append`](Self::append). If the
+    /// new file may have been renamed and it is unknown whether the rename is on the disk, the store [is
+    /// broken](Self::is_broken), and unacknowledged changes may or may not be there after a crash.
     pub fn finish(&mut self, mut replacement: Replacement) -> Result<(), StoreFault> {
         self.write()?;
         let is_ours = Weak::ptr_eq(&self.replacing, &Arc::downgrade(&replacement._token));
@@ -362,12 +363,13 @@ impl ZoneStore {
         match (&placed, &mut self.contents) {
             (Ok(()), now) => {
                 self.open.shared.mark(self.open.apex(), contents.mark());
-                // A later file is known as the next one after this only if this mark is there then.
+                // A later file refers to this one as its predecessor, so this mark has to be on the disk by
+                // then.
                 self.open.shared.sync_marks();
                 *now = Some(contents);
             }
             (Err(_), Some(now)) => {
-                // Either file may be the one there is after a crash. The old one is known here, whatever its
+                // After a crash either file may be the store. Only the old one is known here, whatever its
                 // name.
                 now.go_back();
                 now.file = old;
@@ -380,12 +382,12 @@ impl ZoneStore {
 }
 
 impl Contents {
-    /// Where the store is, be it acknowledged or not.
+    /// The store's position, including what is not acknowledged.
     fn now(&self) -> Acknowledged {
         Acknowledged { steps: self.steps.len(), end: self.end, serial: self.serial }
     }
 
-    /// The last changes, of at most so many bytes together.
+    /// The last changes, of at most this many bytes together.
     fn recent(&self, bytes: u64) -> &[Step] {
         let mut left = bytes;
         let mut end = self.end;

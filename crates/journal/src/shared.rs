@@ -1,4 +1,4 @@
-//! What the stores of a folder share: the disk, the marks, and which zones are open.
+//! State shared by the stores of a folder: the disk, the marks, and which zones are open.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -12,13 +12,13 @@ use crate::fault::{StoreFault, failed};
 use crate::marks::{Mark, Marks, Noted};
 use crate::names::Paths;
 
-/// What the stores of a folder share.
+/// State shared by the stores of a folder.
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) root: PathBuf,
-    /// The zones whose stores are open, by name.
+    /// Names of the zones whose stores are open.
     pub(crate) open: Mutex<HashSet<Box<[u8]>>>,
-    /// How far each zone was acknowledged, if that is noted beside the stores.
+    /// The marks, if the folder has a marks file.
     pub(crate) marks: Option<Marks>,
     pub(crate) _lock: Box<dyn Send + Sync>,
 }
@@ -32,13 +32,13 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how far a zone is acknowledged.
+    /// Records how far a zone is acknowledged.
     pub(crate) fn mark(&self, apex: LowerName<'_>, mark: Mark) {
         self.marks.iter().for_each(|marks| marks.set(apex, mark));
     }
 
-    /// Syncs the marks. What fails is reported by
-    /// [`ZoneFolder::sync_marks`](crate::ZoneFolder::sync_marks), which is called again.
+    /// Syncs the marks. [`ZoneFolder::sync_marks`](crate::ZoneFolder::sync_marks), which is called again,
+    /// reports a failure.
     pub(crate) fn sync_marks(&self) {
         let _ = self.marks.as_ref().map(Marks::sync);
     }
@@ -48,19 +48,19 @@ impl Shared {
         self.marks.as_ref()
     }
 
-    /// What is noted of how far a zone was acknowledged.
+    /// The mark of a zone, or why there is none.
     pub(crate) fn noted(&self, apex: LowerName<'_>) -> Noted {
         self.marks.as_ref().map_or(Noted::Nothing, |marks| marks.get(apex))
     }
 
-    /// Whether a new file of a zone may say that the zone has a mark: then there is a slot for it, whatever
-    /// happens. `is_marked`: the file in use says so already.
+    /// Whether a zone's new file may declare that the zone has a mark, because the zone's slot is on the
+    /// disk. `is_marked`: the file in use declares it already.
     pub(crate) fn reserve_mark(&self, apex: LowerName<'_>, is_marked: bool) -> bool {
         let Some(marks) = &self.marks else { return false };
         is_marked && marks.get(apex) != Noted::Nothing || marks.reserve(apex)
     }
 
-    /// Gives the file of a zone a name that no other has, if it is there, and returns that.
+    /// Renames a zone's file, if it exists, to a name not in use, and returns that name.
     pub(crate) fn put_aside(&self, paths: &Paths) -> Result<Option<PathBuf>, StoreFault> {
         let there = match self.disk.list(&paths.shard) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -82,13 +82,13 @@ impl Shared {
         Ok(Some(aside))
     }
 
-    /// Removes what a replacement has left unfinished. What stays does no harm.
+    /// Removes the file of an unfinished replacement. A file that cannot be removed does no harm.
     pub(crate) fn remove_unfinished(&self, paths: &Paths) {
         let _ = self.disk.remove(&paths.unfinished);
     }
 }
 
-/// That the store of a zone is open.
+/// Marks a zone's store as open until dropped.
 pub(crate) struct OpenZone {
     pub(crate) shared: Arc<Shared>,
     apex: Box<[u8]>,

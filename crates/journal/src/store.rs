@@ -1,4 +1,4 @@
-//! [`ZoneStore`]: keeps what changes in a zone.
+//! [`ZoneStore`]: appends and acknowledges the changes of a zone.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -19,49 +19,50 @@ use crate::stored::Stored;
 
 /// Bytes of history that a compaction keeps, by default.
 pub const DEFAULT_HISTORY: u64 = 16 << 20;
-/// The zeros behind the changes: at most this part of those since the base, and so many bytes.
+/// Zeros preallocated after the changes: at most one `ROOM_SHARE`th of the changes since the base, and at
+/// most [`MOST_ROOM`] bytes.
 const ROOM_SHARE: u64 = 4;
 const MOST_ROOM: u64 = 1 << 20;
-/// Up to so many bytes of changes a new base does not pay, however small the zone is.
+/// Bytes of changes below which a new base is not worth writing, however small the zone is.
 const LEAST_WORTH: u64 = 64 << 10;
 
 /// The store of one zone. It holds a base and the changes since.
 ///
-/// [`append`](Self::append) writes a change, [`sync`](Self::sync) acknowledges all that were written: of what
-/// it has acknowledged nothing is lost, whatever happens to the process or the power. What was appended and
-/// not acknowledged may be there after a crash, or not: in order, and up to some change.
+/// [`append`](Self::append) adds a change; [`sync`](Self::sync) acknowledges all appended changes. An
+/// acknowledged change is never lost, whether the process crashes or the power fails. After a crash, the
+/// unacknowledged changes are present up to some change, in order.
 ///
-/// A change takes its bytes in the file, which grows until a compaction: see
+/// The file grows with each change until a compaction: see
 /// [`is_worth_compacting`](Self::is_worth_compacting).
 pub struct ZoneStore {
     pub(crate) open: OpenZone,
     pub(crate) contents: Option<Contents>,
-    /// The disk failed, so that its content is unknown.
+    /// The disk failed, and the content of the file is unknown.
     pub(crate) broken: bool,
-    /// How often the store went another way than on.
+    /// How often the store lost changes or was replaced, rather than appended to.
     pub(crate) turns: u64,
     pub(crate) replacing: Weak<()>,
     pub(crate) most_history: u64,
 }
 
-/// What a file holds.
+/// The content of a store's file.
 pub(crate) struct Contents {
     pub(crate) header: Header,
-    /// All changes, those of the history first.
+    /// All changes, history first.
     pub(crate) steps: Vec<Step>,
-    /// Where the next one goes, and the version that the last one makes.
+    /// Offset of the next change, and the version after the last one.
     pub(crate) end: u64,
     pub(crate) serial: Serial,
-    /// The last three, as far as acknowledged.
+    /// `steps`, `end` and `serial` as far as acknowledged.
     pub(crate) acknowledged: Acknowledged,
-    /// How long the file is: what is behind the changes is zeros, for the next ones.
+    /// Length of the file: zeros preallocated for further changes follow the last change.
     pub(crate) room: u64,
-    /// The last bytes in front of `end`, which are not in the file yet.
+    /// The last bytes before `end`, not yet in the file.
     pub(crate) unwritten: Vec<u8>,
-    /// There may be bytes behind those that were written, to be cut off first.
+    /// There may be torn bytes after `end`, which have to be cut off before the next write.
     pub(crate) has_tail: bool,
-    /// The file, open from the first change that is written until it is acknowledged, or while it has no
-    /// other name.
+    /// The file, open from the first written change until it is acknowledged, or while the file's name is
+    /// uncertain.
     pub(crate) file: Option<Arc<dyn DiskFile>>,
     pub(crate) confirmed: Option<Confirmed>,
 }
@@ -74,10 +75,10 @@ pub(crate) struct Acknowledged {
     pub(crate) serial: Serial,
 }
 
-/// Bytes that a zone takes on the disk.
+/// Bytes of a zone on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreSize {
-    /// Changes in front of the base, kept for IXFR.
+    /// Changes before the base, kept for IXFR.
     pub history: u64,
     /// The base.
     pub base: u64,
@@ -102,14 +103,14 @@ impl Contents {
         }
     }
 
-    /// Goes back to what was acknowledged.
+    /// Reverts to the acknowledged state.
     pub(crate) fn go_back(&mut self) {
         self.steps.truncate(self.acknowledged.steps);
         (self.end, self.serial) = (self.acknowledged.end, self.acknowledged.serial);
         (self.file, self.unwritten) = (None, Vec::new());
     }
 
-    /// The file.
+    /// Returns the file, opening it if necessary.
     pub(crate) fn file(&self, disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, StoreFault> {
         match &self.file {
             Some(file) => Ok(Arc::clone(file)),
@@ -117,8 +118,8 @@ impl Contents {
         }
     }
 
-    /// Writes more than the changes where the file has to grow for them: a disk that only has to write bytes
-    /// does so in a fraction of the time that it takes for the length as well.
+    /// Extends the next write with zeros if the file has to grow: overwriting existing bytes takes the disk a
+    /// fraction of the time that a change of the file's length takes.
     fn make_room(&mut self) {
         if self.end <= self.room {
             return;
@@ -129,7 +130,7 @@ impl Contents {
         self.room = self.end + more;
     }
 
-    /// How far the file is acknowledged.
+    /// The mark of the acknowledged state.
     pub(crate) fn mark(&self) -> Mark {
         let Acknowledged { end, serial, .. } = self.acknowledged;
         Mark { nonce: self.header.nonce, end, serial }
@@ -151,35 +152,34 @@ impl ZoneStore {
         self.open.apex().as_name()
     }
 
-    /// The newest version, be it acknowledged or not; `None` if nothing is stored.
+    /// The newest version, acknowledged or not; `None` if nothing is stored.
     pub fn serial(&self) -> Option<Serial> {
         self.contents.as_ref().map(|contents| contents.serial)
     }
 
-    /// The newest version that was acknowledged; `None` if nothing is stored.
+    /// The newest acknowledged version; `None` if nothing is stored.
     pub fn acknowledged(&self) -> Option<Serial> {
         self.contents.as_ref().map(|contents| contents.acknowledged.serial)
     }
 
-    /// Whether the disk has failed in such a way that nothing is taken until the zone is replaced or
-    /// compacted.
+    /// Whether the store refuses changes after a disk failure, until the zone is replaced or compacted.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Keeps so many bytes of history through a compaction, in place of [`DEFAULT_HISTORY`].
+    /// Sets the bytes of history that a compaction keeps; the default is [`DEFAULT_HISTORY`].
     pub fn keep_history(&mut self, bytes: u64) {
         self.most_history = bytes;
     }
 
-    /// Puts a change behind those that are stored. It is not acknowledged before [`sync`](Self::sync) has
-    /// returned, and mostly written by that as well, together with others.
+    /// Appends a change. It is not acknowledged until [`sync`](Self::sync) has returned, which usually also
+    /// writes it, together with others.
     ///
     /// # Errors
-    /// The change is not stored then. What was appended before is as it was after [`StoreFault::NoBase`],
-    /// [`StoreFault::OtherVersion`], [`StoreFault::NotLater`], [`StoreFault::NoSequence`] and
-    /// [`StoreFault::TooLarge`]; all of it that was not acknowledged is lost after [`StoreFault::Io`] and
-    /// [`StoreFault::Refused`].
+    /// The change is not stored. After [`StoreFault::NoBase`], [`StoreFault::OtherVersion`],
+    /// [`StoreFault::NotLater`], [`StoreFault::NoSequence`] and [`StoreFault::TooLarge`], earlier appended
+    /// changes are kept; after [`StoreFault::Io`] and [`StoreFault::Refused`], all unacknowledged changes are
+    /// lost.
     pub fn append(&mut self, change: &ChangeSet) -> Result<(), StoreFault> {
         let contents = self.contents.as_mut().ok_or(StoreFault::NoBase)?;
         if self.broken {
@@ -212,10 +212,10 @@ impl ZoneStore {
         if contents.unwritten.len() > most_unwritten { self.write() } else { Ok(()) }
     }
 
-    /// Writes what was appended and is not in the file yet.
+    /// Writes the appended changes that are not in the file yet.
     ///
     /// # Errors
-    /// [`StoreFault::Io`]: then all that was not acknowledged is lost.
+    /// [`StoreFault::Io`]: all unacknowledged changes are lost.
     pub(crate) fn write(&mut self) -> Result<(), StoreFault> {
         let path = self.open.paths().store;
         let disk = Arc::clone(&self.open.shared.disk);
@@ -240,8 +240,8 @@ impl ZoneStore {
         written
     }
 
-    /// Goes back to what was acknowledged. What was refused must not be there after a crash; if that cannot
-    /// be ensured, the store is broken.
+    /// Reverts to the acknowledged state. Rejected changes must not reappear after a crash; if that cannot be
+    /// ensured, the store is broken.
     fn lose(&mut self) {
         let Some(contents) = &mut self.contents else { return };
         let file = contents.file.take();
@@ -253,13 +253,14 @@ impl ZoneStore {
         self.turns += 1;
     }
 
-    /// Acknowledges all that was appended: returns once it is on the disk, and the version that is the newest
-    /// then. Many changes can share one call.
+    /// Acknowledges all appended changes: returns the newest version once it is on the disk. One call can
+    /// acknowledge many changes.
     ///
     /// # Errors
-    /// [`StoreFault::Io`]: all that was not acknowledged is lost, and the store is at the version that
-    /// [`acknowledged`](Self::acknowledged) returns. Changes can be appended to that, unless the store [is
-    /// broken](Self::is_broken) now. [`StoreFault::Refused`] if it was before, and [`StoreFault::NoBase`].
+    /// [`StoreFault::Io`]: all unacknowledged changes are lost, and the store is at the version that
+    /// [`acknowledged`](Self::acknowledged) returns. Further changes can be appended to that version, unless
+    /// the store now [is broken](Self::is_broken). [`StoreFault::Refused`] if it was broken before, and
+    /// [`StoreFault::NoBase`].
     pub fn sync(&mut self) -> Result<Serial, StoreFault> {
         if self.contents.is_some() && self.broken {
             return Err(StoreFault::Refused);
@@ -271,13 +272,13 @@ impl ZoneStore {
             let synced = contents.file(&*self.open.shared.disk, &path);
             let synced = synced.and_then(|file| file.sync_data().map_err(failed("sync", &path)));
             if let Err(fault) = synced {
-                // A later success would not mean that these bytes are on the disk: they have to go.
+                // A later success would not mean that these bytes are on the disk, so they are discarded.
                 self.lose();
                 return Err(fault);
             }
         }
         contents.file = None;
-        // Of a large change the memory goes.
+        // Frees the memory of a large change.
         contents.unwritten = Vec::new();
         let (steps, end, serial) = (contents.steps.len(), contents.end, contents.serial);
         contents.acknowledged = Acknowledged { steps, end, serial };
@@ -286,11 +287,11 @@ impl ZoneStore {
         Ok(serial)
     }
 
-    /// Notes that a primary has confirmed the newest acknowledged version, at a time in seconds since 1970.
-    /// That is not synced: after a crash it may be the time before, or not known.
+    /// Records that a primary has confirmed the newest acknowledged version, at a time in seconds since 1970.
+    /// Not synced: after a crash the previous time, or none, may be recorded.
     ///
     /// # Errors
-    /// [`StoreFault::NoBase`] and [`StoreFault::Io`]; neither harms what is stored.
+    /// [`StoreFault::NoBase`] and [`StoreFault::Io`]; neither affects the stored zone.
     pub fn confirmed(&mut self, at: u64) -> Result<(), StoreFault> {
         let path = self.open.paths().store;
         let contents = self.contents.as_mut().ok_or(StoreFault::NoBase)?;
@@ -301,8 +302,8 @@ impl ZoneStore {
         Ok(())
     }
 
-    /// The changes that lead from the version `from` to the newest acknowledged one, in order; `None` if the
-    /// store does not reach back to it.
+    /// The changes from version `from` to the newest acknowledged one, in order; `None` if the store's
+    /// history does not include `from`.
     ///
     /// # Errors
     /// [`StoreFault::Io`] if the file cannot be opened.
@@ -322,8 +323,8 @@ impl ZoneStore {
         Ok(Some(History::new(reader, start..end, header.base_range(), from)))
     }
 
-    /// The bytes that the store takes on the disk, 512 for its header and what it keeps free for more changes
-    /// aside: a quarter of the changes at most, and 1 MiB.
+    /// Bytes of the store on the disk, without the 512 bytes of its header and the preallocated zeros, which
+    /// are at most a quarter of the changes and at most 1 MiB.
     pub fn size(&self) -> StoreSize {
         let Some(Contents { header, end, .. }) = &self.contents else { return StoreSize::default() };
         StoreSize {
@@ -333,24 +334,24 @@ impl ZoneStore {
         }
     }
 
-    /// Whether a new base pays: there are more bytes of changes than of the base, and than a quarter of the
-    /// history, so that a small zone that changes all the time is not written again and again. If it is made
-    /// then, the file has at most twice the bytes of a base or those of the base and a quarter of the
-    /// history, and those of the history, and what comes while it is made. A store without a zone has at most
-    /// twice the bytes of the history.
+    /// Whether a new base is worth writing: the changes exceed both the base and a quarter of the history
+    /// limit, so that a small zone that changes constantly is not rewritten again and again. If the store is
+    /// then compacted, the file holds at most the history, plus twice the base (or the base and a quarter of
+    /// the history limit, if that is more), plus the changes made during the compaction. A store without a
+    /// zone holds at most twice the history limit.
     pub fn is_worth_compacting(&self) -> bool {
         let size = self.size();
         let worth = if self.has_zone() { size.base.max(self.most_history / 4) } else { self.most_history };
         size.changes > worth.max(LEAST_WORTH)
     }
 
-    /// Whether the records of a zone are stored, and not only what changes.
+    /// Whether the records of a zone are stored, and not only its changes.
     pub fn has_zone(&self) -> bool {
         self.contents.as_ref().is_some_and(|contents| contents.header.records > 0)
     }
 
-    /// Stores a zone in place of what is stored, with all its records; there is no history then. Acknowledged
-    /// when this returns. The same as [`begin_replacement`](Self::begin_replacement),
+    /// Replaces what is stored with a zone and all its records, without history. The zone is acknowledged
+    /// when this returns. Equals [`begin_replacement`](Self::begin_replacement),
     /// [`Replacement::write`](crate::Replacement::write) and [`finish`](Self::finish).
     ///
     /// # Errors
@@ -361,8 +362,8 @@ impl ZoneStore {
         self.finish(replacement)
     }
 
-    /// Makes `zone`, which is the newest version in the store, its base, and keeps some of the history.
-    /// Acknowledges all that was appended. The same as [`begin_compaction`](Self::begin_compaction),
+    /// Makes `zone`, which is the newest version in the store, the base, and keeps some of the history.
+    /// Acknowledges all appended changes. Equals [`begin_compaction`](Self::begin_compaction),
     /// [`Replacement::write`](crate::Replacement::write) and [`finish`](Self::finish).
     ///
     /// # Errors
@@ -373,8 +374,8 @@ impl ZoneStore {
         self.finish(replacement)
     }
 
-    /// Stores, in place of what is stored, no more than that a zone has this version. What changes from it on
-    /// can be [appended](Self::append) then and is [history](Self::history), for a zone whose records are
+    /// Replaces what is stored with the zone's version alone. Changes from that version on can then be
+    /// [appended](Self::append) and are its [history](Self::history), for a zone whose records are stored
     /// elsewhere.
     ///
     /// # Errors
@@ -385,8 +386,8 @@ impl ZoneStore {
         self.finish(replacement)
     }
 
-    /// Keeps some of the history of a store without a zone, and lets go of what is older. Acknowledges all
-    /// that was appended.
+    /// Keeps some of the history of a store without a zone and removes older changes. Acknowledges all
+    /// appended changes.
     ///
     /// # Errors
     /// As for [`compact`](Self::compact).
@@ -397,10 +398,10 @@ impl ZoneStore {
         self.finish(replacement)
     }
 
-    /// Removes what is stored of the zone.
+    /// Removes the stored zone and its mark.
     ///
     /// # Errors
-    /// [`StoreFault::Io`]: then it may come back.
+    /// [`StoreFault::Io`]: the zone may then reappear.
     pub fn remove(self) -> Result<(), StoreFault> {
         let (paths, disk) = (self.open.paths(), &self.open.shared.disk);
         if self.contents.is_some() {

@@ -1,4 +1,4 @@
-//! [`Stored`]: what was found of a zone, and how it becomes a zone again.
+//! [`Stored`]: what a store held when it was opened, and how to build the zone from it.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -16,37 +16,37 @@ use crate::history::History;
 use crate::marks::Mark;
 use crate::records::RecordReader;
 
-/// What a store held when it was opened. It can be read at leisure, also while the store takes changes.
+/// What a store held when it was opened. It can be read at any time, also while the store takes changes.
 pub struct Stored {
     file: Arc<dyn DiskFile>,
     path: Arc<Path>,
     apex: LowerNameBuf,
     pub(crate) header: Header,
     pub(crate) confirmed: Option<Confirmed>,
-    /// All changes, those of the history first.
+    /// All changes, history first.
     pub(crate) steps: Vec<Step>,
-    /// Where the last change ends, or the base.
+    /// Offset at which the last change ends, or the base if there is none.
     pub(crate) end: u64,
     pub(crate) serial: Serial,
-    /// How long the file is, if there is nothing behind `end` but zeros; else `end`.
+    /// Length of the file if only zeros follow `end`; otherwise `end`.
     pub(crate) room: u64,
     pub(crate) torn: Option<TornTail>,
     history_fault: Option<StoreFault>,
-    /// Whether the mark is torn.
+    /// Whether both copies of the mark are torn.
     pub(crate) mark_torn: bool,
 }
 
-/// Bytes at the end of a file that a crash left there. They had never been acknowledged, and are not used.
+/// Bytes that a crash left at the end of a file. They were never acknowledged and are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TornTail {
-    /// Bytes of the file in front of them.
+    /// Offset of the first of them.
     pub offset: u64,
-    /// How many they are.
+    /// Their number.
     pub bytes: u64,
 }
 
 impl Stored {
-    /// Finds the changes in a file that begins like this, of which at least those of the mark must be there.
+    /// Finds the changes in a file with this front. At least the changes that the mark covers must be there.
     pub(crate) fn find(
         file: Arc<dyn DiskFile>,
         path: Arc<Path>,
@@ -70,7 +70,7 @@ impl Stored {
         if let Some(Mark { nonce, end, serial }) = mark {
             let is_older = match own_mark {
                 Some(_) => walk.end < end,
-                // The file that was written in place of the marked one holds at least as much.
+                // The file that replaced the marked one holds at least as much.
                 None if nonce == header.previous => false,
                 None => !matches!(serial.compare(walk.serial), Some(Ordering::Less | Ordering::Equal)),
             };
@@ -84,8 +84,8 @@ impl Stored {
         }
         steps.extend(walk.steps);
         if walk.end > header.sealed {
-            // A process before this one may have ended before the last of them were on the disk, or after a
-            // sync that failed, for which a later one does not make up: they are written again.
+            // The previous process may have ended before the last changes were on the disk, or after a failed
+            // sync, which a later sync does not repair: write them again.
             reader.write_again(walk.acknowledged.max(header.sealed)..walk.end)?;
             file.sync_data().map_err(failed("sync", &path))?;
         }
@@ -111,8 +111,7 @@ impl Stored {
         })
     }
 
-    /// Finds the changes in a file that begins like this up to the first one that is not whole, whatever was
-    /// acknowledged.
+    /// Finds the changes in a file with this front up to the first incomplete one, regardless of the mark.
     pub(crate) fn salvage(
         file: Arc<dyn DiskFile>,
         path: Arc<Path>,
@@ -140,13 +139,13 @@ impl Stored {
         })
     }
 
-    /// Whether neither copy of the mark can be read that says how far the zone was acknowledged, as a crash
-    /// of the system may leave it: what is missing at the end of the file cannot be noticed then.
+    /// Whether neither copy of the zone's mark can be read, as after a crash of the system. Changes missing
+    /// at the end of the file cannot be detected then.
     pub fn is_mark_torn(&self) -> bool {
         self.mark_torn
     }
 
-    /// How far the file goes.
+    /// The mark that matches the content of the file.
     pub(crate) fn mark(&self) -> Mark {
         Mark { nonce: self.header.nonce, end: self.end, serial: self.serial }
     }
@@ -156,26 +155,27 @@ impl Stored {
         self.serial
     }
 
-    /// When a primary last confirmed the newest version, in seconds since 1970; `None` if that is not known.
+    /// When a primary last confirmed the newest version, in seconds since 1970; `None` if unknown.
     pub fn confirmed(&self) -> Option<u64> {
         self.confirmed.map(|confirmed| confirmed.at)
     }
 
-    /// What a crash left at the end of the file, if anything.
+    /// The torn bytes at the end of the file, if any.
     pub fn torn_tail(&self) -> Option<TornTail> {
         self.torn
     }
 
-    /// What is wrong with the history in front of the base, if anything: it is not used, but the zone can be.
+    /// What is wrong with the history before the base, if anything. The history is not used then; the zone
+    /// is.
     pub fn history_fault(&self) -> Option<&StoreFault> {
         self.history_fault.as_ref()
     }
 
-    /// Adds the records of the base to a builder. Keeps a few hundred KiB of them at a time.
+    /// Adds the records of the base to a builder. Holds a few hundred KiB of them in memory at a time.
     ///
     /// # Errors
-    /// [`StoreFault::Damaged`] and [`StoreFault::Io`]; then the builder has some of the records and is of no
-    /// use.
+    /// [`StoreFault::Damaged`] and [`StoreFault::Io`]. The builder then has some of the records and must be
+    /// discarded.
     pub fn read_base(&self, builder: &mut ZoneBuilder) -> Result<(), StoreFault> {
         let mut reader = FrameReader::new(&self.file, &self.path, self.header.nonce);
         let (mut at, mut count, mut frame) = (self.header.base_at, 0, Vec::new());
@@ -201,18 +201,18 @@ impl Stored {
         }
     }
 
-    /// The changes since the base, in order. Keeps one of them at a time.
+    /// The changes since the base, in order. Holds one of them in memory at a time.
     pub fn changes(&self) -> History {
         let reader = FrameReader::new(&self.file, &self.path, self.header.nonce);
         History::new(reader, self.header.base_end..self.end, self.header.base_range(), self.header.base)
     }
 
-    /// Makes the newest version of the zone: builds the base, and changes it. `key` is the one under which
-    /// names will be looked up.
+    /// Builds the newest version of the zone from the base and the changes. `key` is the zone's hash key for
+    /// lookups by name.
     ///
     /// # Errors
     /// [`StoreFault::Damaged`] and [`StoreFault::Io`]; [`StoreFault::NoZone`], [`StoreFault::BadZone`] and
-    /// [`StoreFault::BadChange`] for a file that was forged, not one that a crash left.
+    /// [`StoreFault::BadChange`] for a forged file, not for one that a crash left.
     pub fn load(&self, key: &HashKey) -> Result<Zone, StoreFault> {
         let mut zone = self.load_base(key)?;
         for change in self.changes() {
@@ -240,7 +240,7 @@ impl Stored {
         }
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -10,7 +10,7 @@ use zone::regular;
 
 use super::{Disk, DiskFile};
 
-/// The operating system's files. Those it makes are for their owner only.
+/// The operating system's files. Files and folders it creates are accessible by their owner only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 

@@ -1,9 +1,9 @@
-//! Nothing acknowledged is lost: whenever the power goes, whatever of the rest stays, and whichever call
-//! fails.
+//! No acknowledged change is lost, whenever the power fails, whichever unsynced writes survive, and whichever
+//! call fails.
 //!
 //! The short runs are part of every test run. The long ones:
 //! `JOURNAL_CRASHES=200000 cargo test --release -p journal --test it crashes` (and `JOURNAL_SEED=N` for other
-//! ones).
+//! seeds).
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ use super::*;
 const ROOT: &str = "/zones";
 const MARKS: &str = "/marks";
 
-/// A version, known by its content; serial numbers come again with other contents.
+/// A version, identified by its content; serials recur with other contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Version {
     serial: u32,
@@ -44,23 +44,23 @@ impl Chance {
     }
 }
 
-/// A store, and what must be in it.
+/// A store and its expected content.
 struct Run {
     chance: Chance,
     disk: SimulatedDisk,
-    /// `None` while the process is not there, or could not open it.
+    /// `None` while the process is down or could not open the store.
     store: Option<(ZoneFolder, ZoneStore)>,
     replacement: Option<(Replacement, Version, bool)>,
     acknowledged: Option<Version>,
-    /// Appended to that, in order.
+    /// Versions appended after the acknowledged one, in order.
     pending: Vec<Version>,
-    /// What may be found after a crash instead.
+    /// Other versions that may be found after a crash.
     doubtful: Vec<Version>,
-    /// When versions were confirmed.
+    /// Times at which versions were confirmed.
     confirmed: BTreeMap<Version, Vec<u64>>,
     content: u32,
     faults: u32,
-    /// Whether acknowledgments are marked.
+    /// Whether the folder has a marks file.
     marks: bool,
 }
 
@@ -104,10 +104,10 @@ impl Run {
         Version { serial, content: self.content }
     }
 
-    /// Opens the store, and checks what is in it.
+    /// Opens the store and checks its content.
     fn open(&mut self) -> Result<(), StoreFault> {
         let folder = self.folder()?;
-        // Each change is written by itself, or some together, or all.
+        // Changes are written one by one, several together, or all together.
         self.disk.write_together([0, 500, WRITTEN_TOGETHER][self.chance.below(3) as usize]);
         let (store, stored) = folder.zone(apex().as_name())?;
         let found = match &stored {
@@ -125,7 +125,7 @@ impl Run {
         Ok(())
     }
 
-    /// Which version was found.
+    /// The version that was found.
     fn check(&self, stored: &Stored, store: &ZoneStore) -> Result<Version, StoreFault> {
         let zone = stored.load(&key())?;
         let may_be = self.acknowledged.iter().chain(&self.pending).chain(&self.doubtful);
@@ -148,14 +148,13 @@ impl Run {
         Ok(found)
     }
 
-    /// Whether a call came to what it should, where `fault` is why not. After a fault the store says where it
-    /// is.
+    /// Counts a fault. Damage may only be reported while the disk is off.
     fn faulted(&mut self, fault: &StoreFault) {
         self.faults += 1;
         assert!(!matches!(fault, StoreFault::Damaged { .. }) || self.disk.is_off(), "{fault}");
     }
 
-    /// After a fault of the disk all that was not acknowledged may be lost: then it is lost as a whole.
+    /// After a disk fault all unacknowledged changes may be lost, but only all of them.
     fn lost(&mut self, fault: &StoreFault) {
         let Some((_, store)) = &self.store else { return };
         let unsure = store.is_broken() || self.disk.is_off();
@@ -208,7 +207,7 @@ impl Run {
         let Some((_, store)) = &mut self.store else { return };
         let result = store.confirmed(at);
         if let Some(version) = self.acknowledged {
-            // A fault may come when all was written.
+            // A fault may occur after everything was written.
             self.confirmed.entry(version).or_default().push(at);
         }
         if let Err(fault) = result {
@@ -216,7 +215,7 @@ impl Run {
         }
     }
 
-    /// Begins a compaction or a replacement, and writes it.
+    /// Begins and writes a compaction or a replacement.
     fn begin(&mut self) {
         let compacts = self.chance.below(3) > 0;
         let next = self.next();
@@ -260,7 +259,7 @@ impl Run {
         }
     }
 
-    /// Does something.
+    /// Performs a random operation.
     fn act(&mut self) {
         let Some((_, store)) = &self.store else {
             if let Err(fault) = self.open() {
@@ -284,7 +283,7 @@ impl Run {
         }
     }
 
-    /// The process ends, and all that it wrote is still on its way to the disk.
+    /// The process ends while its unsynced writes are still on their way to the disk.
     fn end_process(&mut self) {
         self.crash(Loss::Nothing);
     }
@@ -297,7 +296,7 @@ impl Run {
     }
 }
 
-/// The number of crashes that `JOURNAL_CRASHES` asks for, or else `short`.
+/// The number of crashes from `JOURNAL_CRASHES`, or else `short`.
 fn crashes(short: u64) -> u64 {
     std::env::var("JOURNAL_CRASHES").ok().and_then(|count| count.parse().ok()).unwrap_or(short)
 }
@@ -332,7 +331,7 @@ fn nothing_acknowledged_is_lost_wherever_the_power_goes() {
 #[test]
 fn whichever_call_fails_nothing_false_is_acknowledged() {
     const CALLS: u64 = 2_000;
-    // All of them in a long run.
+    // A long run tries all of them.
     let step = if crashes(0) == 0 { 40 } else { 1 };
     let mut faults = 0;
     for at in (1..=CALLS).step_by(step) {
@@ -343,7 +342,7 @@ fn whichever_call_fails_nothing_false_is_acknowledged() {
         ] {
             let mut run = Run::new(first_seed().wrapping_mul(1 << 32) + at);
             run.disk.plan(at, trouble);
-            // What comes before the call is short, for it is the same in all runs of a seed.
+            // The calls before this one are few, since they are the same in all runs of a seed.
             while run.disk.calls() < at + 60 {
                 run.act();
                 if matches!(trouble, Trouble::AllFail(_)) && run.faults > 8 {
@@ -362,7 +361,7 @@ fn whichever_call_fails_nothing_false_is_acknowledged() {
     assert!(faults > 100, "{faults} faults");
 }
 
-/// A store that refuses takes changes again once the zone was stored anew.
+/// A store that refuses changes accepts them again once the zone is replaced.
 fn heals(run: &mut Run) {
     for _ in 0..2 {
         if run.store.is_none() {
@@ -428,7 +427,7 @@ fn a_store_whose_disk_only_fails_refuses_until_it_is_replaced() {
     assert_eq!(store.sync().expect("synced"), serial(2));
 }
 
-/// What the disk had written, though it failed, came back after a crash.
+/// Regression: bytes that a failing disk had written reappeared after a crash.
 #[test]
 fn a_change_that_was_refused_does_not_come_back() {
     for seed in 0..200 {
@@ -454,7 +453,7 @@ fn a_change_that_was_refused_does_not_come_back() {
     }
 }
 
-/// Opens the store of a disk whose acknowledgments are marked; returns what is in it.
+/// Opens the store of a disk with a marks file; returns its content.
 fn marked(disk: &SimulatedDisk) -> Result<Option<Stored>, StoreFault> {
     let folder = ZoneFolder::open_marked(Arc::new(disk.clone()), Path::new(ROOT), Path::new(MARKS))?;
     folder.zone(apex().as_name()).map(|(_, stored)| stored)
@@ -465,7 +464,7 @@ fn store_of(disk: &SimulatedDisk) -> std::path::PathBuf {
     disk.files().into_iter().find(|path| path.extension().is_some_and(|e| e == "zone")).expect("a file")
 }
 
-/// A cut between two changes was taken for the torn end of a crash.
+/// Regression: a cut between two changes was taken for the torn end of a crash.
 #[test]
 fn what_is_missing_of_acknowledged_changes_is_noticed_after_any_run() {
     let mut cuts = 0;
@@ -474,7 +473,7 @@ fn what_is_missing_of_acknowledged_changes_is_noticed_after_any_run() {
         for _ in 0..80 {
             run.act();
         }
-        // Marks that were synced outlive the power; all do if only the process ends.
+        // Synced marks survive a power failure; all marks survive the end of the process.
         if seed % 2 == 0
             && let Some((folder, _)) = &run.store
         {
@@ -507,7 +506,7 @@ fn what_is_missing_of_acknowledged_changes_is_noticed_after_any_run() {
     assert!(cuts > 500, "{cuts} cuts were noticed");
 }
 
-/// Between the file and its mark a crash left a file that had lost its mark.
+/// Regression: a crash between renaming the file and writing its mark left a file without its mark.
 #[test]
 fn a_crash_while_a_zone_gets_its_first_file_never_loses_its_mark() {
     let (mut none, mut stored) = (0, 0);
@@ -523,7 +522,7 @@ fn a_crash_while_a_zone_gets_its_first_file_never_loses_its_mark() {
                     Trouble::PowerGoes
                 };
                 disk.plan(at, ends);
-                // It goes as far as it goes.
+                // Errors are expected here.
                 let kept = (|| {
                     let folder =
                         ZoneFolder::open_marked(Arc::new(disk.clone()), Path::new(ROOT), Path::new(MARKS))?;

@@ -1,4 +1,4 @@
-//! What is put into a store comes out of it.
+//! Stores return what was put into them.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -230,7 +230,7 @@ fn a_replacement_that_was_overtaken_is_refused() {
     assert_eq!(store.serial(), Some(serial(2)));
 }
 
-/// Where the last change of a store ends in its file.
+/// Offset at which the last change of a store ends.
 fn end(store: &ZoneStore) -> usize {
     let size = store.size();
     512 + (size.history + size.base + size.changes) as usize
@@ -268,7 +268,7 @@ fn damage_is_found_and_has_a_place() {
             (12..480 | 504..512, Err(StoreFault::Damaged { offset: 0, .. })) => {}
             (480..504, Ok((_, Some(stored)))) => assert_eq!(stored.confirmed(), None),
             (512.., Ok((_, Some(stored)))) if at < base_end => {
-                // Where the history ends cannot be determined here; the base is read when it is needed.
+                // The end of the history is unknown here; the base is read on demand.
                 let loaded = stored.load(&key());
                 let is_history = stored.history_fault().is_some();
                 assert_eq!(loaded.is_ok(), is_history, "at {at}");
@@ -276,7 +276,7 @@ fn damage_is_found_and_has_a_place() {
             (512.., Err(StoreFault::Damaged { offset, .. })) if at < last => {
                 assert!(ends.contains(&(offset as usize)) && offset as usize <= at, "at {at}: {offset}");
             }
-            // What is last may have been torn.
+            // The last change may have been torn.
             (_, Ok((_, Some(stored)))) if at >= last => {
                 let (newest, torn) = if at < end { (5, last) } else { (6, end) };
                 assert_eq!(stored.serial(), serial(newest));
@@ -364,10 +364,10 @@ fn a_store_that_is_gone_or_of_an_earlier_time_is_not_taken_for_the_zone() {
     let gone = found(&disk);
     assert!(matches!(gone, Err(StoreFault::Missing { acknowledged: Some(Serial(5)), .. })), "{gone:?}");
     assert!(marked(&disk).held().expect("a list").0.contains(&apex().as_name().to_lower()));
-    // Without marks, as before there were any, it is what it is.
+    // Without a marks file the store is accepted as it is.
     disk.put(&path, &earlier);
     assert_eq!(folder(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone").serial(), serial(3));
-    // A copy of another file of the zone: an older one is refused, the one after the marked one is not.
+    // A copy of another file of the zone: an older one is refused, the successor of the marked one is not.
     let other = acknowledged(9);
     disk.put(&path, &other.bytes(&self::path(&other)).expect("a file"));
     assert_eq!(found(&disk).expect("a zone").expect("a zone").serial(), serial(9));
@@ -375,7 +375,7 @@ fn a_store_that_is_gone_or_of_an_earlier_time_is_not_taken_for_the_zone() {
     assert!(matches!(found(&disk), Err(StoreFault::Older { .. })));
 }
 
-/// Where the zeros at the end of a file begin.
+/// Offset of the zeros at the end of a file.
 fn end_of(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
@@ -390,14 +390,14 @@ fn a_store_without_a_mark_is_taken_as_it_is_and_marked() {
     let found = marked(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone");
     assert_eq!(found.serial(), serial(1), "it never had one");
     drop(found);
-    // What is not known to have one may lose it.
+    // A file that does not declare a mark may lose it.
     disk.remove(Path::new("/marks")).expect("removed");
     assert!(marked(&disk).zone(apex().as_name()).is_ok());
     disk.remove(&path(&disk)).expect("removed");
     assert!(matches!(marked(&disk).zone(apex().as_name()), Err(StoreFault::Missing { .. })));
 }
 
-/// Whether a store is refused since its mark is lost.
+/// Whether a store is refused because its mark is lost.
 fn is_mark_lost(found: Result<(ZoneStore, Option<Stored>), StoreFault>) -> bool {
     matches!(found, Err(StoreFault::MarkLost { found: Serial(3), .. }))
 }
@@ -411,7 +411,7 @@ fn a_store_whose_mark_is_gone_was_taken_as_it_is() {
         assert!(is_mark_lost(folder.zone(apex().as_name())), "a look does not make it good");
         assert_eq!(folder.acknowledged(apex().as_name()), None);
     }
-    // What there is can be accepted, and has a mark then.
+    // The content can be accepted, and has a mark then.
     let folder = marked(&disk);
     let rest = folder.salvage(apex().as_name()).expect("it is whole").load(&key()).expect("a zone");
     assert!(folder.start_over(&rest).expect("stored").is_some());
@@ -434,7 +434,7 @@ fn damage_of_the_mark_of_a_store_is_noticed_and_counted() {
         let is_name = at < 288;
         assert_eq!(folder.damaged_marks(), u64::from(is_name), "at {at}");
         match folder.zone(apex().as_name()) {
-            // Of the mark itself there are two copies.
+            // The mark itself has two copies.
             Ok((_, Some(found))) => assert_eq!((found.serial(), is_name), (serial(3), false), "at {at}"),
             found => assert!(is_name && is_mark_lost(found), "at {at}"),
         }
@@ -451,7 +451,7 @@ fn a_crash_that_tears_both_copies_of_a_mark_costs_no_zone() {
     disk.put(Path::new("/marks"), &bytes);
     let found = marked(&disk).zone(apex().as_name()).expect("a store").1.expect("a zone");
     assert!(found.is_mark_torn() && found.serial() == serial(3));
-    // It was acknowledged, however far.
+    // Something was acknowledged, at an unknown position.
     disk.put(Path::new("/marks"), &bytes);
     disk.remove(&path(&disk)).expect("removed");
     let gone = marked(&disk).zone(apex().as_name());
@@ -542,7 +542,7 @@ fn a_disk_that_fails_to_read_a_store_loses_nothing_of_it() {
 }
 
 proptest! {
-    /// Zones of any kind, with any changes: see `testkit::versions`.
+    /// Random zones with random changes: see `testkit::versions`.
     #[test]
     fn every_zone_comes_back_as_it_was(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let disk = SimulatedDisk::new(1);
@@ -572,7 +572,7 @@ proptest! {
             let loaded = stored.expect("a zone").load(&key()).expect("a zone");
             prop_assert!(is_same(&loaded, &last));
             if round == 1 {
-                // A base brings back the order of records, too, which changes need not.
+                // A base also restores the order of records, which changes need not preserve.
                 testkit::versions::assert_same(&loaded, &last.folded().expect("a zone"));
             }
             store.compact(&last).expect("compacted");

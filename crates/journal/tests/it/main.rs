@@ -1,4 +1,4 @@
-//! What stores keep, on real disks and on such as forget and fail.
+//! What stores keep, on real disks and on disks that lose writes and fail.
 
 mod crashes;
 mod keeping;
@@ -18,7 +18,7 @@ fn apex() -> NameBuf {
     name("example.")
 }
 
-/// The version `serial` of a zone, which differs from all others by `content`.
+/// Version `serial` of a zone; `content` makes it differ from all others.
 fn version(serial: u32, content: u32) -> Zone {
     let apex = apex();
     let mut records = vec![
@@ -30,7 +30,7 @@ fn version(serial: u32, content: u32) -> Zone {
         },
         Record { owner: apex, rtype: Type::NS, ttl: HOUR, rdata: name("ns.").as_name().as_wire().to_vec() },
     ];
-    // Some hosts stay from version to version, and changes are of several lengths.
+    // Some hosts stay from version to version, and changes have several lengths.
     for host in content.saturating_sub(content % 3)..=content {
         let owner = name(&format!("Host{host}.example."));
         let rdata = [&[(host % 40) as u8][..], &vec![b'x'; (host % 40) as usize]].concat();
@@ -39,7 +39,7 @@ fn version(serial: u32, content: u32) -> Zone {
     build(apex.as_name(), &key(), &records)
 }
 
-/// What leads from one version to another.
+/// The change from one version to another.
 fn between(old: &Zone, new: &Zone) -> ChangeSet {
     diff(old, new)
 }
@@ -53,7 +53,7 @@ fn is_same(a: &Zone, b: &Zone) -> bool {
     a.serial() == b.serial() && diff(a, b).is_empty() && a.record_count() == b.record_count()
 }
 
-/// The version that the changes of a store begin with.
+/// The version at which the changes of a store begin.
 fn base_serial(stored: &Stored) -> Serial {
     stored.changes().next().map_or(stored.serial(), |change| change.expect("a change").before)
 }
@@ -62,7 +62,7 @@ fn serials(changes: impl Iterator<Item = Result<ChangeSet, journal::StoreFault>>
     changes.map(|change| change.expect("a change")).map(|c| (c.before.0, c.after.0)).collect()
 }
 
-/// The serials of the steps from `from` to `to`.
+/// The serials of the changes from `from` to `to`.
 fn steps(from: u32, to: u32) -> Vec<(u32, u32)> {
     (from..to).map(|serial| (serial, serial + 1)).collect()
 }
