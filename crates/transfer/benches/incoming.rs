@@ -1,5 +1,5 @@
-//! AXFR taken, of a zone like that of a top-level domain: `TRANSFER_BENCH_RECORDS` sets the number of
-//! records. How long the messages take, and how long it takes to make a zone of what they brought.
+//! Receives an AXFR of a zone similar to that of a top-level domain; `TRANSFER_BENCH_RECORDS` sets the number
+//! of records. Measures reading the messages, and building the zone from their records.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use zone::ZoneBuilder;
 
 const ID: u16 = 1;
 
-/// The messages of a transfer, and how many records they have.
+/// The messages of a transfer, and their number of records.
 fn messages(apex: NameBuf, key: &HashKey) -> (Vec<Vec<u8>>, u64) {
     let records =
         std::env::var("TRANSFER_BENCH_RECORDS").ok().and_then(|n| n.parse().ok()).unwrap_or(400_000);

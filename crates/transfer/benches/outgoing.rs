@@ -1,5 +1,6 @@
-//! All messages of AXFR, of a zone like that of a top-level domain: `TRANSFER_BENCH_RECORDS` sets the number
-//! of records. `TRANSFER_BENCH_ZONE` names a master file to take instead, `TRANSFER_BENCH_APEX` its zone.
+//! Writes all AXFR messages of a zone similar to that of a top-level domain; `TRANSFER_BENCH_RECORDS` sets
+//! the number of records. `TRANSFER_BENCH_ZONE` names a zone file to use instead, and `TRANSFER_BENCH_APEX`
+//! its zone.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ fn build(apex: NameBuf) -> Zone {
     builder.finish().expect("a zone")
 }
 
-/// A request, signed or not, and the frame of its response.
+/// The frame of the response to a request, signed or not.
 fn frame(apex: NameBuf, signed: bool, limit: usize) -> TransferFrame {
     let question = [apex.as_name().as_wire(), &Type::AXFR.0.to_be_bytes(), &[0, 1]].concat();
     let mut request = [Header::query(1).as_bytes().as_slice(), &question].concat();
@@ -47,7 +48,7 @@ fn frame(apex: NameBuf, signed: bool, limit: usize) -> TransferFrame {
     TransferFrame::answering(&request, limit).expect("a request").signed(signer, Box::new(|| 1))
 }
 
-/// Makes all messages; returns how many they are and their bytes.
+/// Writes all messages; returns their number and bytes.
 fn send(zone: &Arc<Zone>, frame: TransferFrame, out: &mut [u8]) -> (usize, usize) {
     let (mut stream, mut messages, mut bytes) = (axfr(zone.clone(), frame), 0, 0);
     loop {
@@ -59,7 +60,7 @@ fn send(zone: &Arc<Zone>, frame: TransferFrame, out: &mut [u8]) -> (usize, usize
     }
 }
 
-/// Seconds of processor time that this thread has had.
+/// Processor time of this thread, in seconds.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

@@ -4,16 +4,16 @@ use wire::Type;
 use wire::edns::{Edns, OptionCode};
 use wire::message::{Malformed, RawRecord};
 
-/// The OPT record of a response: one at the most (RFC 6891 §6.1.1).
+/// The OPT record of a response: at most one (RFC 6891 §6.1.1).
 #[derive(Default)]
 pub(crate) struct ResponseOpt {
     found: bool,
-    /// Seconds of EXPIRE, if it has that (RFC 7314 §3).
+    /// Value of the EXPIRE option, in seconds, if present (RFC 7314 §3).
     pub(crate) expire: Option<u32>,
 }
 
 impl ResponseOpt {
-    /// Reads a record, if it is OPT; a second one is [`Malformed`].
+    /// Reads the record if it is OPT; a second OPT is [`Malformed`].
     pub(crate) fn read(&mut self, message: &[u8], record: &RawRecord) -> Result<(), Malformed> {
         if record.rtype != Type::OPT {
             return Ok(());

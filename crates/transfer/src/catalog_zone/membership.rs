@@ -1,14 +1,14 @@
-//! [`settle`]: which zones several catalog zones make, and of which one each is a member.
+//! [`settle`]: the member zones of several catalog zones, and the catalog zone each belongs to.
 //!
-//! A zone belongs to one catalog zone at a time. Another one that lists it as well gets it only if the one
-//! that has it says so by its `coo` property (RFC 9432 §4.3.1), or lists it no longer.
+//! A zone belongs to one catalog zone at a time. Another catalog zone that also lists it gets it only if the
+//! current one names it in a `coo` property (RFC 9432 §4.3.1), or no longer lists the zone.
 
 use std::collections::BTreeMap;
 
 use super::ZoneName;
 use super::read::{CatalogZone, Member};
 
-/// The entry that a zone is served for.
+/// The catalog entry that a zone is served for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberOf {
     /// The catalog zone.
@@ -17,47 +17,46 @@ pub struct MemberOf {
     pub member: Member,
 }
 
-/// What becomes of a zone that was a member already.
+/// Whether a member zone is the same zone as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It is the zone that it was: its data and timers stay.
+    /// The same zone as before: its data and timers stay.
     Kept,
-    /// It is new, or another zone of the same name: what is known of an earlier one is to be forgotten (RFC
-    /// 9432 §5.4).
+    /// New, or another zone of the same name: state of the earlier zone is to be discarded (RFC 9432 §5.4).
     New,
 }
 
-/// A catalog zone lists a zone that it does not get.
+/// A catalog zone lists a zone that belongs elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The zone.
     pub zone: ZoneName,
-    /// The catalog zone that lists it in vain.
+    /// The catalog zone whose entry is ignored.
     pub catalog: ZoneName,
-    /// Who has it.
+    /// The owner of the zone.
     pub held_by: ListedIn,
 }
 
-/// Who has a zone.
+/// The owner of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListedIn {
-    /// The configuration: no catalog zone can take it from there.
+    /// The configuration; catalog zones cannot override it.
     Configuration,
     /// A catalog zone.
     Catalog(ZoneName),
 }
 
-/// Which zones catalog zones make.
+/// The result of [`settle`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// All zones that are members now.
+    /// All zones that are now members.
     pub members: BTreeMap<ZoneName, (MemberOf, Claim)>,
-    /// Entries that make no zone, in the order of the catalogs.
+    /// Ignored entries, in the order of the catalogs.
     pub conflicts: Vec<Conflict>,
 }
 
-/// Decides about all zones that `catalogs` list, in the operator's order of them. `before` are those that
-/// were members until now, and `is_configured` says which zones the configuration has.
+/// Determines the members from all entries of `catalogs`, which are in the operator's order. `before` holds
+/// the previous members; `is_configured` returns whether the configuration has a zone.
 pub fn settle(
     before: &BTreeMap<ZoneName, MemberOf>,
     catalogs: &[(ZoneName, &CatalogZone)],
@@ -97,14 +96,14 @@ fn owner(
         let (_, listed) = catalogs.iter().find(|(name, _)| name == catalog)?;
         listed.members.get(zone)
     };
-    // Who had it until now, if it is still listed there, and where that one wants it to go.
+    // The previous owner, if it still lists the zone, and the catalog zone that it passes the zone to.
     if let Some(holder) = before.get(zone)
         && let Some(held) = entry(&holder.catalog)
     {
         let goes_to = held.new_owner.as_ref().filter(|next| entry(next).is_some());
         let owner = goes_to.unwrap_or(&holder.catalog);
         return match *owner == of.catalog {
-            // A move keeps the zone if its label stays.
+            // A change of ownership keeps the zone's state if its label is the same.
             true if of.member.id == holder.member.id => Ok(Claim::Kept),
             true => Ok(Claim::New),
             false => Err(ListedIn::Catalog(owner.clone())),

@@ -2,9 +2,9 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `read.rs` | what a catalog zone lists: [`CatalogZone`] |
-//! | `membership.rs` | which zones that makes, where several catalog zones list them: [`settle`] |
-//! | `produce.rs` | the records of a catalog zone that this server makes: [`base_records`], [`record_change`] |
+//! | `read.rs` | the entries of a catalog zone: [`CatalogZone`] |
+//! | `membership.rs` | the member zones, where several catalog zones list them: [`settle`] |
+//! | `produce.rs` | the records of a catalog zone that this server produces: [`base_records`], [`record_change`] |
 
 mod membership;
 mod produce;
@@ -20,24 +20,24 @@ use std::sync::Arc;
 
 use wire::Name;
 
-/// The name of a zone, in lower case and wire form. Catalog zones have many: a `LowerNameBuf` takes 256
-/// bytes, and all that refer to a zone share this.
+/// The name of a zone, in lower case and wire form. Catalog zones list many: a `LowerNameBuf` takes 256
+/// bytes, whereas all references to a zone share this.
 pub type ZoneName = Arc<[u8]>;
 
-/// The labels that this schema gives a meaning, in lower case.
+/// Labels with a meaning in the schema, in lower case.
 const VERSION: &[u8] = b"version";
 const ZONES: &[u8] = b"zones";
 const GROUP: &[u8] = b"group";
 const NEW_OWNER: &[u8] = b"coo";
-/// The version of the schema, the only one there is (RFC 9432 §4.2.1).
+/// The only version of the schema (RFC 9432 §4.2.1).
 const SCHEMA: &[u8] = b"2";
 
-/// The name in lower case.
+/// The name in lower case and wire form.
 fn zone_name(name: Name<'_>) -> ZoneName {
     name.to_lower().as_lower().as_wire().into()
 }
 
-/// The name as people read it.
+/// The name for display.
 fn shown(zone: &[u8]) -> Name<'_> {
     Name::from_wire(zone).unwrap_or(Name::ROOT)
 }

@@ -1,4 +1,4 @@
-//! The records of a catalog zone that this server makes: [`base_records`] and [`record_change`].
+//! The records of a catalog zone that this server produces: [`base_records`] and [`record_change`].
 
 use wire::name::BadName;
 use wire::{Name, NameBuf, Serial, Ttl, Type};
@@ -6,17 +6,17 @@ use zone::store::{ChangeSet, ChangedRecords};
 
 use super::{GROUP, Member, NEW_OWNER, SCHEMA, VERSION, ZONES};
 
-/// Longest text of a group: one string of a TXT record.
+/// Longest group text in bytes: one character-string of a TXT record.
 const MAX_GROUP: usize = 255;
 /// TTL of all records: no client queries them (RFC 9432 §4.1).
 const TTL: Ttl = Ttl::ZERO;
 /// The only name server: a catalog zone is not reached by following delegations (RFC 9432 §4.1).
 const INVALID: &[u8] = b"\x07invalid\0";
-/// What the SOA record has behind the serial number: refresh, retry, expire and minimum, as in RFC 9432
-/// appendix A.
+/// The fields of the SOA record after the serial: refresh, retry, expire and minimum, as in RFC 9432 appendix
+/// A.
 const TIMES: [u32; 4] = [3600, 600, 2_147_483_646, 0];
 
-/// The label of a new member: these random bits as 32 digits of base 16.
+/// The label of a new member: 128 random bits as 32 hexadecimal digits.
 pub fn member_label(random: [u8; 16]) -> Box<[u8]> {
     let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
     random.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
@@ -27,7 +27,7 @@ pub fn member_label(random: [u8; 16]) -> Box<[u8]> {
 /// # Errors
 /// [`BadName`] if `apex` is so long that the names of members and their properties do not fit.
 pub fn base_records(apex: Name<'_>, serial: Serial) -> Result<ChangedRecords, BadName> {
-    // A name that fits leaves room for all others.
+    // If the longest name fits, all names fit.
     property(apex, &member_label([0; 16]), GROUP)?;
     let mut records = ChangedRecords::default();
     records.push(apex, Type::SOA, TTL, &soa(serial));
@@ -36,7 +36,7 @@ pub fn base_records(apex: Name<'_>, serial: Serial) -> Result<ChangedRecords, Ba
     Ok(records)
 }
 
-/// A change from one version to another of which only the serial number is known yet.
+/// A change between two versions that so far contains only the new serial.
 pub fn version_step(apex: Name<'_>, before: Serial, after: Serial) -> ChangeSet {
     let mut step = ChangeSet { before, after, ..ChangeSet::default() };
     step.removed.push(apex, Type::SOA, TTL, &soa(before));
@@ -44,10 +44,10 @@ pub fn version_step(apex: Name<'_>, before: Serial, after: Serial) -> ChangeSet 
     step
 }
 
-/// Adds to a change that the entry of a zone is another one, or begins, or ends. Records that both have stay.
+/// Adds the difference between a zone's old and new entry to a change. Records that both have stay.
 ///
 /// # Errors
-/// [`BadName`] as for [`base_records`]; the bytes of a group beyond 255 are left out.
+/// [`BadName`] as for [`base_records`]. Bytes of a group beyond 255 are cut off.
 pub fn record_change(
     apex: Name<'_>,
     zone: Name<'_>,

@@ -1,4 +1,4 @@
-//! [`CatalogZone::read`]: what a catalog zone lists.
+//! [`CatalogZone::read`]: parses the entries of a catalog zone.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,37 +9,37 @@ use zone::{Node, RrSet, Zone};
 
 use super::{GROUP, NEW_OWNER, SCHEMA, VERSION, ZONES, ZoneName, shown, zone_name};
 
-/// What a catalog zone lists.
+/// The entries of a catalog zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatalogZone {
-    /// Its members by their names.
+    /// Member zones by name.
     pub members: BTreeMap<ZoneName, Member>,
-    /// Entries that are left out, in canonical order.
+    /// Ignored entries, in canonical order.
     pub warnings: Vec<CatalogWarning>,
 }
 
 /// An entry of a catalog zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// The label that the catalog zone has for it, in lower case. Where it changes, the member is another
-    /// zone of the same name (RFC 9432 §5.4).
+    /// The member's label in the catalog zone, in lower case. If it changes, the member is another zone of
+    /// the same name (RFC 9432 §5.4).
     pub id: Box<[u8]>,
-    /// Its groups, in the order of the records (RFC 9432 §4.3.2). What they mean is the operator's decision.
+    /// Its groups, in the order of the records (RFC 9432 §4.3.2). The operator defines their meaning.
     pub groups: Vec<Box<[u8]>>,
-    /// The catalog zone that it is to go to (RFC 9432 §4.3.1).
+    /// The catalog zone that the member is passed to (RFC 9432 §4.3.1).
     pub new_owner: Option<ZoneName>,
 }
 
-/// Why a catalog zone is not processed: the members from before stay (RFC 9432 §5.1).
+/// Why a catalog zone is not processed; the previous members stay (RFC 9432 §5.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogFault {
     /// There is not exactly one TXT record at `version`.
     NoVersion,
-    /// It is of this version, which is not 2.
+    /// The schema has this version, which is not 2.
     OtherVersion(Box<[u8]>),
-    /// This name has more than one PTR record.
+    /// This name has several PTR records.
     SeveralNames(ZoneName),
-    /// A record cannot be read.
+    /// A record is malformed.
     Malformed(ZoneName),
 }
 
@@ -57,14 +57,14 @@ impl fmt::Display for CatalogFault {
 }
 impl std::error::Error for CatalogFault {}
 
-/// An entry that is left out.
+/// A reason to ignore an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogWarning {
-    /// The same zone is listed under two labels; the one that comes first counts.
+    /// A zone is listed under two labels; the first one counts.
     ListedTwice {
         /// The zone.
         zone: ZoneName,
-        /// The label that does not count.
+        /// The ignored label.
         id: Box<[u8]>,
     },
     /// The catalog zone lists itself.
@@ -83,7 +83,7 @@ impl fmt::Display for CatalogWarning {
 }
 
 impl CatalogZone {
-    /// Reads a version of a catalog zone. Properties that are not known here are passed over (RFC 9432 §3).
+    /// Parses a version of a catalog zone. Ignores unknown properties (RFC 9432 §3).
     pub fn read(zone: &Zone) -> Result<CatalogZone, CatalogFault> {
         check_version(zone)?;
         let apex = zone.apex();
@@ -114,7 +114,8 @@ impl CatalogZone {
         Ok(CatalogZone::of(entries, apex))
     }
 
-    /// Of entries by their labels; those without a zone's name are properties of nothing.
+    /// Builds the catalog from entries by label. Entries without a PTR record only have properties and are
+    /// ignored.
     fn of(entries: BTreeMap<Box<[u8]>, (Option<ZoneName>, Member)>, apex: LowerName<'_>) -> CatalogZone {
         let mut catalog = CatalogZone::default();
         for (id, (zone, member)) in entries {
@@ -147,7 +148,7 @@ fn check_version(zone: &Zone) -> Result<(), CatalogFault> {
     }
 }
 
-/// The label of the member that a name belongs to, and of its property if it is one's: `ID.zones.APEX` or
+/// The member's label of an owner name, and the property's label if it has one: `ID.zones.APEX` or
 /// `PROPERTY.ID.zones.APEX`.
 fn place<'a>(owner: LowerName<'a>, apex: LowerName<'_>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     if !owner.is_at_or_below(apex) {
@@ -164,7 +165,7 @@ fn place<'a>(owner: LowerName<'a>, apex: LowerName<'_>) -> Option<(&'a [u8], Opt
     (labels.next()? == ZONES).then_some((id, property))
 }
 
-/// The one name that a node's PTR record has; `None` if it has no PTR record.
+/// The name in a node's only PTR record; `None` if it has no PTR record.
 fn only_name(node: Node<'_>) -> Result<Option<ZoneName>, CatalogFault> {
     let Some(set) = node.rrset(Type::PTR) else { return Ok(None) };
     let owner = || zone_name(node.owner().as_name());
@@ -175,7 +176,7 @@ fn only_name(node: Node<'_>) -> Result<Option<ZoneName>, CatalogFault> {
     name.map(|name| Some(zone_name(name.as_name()))).ok_or_else(|| CatalogFault::Malformed(owner()))
 }
 
-/// What the TXT records of a node say, each its strings in a row.
+/// The texts of a node's TXT records, each with its strings concatenated.
 fn texts(node: Node<'_>) -> Result<Vec<Box<[u8]>>, CatalogFault> {
     let set: Option<RrSet<'_>> = node.rrset(Type::TXT);
     let text = |record: zone::store::Rdata<'_>| {

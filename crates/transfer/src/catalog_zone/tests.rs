@@ -1,4 +1,4 @@
-//! What catalog zones list, and which zones that makes.
+//! Reading catalog zones, and determining the members.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn record(owner: &str, rtype: Type, rdata: &[u8]) -> Record {
     Record { owner: name(owner), rtype, ttl: Ttl::ZERO, rdata: rdata.to_vec() }
 }
 
-/// `lines`: an owner below the catalog zone, and what it has: a name of a PTR record, or a text in quotes.
+/// `lines`: an owner name below the catalog zone, and the name of its PTR record, or a quoted text.
 fn catalog(lines: &[(&str, &str)]) -> Zone {
     let soa = [&[0, 0][..], &[0, 0, 0, 1], &[0; 16]].concat();
     let mut records =
@@ -84,7 +84,7 @@ fn what_is_listed_twice_counts_once() {
 
 /// A catalog zone's name and its members: zone, label, new owner.
 type ListedBy<'a> = (&'a str, &'a [(&'a str, &'a str, &'a str)]);
-/// Several.
+/// Several catalog zones.
 type Listed<'a> = &'a [ListedBy<'a>];
 
 fn settled(before: &BTreeMap<ZoneName, MemberOf>, catalogs: Listed<'_>) -> Settled {
@@ -107,7 +107,7 @@ fn members(settled: &Settled) -> BTreeMap<ZoneName, MemberOf> {
     settled.members.iter().map(|(zone, (of, _))| (zone.clone(), of.clone())).collect()
 }
 
-/// The catalog zone that has `z.`, whether it is the zone from before, and how many list it in vain.
+/// The catalog zone that owns `z.`, whether it is the zone from before, and the number of conflicts.
 fn holder(settled: &Settled) -> (String, Claim, usize) {
     let (of, claim) = &settled.members[&zone_of("z.")];
     (shown(&of.catalog).to_string(), *claim, settled.conflicts.len())
@@ -120,7 +120,7 @@ fn the_first_catalog_zone_gets_a_new_zone_and_keeps_it() {
     assert_eq!(holder(&first), ("a.".into(), Claim::New, 1));
     let turned: Listed<'_> = &[both[1], both[0]];
     assert_eq!(holder(&settled(&members(&first), turned)), ("a.".into(), Claim::Kept, 1));
-    // Gone from the first, it is another zone in the second.
+    // If the first catalog no longer lists it, the second one lists another zone.
     assert_eq!(holder(&settled(&members(&first), &[("a.", &[]), both[1]])), ("b.".into(), Claim::New, 0));
 }
 
@@ -139,7 +139,7 @@ fn a_change_of_ownership_keeps_the_zone_if_its_label_stays() {
     };
     assert_eq!(moves("1"), ("b.".into(), Claim::Kept, 1));
     assert_eq!(moves("2"), ("b.".into(), Claim::New, 1));
-    // It goes nowhere before the new owner lists it.
+    // It is not passed on before the new owner lists it.
     let alone: Listed<'_> = &[("a.", &[("z.", "1", "b.")]), ("b.", &[])];
     assert_eq!(holder(&settled(&before, alone)), ("a.".into(), Claim::Kept, 0));
 }
@@ -151,7 +151,7 @@ fn no_catalog_zone_takes_a_configured_zone() {
     assert_eq!(settled.conflicts[0].held_by, ListedIn::Configuration);
 }
 
-/// Zones by a number below 20, each with a label, groups and a new owner.
+/// Zones named by a number below 20, each with a label, groups and a new owner.
 fn entries() -> impl Strategy<Value = BTreeMap<ZoneName, Member>> {
     let member =
         (0..4_u8, proptest::collection::btree_set("[a-c]{1,2}", 0..3), proptest::option::of(0..3_u8));
@@ -169,7 +169,7 @@ fn entries() -> impl Strategy<Value = BTreeMap<ZoneName, Member>> {
     })
 }
 
-/// The change that leads from a version with these entries to one with those.
+/// The change from a version with the old entries to one with the new.
 fn change(old: &BTreeMap<ZoneName, Member>, new: &BTreeMap<ZoneName, Member>) -> ChangeSet {
     let apex = name("cat.");
     let mut step = version_step(apex.as_name(), Serial(7), Serial(8));
@@ -223,7 +223,7 @@ proptest! {
         let next = zone.apply(&step).expect("the next version");
         prop_assert_eq!(next.serial(), Serial(8));
         let mut read = CatalogZone::read(&next).expect("a catalog zone").members;
-        // A record that stays comes before one that is new.
+        // An existing record comes before a new one.
         read.values_mut().for_each(|member| member.groups.sort());
         prop_assert_eq!(read, new);
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a transfer that is received.
+//! Faults and limits of incoming transfers.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use zone::zonemd::ZonemdFault;
 
 use crate::tsig::ResponseError;
 
-/// Bounds on one transfer, each a number that is still taken.
+/// Limits of one transfer, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferLimits {
-    /// Records, those removed and added by differences included.
+    /// Records, including those that differences remove and add.
     pub records: u64,
-    /// Bytes of messages; and bytes of memory that the records of a whole zone take, which may be several
-    /// times as many: names are compressed on their way.
+    /// Bytes of messages; also bytes of memory for the records of a whole zone, which may be several times as
+    /// many, since names are compressed in messages.
     pub bytes: u64,
     /// Messages.
     pub messages: u64,
     /// Differences of an incremental transfer.
     pub differences: u64,
-    /// Bytes of their records: they are kept until the last has come, whatever they come to.
+    /// Bytes of the records of all differences, which are held until the transfer is complete.
     pub difference_bytes: u64,
 }
 
@@ -37,7 +37,7 @@ impl Default for TransferLimits {
     }
 }
 
-/// Which limit was reached: one of the [`TransferLimits`], or one of the transfer's driver.
+/// The limit that was exceeded: one of the [`TransferLimits`], or one of the transfer's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the limit of its name")]
 pub enum TransferLimit {
@@ -50,60 +50,60 @@ pub enum TransferLimit {
     Memory,
 }
 
-/// Why a transfer is given up: nothing of it is used.
+/// Why a transfer fails; none of its content is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransferFault {
-    /// A message that cannot be read, or with a record whose data is not of the form of its type.
+    /// A message is malformed, or the RDATA of a record does not have its type's format.
     Malformed,
-    /// No response, of another opcode, or with another ID than the request.
+    /// Not a response, or with another opcode or ID than the request.
     NotTheResponse,
-    /// Cut short (TC): to be asked for over a stream.
+    /// Truncated (TC): the client has to retry over a stream.
     Truncated,
-    /// More than one question, or another than was asked.
+    /// More than one question, or another question than in the request.
     OtherQuestion,
-    /// The server refuses.
+    /// The server refuses with this response code.
     Rcode(Rcode),
-    /// The signatures are not good.
+    /// Signature verification failed.
     Tsig(ResponseError),
     /// Signed, though the request was not.
     UnexpectedTsig,
-    /// A message without a record to be transferred (RFC 5936 §2.2).
+    /// A message without answer records (RFC 5936 §2.2).
     Empty,
     /// The first record is not the zone's SOA.
     NoSoa,
     /// A record outside the zone.
     OutOfZone(Box<NameBuf>, Type),
-    /// A record of another class than IN.
+    /// A record of a class other than IN.
     Class(Box<NameBuf>, Type),
-    /// A record of a type for questions and messages only (RFC 6895 §3.1).
+    /// A record of a QTYPE or meta-TYPE (RFC 6895 §3.1).
     MetaType(Box<NameBuf>, Type),
-    /// The SOA at the end is not the one at the beginning (RFC 5936 §2.2).
+    /// The SOA at the end differs from the one at the beginning (RFC 5936 §2.2).
     OtherLastSoa,
-    /// Something follows the SOA at the end.
+    /// Records follow the SOA at the end.
     AfterEnd,
-    /// The differences do not lead on from the version that was reached so far (RFC 1995 §4).
+    /// A difference does not start at the version reached by the previous one (RFC 1995 §4).
     BrokenChain {
         /// The version reached.
         reached: Serial,
-        /// The version that the next SOA has.
+        /// The version of the next SOA.
         found: Serial,
     },
-    /// An older version than the one that is held.
+    /// The version sent is older than the one held.
     Older {
         /// The version sent.
         sent: Serial,
         /// The version held.
         held: Serial,
     },
-    /// More than was allowed.
+    /// A limit was exceeded.
     Limit(TransferLimit),
-    /// The records do not make a zone.
+    /// The records do not form a zone.
     NoZone(BuildError),
-    /// The records make a zone that should not be served.
+    /// The records form a zone that should not be served.
     BadZone(Box<Note>),
-    /// The differences cannot be made in the version that we have.
+    /// The differences do not apply to the version held.
     Unfit(Box<ChangeError>),
-    /// The zone is not the one that its digest was made of (RFC 8976 §4).
+    /// The zone does not match its digest (RFC 8976 §4).
     Digest(ZonemdFault),
 }
 

@@ -1,4 +1,4 @@
-//! Reading one message of a transfer: its header, question, signature, and record after record.
+//! Reads one message of a transfer: header, question, signature, and each record.
 
 use wire::message::{Header, Malformed, Offset, POINTER, Parser, RawRecord};
 use wire::{Class, NameBuf, Opcode, Rcode, Type, rdata};
@@ -25,11 +25,11 @@ pub(super) struct MessageReader {
     messages: u64,
     bytes: u64,
     records: u64,
-    /// What EXPIRE says (RFC 7314).
+    /// The value of EXPIRE (RFC 7314), in seconds.
     expire: Option<u32>,
-    /// The data of the present record.
+    /// RDATA of the current record.
     rdata: Vec<u8>,
-    /// The owner of the present record, and where the one before wrote it.
+    /// The current record's owner, and the offset at which the previous owner was read.
     owner: NameBuf,
     owner_at: Option<Offset>,
 }
@@ -69,7 +69,7 @@ impl MessageReader {
         self.expire
     }
 
-    /// Reads a message and passes its records on.
+    /// Reads a message and passes its records to `to`.
     pub(super) fn read(&mut self, message: &[u8], now: u64, to: &mut Sequence) -> Result<(), TransferFault> {
         self.count(message)?;
         let (header, mut parser) = Parser::new(message)?;
@@ -100,7 +100,7 @@ impl MessageReader {
         if answers == 0 { Err(TransferFault::Empty) } else { Ok(()) }
     }
 
-    /// Checks that the last message was signed, if the request was.
+    /// Checks that the last message was signed, if the request was signed.
     pub(super) fn end(&self) -> Result<(), TransferFault> {
         self.verifier.as_ref().map_or(Ok(()), ResponseVerifier::end).map_err(TransferFault::Tsig)
     }
@@ -117,7 +117,7 @@ impl MessageReader {
         Ok(())
     }
 
-    /// A message has the question that was asked, or none (RFC 5936 §2.2.2).
+    /// Checks that the message has the request's question, or none (RFC 5936 §2.2.2).
     fn question(&self, parser: &mut Parser<'_>, questions: u16) -> Result<(), TransferFault> {
         match questions {
             0 => Ok(()),
@@ -132,8 +132,8 @@ impl MessageReader {
         }
     }
 
-    /// Verifies the message, and says why the server refuses, if it does. A signature that the server did not
-    /// take is why.
+    /// Verifies the signature and checks the response code. If the server refused the request's signature,
+    /// that is the fault.
     fn verify(
         &mut self,
         message: &[u8],
@@ -149,8 +149,8 @@ impl MessageReader {
         match (verified, header.rcode()) {
             (verified, Rcode::NOERROR) => verified,
             (Err(refused @ TransferFault::Tsig(ResponseError::Refused { .. })), _) => Err(refused),
-            // Nothing follows from a refusal but that there is no transfer: it counts without a signature,
-            // too.
+            // A refusal has no effect except to end the transfer, so it counts even if the signature is
+            // wrong.
             (_, rcode) => Err(TransferFault::Rcode(rcode)),
         }
     }
@@ -187,8 +187,8 @@ impl MessageReader {
         to.record(self.owner.as_name(), record.rtype, record.ttl(), &self.rdata)
     }
 
-    /// Whether the owner that stands at `at` is nothing but a pointer to where the owner before was read
-    /// from, or the same pointer as it.
+    /// Whether the owner at `at` is a pointer to the place from which the previous owner was read, or the
+    /// same pointer as the previous owner.
     #[inline]
     fn has_same_owner(&self, message: &[u8], at: Offset) -> bool {
         let Some(before) = self.owner_at else { return false };
@@ -200,8 +200,8 @@ impl MessageReader {
     }
 }
 
-/// Reads the additional section. Returns where the TSIG record is, the last of all if there is one (RFC 8945
-/// §5.1). Nothing follows.
+/// Reads the additional section, which must end the message. Returns the offset of the TSIG record if the
+/// last record is one (RFC 8945 §5.1).
 fn additional(
     parser: &mut Parser<'_>,
     additionals: u16,

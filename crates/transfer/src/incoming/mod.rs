@@ -1,14 +1,14 @@
-//! Transfers from other servers, message by message: AXFR (RFC 5936), IXFR (RFC 1995).
+//! Incoming transfers, message by message: AXFR (RFC 5936), IXFR (RFC 1995).
 //!
-//! What comes is used as a whole or not at all. A whole zone goes into a builder while it arrives;
-//! differences are kept until the last. Nothing a peer sends is believed: each record is of the zone and well
-//! formed, the end is where the SOA of the beginning comes again, and limits hold for all there is.
+//! A transfer is used as a whole or not at all. A whole zone goes into a builder while it arrives;
+//! differences are held until the transfer is complete. All input is checked: each record is in the zone and
+//! well formed, the transfer ends where the first SOA recurs, and everything has a limit.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `fault.rs` | [`TransferFault`], [`TransferLimits`] |
 //! | `message.rs` | reading one message: header, question, signature, records |
-//! | `sequence.rs` | what the records mean, one after the other |
+//! | `sequence.rs` | the sequence of records |
 
 mod fault;
 mod message;
@@ -27,42 +27,42 @@ use crate::tsig::ResponseVerifier;
 use message::MessageReader;
 use sequence::Sequence;
 
-/// What was asked for.
+/// The kind of transfer requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskedFor {
     /// The whole zone.
     Axfr,
-    /// What changed since this version.
+    /// The changes since this version.
     Ixfr(Serial),
 }
 
-/// A request for a transfer, as far as its response depends on it.
+/// The parts of a transfer request on which its response depends.
 #[derive(Clone, Copy, Debug)]
 pub struct SentRequest {
     /// Its ID.
     pub id: u16,
-    /// The zone, as the question has it.
+    /// The zone, as in the question.
     pub apex: NameBuf,
-    /// What was asked for.
+    /// The kind of transfer.
     pub asked: AskedFor,
-    /// Whether it was sent in a datagram, so that one message is all there will be.
+    /// Whether it was sent in a datagram, so that the response is one message.
     pub datagram: bool,
 }
 
-/// What a transfer brought.
+/// The content of a complete transfer.
 #[derive(Debug)]
 pub enum Received {
-    /// The SOA alone. If its serial is not later than ours, the zone has not changed; if it is, the answer
+    /// The SOA alone. If its serial is not later than ours, the zone has not changed; otherwise the response
     /// did not fit into the datagram (RFC 1995 §2).
     SoaOnly(Serial),
-    /// All of the zone.
+    /// The whole zone.
     Zone(ReceivedZone),
-    /// What changed, from the version asked for to the newest, in order: at least one. Each
-    /// [is a difference sequence](ChangeSet::is_difference_sequence).
+    /// The changes from the version in the request to the newest, in order: at least one. Each [is a
+    /// difference sequence](ChangeSet::is_difference_sequence).
     Differences(Vec<ChangeSet>),
 }
 
-/// All records of a zone, still to be made one.
+/// All records of a zone, not built yet.
 #[derive(Debug)]
 pub struct ReceivedZone {
     builder: Box<ZoneBuilder>,
@@ -70,20 +70,19 @@ pub struct ReceivedZone {
 }
 
 impl ReceivedZone {
-    /// The zone's version.
+    /// The serial of the zone.
     pub fn serial(&self) -> Serial {
         self.serial
     }
 
-    /// Makes the zone. What is left to do for it takes a while for large zones: a matter for a thread that
-    /// may be busy.
+    /// Builds the zone. Takes a while for large zones: to be called on a thread that may be busy.
     pub fn build(self) -> Result<Zone, TransferFault> {
         self.build_within(&mut |_| true)
     }
 
-    /// The same with bounded memory: `may_take` is asked whether so many bytes, those of the records among
-    /// them, may be taken, whenever that number has changed much. If not, the fault is
-    /// [`TransferLimit::Memory`].
+    /// Like [`build`](Self::build), with bounded memory. Whenever the bytes needed, including the records,
+    /// have changed much, `may_take` is called with their number and returns whether to continue. If not, the
+    /// fault is [`TransferLimit::Memory`].
     pub fn build_within(mut self, may_take: &mut dyn FnMut(usize) -> bool) -> Result<Zone, TransferFault> {
         let zone = self.builder.finish_within(may_take).map_err(|error| match error {
             BuildError::OutOfMemory => TransferFault::Limit(TransferLimit::Memory),
@@ -96,15 +95,15 @@ impl ReceivedZone {
     }
 }
 
-/// A transfer on its way in.
+/// An incoming transfer.
 pub struct IncomingTransfer {
     reader: MessageReader,
     sequence: Sequence,
 }
 
 impl IncomingTransfer {
-    /// Waits for the response to `request`. `key` is the one under which names of the zone will be looked up.
-    /// `verifier` is of the request's signature, if it had one.
+    /// Creates a transfer that expects the response to `request`. `key` is the zone's hash key for lookups by
+    /// name. `verifier` belongs to the request's signature, if it had one.
     pub fn new(
         request: SentRequest,
         key: &HashKey,
@@ -117,15 +116,15 @@ impl IncomingTransfer {
         }
     }
 
-    /// Refuses a zone that is older than this version, as soon as its first SOA has come (RFC 1982). A
-    /// response to a request for differences is compared with the version asked for anyway.
+    /// Rejects a zone older than this version as soon as its first SOA has arrived (RFC 1982). A response to
+    /// IXFR is compared with the request's version in any case.
     pub fn not_older_than(mut self, held: Option<Serial>) -> IncomingTransfer {
         self.sequence.not_older_than(held);
         self
     }
 
-    /// Takes the next message. `now` is in seconds since 1970. Returns what was received once that is
-    /// complete; after that, and after a fault, nothing more is to be passed in.
+    /// Processes the next message. `now` is in seconds since 1970. Returns the content once it is complete.
+    /// Must not be called again after that, or after a fault.
     pub fn message(&mut self, message: &[u8], now: u64) -> Result<Option<Received>, TransferFault> {
         self.reader.read(message, now, &mut self.sequence)?;
         let received = self.sequence.end_of_message()?;
@@ -135,23 +134,23 @@ impl IncomingTransfer {
         Ok(received)
     }
 
-    /// Bytes of memory that its records take by now.
+    /// Bytes of memory that the records take so far.
     pub fn memory(&self) -> u64 {
         self.sequence.memory()
     }
 
-    /// Records taken so far.
+    /// Records received so far.
     pub fn records(&self) -> u64 {
         self.reader.records()
     }
 
-    /// Bytes of messages taken so far.
+    /// Bytes of messages received so far.
     pub fn bytes(&self) -> u64 {
         self.reader.bytes()
     }
 
-    /// Seconds for which the zone may be served, if the primary has said so: EXPIRE (RFC 7314 §4). It counts
-    /// once the transfer is complete.
+    /// Seconds for which the zone may be served, if the primary sent EXPIRE (RFC 7314 §4). Valid once the
+    /// transfer is complete.
     pub fn expire(&self) -> Option<u32> {
         self.reader.expire()
     }

@@ -1,11 +1,11 @@
-//! What the records of a transfer mean, one after the other (RFC 5936 §2.2, RFC 1995 §4).
+//! The sequence of a transfer's records (RFC 5936 §2.2, RFC 1995 §4).
 //!
 //! ```text
 //! AXFR   SOA₃  all other records                                                   SOA₃
 //! IXFR   SOA₃  SOA₁ removed…  SOA₂ added…   SOA₂ removed…  SOA₃ added…             SOA₃
 //! ```
 //!
-//! IXFR may be answered in either form; the second record says which.
+//! A response to IXFR may have either form; the second record decides which.
 
 use std::cmp::Ordering;
 
@@ -18,8 +18,7 @@ use zone::store::ChangeSet;
 use super::fault::{TransferFault, TransferLimit, TransferLimits};
 use super::{AskedFor, Received, ReceivedZone, SentRequest};
 
-/// Bytes that a record of a difference takes beside its owner and data: length, type and TTL, and its place
-/// in the list.
+/// Bytes of a stored difference record beside owner and RDATA: length, type, TTL and its index.
 const KEPT_BESIDE: usize = 15;
 
 /// The SOA that a transfer begins and ends with.
@@ -27,37 +26,37 @@ struct FirstSoa {
     serial: Serial,
     ttl: Ttl,
     rdata: Vec<u8>,
-    /// With its names in lower case.
+    /// RDATA with names in lower case.
     canonical: Vec<u8>,
 }
 
 /// What the next record may be.
 enum Expected {
     FirstSoa,
-    /// What decides whether this is the whole zone or differences.
+    /// The record that decides between whole zone and differences.
     Second,
-    /// Records of the whole zone, or its end.
+    /// Records of the whole zone, or the SOA at its end.
     Whole(Box<ZoneBuilder>),
-    /// What a difference removes, then its second SOA.
+    /// Records that a difference removes, then its second SOA.
     Removed(ChangeSet),
-    /// What a difference adds, then the first SOA of the next one, or the end.
+    /// Records that a difference adds, then the first SOA of the next one, or the end.
     Added(ChangeSet),
     End,
 }
 
-/// Takes the records of a transfer in their order.
+/// Processes the records of a transfer in their order.
 pub(super) struct Sequence {
     apex: NameBuf,
     key: HashKey,
     asked: AskedFor,
     datagram: bool,
-    /// Bytes of memory that a whole zone may take.
+    /// Limit for the memory of a whole zone, in bytes.
     most_memory: u64,
     most_differences: u64,
-    /// Bytes of differences that may still come, and that came.
+    /// Bytes of differences that may still be received, and bytes received.
     difference_bytes: u64,
     taken_bytes: u64,
-    /// A whole zone is not to be older than this version.
+    /// A whole zone must not be older than this version.
     held: Option<Serial>,
     first: Option<FirstSoa>,
     expected: Expected,
@@ -91,7 +90,7 @@ impl Sequence {
         self.held = held.or(self.held);
     }
 
-    /// Takes the next record: of class IN, in the zone, with valid data.
+    /// Processes the next record, which is of class IN, in the zone, with valid RDATA.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -110,8 +109,8 @@ impl Sequence {
 
     fn change(&mut self, owner: Name<'_>, t: Type, ttl: Ttl, rdata: &[u8]) -> Result<(), TransferFault> {
         let soa = match t {
-            // An SOA elsewhere in the zone is no part of the sequence; the zone that it is in will be
-            // refused.
+            // An SOA elsewhere in the zone is not part of the sequence; the zone that contains it will be
+            // rejected.
             Type::SOA if owner == self.apex.as_name() => {
                 Some(Soa::read(rdata).map_err(|_| TransferFault::Malformed)?.numbers.serial)
             }
@@ -156,7 +155,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Counts a record of a difference as it is kept.
+    /// Counts a record of a difference.
     fn count_difference(&mut self, owner: Name<'_>, rdata: &[u8]) -> Result<(), TransferFault> {
         let bytes = (owner.len() + rdata.len() + KEPT_BESIDE) as u64;
         let left = self.difference_bytes.checked_sub(bytes);
@@ -174,7 +173,7 @@ impl Sequence {
         }
     }
 
-    /// Says that a message has ended. Returns what was received, if that is complete.
+    /// Ends a message. Returns the content if it is complete.
     pub(super) fn end_of_message(&mut self) -> Result<Option<Received>, TransferFault> {
         if let Expected::Whole(builder) = &self.expected
             && builder.memory() as u64 > self.most_memory
@@ -192,7 +191,7 @@ impl Sequence {
             }
         }
         match self.received.take() {
-            // A datagram that holds only the beginning is as good as one that was cut.
+            // A datagram with only the beginning is equivalent to a truncated one.
             None if self.datagram => Err(TransferFault::Truncated),
             received => Ok(received),
         }
@@ -209,7 +208,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// The zone with its SOA, for the records to come.
+    /// A builder with the zone's SOA, for the records that follow.
     fn whole(&self) -> Result<Expected, TransferFault> {
         let sent = self.first.as_ref().map(|first| first.serial);
         if let Some((sent, held)) = sent.zip(self.held)
@@ -219,14 +218,14 @@ impl Sequence {
         }
         let mut builder = Box::new(ZoneBuilder::new(self.apex.as_name(), &self.key));
         if let Some(first) = &self.first {
-            // An SOA is no meta type, and short.
+            // An SOA is not a meta-type, and is short.
             let _ = builder.add(self.apex.as_name(), Type::SOA, first.ttl, &first.rdata);
         }
         Ok(Expected::Whole(builder))
     }
 
-    /// The second record: an SOA of the version that the client has begins the differences, anything else is
-    /// of the whole zone (RFC 1995 §4).
+    /// Processes the second record. An SOA of the client's version begins the differences; anything else
+    /// belongs to the whole zone (RFC 1995 §4).
     fn second(
         &mut self,
         owner: Name<'_>,
@@ -248,8 +247,7 @@ impl Sequence {
         self.change(owner, t, ttl, rdata)
     }
 
-    /// A difference has ended, with the SOA of the end, or with the one that `next` begins with; `rdata` is
-    /// of that SOA.
+    /// Ends a difference, at the last SOA or at the one that `next` begins with; `rdata` is of that SOA.
     fn end_of_difference(
         &mut self,
         change: ChangeSet,
@@ -273,7 +271,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Whether an SOA is the one at the beginning.
+    /// Checks that an SOA equals the first one.
     fn is_last(&self, rdata: &[u8]) -> Result<(), TransferFault> {
         let mut canonical = rdata.to_vec();
         rdata::canonical(Type::SOA, &mut canonical);

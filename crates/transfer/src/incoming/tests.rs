@@ -1,4 +1,4 @@
-//! Transfers taken: what our own side sends, and what hostile peers do.
+//! Incoming transfers: from our own sender, and from hostile peers.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::tsig;
 const MINUTE: Ttl = Ttl::from_secs(60);
 const ID: u16 = 0x4242;
 
-/// A record of a made-up response.
+/// A record of a test response.
 type Made<'a> = (&'a str, Type, Class, Vec<u8>);
 
 fn soa(serial: u32) -> Made<'static> {
@@ -60,7 +60,7 @@ fn transfer(what: AskedFor) -> IncomingTransfer {
     transfer_with(what, TransferLimits::default())
 }
 
-/// What becomes of messages with these records.
+/// The outcome of messages with these records.
 fn outcome(what: AskedFor, messages: &[&[Made<'_>]]) -> Result<Option<Received>, TransferFault> {
     let mut transfer = transfer(what);
     let mut received = None;
@@ -119,7 +119,7 @@ proptest! {
         let _ = transfer.message(&bytes, 0);
     }
 
-    /// Any byte of a good transfer is changed: the outcome is a fault, or a zone all the same; never a panic.
+    /// One byte of a valid transfer is changed: the outcome is a fault or a zone, never a panic.
     #[test]
     fn damaged_transfers_never_panic(at in 0..10_000usize, to: u8, records in testkit::random::zone()) {
         let (apex, records) = records;
@@ -312,12 +312,12 @@ fn differences_must_lead_on() {
     *other.3.last_mut().expect("a byte") ^= 1;
     assert_eq!(fault(FROM_1, &[&[soa(4), soa(1), soa(4), other]]), TransferFault::OtherLastSoa);
     assert_eq!(fault(FROM_1, &[&[soa(4), soa(1), soa(4), soa(4), soa(4)]]), TransferFault::AfterEnd);
-    // Serials go on from the greatest to 0 (RFC 1982).
+    // Serials wrap from the greatest to 0 (RFC 1982).
     let wrapped = [soa(0), soa(u32::MAX), soa(0), soa(0)];
     assert_eq!(serials(outcome(AskedFor::Ixfr(Serial(u32::MAX)), &[&wrapped])), [(u32::MAX, 0)]);
 }
 
-/// A peer who never comes to an end, whatever it sends.
+/// A peer that never ends its transfer.
 #[test]
 fn endless_transfers_end_at_the_limits() {
     let limits = TransferLimits {
@@ -344,18 +344,18 @@ fn endless_transfers_end_at_the_limits() {
         until_fault(FROM_1, limits, &[soa(1_000_000), soa(1)], &steps),
         TransferFault::Limit(TransferLimit::Differences)
     );
-    // One difference without an end, of records that are removed, or added.
+    // One difference without an end, of records removed or added.
     let many = TransferLimits { records: u64::MAX, bytes: u64::MAX, difference_bytes: 2000, ..limits };
     for first in [&[soa(9), soa(1)][..], &[soa(9), soa(1), soa(2)]] {
         assert_eq!(until_fault(FROM_1, many, first, &few), TransferFault::Limit(TransferLimit::Differences));
     }
 }
 
-/// A signed transfer: every message is verified, and the last one must be signed.
+/// Regression: the limit covers memory, not only the bytes of messages.
 #[test]
 fn an_endless_zone_took_several_times_the_memory_of_its_limit() {
     let limits = TransferLimits { bytes: 100_000, ..TransferLimits::default() };
-    // Names that are compressed on their way, and records that wait for the end of their name.
+    // Names that are compressed in messages, and records that wait for the end of their name.
     let owners: [fn(u32) -> String; 2] = [|n| format!("h{n}.example."), |_| "h.example.".to_owned()];
     for owner in owners {
         let mut transfer = transfer_with(AXFR, limits);
@@ -370,6 +370,7 @@ fn an_endless_zone_took_several_times_the_memory_of_its_limit() {
     }
 }
 
+/// A signed transfer: every message is verified, and the last one must be signed.
 #[test]
 fn signatures_are_verified_as_messages_come() {
     let apex = name("example.");
@@ -414,8 +415,8 @@ fn signatures_are_verified_as_messages_come() {
     assert_eq!(outcome([false, true, true], None).expect_err("the first"), unsigned);
     let wrong = TransferFault::Tsig(tsig::ResponseError::BadSignature);
     assert_eq!(outcome([true; 3], Some(1)).expect_err("changed"), wrong);
-    // An unsigned message in between is covered by the next signature, so our signer's, which did not see it,
-    // is wrong.
+    // An unsigned message in between is covered by the next signature. Our signer did not see it, so its
+    // signature is wrong.
     assert_eq!(outcome([true, false, true], None).expect_err("not covered"), wrong);
     let (_, mut signer) = sign();
     let mut buf = plain[0].clone();
@@ -458,7 +459,7 @@ fn of_two_opt_records_the_first_was_believed() {
     for counts in [(0, 2), (1, 1)] {
         assert_eq!(outcome(counts.0, counts.1).0, Err(TransferFault::Malformed));
     }
-    // Each message may have one.
+    // Each message may have one OPT record.
     let mut transfer = transfer(AXFR);
     for (records, last) in [(vec![soa(2), a("h.example.", 1)], false), (vec![soa(2)], true)] {
         let mut message = [message(&records), opt.clone()].concat();

@@ -11,24 +11,24 @@ use super::frame::TransferFrame;
 use super::message::{RecordNames, TransferMessage};
 use super::stream::{RecordSource, TransferStream};
 
-/// All of a zone: SOA, everything else in the order in which it is stored, SOA. Glue and data below cuts are
-/// part of it, and so are NSEC3 records (RFC 5936 §3). The zone is kept while the transfer lasts.
+/// Streams a whole zone: SOA, all other records in the order in which they are stored, SOA. Includes glue,
+/// data below zone cuts, and NSEC3 records (RFC 5936 §3). Holds the zone until the transfer ends.
 pub fn axfr(zone: Arc<Zone>, frame: TransferFrame) -> Box<dyn MessageStream> {
     let apex = zone.apex().to_buf();
     Box::new(TransferStream::new(frame, apex, ZoneRecords::new(zone)))
 }
 
-/// The zone's SOA alone: the answer to IXFR of a client who is up to date, or to whom the differences cannot
-/// be sent in a datagram (RFC 1995 §2, §4).
+/// Streams the zone's SOA alone. This is the answer to IXFR if the client is up to date, or if the
+/// differences do not fit in a datagram (RFC 1995 §2, §4).
 pub fn soa_only(zone: Arc<Zone>, frame: TransferFrame) -> Box<dyn MessageStream> {
     let apex = zone.apex().to_buf();
     Box::new(TransferStream::new(frame, apex, SoaRecord(zone)))
 }
 
-/// Where in the zone the next record is.
+/// The position of the next record in the zone.
 enum ZonePlace {
     FirstSoa,
-    /// The node, `None` for the first one; which of its RRsets; how far into its records and signatures.
+    /// The node, `None` for the first; the index of its RRset; the offset in its records and signatures.
     Node(Option<NodeAddress>, usize, usize),
     LastSoa,
 }
@@ -45,9 +45,9 @@ impl ZoneRecords {
         ZoneRecords { zone, place: ZonePlace::FirstSoa, names: RecordNames::new() }
     }
 
-    /// Writes the nodes from a place on. `Err` has the place of what no longer fits. The records of a name
-    /// and those below it that it hides, a delegation and its glue, stay in one message where they can:
-    /// elsewhere their names would have to be written again.
+    /// Writes the nodes from a position on. `Err` has the position of what no longer fits. The records of a
+    /// name and those below it that it occludes (a delegation and its glue) stay in one message where
+    /// possible: in another message their names would have to be written again.
     fn nodes(
         &mut self,
         message: &mut TransferMessage<'_>,
@@ -125,7 +125,7 @@ pub(super) fn put_soa(zone: &Zone, message: &mut TransferMessage<'_>, names: &mu
     soa.is_some_and(|soa| message.compiled(&soa, 0, names).is_ok())
 }
 
-/// The zone's SOA and nothing else.
+/// Source of the zone's SOA alone.
 pub(super) struct SoaRecord(pub(super) Arc<Zone>);
 
 impl RecordSource for SoaRecord {

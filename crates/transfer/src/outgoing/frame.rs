@@ -1,27 +1,27 @@
-//! What stands around the records of a transfer: header, question, OPT, TSIG.
+//! The parts of a transfer beside its records: header, question, OPT, TSIG.
 
 use wire::message::{HEADER_LEN, Header, Malformed, Offset, Parser};
 use wire::{LowerNameBuf, Serial, Type};
 
 use crate::tsig::ResponseSigner;
 
-/// Most bytes of a message that pay: as many as compression pointers reach. In a longer one names behind that
-/// could not be pointed at.
+/// Default limit for the bytes of a message: the range of compression pointers. In a longer message, names
+/// beyond this could not be pointed at.
 pub const DEFAULT_LIMIT: usize = Offset::REACH;
 
-/// Who knows the time: seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub type TransferClock = Box<dyn FnMut() -> u64 + Send>;
 
-/// Who signs the messages of a transfer, and at what time.
+/// The signer of a transfer's messages, and its clock.
 pub(super) struct Signing {
     pub(super) signer: ResponseSigner,
     pub(super) clock: TransferClock,
 }
 
-/// What stands around the records of a transfer.
+/// The parts of a transfer beside its records.
 pub struct TransferFrame {
     pub(super) header: Header,
-    /// As it came: in the first message only (RFC 5936 §2.2.2).
+    /// As received; in the first message only (RFC 5936 §2.2.2).
     pub(super) question: Box<[u8]>,
     /// In the first message only (RFC 5936 §2.2.5); empty if there is none.
     pub(super) opt: Box<[u8]>,
@@ -30,9 +30,9 @@ pub struct TransferFrame {
 }
 
 impl TransferFrame {
-    /// The frame of the response to `request`, whose first question is the one answered: its ID, question and
-    /// RD, with AA set (RFC 5936 §2.2.1). A message has at most `limit` bytes; a record that is larger has
-    /// one to itself.
+    /// The frame of the response to `request`, whose first question is answered: its ID, question and RD,
+    /// with AA set (RFC 5936 §2.2.1). A message has at most `limit` bytes; a larger record gets a message of
+    /// its own.
     pub fn answering(request: &[u8], limit: usize) -> Result<TransferFrame, Malformed> {
         let (header, mut parser) = Parser::new(request)?;
         parser.question()?;
@@ -42,28 +42,28 @@ impl TransferFrame {
         Ok(TransferFrame { header, question, opt: [].into(), signing: None, limit })
     }
 
-    /// The same with this OPT record, as it stands in a message, in the first message.
+    /// Adds this OPT record, in wire form, to the first message.
     pub fn with_opt(self, record: &[u8]) -> TransferFrame {
         TransferFrame { opt: record.into(), ..self }
     }
 
-    /// The same with every message signed. `clock` is asked once for each.
+    /// Signs every message. Reads `clock` once for each.
     pub fn signed(self, signer: ResponseSigner, clock: TransferClock) -> TransferFrame {
         TransferFrame { signing: Some(Signing { signer, clock }), ..self }
     }
 }
 
-/// What an IXFR request asks for (RFC 1995 §3).
+/// An IXFR request (RFC 1995 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IxfrRequest {
     /// The zone.
     pub apex: LowerNameBuf,
-    /// The version that the client has.
+    /// The client's version.
     pub serial: Serial,
 }
 
 impl IxfrRequest {
-    /// Reads the request: one question, and in the authority section the SOA of the client's version.
+    /// Parses the request: one question, and in the authority section the SOA of the client's version.
     pub fn read(request: &[u8]) -> Result<IxfrRequest, Malformed> {
         let (header, mut parser) = Parser::new(request)?;
         let question = parser.question()?;

@@ -14,18 +14,18 @@ use super::frame::TransferFrame;
 use super::message::{RecordNames, TransferMessage};
 use super::stream::{RecordSource, TransferStream};
 
-/// How IXFR is answered.
+/// The form of the answer to IXFR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IxfrAnswer {
-    /// By the SOA alone: the client has this version, or a later one (RFC 1995 §2).
+    /// The SOA alone: the client has this version, or a later one (RFC 1995 §2).
     UpToDate,
-    /// By the differences between its version and this one.
+    /// The differences between the client's version and this one.
     Differences,
-    /// By the whole zone: the differences are not there (RFC 1995 §4), or one has not both SOAs.
+    /// The whole zone: the differences are not available (RFC 1995 §4), or one lacks an SOA.
     Whole,
 }
 
-/// How a client is answered who has the version `client`, where the zone is at `current`.
+/// Returns the form of the answer for a client with version `client`, if the zone is at `current`.
 pub fn ixfr_answer(current: Serial, client: Serial, differences: &[Arc<ChangeSet>]) -> IxfrAnswer {
     if matches!(client.compare(current), Some(Ordering::Equal | Ordering::Greater)) {
         return IxfrAnswer::UpToDate;
@@ -40,8 +40,8 @@ pub fn ixfr_answer(current: Serial, client: Serial, differences: &[Arc<ChangeSet
     if version == current { IxfrAnswer::Differences } else { IxfrAnswer::Whole }
 }
 
-/// The answer to IXFR over a stream, for a client who has the version `client`. `differences` lead from it to
-/// the zone's, in their order; if they do not, or there are none, the whole zone is the answer.
+/// Answers IXFR over a stream, for a client with version `client`. `differences` lead from that version to
+/// the zone's, in order; if they do not, or there are none, the answer is the whole zone.
 pub fn ixfr(
     zone: Arc<Zone>,
     client: Serial,
@@ -58,9 +58,9 @@ pub fn ixfr(
     }
 }
 
-/// Writes the answer to IXFR in a datagram, behind its question, and sets AA: the differences if they fit,
-/// else the SOA alone, by which the client sees whether to ask again over a stream (RFC 1995 §2). Returns
-/// which of them.
+/// Writes the answer to IXFR in a datagram, after its question, and sets AA. The answer is the differences if
+/// they fit, otherwise the SOA alone, from which the client sees whether to retry over a stream (RFC 1995
+/// §2). Returns which.
 ///
 /// # Errors
 /// [`Full`] if not even the SOA fits.
@@ -99,15 +99,15 @@ fn put_apex_soa(zone: &Zone, b: &mut Builder<'_>) -> Result<(), Full> {
     b.record(Section::Answer, owner, Type::SOA, Class::IN, record.ttl(), &rdata).map(drop)
 }
 
-/// Where the next record is.
+/// The position of the next record.
 enum ChangePlace {
     FirstSoa,
-    /// Which difference, whether among what is added, and which record there.
+    /// Index of the difference, whether among its added records, and index of the record there.
     Change(usize, bool, usize),
     LastSoa,
 }
 
-/// The SOA of the newest version, what was removed and added step by step, and the SOA again.
+/// The newest SOA, the removed and added records of each difference, and the SOA again.
 struct DifferenceSequences {
     zone: Arc<Zone>,
     differences: Vec<Arc<ChangeSet>>,
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(answer(4, 1, &[Arc::new(bare)]), IxfrAnswer::Whole, "no SOA");
     }
 
-    /// RFC 1995 §4: new SOA; for each step old SOA, removed, new SOA, added; new SOA.
+    /// RFC 1995 §4: new SOA; for each difference old SOA, removed, new SOA, added; new SOA.
     #[test]
     fn differences_go_out_step_by_step() {
         let steps = vec![step(1, 2), step(2, 4)];

@@ -1,5 +1,5 @@
-//! One message of a transfer while it is written: names compressed against all before them, RRsets taken from
-//! the snapshot in their compiled form.
+//! Writes one message of a transfer: compresses names against all previous ones, and copies RRsets from the
+//! snapshot in their compiled form.
 
 use wire::bytes::copy;
 use wire::message::{
@@ -11,24 +11,24 @@ use zone::store::{COMPILED_HEAD, Node, NodeAddress, NodeFlags, RrSet};
 
 use super::names::{DEEPEST, Standing, StandingNames};
 
-/// Names of one RRset that its later ones may point at: as many as the snapshot's compression has.
+/// Names of one RRset that later ones may point at: as many as the snapshot's compression has.
 const RECORD_NAMES: usize = 64;
 
-/// Hosts of one delegation whose places are remembered.
+/// Hosts of one delegation whose positions are stored.
 const HOSTS: usize = 16;
 
-/// The most bytes that are taken back so that records with names in common are not torn apart.
+/// Most bytes that are rolled back so that records with names in common stay in one message.
 const MOST_TAKEN_BACK: usize = 1024;
 
-/// A place in a message, between two records.
+/// A position in a message, between two records.
 #[derive(Clone, Copy)]
 pub(super) struct MessageMark {
     len: usize,
     records: u16,
 }
 
-/// Where compressed names stand in the data of a type (RFC 3597 §4): the bytes in front of them, and how many
-/// there are. [`wire::rdata::layout`] says the same, as a test sees to.
+/// The compressed names in RDATA of a type (RFC 3597 §4): the bytes before them, and their number. A test
+/// checks that [`wire::rdata::layout`] agrees.
 #[inline]
 pub(super) fn compressed_names(t: Type) -> Option<(usize, usize)> {
     match t {
@@ -40,7 +40,7 @@ pub(super) fn compressed_names(t: Type) -> Option<(usize, usize)> {
     }
 }
 
-/// The labels of a name: where each starts, and where it stands in the message once the name is written.
+/// The labels of a name: their offsets, and their positions in the message once written.
 struct LabelPlaces {
     starts: [u16; MAX_LABELS + 1],
     standing: [Standing; MAX_LABELS + 1],
@@ -53,8 +53,7 @@ impl LabelPlaces {
         LabelPlaces { starts, standing, count: 0 }
     }
 
-    /// Takes the labels at the front of `bytes[at..]`, up to a pointer, the root or `end`. Returns where they
-    /// end.
+    /// Scans the labels from `bytes[at..]` on, up to a pointer, the root or `end`. Returns where they end.
     #[inline]
     fn scan(&mut self, bytes: &[u8], mut at: usize, end: usize) -> usize {
         self.count = 0;
@@ -71,7 +70,7 @@ impl LabelPlaces {
         at
     }
 
-    /// Where the name stands that starts `at` bytes into what was scanned.
+    /// The position of the name that starts at offset `at` of what was scanned.
     #[inline]
     fn standing_at(&self, at: usize) -> Option<Standing> {
         let label = self.starts[..self.count].iter().position(|&start| start as usize == at)?;
@@ -79,14 +78,14 @@ impl LabelPlaces {
     }
 }
 
-/// What is kept from message to message, so that nothing is allocated for one.
+/// Buffers reused for every message, so that no message allocates.
 pub(super) struct MessageScratch {
     names: StandingNames,
-    /// The labels of the present owner, those of the zone's name left out where its place is known.
+    /// The labels of the current owner, without those of the zone's name if its position is known.
     owner: LabelPlaces,
-    /// The labels of the name in record data that is being written.
+    /// The labels of the current name in RDATA.
     name: LabelPlaces,
-    /// Nodes named by the present delegation, and where: their records follow it in most zones.
+    /// Nodes named by the current delegation, and their positions: in most zones their records follow it.
     hosts: Vec<(NodeAddress, Standing)>,
 }
 
@@ -101,24 +100,24 @@ impl MessageScratch {
     }
 }
 
-/// A message being written; see the module. A record that does not fit leaves it as it was, but for what its
-/// names are compared with: then it must be ended, or begun again.
+/// A message being written; see the module. A record that does not fit leaves the message unchanged, except
+/// for the names it is compressed against: the message must then be finished, or started again.
 pub(super) struct TransferMessage<'b> {
     out: &'b mut [u8],
     len: usize,
     limit: usize,
     records: u16,
     scratch: &'b mut MessageScratch,
-    /// The zone's name, in lower case, and where it stands.
+    /// The zone's name, in lower case, and its position.
     apex: LowerName<'b>,
     apex_at: Option<Standing>,
-    /// Where the present owner stands, if a pointer reaches it.
+    /// Position of the current owner, if a pointer reaches it.
     owner_at: Option<Standing>,
 }
 
 impl<'b> TransferMessage<'b> {
-    /// Begins a message of at most `limit` bytes in `out`, which has room for them; `question` is empty or
-    /// one as it stands in a message.
+    /// Starts a message of at most `limit` bytes in `out`, which must be large enough. `question` is empty or
+    /// a question in wire form.
     pub(super) fn begin(
         out: &'b mut [u8],
         limit: usize,
@@ -150,7 +149,7 @@ impl<'b> TransferMessage<'b> {
         Ok(message)
     }
 
-    /// Makes the name of the question known; where it is the zone's in lower case, that is found.
+    /// Registers the name of the question; if it is the zone's name in lower case, its position is stored.
     fn learn_question(&mut self, question: &[u8]) {
         let places = &mut self.scratch.name;
         places.scan(question, 0, question.len());
@@ -167,19 +166,19 @@ impl<'b> TransferMessage<'b> {
         }
     }
 
-    /// Records written.
+    /// Number of records written.
     pub(super) fn records(&self) -> u16 {
         self.records
     }
 
-    /// A place to end the message at.
+    /// A position at which the message may end.
     #[inline]
     pub(super) fn mark(&self) -> MessageMark {
         MessageMark { len: self.len, records: self.records }
     }
 
-    /// Takes back what was written since `mark`, if it is little and something is left. The message must be
-    /// ended then.
+    /// Rolls back to `mark`, if that removes few bytes and leaves some records. The message must then be
+    /// finished.
     pub(super) fn take_back(&mut self, mark: MessageMark) -> bool {
         let is_little = mark.records > 0 && self.len - mark.len <= MOST_TAKEN_BACK;
         if is_little {
@@ -188,7 +187,7 @@ impl<'b> TransferMessage<'b> {
         is_little
     }
 
-    /// Puts the header in front, with so many questions and records of the additional section.
+    /// Writes the header, with this number of questions and additional records.
     pub(super) fn finish(self, mut header: Header, questions: u16, additional: u16) -> usize {
         header.set_counts([questions, self.records, 0, additional]);
         self.out[..HEADER_LEN].copy_from_slice(header.as_bytes());
@@ -206,35 +205,35 @@ impl<'b> TransferMessage<'b> {
         Ok(())
     }
 
-    /// Appends a record of the additional section as it is.
+    /// Appends a record of the additional section unchanged.
     pub(super) fn append(&mut self, record: &[u8], limit: usize) -> Result<(), Full> {
         self.limit = limit.min(self.out.len()).min(MAX_MESSAGE);
         self.put(record)
     }
 
-    /// Says that the records that follow have another owner, whose place is not known.
+    /// Begins the records of another owner, whose position is unknown.
     #[inline]
     pub(super) fn next_owner(&mut self) {
         self.owner_at = None;
         self.scratch.hosts.clear();
     }
 
-    /// Says that the records that follow are those of a node below a delegation: one of its hosts, it may be,
-    /// whose name stands in the delegation's records then.
+    /// Begins the records of a node below a delegation. If it is one of the delegation's hosts, its name is
+    /// already in the delegation's records.
     #[inline]
     pub(super) fn next_below(&mut self, node: Node<'_>) {
         let is_host = |(host, _): &&(NodeAddress, Standing)| *host == node.address();
-        // An owner with upper-case letters is written as it is.
+        // An owner with upper-case letters is written without compression.
         let mut hosts = self.scratch.hosts.iter().filter(|_| !node.flags().contains(NodeFlags::CASED));
         self.owner_at = hosts.find(is_host).map(|(_, standing)| *standing);
         if self.owner_at.is_some() {
-            // Where the ends of its name stand is not known. Hardly any host has records in which they
+            // The positions of the labels of its name are unknown. Hardly any host has records for which they
             // matter.
             self.scratch.owner.count = 0;
         }
     }
 
-    /// Remembers that the record written last names `host`.
+    /// Records that the last record written names `host`.
     #[inline]
     pub(super) fn names_host(&mut self, host: NodeAddress) {
         let MessageScratch { name, hosts, .. } = &mut *self.scratch;
@@ -244,8 +243,8 @@ impl<'b> TransferMessage<'b> {
         }
     }
 
-    /// Writes the compiled record that stands at `at` of the RRset's
-    /// [`records_and_sigs`](RrSet::records_and_sigs), and returns where the next one does.
+    /// Writes the compiled record at offset `at` of the RRset's
+    /// [`records_and_sigs`](RrSet::records_and_sigs), and returns the offset of the next one.
     #[inline]
     pub(super) fn compiled(
         &mut self,
@@ -269,7 +268,7 @@ impl<'b> TransferMessage<'b> {
         let rdata_at = at + COMPILED_HEAD;
         let end = rdata_at + rdlength(head);
         self.owner(set.node())?;
-        // Signatures stand behind the records, and their names are not compressed.
+        // Signatures follow the records, and their names are not compressed.
         let names = compressed_names(set.rtype()).filter(|_| at < set.records().len());
         let Some((front, names)) = names.filter(|(front, _)| rdata_at + front <= end) else {
             self.put(&data[at + POINTER_LEN..end])?;
@@ -287,7 +286,7 @@ impl<'b> TransferMessage<'b> {
         Ok(end)
     }
 
-    /// Writes the owner of `node`: by a pointer, if it stands in the message.
+    /// Writes the owner of `node`, as a pointer if its name is in the message.
     #[inline]
     fn owner(&mut self, node: Node<'_>) -> Result<(), Full> {
         if let Some(owner) = self.owner_at {
@@ -312,7 +311,7 @@ impl<'b> TransferMessage<'b> {
         self.write_owner(wire, Standing::ROOT)
     }
 
-    /// Writes an owner without upper-case letters: only the labels below the zone's name are looked for.
+    /// Writes an owner without upper-case letters: only the labels below the zone's name are looked up.
     #[inline]
     fn lower_owner(&mut self, name: LowerName<'_>) -> Result<Standing, Full> {
         let wire = name.as_wire();
@@ -336,7 +335,7 @@ impl<'b> TransferMessage<'b> {
         Ok(standing)
     }
 
-    /// Writes the name that stands at `from` of the compiled RRset, and returns where it ends there.
+    /// Writes the name at offset `from` of the compiled RRset, and returns where it ends there.
     fn compiled_name(
         &mut self,
         set: &RrSet<'_>,
@@ -352,7 +351,7 @@ impl<'b> TransferMessage<'b> {
                 let to = Offset::of_pointer([high, low]).index();
                 (self.tail(set, to, memo), labels_end + POINTER_LEN)
             }
-            // No name stands here: the data is not of the form of its type, and goes on as it is.
+            // This is not a name: the RDATA does not have its type's format and is copied unchanged.
             _ => return Ok(from),
         };
         let Some(tail) = tail else {
@@ -378,7 +377,7 @@ impl<'b> TransferMessage<'b> {
         Ok(())
     }
 
-    /// Where the name stands that a pointer of a compiled RRset to `to` means, if that is known.
+    /// The position of the name that a compiled RRset's pointer to `to` means, if known.
     #[inline]
     fn tail(&self, set: &RrSet<'_>, to: usize, memo: &RecordNames) -> Option<Standing> {
         let owner_len = set.node().owner().len();
@@ -391,7 +390,7 @@ impl<'b> TransferMessage<'b> {
         found.filter(|standing| standing.is_within_reach() && !standing.is_root())
     }
 
-    /// Writes a record that is in no snapshot; `rdata` is uncompressed.
+    /// Writes a record that is not in a snapshot; `rdata` is uncompressed.
     pub(super) fn record(&mut self, owner: Name<'_>, t: Type, ttl: Ttl, rdata: &[u8]) -> Result<(), Full> {
         let start = self.len;
         self.owner_at = None;
@@ -439,10 +438,10 @@ fn is_cased(set: &RrSet<'_>) -> bool {
     set.node().flags().contains(NodeFlags::CASED)
 }
 
-/// Where the names of an RRset's data stand in the message, for those behind them that end in one. They are
-/// of one message.
+/// Positions in the message of the names in an RRset's RDATA, for later names that end in one. Valid for one
+/// message.
 pub(super) struct RecordNames {
-    /// Where each starts in the compiled RRset, and where in the message.
+    /// For each, its offset in the compiled RRset, and its position in the message.
     names: [(u16, Standing); RECORD_NAMES],
     count: usize,
 }
@@ -476,7 +475,7 @@ impl RecordNames {
     }
 }
 
-/// Writes names to the end of a message.
+/// Writes names at the end of a message.
 struct Pen<'p> {
     out: &'p mut [u8],
     len: usize,
@@ -485,9 +484,9 @@ struct Pen<'p> {
 }
 
 impl Pen<'_> {
-    /// Writes the name of the labels `places` of `bytes`, which lie there one after the other, and the name
-    /// at `tail` behind them. Notes in `places` where each of its ends stands, and returns where the whole
-    /// does.
+    /// Writes the name made of the labels `places` of `bytes`, which are contiguous there, followed by the
+    /// name at `tail`. Stores in `places` the position of each label, and returns the position of the whole
+    /// name.
     #[inline]
     fn name(&mut self, bytes: &[u8], places: &mut LabelPlaces, tail: Standing) -> Result<Standing, Full> {
         let (mut parent, mut left, mut hash) = (tail, places.count, 0);
@@ -537,8 +536,8 @@ impl Pen<'_> {
         Ok(parent)
     }
 
-    /// Writes a name whole, because the end that it shares with others follows too many pointers already:
-    /// names that come later have somewhere to point.
+    /// Writes a name without a pointer, because the suffix that it shares with others already needs too many
+    /// pointers. Later names can point at this one.
     #[cold]
     fn name_at_length(
         &mut self,

@@ -1,16 +1,16 @@
-//! Transfers to other servers: whole zones (AXFR, RFC 5936) and differences between versions (IXFR,
-//! RFC 1995), as streams of messages.
+//! Outgoing transfers: whole zones (AXFR, RFC 5936) and differences between versions (IXFR, RFC 1995), as
+//! streams of messages.
 //!
-//! A zone of millions of records leaves in thousands of messages, so a record costs little: it is copied from
-//! the compiled RRset of the snapshot, and its names are looked for in the message from the zone's name on,
-//! label by label.
+//! A zone of millions of records takes thousands of messages, so each record must be cheap: it is copied from
+//! the compiled RRset of the snapshot, and its names are looked up in the message label by label, starting at
+//! the zone's name.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `frame.rs` | what stands around the records: [`TransferFrame`]; what is asked for: [`IxfrRequest`] |
-//! | `names.rs` | the names that a message holds |
-//! | `message.rs` | one message while it is written |
-//! | `stream.rs` | message after message |
+//! | `frame.rs` | the parts beside the records: [`TransferFrame`]; the request: [`IxfrRequest`] |
+//! | `names.rs` | the names that a message contains |
+//! | `message.rs` | writes one message |
+//! | `stream.rs` | the sequence of messages |
 //! | `axfr.rs` | [`axfr()`], [`soa_only`] |
 //! | `ixfr.rs` | [`ixfr()`], [`ixfr_datagram`] |
 

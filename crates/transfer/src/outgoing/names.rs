@@ -1,54 +1,54 @@
-//! The names that a message holds, label by label: what later names in it point at.
+//! The names in a message, label by label, as targets for the compression of later names.
 //!
-//! A name is found from its right end on: each step leads from a name that stands in the message to the one
-//! with one more label in front, if the message has it. A slot holds 15 bits of a hash of both, the offset of
-//! the label, and how many pointers a reader follows from there; the message itself is what candidates are
-//! compared with. So a name costs one step for each label that it does not share with a name whose place is
-//! known already, and nothing is allocated.
+//! A lookup starts at the right end of a name: each step leads from a name in the message to the one with one
+//! more label in front, if the message has it. A slot holds 15 bits of a hash of both, the offset of the
+//! label, and the number of pointers that a reader follows from there; candidates are compared with the
+//! message itself. So a name costs one step for each label that it does not share with a name whose position
+//! is already known, and nothing is allocated.
 //!
-//! `wire`'s compression does the same for messages of any kind. This one is for messages full of names of one
-//! zone, whose right ends are known to begin with.
+//! `wire`'s compression handles messages of any kind. This one is for messages full of names of one zone,
+//! whose suffixes are known in advance.
 
 use wire::bytes::same;
 use wire::message::{HEADER_LEN, MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 
-/// Slots; twice as many as a message has labels, so that few collide, and no more, so that they stay in the
-/// nearest cache.
+/// Number of slots: twice the labels of a message, so that few collide, and no more, so that the table stays
+/// in the L1 cache.
 const SLOTS: usize = 2048;
-/// Slots that a step looks at. More collide only with names that are chosen for that.
+/// Slots probed per step. Only names chosen to collide need more.
 const PROBES: usize = 8;
 const OFFSET_BITS: u32 = 14;
 const DEPTH_BITS: u32 = 3;
-/// The most pointers in a name that another may end in: that one has one more, and an owner may be nothing
-/// but a pointer to it.
+/// Most pointers in a name that another name may end in: the other name has one more, and an owner may be
+/// only a pointer to that.
 pub(super) const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
 
 const _: () = assert!(Offset::REACH == 1 << OFFSET_BITS && MAX_POINTERS <= 1 << DEPTH_BITS);
 
-/// A name that stands in the message.
+/// A name in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Where its first label does; 0 for the root.
+    /// Offset of its first label; 0 for the root.
     pub(super) at: u16,
-    /// Pointers that a reader of it follows.
+    /// Pointers that a reader of the name follows.
     pub(super) depth: u8,
 }
 
 impl Standing {
-    /// The root, which stands nowhere: it is written as a zero byte.
+    /// The root, which has no position: it is written as a zero byte.
     pub(super) const ROOT: Standing = Standing { at: 0, depth: 0 };
 
     pub(super) fn is_root(self) -> bool {
         self.at == 0
     }
 
-    /// The pointer to it.
+    /// A compression pointer to the name.
     #[inline]
     pub(super) fn pointer(self) -> [u8; POINTER_LEN] {
         ((POINTER as u16) << 8 | self.at).to_be_bytes()
     }
 
-    /// Whether a pointer reaches it.
+    /// Whether a compression pointer can reach the name.
     #[inline]
     pub(super) fn is_within_reach(self) -> bool {
         (self.at as usize) < Offset::REACH
@@ -65,12 +65,12 @@ impl StandingNames {
         StandingNames { slots: Box::new([0; SLOTS]) }
     }
 
-    /// Forgets all names.
+    /// Removes all names.
     pub(super) fn clear(&mut self) {
         self.slots.fill(0);
     }
 
-    /// The hash of `label`, which has its length in front, before the name at `parent`.
+    /// The hash of `label`, which includes its length, in front of the name at `parent`.
     #[inline]
     pub(super) fn hash(parent: Standing, label: &[u8]) -> u32 {
         const K: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -88,7 +88,7 @@ impl StandingNames {
         (h >> 32) as u32
     }
 
-    /// The name of `label` before the one at `parent`, if `message` has it.
+    /// The name of `label` in front of the one at `parent`, if `message` has it.
     #[inline]
     pub(super) fn find(&self, message: &[u8], parent: Standing, label: &[u8], hash: u32) -> Option<Standing> {
         let tag = hash & TAG_MASK;
@@ -107,7 +107,7 @@ impl StandingNames {
         None
     }
 
-    /// Remembers the name whose hash, as [`hash`](Self::hash) made it, is `hash`.
+    /// Stores a name under its [`hash`](Self::hash).
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, name: Standing) {
         debug_assert!((name.at as usize) >= HEADER_LEN && name.is_within_reach());
@@ -124,11 +124,10 @@ impl StandingNames {
 
 const OFFSET_MASK: u32 = (1 << OFFSET_BITS) - 1;
 const DEPTH_MASK: u8 = (1 << DEPTH_BITS) - 1;
-/// The upper bits of a slot, and of a hash: the lower ones say where to look.
+/// The upper bits of a slot and of a hash; the lower bits of a hash select the slot.
 const TAG_MASK: u32 = !((1 << (OFFSET_BITS + DEPTH_BITS)) - 1);
 
-/// Whether `label` stands at `at` of `message`, and behind it the name that stands at `parent`, by itself or
-/// by a pointer.
+/// Whether `message` has `label` at `at`, followed by the name at `parent`, directly or by a pointer.
 #[inline]
 fn stands_at(message: &[u8], at: usize, label: &[u8], parent: Standing) -> bool {
     let end = at + label.len();

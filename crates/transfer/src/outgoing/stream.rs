@@ -1,4 +1,4 @@
-//! The messages of a transfer, one after the other.
+//! The sequence of messages of a transfer.
 
 use exchange::{MessageStream, Next};
 use wire::LowerNameBuf;
@@ -7,9 +7,9 @@ use wire::message::MAX_MESSAGE;
 use super::frame::{Signing, TransferFrame};
 use super::message::{MessageScratch, TransferMessage};
 
-/// Records to be sent, in their order.
+/// A source of records, in their order.
 pub(super) trait RecordSource: Send {
-    /// Writes as many as fit. Returns whether that was all.
+    /// Writes as many records as fit. Returns whether these were all.
     fn fill(&mut self, message: &mut TransferMessage<'_>) -> bool;
 }
 
@@ -58,7 +58,7 @@ impl<S: RecordSource> MessageStream for TransferStream<S> {
             return Next::End;
         }
         let limit = self.frame.limit;
-        // A record that is larger than the limit has a message to itself.
+        // A record larger than the limit gets a message of its own.
         let written = self.message(out, limit).or_else(|| self.message(out, MAX_MESSAGE));
         match written {
             Some(len) => Next::Message(len),

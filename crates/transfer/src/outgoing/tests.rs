@@ -1,4 +1,4 @@
-//! What comes out of a transfer, read back by `wire`'s parser, is the zone's records: each once.
+//! The messages of a transfer, parsed by `wire`, contain the zone's records, each once.
 
 use std::sync::Arc;
 
@@ -42,10 +42,10 @@ pub(crate) fn messages(mut stream: Box<dyn MessageStream>) -> Vec<Vec<u8>> {
     }
 }
 
-/// A record as it was read: owner and data in the letter case of the message.
+/// A parsed record: owner and RDATA in the letter case of the message.
 pub(crate) type Plain = (Vec<u8>, Type, Ttl, Vec<u8>);
 
-/// How many pointers a reader of the name at `at` follows.
+/// The number of pointers that a reader of the name at `at` follows.
 fn pointers(message: &[u8], mut at: usize) -> usize {
     let mut count = 0;
     loop {
@@ -60,7 +60,7 @@ fn pointers(message: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Reads the records of the answer sections, and checks what holds for every message.
+/// Parses the records of the answer sections, and checks what holds for every message.
 pub(crate) fn records(messages: &[Vec<u8>], question: &[u8]) -> Vec<Plain> {
     let mut all = Vec::new();
     for (number, message) in messages.iter().enumerate() {
@@ -91,7 +91,7 @@ pub(crate) fn records(messages: &[Vec<u8>], question: &[u8]) -> Vec<Plain> {
     all
 }
 
-/// The records of the zone as the snapshot has them, the SOA once.
+/// The records of the zone's snapshot, with the SOA once.
 pub(crate) fn of_zone(zone: &Zone) -> Vec<Plain> {
     let mut all = Vec::new();
     for node in zone {
@@ -143,8 +143,8 @@ proptest! {
         }
     }
 
-    /// The builder of `wire` compresses names label by label against the whole message: no messages are
-    /// smaller by more than a few names that collide.
+    /// Messages are never larger than those of `wire`'s builder, which compresses names label by label
+    /// against the whole message.
     #[test]
     fn messages_are_as_small_as_those_of_the_plain_builder((apex, records) in testkit::random::zone()) {
         let zone = build(apex.as_name(), &key(), &records);
@@ -173,7 +173,7 @@ fn everything_there_is_goes_out() {
     assert!(zone.record_count() > 20);
 }
 
-/// Deep names, each below the one before, would make chains of pointers without an end.
+/// Deep names, each below the previous, must not form ever longer chains of pointers.
 #[test]
 fn pointers_stay_few_in_deep_names() {
     let apex = name("2.ip6.arpa.");
@@ -193,8 +193,7 @@ fn pointers_stay_few_in_deep_names() {
     check(build(apex.as_name(), &key(), &all), DEFAULT_LIMIT, apex.as_name());
 }
 
-/// The owners of records that follow a delegation's point into its records, wherever messages end; letter
-/// case stays.
+/// Owners of records after a delegation point into its records, wherever messages end; letter case is kept.
 #[test]
 fn hosts_of_a_delegation_are_pointed_at() {
     let (apex, mut all) = (name("example."), Vec::new());
@@ -206,7 +205,7 @@ fn hosts_of_a_delegation_are_pointed_at() {
         let cut = format!("delegation-{i}.example.");
         let hosts: Vec<String> =
             ["ns1", "Ns2", "ns3", "a.ns4"].iter().map(|host| format!("{host}.{cut}")).collect();
-        // Of one RRset with an upper-case letter nothing is pointed at, so it is in every other one.
+        // An RRset with an upper-case letter is not a pointer target; every other RRset has one.
         for host in hosts.iter().filter(|host| i % 2 == 0 || !host.starts_with('N')) {
             add(&cut, Type::NS, name(host).as_name().as_wire());
         }

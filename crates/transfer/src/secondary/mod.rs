@@ -1,12 +1,11 @@
-//! When a secondary asks its primaries, and when a primary tells its secondaries: decisions on passed-in
-//! time.
+//! Timing of a secondary's queries and of a primary's NOTIFY. Callers pass in the time.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `zone.rs` | the timers of one zone: [`SecondaryZone`] |
-//! | `scheduler.rs` | many zones, and how many may be under way: [`SecondaryScheduler`] |
+//! | `scheduler.rs` | many zones, with limits on concurrent queries: [`SecondaryScheduler`] |
 //! | `notify.rs` | NOTIFY to the secondaries of a zone: [`NotifySender`] |
-//! | `queries.rs` | the messages of all this |
+//! | `queries.rs` | the messages |
 
 mod notify;
 mod queries;
@@ -25,10 +24,10 @@ pub use zone::{
     SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryRules, SecondaryState, SecondaryZone,
 };
 
-/// Numbers that cannot be guessed, one at each call.
+/// Returns an unpredictable random number on each call.
 pub type RandomNumbers<'r> = &'r mut dyn FnMut() -> u32;
 
-/// So many seconds less up to a tenth, so that what began together does not stay together.
+/// `seconds`, less up to a tenth at random, so that zones that began together spread out.
 fn with_jitter(seconds: u64, random: RandomNumbers<'_>) -> u64 {
     seconds - random() as u64 % (seconds / 10 + 1)
 }

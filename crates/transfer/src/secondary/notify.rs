@@ -1,16 +1,16 @@
-//! NOTIFY to the secondaries of one zone (RFC 1996 §3.6): sent again until each has replied, or its tries are
+//! NOTIFY to the secondaries of one zone (RFC 1996 §3.6), repeated until each has replied or its tries are
 //! used up.
 
 use super::{RandomNumbers, with_jitter};
 
-/// How often, and how long after each other; times are in seconds.
+/// Number and spacing of NOTIFY messages; times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotifyRules {
-    /// The wait for a reply to the first; each further one is twice as long.
+    /// Wait for a reply to the first message; each further wait is twice as long.
     pub first_wait: u32,
     /// The longest wait.
     pub most_wait: u32,
-    /// Messages to one secondary for one change, the first included.
+    /// Messages to one secondary for one change, including the first.
     pub tries: u32,
 }
 
@@ -21,16 +21,16 @@ impl Default for NotifyRules {
     }
 }
 
-/// One secondary.
+/// State of one secondary.
 #[derive(Clone, Copy, Debug, Default)]
 struct NotifyAttempts {
-    /// When to send next; `None` if there is nothing to send.
+    /// When to send next; `None` if nothing is to be sent.
     next: Option<u64>,
     sent: u32,
 }
 
-/// NOTIFY state of one zone: the secondaries that are still to be notified of its last change. Times are in
-/// seconds since 1970.
+/// NOTIFY state of one zone: the secondaries still to be notified of its last change. Times are in seconds
+/// since 1970.
 #[derive(Debug)]
 pub struct NotifySender {
     rules: NotifyRules,
@@ -38,22 +38,23 @@ pub struct NotifySender {
 }
 
 impl NotifySender {
-    /// For so many secondaries, each known by its place in the operator's list. Nothing is to be sent yet.
+    /// Creates the state for this number of secondaries, each identified by its index in the configured list.
+    /// Nothing is due yet.
     pub fn new(rules: NotifyRules, secondaries: usize) -> NotifySender {
         NotifySender { rules, secondaries: vec![NotifyAttempts::default(); secondaries] }
     }
 
-    /// The zone has changed: every secondary is notified, from the first try on.
+    /// Notifies every secondary of a change of the zone, starting with the first try.
     pub fn changed(&mut self, now: u64) {
         self.secondaries.fill(NotifyAttempts { next: Some(now), sent: 0 });
     }
 
-    /// When [`poll`](Self::poll) has something to do.
+    /// When the next NOTIFY is due.
     pub fn due(&self) -> Option<u64> {
         self.secondaries.iter().filter_map(|told| told.next).min()
     }
 
-    /// The next secondary to send to, if one is due at `now`. Call it until there is none.
+    /// Returns the next secondary to send to, if one is due at `now`. Call until it returns `None`.
     pub fn poll(&mut self, now: u64, random: RandomNumbers<'_>) -> Option<usize> {
         let rules = self.rules;
         let due = |told: &NotifyAttempts| told.next.is_some_and(|next| next <= now);
@@ -71,7 +72,7 @@ impl NotifySender {
         }
     }
 
-    /// What [`poll`](Self::poll) wanted sent to a secondary was not sent: it waits until
+    /// Defers a secondary whose NOTIFY from [`poll`](Self::poll) could not be sent, until
     /// [`take_up`](Self::take_up).
     pub fn put_off(&mut self, secondary: usize) {
         if let Some(told) = self.secondaries.get_mut(secondary) {
@@ -79,14 +80,14 @@ impl NotifySender {
         }
     }
 
-    /// What was put off is due at once.
+    /// Makes a deferred NOTIFY due at once.
     pub fn take_up(&mut self, secondary: usize) {
         if let Some(told) = self.secondaries.get_mut(secondary) {
             told.next = Some(0);
         }
     }
 
-    /// A secondary has replied, whatever the code: it gets no further NOTIFY (RFC 1996 §3.6).
+    /// Ends the tries for a secondary that has replied, whatever the response code (RFC 1996 §3.6).
     pub fn replied(&mut self, secondary: usize) {
         if let Some(told) = self.secondaries.get_mut(secondary) {
             told.next = None;

@@ -1,5 +1,5 @@
-//! The messages between primary and secondary: SOA queries (RFC 1034 §4.3.5), requests for transfers, NOTIFY
-//! (RFC 1996).
+//! Messages between primary and secondary: SOA queries (RFC 1034 §4.3.5), transfer requests, NOTIFY (RFC
+//! 1996).
 
 use wire::edns::{OptWriter, OptionCode};
 use wire::message::{
@@ -12,20 +12,20 @@ use wire::{Class, Name, NameBuf, Serial, Ttl, Type};
 use crate::incoming::{AskedFor, TransferFault};
 use crate::opt::ResponseOpt;
 
-/// The UDP payload that we take: replies to SOA queries are small, and nothing larger is asked for in a
-/// datagram.
+/// EDNS UDP payload size in queries: responses to SOA queries are small, and nothing larger is requested over
+/// UDP.
 const UDP_SIZE: u16 = 1232;
 
-/// Whether a query has OPT, and in it asks for EXPIRE, as those of secondaries shall (RFC 7314 §4).
+/// Whether a query has an OPT record with EXPIRE, as a secondary's should (RFC 7314 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskExpire {
-    /// It does.
+    /// It has.
     Yes,
-    /// It has no OPT: the primary does not take it.
+    /// It has no OPT: the primary does not support EDNS.
     No,
 }
 
-/// Writes a question, the SOA with this data in `section`, and EXPIRE.
+/// Writes a question, an SOA with this RDATA in the given section, and EXPIRE.
 fn query(
     buf: &mut [u8],
     header: Header,
@@ -52,13 +52,13 @@ fn query(
     Ok(b.finish())
 }
 
-/// Writes the query for the SOA of `apex` to `buf`, and returns its length.
+/// Writes the SOA query for `apex` to `buf`, and returns its length.
 pub fn soa_query(buf: &mut [u8], id: u16, apex: Name<'_>, expire: AskExpire) -> Result<usize, Full> {
     query(buf, Header::query(id), apex, Type::SOA, None, expire)
 }
 
-/// Writes the request for a transfer to `buf`, and returns its length. IXFR has our SOA, whose data is `soa`,
-/// in the authority section (RFC 1995 §3).
+/// Writes the transfer request to `buf`, and returns its length. An IXFR request has our SOA, with RDATA
+/// `soa`, in the authority section (RFC 1995 §3).
 pub fn transfer_query(
     buf: &mut [u8],
     id: u16,
@@ -74,7 +74,7 @@ pub fn transfer_query(
     query(buf, Header::query(id), apex, qtype, soa, expire)
 }
 
-/// Writes NOTIFY for `apex` to `buf`, with the data of its SOA, and returns its length (RFC 1996 §3.7).
+/// Writes a NOTIFY for `apex` with its SOA's RDATA to `buf`, and returns its length (RFC 1996 §3.7).
 pub fn notify_query(buf: &mut [u8], id: u16, apex: Name<'_>, soa: &[u8]) -> Result<usize, Full> {
     let mut header = *Header::query(id).as_bytes();
     header[2] = Opcode::NOTIFY.0 << 3;
@@ -83,16 +83,16 @@ pub fn notify_query(buf: &mut [u8], id: u16, apex: Name<'_>, soa: &[u8]) -> Resu
     query(buf, header, apex, Type::SOA, Some((Section::Answer, soa)), AskExpire::No)
 }
 
-/// What a NOTIFY announces.
+/// The content of a NOTIFY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
     /// The zone.
     pub apex: NameBuf,
-    /// Its new version, if the primary says so. Nothing proves it: it is a hint (RFC 1996 §3.11).
+    /// The new serial, if the NOTIFY has an SOA. It is unauthenticated, a hint only (RFC 1996 §3.11).
     pub serial: Option<Serial>,
 }
 
-/// Reads a NOTIFY for a zone's SOA (RFC 1996 §3.7); [`Malformed`] for any other message.
+/// Parses a NOTIFY for a zone's SOA (RFC 1996 §3.7); [`Malformed`] for any other message.
 pub fn read_notify(message: &[u8]) -> Result<Notification, Malformed> {
     let (header, mut parser) = Parser::new(message)?;
     let question = parser.question()?;
@@ -109,25 +109,25 @@ pub fn read_notify(message: &[u8]) -> Result<Notification, Malformed> {
     Ok(Notification { apex: question.name.to_buf(), serial })
 }
 
-/// Whether `message` is the reply to the NOTIFY with this ID for `apex`, and what it says.
+/// The response code, if `message` is the reply to the NOTIFY with this ID for `apex`.
 pub fn notify_reply(message: &[u8], id: u16, apex: Name<'_>) -> Option<Rcode> {
     let (header, mut parser) = Parser::new(message).ok()?;
     let same = header.id() == id && header.is_response() && header.opcode() == Opcode::NOTIFY;
-    // RFC 1996 §4.7: "a NOTIFY response" has the question of the request; an error may come without any.
+    // RFC 1996 §4.7: "a NOTIFY response" has the question of the request; an error may omit it.
     let asked = header.counts()[0] == 0 || parser.question().is_ok_and(|question| question.name == apex);
     (same && asked).then(|| header.rcode())
 }
 
-/// What a primary says of its version of a zone.
+/// A primary's response to an SOA query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoaReply {
     /// The version.
     pub serial: Serial,
-    /// Seconds for which it may be served still, if the primary says so (RFC 7314).
+    /// Seconds for which the version may still be served, if the primary sent EXPIRE (RFC 7314).
     pub expire: Option<u32>,
 }
 
-/// What the response to [`soa_query`] says of `apex`. Only an authoritative one counts.
+/// Parses the response to [`soa_query`] for `apex`. Only an authoritative response is accepted.
 pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<SoaReply, TransferFault> {
     let (header, mut parser) = Parser::new(message)?;
     if header.id() != id || !header.is_response() || header.opcode() != Opcode::QUERY {
@@ -157,7 +157,7 @@ pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<SoaRepl
     Ok(SoaReply { serial, expire: opt.expire })
 }
 
-/// The serial of a record, if it is the SOA of `apex`.
+/// The serial of the record, if it is the SOA of `apex`.
 fn soa_serial(
     parser: &mut Parser<'_>,
     record: &RawRecord,

@@ -1,4 +1,4 @@
-//! Many secondary zones: which is next, and how many may be under way at once.
+//! Schedules many secondary zones, with limits on concurrent work.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use super::RandomNumbers;
 use super::zone::{SecondaryAction, SecondaryEvent, SecondaryZone};
 
-/// A server that zones are asked of, however many of them share it.
+/// A primary server, which several zones may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PrimaryId(pub u32);
 
@@ -14,12 +14,12 @@ pub struct PrimaryId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SecondaryId(u32);
 
-/// How many zones may be under way at once, each at least one.
+/// Limits on zones with work under way, each at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecondaryLimits {
-    /// In all.
+    /// In total.
     pub in_all: usize,
-    /// With one primary.
+    /// Per primary.
     pub per_primary: usize,
 }
 
@@ -29,46 +29,46 @@ impl Default for SecondaryLimits {
     }
 }
 
-/// A zone, and what of it is under way.
+/// A zone and its work under way.
 struct Entry {
     zone: SecondaryZone,
     primaries: Box<[PrimaryId]>,
-    /// When it is in the heap for; `None` if it is not.
+    /// The time of its entry in the heap; `None` if it has none.
     queued: Option<u64>,
-    /// The primary whose place it holds.
+    /// The primary whose slot it holds.
     holds: Option<PrimaryId>,
-    /// What it waits for a place to do.
+    /// The action for which it waits for a slot.
     waits: Option<SecondaryAction>,
 }
 
-/// A primary, and who is with it.
+/// A primary, with its running and waiting zones.
 #[derive(Default)]
 struct PrimaryLoad {
     running: usize,
     waiting: VecDeque<SecondaryId>,
-    /// Whether it stands in [`SecondaryScheduler::turns`].
+    /// Whether it is in [`SecondaryScheduler::turns`].
     has_turn: bool,
 }
 
-/// Many zones. Time and events go in; actions come out of [`poll`](Self::poll), one at a time, no more at
-/// once than the limits allow. Zones that wait for a primary wait in its own line, so that a slow one holds
-/// up no zones of others.
+/// Schedules many zones. Takes time and events; returns actions from [`poll`](Self::poll), one at a time, no
+/// more at once than the limits allow. Each primary has its own queue of waiting zones, so that a slow
+/// primary delays no zones of others.
 pub struct SecondaryScheduler {
     limits: SecondaryLimits,
-    /// `None` for one that was removed.
+    /// `None` for a removed zone.
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     loads: HashMap<PrimaryId, PrimaryLoad>,
     running: usize,
-    /// Primaries with zones that wait, each once.
+    /// Primaries with waiting zones, each once.
     turns: VecDeque<PrimaryId>,
-    /// Actions that may be done.
+    /// Actions ready for [`poll`](Self::poll).
     ready: VecDeque<(SecondaryId, SecondaryAction)>,
 }
 
 impl SecondaryScheduler {
-    /// No zones yet.
+    /// Creates a scheduler without zones.
     pub fn new(limits: SecondaryLimits) -> SecondaryScheduler {
         SecondaryScheduler {
             limits: SecondaryLimits { in_all: limits.in_all.max(1), per_primary: limits.per_primary.max(1) },
@@ -82,7 +82,7 @@ impl SecondaryScheduler {
         }
     }
 
-    /// So many there may be from now on. What is under way goes on.
+    /// Sets the limits. Work under way continues.
     pub fn set_limits(&mut self, limits: SecondaryLimits) {
         self.limits =
             SecondaryLimits { in_all: limits.in_all.max(1), per_primary: limits.per_primary.max(1) };
@@ -91,7 +91,7 @@ impl SecondaryScheduler {
         self.fill();
     }
 
-    /// Adds a zone; `primaries` has one for each of its rules'.
+    /// Adds a zone; `primaries` has one entry for each primary in the zone's rules.
     pub fn add(&mut self, zone: SecondaryZone, primaries: &[PrimaryId]) -> SecondaryId {
         let entry = Entry { zone, primaries: primaries.into(), queued: None, holds: None, waits: None };
         let id = match self.free.pop() {
@@ -106,8 +106,8 @@ impl SecondaryScheduler {
         id
     }
 
-    /// Removes a zone. What it had under way is to be ended; events of it are ignored until its id is given
-    /// out again.
+    /// Removes a zone. The caller has to cancel its work under way; events of the zone are ignored until its
+    /// id is reused.
     pub fn remove(&mut self, id: SecondaryId) -> Option<SecondaryZone> {
         let entry = self.entries.get_mut(id.0 as usize)?.take()?;
         self.ready.retain(|(other, _)| *other != id);
@@ -121,12 +121,12 @@ impl SecondaryScheduler {
         Some(entry.zone)
     }
 
-    /// The zone.
+    /// Returns the zone.
     pub fn zone(&self, id: SecondaryId) -> Option<&SecondaryZone> {
         Some(&self.entries.get(id.0 as usize)?.as_ref()?.zone)
     }
 
-    /// When [`poll`](Self::poll) has something to do, unless an event comes before; seconds since 1970.
+    /// When [`poll`](Self::poll) has an action, unless an event comes first; seconds since 1970.
     pub fn due(&mut self) -> Option<u64> {
         if !self.ready.is_empty() {
             return Some(0);
@@ -140,7 +140,7 @@ impl SecondaryScheduler {
         None
     }
 
-    /// No later than [`due`](Self::due), without a look at whether what was planned for then still is.
+    /// A lower bound of [`due`](Self::due), which may include an outdated entry of the heap.
     pub fn next_due(&self) -> Option<u64> {
         match self.ready.is_empty() {
             true => self.heap.peek().map(|Reverse((at, _))| *at),
@@ -148,7 +148,7 @@ impl SecondaryScheduler {
         }
     }
 
-    /// The next action, if there is one at `now`. Call it until there is none.
+    /// Returns the next action, if there is one at `now`. Call until it returns `None`.
     pub fn poll(&mut self, now: u64) -> Option<(SecondaryId, SecondaryAction)> {
         while self.ready.is_empty() {
             if self.due().is_none_or(|at| at > now) {
@@ -163,19 +163,19 @@ impl SecondaryScheduler {
         self.ready.pop_front()
     }
 
-    /// Something happened to a zone; what follows comes out of [`poll`](Self::poll).
+    /// Handles an event of a zone; [`poll`](Self::poll) returns the resulting action.
     pub fn event(&mut self, id: SecondaryId, event: SecondaryEvent, now: u64, random: RandomNumbers<'_>) {
         let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let action = entry.zone.event(event, now, random);
         self.act(id, action);
     }
 
-    /// Zones with a place, and zones that wait for one.
+    /// Number of zones with a slot, and of zones that wait for one.
     pub fn load(&self) -> (usize, usize) {
         (self.running, self.loads.values().map(|load| load.waiting.len()).sum())
     }
 
-    /// Does what a zone has decided, if there is a place for it, and sees to its next time.
+    /// Starts the zone's action if a slot is free, otherwise queues it, and schedules the zone's next time.
     fn act(&mut self, id: SecondaryId, action: Option<SecondaryAction>) {
         let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let place = |primary: usize| entry.primaries.get(primary).copied().unwrap_or(PrimaryId(u32::MAX));
@@ -205,7 +205,7 @@ impl SecondaryScheduler {
         self.queue(id);
     }
 
-    /// Gives a place back, and to those who wait.
+    /// Releases a slot and assigns it to a waiting zone.
     fn release(&mut self, held: Option<PrimaryId>) {
         let Some(primary) = held else { return };
         self.running -= 1;
@@ -216,7 +216,7 @@ impl SecondaryScheduler {
         self.fill();
     }
 
-    /// Notes that zones wait for a primary.
+    /// Queues a primary with waiting zones for its turn.
     fn take_turn(&mut self, primary: PrimaryId) {
         let Some(load) = self.loads.get_mut(&primary) else { return };
         if load.waiting.is_empty() && load.running == 0 {
@@ -227,7 +227,7 @@ impl SecondaryScheduler {
         }
     }
 
-    /// Gives places to zones that wait, primary by primary, while there are any.
+    /// Assigns free slots to waiting zones, primary by primary.
     fn fill(&mut self) {
         while self.running < self.limits.in_all {
             let Some(primary) = self.turns.pop_front() else { return };
@@ -260,7 +260,7 @@ impl SecondaryScheduler {
         }
     }
 
-    /// Whether what stands in the heap is still so.
+    /// Whether an entry of the heap is still valid.
     fn is_current(&self, at: u64, id: u32) -> bool {
         let entry = self.entries.get(id as usize).and_then(Option::as_ref);
         entry.is_some_and(|entry| entry.queued == Some(at) && entry.zone.due() == at)

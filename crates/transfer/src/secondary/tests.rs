@@ -1,4 +1,4 @@
-//! Secondaries on virtual time.
+//! Secondary zones on virtual time.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ fn rules(primaries: usize) -> SecondaryRules {
     SecondaryRules { primaries, ..SecondaryRules::default() }
 }
 
-/// No jitter at all.
+/// Random numbers without jitter.
 fn none() -> impl FnMut() -> u32 {
     || 0
 }
@@ -30,7 +30,7 @@ fn event(zone: &mut SecondaryZone, event: SecondaryEvent, now: u64) -> Option<Se
     zone.event(event, now, &mut none())
 }
 
-/// A primary without EXPIRE has this version.
+/// An SOA reply with this version, without EXPIRE.
 fn probed(serial: Serial) -> SecondaryEvent {
     SecondaryEvent::Probed(SoaReply { serial, expire: None })
 }
@@ -59,7 +59,7 @@ fn probe(primary: usize) -> Option<SecondaryAction> {
     Some(SecondaryAction::Probe { primary })
 }
 
-/// A zone that has version 5 since [`START`].
+/// A zone that has had version 5 since [`START`].
 fn loaded(primaries: usize) -> SecondaryZone {
     SecondaryZone::kept(rules(primaries), soa(5), START, &mut none())
 }
@@ -185,7 +185,7 @@ fn a_zone_expires_and_comes_back() {
     assert_eq!(zone.poll(now), probe(0), "it goes on asking");
     assert_eq!(event(&mut zone, probed(Serial(5)), now), None);
     assert_eq!(zone.state(now), SecondaryState::Fresh);
-    // A zone expires at once, also while something is under way.
+    // A zone expires at once, even with work under way.
     let mut zone = loaded(1);
     zone.poll(START + 1000);
     assert_eq!(zone.due(), START + 5000);
@@ -224,14 +224,14 @@ fn times_stay_within_bounds() {
 fn notify_asks_the_primary_that_sent_it() {
     let mut zone = loaded(3);
     assert_eq!(event(&mut zone, notified(Some(2), Some(6)), START + 10), probe(2));
-    // What comes meanwhile is done after it, once.
+    // Events during a query are handled after it, once.
     assert_eq!(event(&mut zone, notified(Some(1), Some(7)), START + 11), None);
     assert_eq!(event(&mut zone, notified(Some(1), None), START + 11), None);
     assert_eq!(event(&mut zone, probed(Serial(6)), START + 12), ixfr(2, 5));
     assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6), None), START + 13), probe(1));
     assert_eq!(event(&mut zone, probed(Serial(6)), START + 14), None);
     assert!(!zone.is_under_way());
-    // A version that is not newer is no news.
+    // A version that is not newer is ignored.
     for serial in [6, 5] {
         assert_eq!(event(&mut zone, notified(Some(0), Some(serial)), START + 15), None);
     }
@@ -261,7 +261,7 @@ fn answers_that_nobody_waits_for_change_nothing() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, a zone is never stuck: something is under way, or a time is set.
+    /// A zone is never stuck, whatever the order of events: work is under way, or a time is set.
     #[test]
     fn a_zone_is_never_stuck(events in prop::collection::vec((0..8u8, 0..2000u64, any::<u32>()), 0..60)) {
         let (mut zone, mut now) = (SecondaryZone::new(rules(2), START), START);
@@ -290,8 +290,8 @@ proptest! {
     }
 }
 
-/// A hundred thousand zones start together: the limits hold all the time, no zone is left out, and a primary
-/// that never answers holds up only its own.
+/// A hundred thousand zones start together: the limits always hold, no zone is left out, and a primary that
+/// never answers delays only its own zones.
 #[test]
 fn many_zones_share_few_places() {
     const ZONES: u32 = 100_000;
@@ -404,7 +404,7 @@ fn messages_are_read_back() {
         read(&reply).map(|reply| reply.expire)
     };
     assert_eq!((with_expire(&[0, 0, 1, 0]), with_expire(&[1, 0])), (Ok(Some(256)), Ok(None)));
-    // Of two OPT the first was believed (RFC 6891 §6.1.1).
+    // Regression: of two OPT records the first was accepted (RFC 6891 §6.1.1).
     let opt = opt_with_options(1232, false, &[]);
     for counts in [[0, 2], [1, 1]] {
         let mut reply = [&reply[..], &opt, &opt].concat();
@@ -422,39 +422,39 @@ fn messages_are_read_back() {
     }
 }
 
-/// Versions that expire after 5000 seconds, and what a primary says of the rest of it (RFC 7314 §4).
+/// Versions that expire after 5000 seconds, and the primary's EXPIRE (RFC 7314 §4).
 #[test]
 fn secondaries_in_a_chain_do_not_lengthen_each_others_life() {
     let life = u64::from(soa(5).expire);
     let mut zone = SecondaryZone::new(rules(1), START);
     let at = |seconds| START + seconds;
     assert_eq!(zone.poll(START), axfr(0));
-    // A transfer: what the primary has left counts instead of the SOA.
+    // A transfer: the primary's EXPIRE counts instead of the SOA's.
     event(&mut zone, SecondaryEvent::Transferred(soa(5), Some(700)), at(0));
     assert_eq!((zone.expires(), zone.vouched()), (Some(at(700)), Some(at(700) - life)));
-    // The same version with less left: ours stays.
+    // The same version with a smaller EXPIRE: ours stays.
     zone.event(SecondaryEvent::Refresh, at(100), &mut none());
     event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(500) }), at(100));
     assert_eq!(zone.expires(), Some(at(700)));
-    // With more left: that counts, also where it is said in answer to IXFR.
+    // A larger EXPIRE counts, also in a response to IXFR.
     zone.event(SecondaryEvent::Refresh, at(200), &mut none());
     event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(900) }), at(200));
     assert_eq!(zone.expires(), Some(at(1100)));
     zone.event(SecondaryEvent::Refresh, at(300), &mut none());
     event(&mut zone, SecondaryEvent::Unchanged(Some(1000)), at(300));
     assert_eq!((zone.expires(), zone.checked()), (Some(at(1300)), Some(at(300))));
-    // Never more than the SOA says; and without EXPIRE, that.
+    // Never more than the SOA's expire, which also counts if EXPIRE is absent.
     zone.event(SecondaryEvent::Refresh, at(400), &mut none());
     event(&mut zone, SecondaryEvent::Unchanged(Some(u32::MAX)), at(400));
     assert_eq!(zone.expires(), Some(at(400) + life));
     zone.event(SecondaryEvent::Refresh, at(500), &mut none());
     event(&mut zone, probed(Serial(5)), at(500));
     assert_eq!(zone.expires(), Some(at(500) + life));
-    // Another version begins anew.
+    // Another version starts over.
     zone.event(SecondaryEvent::Retransfer, at(600), &mut none());
     event(&mut zone, SecondaryEvent::Transferred(soa(6), Some(50)), at(600));
     assert_eq!(zone.expires(), Some(at(650)));
-    // Kept and taken up again, it expires when it would have.
+    // Stored and reloaded, the zone expires at the same time.
     let vouched = zone.vouched().expect("a version");
     let kept = SecondaryZone::kept(rules(1), soa(6), vouched, &mut none());
     assert_eq!(kept.expires(), Some(at(650)));

@@ -1,4 +1,4 @@
-//! The timers of one secondary zone (RFC 1034 §4.3.5, RFC 1996 §3.11): when it asks which primary for what.
+//! The timers of one secondary zone (RFC 1034 §4.3.5, RFC 1996 §3.11): when to query which primary.
 //!
 //! ```text
 //! due, NOTIFY, by hand ─▶ Probe ─ newer ─▶ Transfer IXFR ─ cannot ─▶ Transfer AXFR ─▶ refreshed
@@ -18,24 +18,24 @@ use super::queries::SoaReply;
 use super::{RandomNumbers, with_jitter};
 use crate::incoming::{AskedFor, TransferFault, TransferLimit};
 
-/// What holds for a secondary zone; times are in seconds.
+/// Configuration of a secondary zone; times are in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecondaryRules {
-    /// Number of primaries, at least one; each is known by its place in the operator's list.
+    /// Number of primaries, at least one; each is identified by its index in the configured list.
     pub primaries: usize,
-    /// Whether differences are asked for.
+    /// Whether to request IXFR.
     pub ixfr: bool,
     /// Bounds on the SOA's REFRESH.
     pub refresh: RangeInclusive<u32>,
-    /// Bounds on the SOA's RETRY. A zone that was never loaded is tried again after the lower one, then twice
-    /// that, and so on up to the upper one.
+    /// Bounds on the SOA's RETRY. A zone that was never loaded is retried after the lower bound, then after
+    /// twice that, and so on up to the upper bound.
     pub retry: RangeInclusive<u32>,
     /// Bounds on the SOA's EXPIRE.
     pub expire: RangeInclusive<u32>,
 }
 
 impl Default for SecondaryRules {
-    /// One primary; refresh and retry between ten seconds and 28 days, expire as the SOA has it.
+    /// One primary; refresh and retry between ten seconds and 28 days, expire as in the SOA.
     fn default() -> Self {
         SecondaryRules {
             primaries: 1,
@@ -47,38 +47,39 @@ impl Default for SecondaryRules {
     }
 }
 
-/// How a zone is.
+/// The state of a secondary zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecondaryState {
-    /// There has been no version yet.
+    /// No version was ever loaded.
     NeverLoaded,
-    /// Some primary was asked within the refresh time.
+    /// A primary confirmed the version within the refresh time.
     Fresh,
-    /// No primary could be asked since then.
+    /// No primary has confirmed the version within the refresh time.
     Stale,
-    /// No primary could be asked within the expire time: the zone is not to be served (RFC 1034 §4.3.5).
+    /// No primary has confirmed the version within the expire time: the zone must not be served (RFC 1034
+    /// §4.3.5).
     Expired,
 }
 
-/// Why a primary was of no use.
+/// Why a primary failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecondaryFault {
-    /// It could not be reached, or did not answer in time.
+    /// The primary was unreachable or timed out.
     Unreachable,
-    /// It refused the connection, or nothing listens on its port.
+    /// The primary refused the connection, or nothing listens on its port.
     Refused,
-    /// It ended the connection before the transfer was over.
+    /// The primary closed the connection before the transfer was complete.
     BrokenOff,
-    /// It has an older version than we do.
+    /// The primary has an older version than ours.
     Behind {
         /// Its version.
         theirs: Serial,
         /// Ours.
         ours: Serial,
     },
-    /// What it answered.
+    /// The primary's response was faulty.
     Transfer(TransferFault),
-    /// The caller does not take its version, for this reason.
+    /// The caller rejects the primary's version, for this reason.
     VersionRefused(Box<str>),
 }
 
@@ -95,52 +96,51 @@ impl fmt::Display for SecondaryFault {
     }
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecondaryAction {
-    /// Ask this primary for its SOA.
+    /// Send an SOA query to this primary.
     Probe {
-        /// Which one.
+        /// Its index.
         primary: usize,
     },
-    /// Ask this primary for the zone.
+    /// Request a transfer from this primary.
     Transfer {
-        /// Which one.
+        /// Its index.
         primary: usize,
-        /// For all of it, or what changed.
+        /// The whole zone, or the changes.
         asked: AskedFor,
     },
     /// Stop serving the zone.
     Expire,
 }
 
-/// What happened. The first four answer the last action.
+/// An event. The first four are results of the last action.
 #[derive(Clone, Debug)]
 pub enum SecondaryEvent {
-    /// What the primary has.
+    /// The primary's response to the SOA query.
     Probed(SoaReply),
-    /// The transfer brought this version, which is now served, and perhaps for how many seconds it may be
-    /// (RFC 7314).
+    /// The transfer brought this version, which is now served, and the seconds of EXPIRE, if sent (RFC 7314).
     Transferred(SoaNumbers, Option<u32>),
-    /// Asked for the zone, the primary said that ours is the newest version, and perhaps for how many seconds
-    /// it may be served (RFC 7314).
+    /// The primary's response to the transfer request was that ours is the newest version, with the seconds
+    /// of EXPIRE, if sent (RFC 7314).
     Unchanged(Option<u32>),
-    /// The primary was of no use.
+    /// The primary failed.
     Failed(SecondaryFault),
-    /// A primary announces a change, perhaps with its serial (RFC 1996 §3.7).
+    /// A primary sent NOTIFY, with its serial if it has an SOA (RFC 1996 §3.7).
     Notified {
-        /// Which one; `None` where the sender is known by a key only.
+        /// Its index; `None` if the sender is identified only by its key.
         primary: Option<usize>,
         /// Its version.
         serial: Option<Serial>,
     },
-    /// The operator wants it looked for a newer version.
+    /// The operator requests a check for a newer version.
     Refresh,
-    /// The operator wants all of the zone, whatever its serial.
+    /// The operator requests a transfer of the whole zone, whatever its serial.
     Retransfer,
 }
 
-/// What is under way.
+/// Work under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
@@ -148,13 +148,13 @@ enum Phase {
     Transferring(AskedFor),
 }
 
-/// What is to follow what is under way.
+/// Work requested for after the work under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wish {
     wanted: bool,
-    /// The primary to begin with.
+    /// The primary to start with.
     primary: Option<usize>,
-    /// All of it, whatever the serial.
+    /// Transfer the whole zone, whatever the serial.
     whole: bool,
 }
 
@@ -163,28 +163,28 @@ struct Wish {
 pub struct SecondaryZone {
     rules: Arc<SecondaryRules>,
     soa: Option<SoaNumbers>,
-    /// When a primary last said that our version is the newest.
+    /// When a primary last confirmed that our version is the newest.
     checked: u64,
-    /// When the zone's first primary vouched for it, as far as is known: it expires so long after that as its
-    /// SOA says. A primary that is a secondary itself says with EXPIRE (RFC 7314) how much of that time is
-    /// left.
+    /// When the zone's first primary last confirmed the version, as far as known: the zone expires the SOA's
+    /// EXPIRE seconds after that. A primary that is itself a secondary sends the remaining time in EXPIRE
+    /// (RFC 7314).
     vouched: u64,
-    /// When to ask again, unless something is under way.
+    /// When to query again, unless work is under way.
     next: u64,
     phase: Phase,
-    /// The primary asked now, or asked first the next time; and how many have been asked.
+    /// The primary queried now, or first the next time; and the number of primaries tried.
     primary: usize,
     tried: usize,
     whole: bool,
     wish: Wish,
-    /// Rounds in a row in which no primary was of use.
+    /// Consecutive rounds in which every primary failed.
     failures: u32,
     expired: bool,
     last_fault: Option<Box<(u64, usize, SecondaryFault)>>,
 }
 
 impl SecondaryZone {
-    /// A zone of which there is no version yet: it asks at once. Many zones may share their rules.
+    /// A zone without a version: a query is due at once. Zones may share their rules.
     pub fn new(rules: impl Into<Arc<SecondaryRules>>, now: u64) -> SecondaryZone {
         SecondaryZone {
             rules: rules.into(),
@@ -203,7 +203,7 @@ impl SecondaryZone {
         }
     }
 
-    /// A zone that was kept, in a version that its first primary [vouched](Self::vouched) for at `vouched`.
+    /// A zone loaded from storage, whose first primary [confirmed](Self::vouched) the version at `vouched`.
     pub fn kept(
         rules: impl Into<Arc<SecondaryRules>>,
         soa: SoaNumbers,
@@ -217,8 +217,8 @@ impl SecondaryZone {
         zone
     }
 
-    /// The same zone under other rules, which may have other primaries. What was under way counts no longer,
-    /// and begins anew.
+    /// Applies other rules, which may have other primaries. Results of work under way are ignored, and the
+    /// work starts again.
     pub fn under(mut self, rules: impl Into<Arc<SecondaryRules>>, now: u64) -> SecondaryZone {
         if self.phase != Phase::Idle || self.last_fault.is_some() || self.soa.is_none() {
             self.next = now;
@@ -229,7 +229,7 @@ impl SecondaryZone {
         self
     }
 
-    /// When [`poll`](Self::poll) has something to do, unless an event comes before.
+    /// When [`poll`](Self::poll) has an action, unless an event comes first.
     pub fn due(&self) -> u64 {
         match (self.phase, self.expires()) {
             (Phase::Idle, Some(expires)) => self.next.min(expires),
@@ -239,7 +239,7 @@ impl SecondaryZone {
         }
     }
 
-    /// How the zone is at `now`.
+    /// The state of the zone at `now`.
     pub fn state(&self, now: u64) -> SecondaryState {
         match self.soa {
             None => SecondaryState::NeverLoaded,
@@ -249,56 +249,55 @@ impl SecondaryZone {
         }
     }
 
-    /// Our version.
+    /// SOA numbers of our version.
     pub fn soa(&self) -> Option<SoaNumbers> {
         self.soa
     }
 
-    /// When a primary last said that our version is the newest; `None` without a version.
+    /// When a primary last confirmed that our version is the newest; `None` without a version.
     pub fn checked(&self) -> Option<u64> {
         self.soa.map(|_| self.checked)
     }
 
-    /// When the zone's first primary vouched for our version, as far as is known: what is to be kept of the
-    /// timers. Without EXPIRE (RFC 7314) this is when a primary last said that it is the newest. `None`
-    /// without a version.
+    /// When the zone's first primary last confirmed our version, as far as known; this timer has to be
+    /// stored. Without EXPIRE (RFC 7314) it is when a primary last confirmed that our version is the newest.
+    /// `None` without a version.
     pub fn vouched(&self) -> Option<u64> {
         self.soa.map(|_| self.vouched)
     }
 
-    /// When primaries are asked again, unless something is under way.
+    /// When primaries are queried again, unless work is under way.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// When the zone expires; `None` if it has, or without a version.
+    /// When the zone expires; `None` if it has expired, or has no version.
     pub fn expires(&self) -> Option<u64> {
         let soa = self.soa.filter(|_| !self.expired)?;
         Some(self.vouched.saturating_add(self.life(soa)))
     }
 
-    /// Seconds for which a version with this SOA may be served, from when its first primary vouches for it.
+    /// Seconds for which a version with this SOA may be served after its first primary confirmed it.
     fn life(&self, soa: SoaNumbers) -> u64 {
         within(soa.expire, &self.rules.expire)
     }
 
-    /// Whether the zone is asked for whatever its serial: the operator has ordered it, or there is no version
-    /// yet.
+    /// Whether any serial is accepted: the operator has requested it, or there is no version yet.
     pub fn takes_any_serial(&self) -> bool {
         self.whole || self.soa.is_none()
     }
 
-    /// Whether a primary is being asked.
+    /// Whether a primary is being queried.
     pub fn is_under_way(&self) -> bool {
         self.phase != Phase::Idle
     }
 
-    /// The last fault: when, of which primary, and what; `None` once a primary was of use again.
+    /// The last fault: time, primary's index, and fault; `None` once a primary has succeeded again.
     pub fn last_fault(&self) -> Option<(u64, usize, &SecondaryFault)> {
         self.last_fault.as_deref().map(|(at, primary, fault)| (*at, *primary, fault))
     }
 
-    /// What time has made due.
+    /// Returns the action due at `now`.
     pub fn poll(&mut self, now: u64) -> Option<SecondaryAction> {
         if self.expires().is_some_and(|expires| now >= expires) {
             self.expired = true;
@@ -307,7 +306,7 @@ impl SecondaryZone {
         (self.phase == Phase::Idle && now >= self.next).then(|| self.begin())
     }
 
-    /// What follows from an event.
+    /// Handles an event, and returns the action that follows.
     pub fn event(
         &mut self,
         event: SecondaryEvent,
@@ -317,7 +316,7 @@ impl SecondaryZone {
         match event {
             SecondaryEvent::Probed(reply) => self.probed(reply, now, random),
             SecondaryEvent::Transferred(soa, expire) => {
-                // What was left to the version before does not count.
+                // The remaining time of the previous version does not count.
                 (self.soa, self.vouched) = (Some(soa), 0);
                 self.refreshed(expire, now, random)
             }
@@ -335,14 +334,14 @@ impl SecondaryZone {
         }
     }
 
-    /// Begins at once, or after what is under way: any number of wishes in the meantime are one.
+    /// Starts work at once, or after the work under way; requests in the meantime are merged into one.
     fn wanted(&mut self, wish: Wish) -> Option<SecondaryAction> {
         let whole = wish.whole || self.wish.whole;
         self.wish = Wish { wanted: true, primary: wish.primary.or(self.wish.primary), whole };
         (self.phase == Phase::Idle).then(|| self.begin())
     }
 
-    /// Begins a round with the primary wished for, or the one that was of use last.
+    /// Starts a round with the requested primary, or with the one that succeeded last.
     fn begin(&mut self) -> SecondaryAction {
         let wish = std::mem::take(&mut self.wish);
         self.tried = 0;
@@ -353,7 +352,7 @@ impl SecondaryZone {
         self.ask()
     }
 
-    /// Asks the present primary: for its SOA, where that decides anything.
+    /// Queries the current primary: for its SOA, unless the transfer is needed in any case.
     fn ask(&mut self) -> SecondaryAction {
         let primary = self.primary;
         if self.soa.is_none() || self.whole {
@@ -385,8 +384,8 @@ impl SecondaryZone {
         Some(SecondaryAction::Transfer { primary: self.primary, asked })
     }
 
-    /// A primary said that our version is the newest, and perhaps how many seconds it has left: no more than
-    /// the SOA says, and no fewer than it had here (RFC 7314 §4).
+    /// A primary confirmed that our version is the newest, perhaps with its remaining seconds. These count up
+    /// to the SOA's expire, and do not shorten our own remaining time (RFC 7314 §4).
     fn refreshed(
         &mut self,
         expire: Option<u32>,
@@ -438,7 +437,7 @@ impl SecondaryZone {
         self.soa.map_or(0, |soa| within(soa.refresh, &self.rules.refresh))
     }
 
-    /// The wait after a round without success.
+    /// The wait after a round in which every primary failed.
     fn retry(&self) -> u64 {
         match self.soa {
             Some(soa) => within(soa.retry, &self.rules.retry),
@@ -450,8 +449,8 @@ impl SecondaryZone {
     }
 }
 
-/// Whether the whole zone may come where differences did not: the primary does not know IXFR, or has
-/// differences that do not fit. Others would fail with AXFR, too.
+/// Whether to try AXFR after IXFR failed: the primary does not support IXFR, or its differences do not apply.
+/// Other faults would recur with AXFR.
 fn asks_for_axfr(fault: &SecondaryFault) -> bool {
     matches!(
         fault,

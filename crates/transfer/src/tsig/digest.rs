@@ -1,4 +1,4 @@
-//! What the MAC is computed over (RFC 8945 §4.3).
+//! The input of the MAC (RFC 8945 §4.3).
 
 use aws_lc_rs::{constant_time, hmac};
 use wire::message::{HEADER_LEN, Header, Malformed, Offset};
@@ -8,10 +8,10 @@ use super::TsigRcode;
 use super::key::TsigKey;
 use super::record::{TsigRecord, time_bytes};
 
-/// The longest MAC: that of HMAC-SHA512.
+/// Bytes of the longest MAC: that of HMAC-SHA512.
 const MAX_MAC: usize = 64;
 
-/// A MAC, as it was sent.
+/// A MAC as sent, possibly truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mac {
     bytes: [u8; MAX_MAC],
@@ -19,7 +19,7 @@ pub(super) struct Mac {
 }
 
 impl Mac {
-    /// The first `len` bytes of `mac`, or as many as there are.
+    /// The first `len` bytes of `mac`, or all if it is shorter.
     pub(super) fn of(mac: &[u8], len: usize) -> Mac {
         let len = len.min(mac.len()).min(MAX_MAC);
         let mut bytes = [0; MAX_MAC];
@@ -45,7 +45,7 @@ pub(super) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// Those of a record that was found.
+    /// The variables of a received record.
     pub(super) fn of(record: &'a TsigRecord<'_>) -> Variables<'a> {
         Variables {
             owner: record.owner.as_name(),
@@ -66,19 +66,19 @@ impl Digest {
         Digest(hmac::Context::with_key(key.secret()))
     }
 
-    /// The MAC of the request, or of the message before, with its length (RFC 8945 §5.3, §5.3.1).
+    /// Adds the MAC of the request or of the previous message, with its length (RFC 8945 §5.3, §5.3.1).
     pub(super) fn mac(&mut self, mac: &Mac) {
         self.0.update(&(mac.len as u16).to_be_bytes());
         self.0.update(mac.as_bytes());
     }
 
-    /// A message that has no TSIG record, as it is.
+    /// Adds a message that has no TSIG record, unchanged.
     pub(super) fn plain(&mut self, message: &[u8]) {
         self.0.update(message);
     }
 
-    /// A message as it was before its TSIG record, which starts at `at`, was added: with the ID it had then,
-    /// and without the record in the count (RFC 8945 §4.3.2).
+    /// Adds a message without its TSIG record, which starts at `at`: with the original ID, and without the
+    /// record in the count (RFC 8945 §4.3.2).
     pub(super) fn signed(&mut self, message: &[u8], at: Offset, original_id: u16) -> Result<(), Malformed> {
         let mut header = Header::of(message).ok_or(Malformed)?;
         let mut counts = header.counts();
@@ -91,7 +91,7 @@ impl Digest {
         Ok(())
     }
 
-    /// The variables of the record (RFC 8945 §4.3.3).
+    /// Adds the variables of the record (RFC 8945 §4.3.3).
     pub(super) fn variables(&mut self, variables: &Variables<'_>) {
         self.0.update(variables.owner.as_wire());
         self.0.update(&Class::ANY.0.to_be_bytes());
@@ -103,18 +103,18 @@ impl Digest {
         self.0.update(variables.other);
     }
 
-    /// The timers of the record, all that goes into the MAC of a message after the first (RFC 8945 §5.3.1).
+    /// Adds the timers of the record; a message after the first adds no other variables (RFC 8945 §5.3.1).
     pub(super) fn timers(&mut self, time: u64, fudge: u16) {
         self.0.update(&time_bytes(time));
         self.0.update(&fudge.to_be_bytes());
     }
 
-    /// The MAC, cut to `len` bytes.
+    /// Returns the MAC, truncated to `len` bytes.
     pub(super) fn end(self, len: usize) -> Mac {
         Mac::of(self.0.sign().as_ref(), len)
     }
 
-    /// Whether `mac` is the MAC, or the front of it. Takes the same time wherever the two differ.
+    /// Whether `mac` equals the MAC, or a prefix of it. Compares in constant time.
     pub(super) fn ends_in(self, mac: &[u8]) -> bool {
         let whole = self.0.sign();
         let front = whole.as_ref().get(..mac.len()).unwrap_or_default();

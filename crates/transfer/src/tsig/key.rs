@@ -7,8 +7,7 @@ use aws_lc_rs::hmac;
 use wire::text::Base64;
 use wire::{LowerName, LowerNameBuf, Name};
 
-/// How a MAC is made (RFC 8945 §6). HMAC-MD5 and GSS-TSIG are left out: a request that names them gets
-/// BADKEY.
+/// The MAC algorithm (RFC 8945 §6). HMAC-MD5 and GSS-TSIG are not supported: a request with them gets BADKEY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsigAlgorithm {
     /// HMAC-SHA1: 20 bytes.
@@ -28,7 +27,7 @@ impl TsigAlgorithm {
     pub const ALL: [TsigAlgorithm; 5] =
         [Self::HmacSha1, Self::HmacSha224, Self::HmacSha256, Self::HmacSha384, Self::HmacSha512];
 
-    /// Its name in messages.
+    /// Its name in wire form.
     pub fn wire_name(self) -> LowerName<'static> {
         LowerName::of_checked(match self {
             Self::HmacSha1 => b"\x09hmac-sha1\0".as_slice(),
@@ -39,7 +38,7 @@ impl TsigAlgorithm {
         })
     }
 
-    /// The algorithm of a text such as `hmac-sha256`, in any letter case, with or without the final dot.
+    /// Parses a name such as `hmac-sha256`, in any letter case, with or without the final dot.
     pub fn from_text(text: &str) -> Option<TsigAlgorithm> {
         let text = text.strip_suffix('.').unwrap_or(text);
         Self::ALL.into_iter().find(|algorithm| algorithm.text().eq_ignore_ascii_case(text))
@@ -56,7 +55,7 @@ impl TsigAlgorithm {
         }
     }
 
-    /// Bytes of a whole MAC.
+    /// Bytes of a full MAC.
     pub fn mac_len(self) -> usize {
         match self {
             Self::HmacSha1 => 20,
@@ -67,7 +66,7 @@ impl TsigAlgorithm {
         }
     }
 
-    /// The fewest bytes that a MAC may be cut to: 10, and half of the whole (RFC 8945 §5.2.2.1).
+    /// Fewest bytes of a truncated MAC: 10, and half of the full length (RFC 8945 §5.2.2.1).
     pub fn least_mac_len(self) -> usize {
         (self.mac_len() / 2).max(10)
     }
@@ -89,15 +88,15 @@ impl fmt::Display for TsigAlgorithm {
     }
 }
 
-/// Why something is no key.
+/// Why a key is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsigKeyError {
     /// The secret is not base64.
     NotBase64,
-    /// The secret has no bytes.
+    /// The secret is empty.
     NoSecret,
-    /// A MAC cannot be cut to this many bits: they are more than the algorithm has, fewer than RFC 8945
-    /// §5.2.2.1 allows, or no whole number of bytes.
+    /// A MAC cannot be truncated to this many bits: more than the algorithm has, fewer than RFC 8945 §5.2.2.1
+    /// allows, or not a whole number of bytes.
     Truncation,
 }
 
@@ -112,18 +111,18 @@ impl fmt::Display for TsigKeyError {
 }
 impl std::error::Error for TsigKeyError {}
 
-/// A shared secret with its name and algorithm. Its debug output leaves the secret out.
+/// A shared secret with its name and algorithm. Debug output omits the secret.
 #[derive(Clone)]
 pub struct TsigKey {
     name: LowerNameBuf,
     algorithm: TsigAlgorithm,
-    /// Bytes of the MACs that are sent, and the fewest that are taken.
+    /// Bytes of the MACs sent, and fewest bytes of those accepted.
     mac_len: usize,
     secret: hmac::Key,
 }
 
 impl TsigKey {
-    /// A key of these bytes.
+    /// Creates a key from a binary secret.
     pub fn new(name: Name<'_>, algorithm: TsigAlgorithm, secret: &[u8]) -> Result<TsigKey, TsigKeyError> {
         if secret.is_empty() {
             return Err(TsigKeyError::NoSecret);
@@ -132,8 +131,7 @@ impl TsigKey {
         Ok(TsigKey { name: name.to_lower(), algorithm, mac_len: algorithm.mac_len(), secret })
     }
 
-    /// A key whose secret is base64, as key files and configurations have it; white space in it does not
-    /// count.
+    /// Creates a key from a base64 secret, as in key files and configurations; white space is ignored.
     pub fn from_base64(
         name: Name<'_>,
         algorithm: TsigAlgorithm,
@@ -147,8 +145,8 @@ impl TsigKey {
         TsigKey::new(name, algorithm, &secret)
     }
 
-    /// The key with MACs cut to so many bits, which is also the fewest that it takes: `hmac-sha256-128` in
-    /// BIND's words.
+    /// Truncates the key's MACs to this many bits, which is also the fewest it accepts: `hmac-sha256-128` in
+    /// BIND's notation.
     pub fn truncated_to(self, bits: u16) -> Result<TsigKey, TsigKeyError> {
         let (len, rest) = (bits as usize / 8, bits % 8);
         let allowed = self.algorithm.least_mac_len()..=self.algorithm.mac_len();
@@ -168,7 +166,7 @@ impl TsigKey {
         self.algorithm
     }
 
-    /// Bytes of the MACs that it makes, and the fewest that it takes.
+    /// Bytes of the MACs that it creates, and the fewest that it accepts.
     pub fn mac_len(&self) -> usize {
         self.mac_len
     }
@@ -184,7 +182,7 @@ impl fmt::Debug for TsigKey {
     }
 }
 
-/// Two keys of this name.
+/// Two keys have this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DuplicateKey(pub Box<LowerNameBuf>);
 
@@ -195,7 +193,7 @@ impl fmt::Display for DuplicateKey {
 }
 impl std::error::Error for DuplicateKey {}
 
-/// The keys that a server knows, each by its name. Made once, then only looked up, without an allocation.
+/// The keys of a server by name. Immutable; lookups do not allocate.
 #[derive(Clone, Debug, Default)]
 pub struct TsigKeys {
     /// Sorted by the wire form of their names.
@@ -203,7 +201,7 @@ pub struct TsigKeys {
 }
 
 impl TsigKeys {
-    /// These keys; each name once.
+    /// Creates a set of keys with distinct names.
     pub fn new(keys: impl IntoIterator<Item = TsigKey>) -> Result<TsigKeys, DuplicateKey> {
         let mut sorted: Box<[Arc<TsigKey>]> = keys.into_iter().map(Arc::new).collect();
         sorted.sort_by(|a, b| a.name().as_wire().cmp(b.name().as_wire()));
@@ -213,13 +211,13 @@ impl TsigKeys {
         }
     }
 
-    /// The key of this name.
+    /// The key with this name.
     pub fn get(&self, name: LowerName<'_>) -> Option<&Arc<TsigKey>> {
         let at = self.sorted.binary_search_by(|key| key.name().as_wire().cmp(name.as_wire())).ok()?;
         self.sorted.get(at)
     }
 
-    /// All keys, in no order that means anything.
+    /// All keys, in unspecified order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<TsigKey>> {
         self.sorted.iter()
     }

@@ -1,4 +1,4 @@
-//! Key files, in the form that BIND's tools write and read:
+//! Key files, in the format of BIND's tools:
 //!
 //! ```text
 //! key "transfer.example" {
@@ -7,7 +7,7 @@
 //! };
 //! ```
 //!
-//! Names may stand without quotation marks; comments are those of C, C++ and the shell.
+//! Quotation marks around names are optional; comments are those of C, C++ and the shell.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ use wire::NameBuf;
 
 use super::key::{TsigAlgorithm, TsigKey, TsigKeyError};
 
-/// What is wrong with the text of a key file, and where.
+/// A fault in the text of a key file, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFileFault {
     /// Counted from 1.
     pub line: usize,
     /// In characters, counted from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The kind of fault.
     pub kind: KeyFileFaultKind,
 }
 
@@ -36,23 +36,23 @@ impl std::error::Error for KeyFileFault {}
 /// Kinds of [`KeyFileFault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFileFaultKind {
-    /// Something else should stand here.
+    /// Something else is expected here.
     Expected(&'static str),
     /// The text ends in the middle of a key, a comment or a string.
     Unfinished,
-    /// No algorithm that any server knows.
+    /// The algorithm is unknown.
     UnknownAlgorithm,
-    /// An algorithm that is not safe any more, or needs more than a secret: HMAC-MD5, GSS-TSIG.
+    /// The algorithm is insecure or needs more than a secret: HMAC-MD5, GSS-TSIG.
     UnsupportedAlgorithm,
-    /// The number behind the algorithm, of bits that its MAC is cut to, is none that RFC 8945 allows.
+    /// RFC 8945 does not allow truncation to the number of bits after the algorithm.
     BadTruncation,
     /// The name of the key is not a domain name.
     BadName,
     /// The secret is not base64, or empty.
     BadSecret,
-    /// The same line twice in one key.
+    /// A statement occurs twice in one key.
     Repeated(&'static str),
-    /// A key without it.
+    /// A key lacks this statement.
     Missing(&'static str),
 }
 
@@ -74,8 +74,8 @@ impl fmt::Display for KeyFileFaultKind {
     }
 }
 
-/// Reads a file of one or more keys. Two keys may have one name here; [`TsigKeys::new`](super::TsigKeys::new)
-/// refuses them.
+/// Parses a file of one or more keys. Accepts several keys with one name;
+/// [`TsigKeys::new`](super::TsigKeys::new) rejects them.
 pub fn read_keys(text: &str) -> Result<Vec<TsigKey>, KeyFileFault> {
     let mut words = Words { text, at: 0 };
     let mut keys = Vec::new();
@@ -91,7 +91,7 @@ pub fn read_keys(text: &str) -> Result<Vec<TsigKey>, KeyFileFault> {
     }
 }
 
-/// Reads a key behind its first word.
+/// Parses a key after its first word.
 fn read_key<'t>(words: &mut Words<'t>, first: Word<'t>) -> Result<TsigKey, KeyFileFault> {
     let name = words.value("a name")?;
     words.sign(b'{', "`{`")?;
@@ -137,7 +137,7 @@ fn make_key(
     })
 }
 
-/// An algorithm, and perhaps the number of bits that its MAC is cut to: `hmac-sha256-128`.
+/// Parses an algorithm, optionally with the number of bits to truncate to: `hmac-sha256-128`.
 fn read_algorithm(text: &str) -> Result<(TsigAlgorithm, Option<u16>), KeyFileFaultKind> {
     if let Some(algorithm) = TsigAlgorithm::from_text(text) {
         return Ok((algorithm, None));
@@ -157,7 +157,7 @@ fn read_algorithm(text: &str) -> Result<(TsigAlgorithm, Option<u16>), KeyFileFau
 struct Word<'t> {
     text: &'t str,
     quoted: bool,
-    /// Where it starts in the file.
+    /// Byte offset in the file.
     at: usize,
 }
 
@@ -177,7 +177,7 @@ struct Words<'t> {
 }
 
 impl<'t> Words<'t> {
-    /// The next word; `None` at the end.
+    /// Returns the next word; `None` at the end.
     fn next(&mut self) -> Result<Option<Word<'t>>, KeyFileFault> {
         self.skip()?;
         let (rest, at) = (self.rest(), self.at);
@@ -197,12 +197,12 @@ impl<'t> Words<'t> {
         Ok(Some(Word { text: &rest[..len], quoted: false, at }))
     }
 
-    /// The next word, which must be there.
+    /// Returns the next word, or a fault at the end.
     fn some(&mut self) -> Result<Word<'t>, KeyFileFault> {
         self.next()?.ok_or_else(|| self.fault_at(self.text.len(), KeyFileFaultKind::Unfinished))
     }
 
-    /// The next word, which must be a value.
+    /// Returns the next word, which must be a value.
     fn value(&mut self, what: &'static str) -> Result<Word<'t>, KeyFileFault> {
         let word = self.some()?;
         match !word.quoted && ["{", "}", ";"].contains(&word.text) {
@@ -211,7 +211,7 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// The next word, which must be `sign`.
+    /// Checks that the next word is `sign`.
     fn sign(&mut self, sign: u8, what: &'static str) -> Result<(), KeyFileFault> {
         let word = self.some()?;
         match !word.quoted && word.text.as_bytes() == [sign] {

@@ -1,4 +1,4 @@
-//! Transaction signatures (RFC 8945): proof that a message comes from a sender that knows a shared secret.
+//! Transaction signatures (RFC 8945): messages authenticated by a shared secret.
 //!
 //! ```text
 //! server   verify(request) ─▶ Verified ─▶ ResponseSigner::sign(each message of the response)
@@ -9,9 +9,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `key.rs` | [`TsigKey`], [`TsigKeys`], [`TsigAlgorithm`] |
-//! | `keyfile.rs` | keys as BIND's tools write them: [`read_keys`] |
+//! | `keyfile.rs` | keys in the format of BIND's tools: [`read_keys`] |
 //! | `record.rs` | the TSIG record on the wire |
-//! | `digest.rs` | what the MAC is computed over |
+//! | `digest.rs` | the input of the MAC |
 //! | `request.rs` | the server's side of a request: [`verify`] |
 //! | `response.rs` | signing: [`ResponseSigner`], [`sign_request`] |
 //! | `verifier.rs` | the client's side of a response: [`ResponseVerifier`] |
@@ -37,10 +37,9 @@ pub use request::{TsigError, TsigRefusal, Verified, verify};
 pub use response::{ResponseSigner, sign_request};
 pub use verifier::{ResponseError, ResponseVerifier};
 
-/// Seconds that the clocks of both sides may differ, as we write it into messages (RFC 8945 §10
-/// recommends 300).
+/// Seconds that the clocks of both sides may differ, as written into messages (RFC 8945 §10 recommends 300).
 pub const FUDGE: u16 = 300;
-/// The most messages of a response that may follow each other without a signature (RFC 8945 §5.3.1).
+/// Most consecutive messages of a response without a signature (RFC 8945 §5.3.1).
 pub const MOST_UNSIGNED: u32 = 99;
 
 /// The error field of a TSIG record (RFC 8945 §3).
@@ -50,13 +49,13 @@ pub struct TsigRcode(pub u16);
 impl TsigRcode {
     /// No error.
     pub const NOERROR: TsigRcode = TsigRcode(0);
-    /// The MAC is not the one that the key makes.
+    /// The MAC is wrong.
     pub const BADSIG: TsigRcode = TsigRcode(16);
-    /// No such key, or not with this algorithm.
+    /// The key is unknown, or has another algorithm.
     pub const BADKEY: TsigRcode = TsigRcode(17);
-    /// Signed at a time too far from now.
+    /// The time signed is too far from the current time.
     pub const BADTIME: TsigRcode = TsigRcode(18);
-    /// The MAC is cut shorter than our policy takes.
+    /// The MAC is shorter than the local policy accepts.
     pub const BADTRUNC: TsigRcode = TsigRcode(22);
 }
 
@@ -73,8 +72,9 @@ impl fmt::Display for TsigRcode {
     }
 }
 
-/// Where the TSIG record of `message` starts, for those who do not read its records anyhow. It must be the
-/// last of the additional section, and the only one (RFC 8945 §5.1): anything else is [`Malformed`].
+/// Offset of the TSIG record of `message`, for callers that do not parse its records themselves. It must be
+/// the last record of the additional section, and the only one (RFC 8945 §5.1): anything else is
+/// [`Malformed`].
 pub fn find(message: &[u8]) -> Result<Option<Offset>, Malformed> {
     let (header, mut parser) = Parser::new(message)?;
     let [questions, answers, authorities, additionals] = header.counts();

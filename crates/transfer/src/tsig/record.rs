@@ -5,13 +5,13 @@ use wire::{Class, LowerNameBuf, Name, Type};
 
 use super::TsigRcode;
 
-/// Bytes of the data behind the algorithm's name, MAC and other data left out: time signed, fudge, MAC size,
+/// Bytes of the RDATA after the algorithm's name, without MAC and other data: time signed, fudge, MAC size,
 /// original ID, error, other length.
 const FIXED_DATA: usize = 6 + 2 + 2 + 2 + 2 + 2;
-/// A time has 48 bits.
+/// Time signed has 48 bits.
 const TIME_MASK: u64 = (1 << 48) - 1;
 
-/// A TSIG record as it was found in a message.
+/// A TSIG record in a received message.
 pub(super) struct TsigRecord<'m> {
     /// The key's name.
     pub(super) owner: LowerNameBuf,
@@ -27,7 +27,7 @@ pub(super) struct TsigRecord<'m> {
 }
 
 impl<'m> TsigRecord<'m> {
-    /// Reads the record that starts at `at` and must end the message.
+    /// Parses the record that starts at `at` and must end the message.
     pub(super) fn read(message: &'m [u8], at: Offset) -> Result<Self, Malformed> {
         let (header, mut parser) = Parser::new(message)?;
         let owner = parser.name_at(at)?;
@@ -57,7 +57,7 @@ impl<'m> TsigRecord<'m> {
     }
 }
 
-/// Data that is still to be read.
+/// RDATA not parsed yet.
 struct Data<'m>(&'m [u8]);
 
 impl<'m> Data<'m> {
@@ -74,7 +74,7 @@ impl<'m> Data<'m> {
     }
 }
 
-/// A TSIG record to be written.
+/// A TSIG record to write.
 #[derive(Clone, Copy)]
 pub(super) struct NewTsig<'a> {
     /// The key's name.
@@ -95,15 +95,15 @@ pub(super) fn record_len(owner: usize, algorithm: usize, mac: usize, other: usiz
     owner + RECORD_HEAD + algorithm + FIXED_DATA + mac + other
 }
 
-/// The 48 bits of a time, as they stand in a message.
+/// The 48 bits of a time, in wire form.
 pub(super) fn time_bytes(time: u64) -> [u8; 6] {
     let [_, _, bytes @ ..] = (time & TIME_MASK).to_be_bytes();
     bytes
 }
 
 impl NewTsig<'_> {
-    /// Appends the record to the message of `len` bytes at the start of `buf`, counts it and returns the new
-    /// length.
+    /// Appends the record to the message of `len` bytes at the start of `buf`, adds it to the count, and
+    /// returns the new length.
     pub(super) fn append(&self, buf: &mut [u8], len: usize) -> Result<usize, Full> {
         let data = self.algorithm.len() + FIXED_DATA + self.mac.len() + self.other.len();
         let data_len = u16::try_from(data).map_err(|_| Full)?;

@@ -12,7 +12,7 @@ use super::key::{TsigKey, TsigKeys};
 use super::record::{NewTsig, TsigRecord, record_len, time_bytes};
 use super::response::{ResponseSigner, Stamp};
 
-/// A request whose signature is good.
+/// A request whose signature was verified.
 #[derive(Clone, Debug)]
 pub struct Verified {
     key: Arc<TsigKey>,
@@ -25,26 +25,25 @@ impl Verified {
         &self.key
     }
 
-    /// Signs the response, whose messages it must see in their order.
+    /// Returns the signer for the response; it must sign the messages in their order.
     pub fn signer(&self) -> ResponseSigner {
         ResponseSigner::new(self.key.clone(), Some(self.mac))
     }
 }
 
-/// What is wrong with the signature of a request.
+/// Why the signature of a request was rejected.
 #[derive(Clone, Debug)]
 pub enum TsigError {
-    /// The record cannot be read, or has a class or TTL that it may not have: FORMERR (RFC 8945 §5.1, §4.2).
+    /// The record is malformed, or has an invalid class or TTL: FORMERR (RFC 8945 §5.1, §4.2).
     Malformed,
-    /// The MAC has more bytes than the algorithm makes, or fewer than may be left of it: FORMERR (RFC 8945
-    /// §5.2.2.1).
+    /// The MAC is longer than the algorithm's, or truncated too far: FORMERR (RFC 8945 §5.2.2.1).
     MacSize,
-    /// The record is fine, but what it says is not taken: NOTAUTH, with a TSIG record that says why.
+    /// The record is well formed, but rejected: NOTAUTH, with a TSIG record that has the error.
     Refused(Box<TsigRefusal>),
 }
 
 impl TsigError {
-    /// The response code that goes with it.
+    /// The response code for the error.
     pub fn rcode(&self) -> Rcode {
         match self {
             Self::Malformed | Self::MacSize => Rcode::FORMERR,
@@ -64,8 +63,8 @@ impl fmt::Display for TsigError {
 }
 impl std::error::Error for TsigError {}
 
-/// The TSIG record of a response that refuses the signature of the request: without a MAC for BADKEY and
-/// BADSIG, with one for BADTIME and BADTRUNC (RFC 8945 §5.3.2).
+/// The TSIG record of a response to a request with a rejected signature: without a MAC for BADKEY and BADSIG,
+/// with one for BADTIME and BADTRUNC (RFC 8945 §5.3.2).
 #[derive(Clone, Debug)]
 pub struct TsigRefusal {
     error: TsigRcode,
@@ -74,12 +73,12 @@ pub struct TsigRefusal {
     /// As in the request.
     time: u64,
     fudge: u16,
-    /// Who signs, if the signature of the request was good as such.
+    /// The signer, if the request's MAC was correct.
     signer: Option<ResponseSigner>,
 }
 
 impl TsigRefusal {
-    /// What was wrong.
+    /// The TSIG error.
     pub fn error(&self) -> TsigRcode {
         self.error
     }
@@ -93,18 +92,18 @@ impl TsigRefusal {
         record_len(self.owner.as_name().len(), self.algorithm.as_name().len(), mac, other)
     }
 
-    /// BADTIME says what time it is here (RFC 8945 §5.2.3).
+    /// BADTIME carries the server's time (RFC 8945 §5.2.3).
     fn other_len(&self) -> usize {
         if self.error == TsigRcode::BADTIME { time_bytes(0).len() } else { 0 }
     }
 
     /// Appends the record to the response, the message of `len` bytes at the start of `buf`, and returns its
-    /// new length. `now` is in seconds since 1970. On [`Full`] the message is as before.
+    /// new length. `now` is in seconds since 1970. On [`Full`] the message is unchanged.
     pub fn append(&self, buf: &mut [u8], len: usize, now: u64) -> Result<usize, Full> {
         let server_time = time_bytes(now);
         let other = &server_time[..self.other_len()];
         match &self.signer {
-            // The time of the request stands in the response to BADTIME, so that the client takes it.
+            // A BADTIME response repeats the request's time, so that the client accepts it.
             Some(signer) => {
                 let time = if self.error == TsigRcode::BADTIME { self.time } else { now };
                 let stamp = Stamp { time, fudge: self.fudge, error: self.error, other };
@@ -130,7 +129,7 @@ impl TsigRefusal {
 
 /// Verifies `request`, whose TSIG record starts at `at` and ends it. `now` is in seconds since 1970.
 ///
-/// The checks come in the order of RFC 8945 §5.2: key, MAC, time, length of the MAC.
+/// Checks in the order of RFC 8945 §5.2: key, MAC, time, length of the MAC.
 pub fn verify(request: &[u8], at: Offset, keys: &TsigKeys, now: u64) -> Result<Verified, TsigError> {
     let record = TsigRecord::read(request, at).map_err(|_| TsigError::Malformed)?;
     let refused = |error, signer| {

@@ -1,4 +1,4 @@
-//! Signing: a request, and the messages of a response (RFC 8945 §5.1, §5.3).
+//! Signs requests, and the messages of responses (RFC 8945 §5.1, §5.3).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::record::{NewTsig, record_len};
 use super::verifier::ResponseVerifier;
 use super::{FUDGE, TsigRcode};
 
-/// What a signature says beside the key.
+/// The signed fields beside the key.
 pub(super) struct Stamp<'a> {
     /// Seconds since 1970.
     pub(super) time: u64,
@@ -26,12 +26,11 @@ impl Stamp<'_> {
     }
 }
 
-/// Signs the messages of one response, one after the other. Every message is signed, as RFC 8945 §5.3.1 has
-/// it.
+/// Signs the messages of one response in order. Signs every message (RFC 8945 §5.3.1).
 #[derive(Clone, Debug)]
 pub struct ResponseSigner {
     key: Arc<TsigKey>,
-    /// The MAC that goes into the next one: that of the request, then that of the message before.
+    /// The MAC that the next one covers: that of the request, then that of the previous message.
     prior: Option<Mac>,
     /// Whether a message has been signed.
     begun: bool,
@@ -54,7 +53,7 @@ impl ResponseSigner {
     }
 
     /// Appends the TSIG record to the next message, the `len` bytes at the start of `buf`, and returns its
-    /// new length. `now` is in seconds since 1970. On [`Full`] message and signer are as before.
+    /// new length. `now` is in seconds since 1970. On [`Full`] message and signer are unchanged.
     pub fn sign(&mut self, buf: &mut [u8], len: usize, now: u64) -> Result<usize, Full> {
         self.sign_with(buf, len, Stamp::at(now))
     }
@@ -85,7 +84,7 @@ impl ResponseSigner {
 }
 
 /// Signs a request, the `len` bytes at the start of `buf`, with `key`: appends the TSIG record and returns
-/// the new length and who verifies the response. `now` is in seconds since 1970.
+/// the new length and the verifier of the response. `now` is in seconds since 1970.
 pub fn sign_request(
     key: &Arc<TsigKey>,
     buf: &mut [u8],

@@ -1,5 +1,4 @@
-//! Signing and verifying: against messages that another implementation signed, and every fault that RFC 8945
-//! names.
+//! Signing and verifying: against messages signed by another implementation, and all faults in RFC 8945.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::*;
 
 const NOW: u64 = 1_700_000_000;
 const SECRET: &str = "c2VjcmV0IG9mIHRoZSB0ZXN0cyBvZiB0cmFuc2ZlcnM=";
-/// Messages that dnspython signed.
+/// Messages signed by dnspython.
 const VECTORS: &str = include_str!("vectors.txt");
 
 fn name(text: &str) -> NameBuf {
@@ -35,7 +34,7 @@ fn keys() -> TsigKeys {
     keys_with(TsigAlgorithm::HmacSha256)
 }
 
-/// Those of the vectors with this algorithm and kind, in their order.
+/// The vectors with this algorithm and kind, in order.
 fn vectors(algorithm: TsigAlgorithm, kind: &str) -> Vec<Vec<u8>> {
     let front = format!("{algorithm} {kind} ");
     let hex = VECTORS.lines().filter_map(|line| line.strip_prefix(front.as_str()));
@@ -58,7 +57,7 @@ fn response(rcode: Rcode) -> Vec<u8> {
     message
 }
 
-/// Makes room behind a message, does something to both, and returns what it has become.
+/// Extends a message by spare room, applies `change` to both, and returns the resulting message.
 fn extended<T>(message: &[u8], change: impl FnOnce(&mut [u8], usize) -> (usize, T)) -> (Vec<u8>, T) {
     let mut buf = message.to_vec();
     buf.resize(message.len() + 512, 0xee);
@@ -87,7 +86,7 @@ fn check(message: &[u8], keys: &TsigKeys, now: u64) -> Result<Verified, TsigErro
     verify(message, at(message), keys, now)
 }
 
-/// The error of a request that is refused, and the response that says so.
+/// The error of a rejected request, and the response with it.
 fn refusal(message: &[u8], keys: &TsigKeys, now: u64) -> (TsigRcode, Vec<u8>) {
     let Err(error) = check(message, keys, now) else { panic!("verified") };
     assert_eq!(error.rcode(), Rcode::NOTAUTH);
@@ -227,7 +226,7 @@ fn a_time_beyond_the_fudge_is_badtime_and_signed() {
     }
 }
 
-/// Puts another MAC in the place of the one in `message`.
+/// Replaces the MAC in `message`.
 fn with_mac(message: &[u8], change: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let tsig_at = at(message);
     let record = record::TsigRecord::read(message, tsig_at).expect("a record");
@@ -247,7 +246,7 @@ fn with_mac(message: &[u8], change: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
     extended(&plain, |buf, len| (record.append(buf, len).expect("room"), ())).0
 }
 
-/// RFC 8945 §5.2.2.1: a MAC that is too long, or shorter than ten bytes or than half, is a format error.
+/// RFC 8945 §5.2.2.1: a MAC that is too long, or shorter than ten bytes or than half, is FORMERR.
 #[test]
 fn macs_of_a_length_that_cannot_be_are_format_errors() {
     for algorithm in TsigAlgorithm::ALL {
@@ -267,7 +266,7 @@ fn macs_of_a_length_that_cannot_be_are_format_errors() {
     }
 }
 
-/// RFC 8945 §5.2.4: a truncation that may be but that we do not take is BADTRUNC, signed; a wrong one is
+/// RFC 8945 §5.2.4: a valid truncation that the local policy rejects is BADTRUNC, signed; a wrong MAC is
 /// BADSIG first.
 #[test]
 fn macs_cut_shorter_than_the_key_takes_are_badtrunc() {
@@ -294,7 +293,7 @@ fn a_key_that_takes_cut_macs_makes_them_too() {
         let whole = key_with(TsigAlgorithm::HmacSha256);
         assert_eq!(whole.truncated_to(bits).err(), Some(TsigKeyError::Truncation), "{bits}");
     }
-    // A client whose key wants whole MACs does not take them.
+    // A client whose key requires full MACs rejects them.
     let whole_keys = self::keys();
     let (message, mut verifier) = request();
     let mut signer = check(&message, &whole_keys, NOW).expect("good").signer();
@@ -303,7 +302,7 @@ fn a_key_that_takes_cut_macs_makes_them_too() {
     assert_eq!(verifier.message(&reply, Some(at(&reply)), NOW), Err(ResponseError::Truncated));
 }
 
-/// RFC 8945 §5.1: the key is checked before the time, so that a client without it does not learn the server's
+/// RFC 8945 §5.1: the key is checked before the time, so that a client without it does not get the server's
 /// time.
 #[test]
 fn checks_come_in_the_order_of_the_rfc() {
@@ -317,8 +316,7 @@ fn checks_come_in_the_order_of_the_rfc() {
     assert_eq!(refusal(&late_and_cut, &TsigKeys::default(), NOW).0, TsigRcode::BADKEY);
 }
 
-/// A forwarder may have given the request an ID of its own: the digest takes the original one (RFC 8945
-/// §4.3.2).
+/// A forwarder may have changed the ID of the request: the digest covers the original one (RFC 8945 §4.3.2).
 #[test]
 fn another_id_does_not_break_the_signature() {
     let (mut message, _) = request();
@@ -357,10 +355,10 @@ fn a_tsig_record_is_the_last_one_and_the_only_one() {
     assert!(matches!(error, TsigError::Malformed));
 }
 
-/// RFC 8945 §5.3.1: up to 99 messages without a signature may stand between two that have one.
+/// RFC 8945 §5.3.1: up to 99 unsigned messages may come between two signed ones.
 #[test]
 fn up_to_ninety_nine_messages_go_unsigned() {
-    // Such a server, made of the parts: the MAC of a signed message covers all since the one before.
+    // Emulates such a server: the MAC of a signed message covers all messages since the previous one.
     let key = key();
     let (request, mut verifier) = request();
     let mut signer = check(&request, &keys(), NOW).expect("good").signer();
@@ -528,7 +526,7 @@ fn a_bit_that_changes_anywhere_in_a_request_is_refused() {
     let (tsig_at, keys) = (at(&message), keys());
     for bit in 0..message.len() * 8 {
         let other = flipped(&message, bit);
-        // A message that cannot be read, or whose record is elsewhere, is a format error before any of this.
+        // A malformed message, or one with the record elsewhere, is rejected before the MAC is checked.
         let found = find(&other).ok().flatten();
         for at in [Some(tsig_at), found].into_iter().flatten() {
             assert_eq!(verify(&other, at, &keys, NOW).is_ok(), free(&message, bit), "bit {bit}");
@@ -554,7 +552,7 @@ fn a_bit_that_changes_anywhere_in_a_response_is_refused() {
     }
 }
 
-/// How many of so many random MACs, of every length, are taken.
+/// The number of accepted messages out of `count` with random MACs of every length.
 fn forge(count: u32) -> u32 {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {

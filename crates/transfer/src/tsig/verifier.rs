@@ -10,31 +10,31 @@ use super::key::TsigKey;
 use super::record::TsigRecord;
 use super::{MOST_UNSIGNED, TsigRcode};
 
-/// What is wrong with the signatures of a response.
+/// Why the signatures of a response were rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
     /// The first or the last message has no TSIG record, or more than 99 in a row have none (RFC 8945
     /// §5.3.1).
     Unsigned,
-    /// A TSIG record cannot be read.
+    /// A TSIG record is malformed.
     Malformed,
-    /// The MAC has more bytes than the algorithm makes, or fewer than may be left of it (RFC 8945 §5.2.2.1).
+    /// The MAC is longer than the algorithm's, or truncated too far (RFC 8945 §5.2.2.1).
     MacSize,
     /// Signed with another key or algorithm than the request.
     OtherKey,
-    /// The MAC is not the one that the key makes.
+    /// The MAC is wrong.
     BadSignature,
-    /// Signed at a time too far from now: so many seconds since 1970.
+    /// The time signed is too far from the current time; in seconds since 1970.
     BadTime(u64),
-    /// The MAC is cut shorter than the key takes.
+    /// The MAC is shorter than the key accepts.
     Truncated,
-    /// The server did not take the signature of the request.
+    /// The server rejected the signature of the request.
     Refused {
-        /// Why.
+        /// The TSIG error.
         error: TsigRcode,
-        /// Whether the server signed this, so that it is surely the server's word.
+        /// Whether the server signed this response, so that the error is authentic.
         authentic: bool,
-        /// The server's time, with BADTIME: seconds since 1970.
+        /// The server's time for BADTIME, in seconds since 1970.
         server_time: Option<u64>,
     },
 }
@@ -60,15 +60,15 @@ impl std::error::Error for ResponseError {}
 
 /// Verifies the messages of the response to one signed request, in their order.
 ///
-/// Nothing of a message without a signature is proven before a later one with a signature is: a caller that
-/// takes a response of many messages uses none of it before [`end`](Self::end).
+/// A message without a signature is unproven until a later signed one is verified: a caller must not use a
+/// response of several messages before [`end`](Self::end).
 pub struct ResponseVerifier {
     key: Arc<TsigKey>,
-    /// The MAC that goes into the next one: that of the request, then that of the last signed message.
+    /// The MAC that the next one covers: that of the request, then that of the last signed message.
     prior: Mac,
-    /// Whether a signed message has come.
+    /// Whether a signed message was received.
     begun: bool,
-    /// Messages since then, and what they have added to the MAC of the next signed one.
+    /// Unsigned messages since then, and their digest for the MAC of the next signed one.
     unsigned: u32,
     pending: Option<Digest>,
 }
@@ -83,9 +83,9 @@ impl ResponseVerifier {
         &self.key
     }
 
-    /// Takes the next message. `tsig_at` is where its TSIG record starts, if it has one: the last record, as
-    /// [`find`](super::find) finds it. `now` is in seconds since 1970. After an error nothing more is to be
-    /// asked.
+    /// Verifies the next message. `tsig_at` is the offset of its TSIG record, if it has one: the last record,
+    /// as [`find`](super::find) returns it. `now` is in seconds since 1970. Must not be called again after an
+    /// error.
     pub fn message(
         &mut self,
         message: &[u8],
@@ -130,7 +130,7 @@ impl ResponseVerifier {
         Ok(())
     }
 
-    /// Says that the response has ended: whether its last message was signed.
+    /// Checks, at the end of the response, that its last message was signed.
     pub fn end(&self) -> Result<(), ResponseError> {
         if self.begun && self.unsigned == 0 { Ok(()) } else { Err(ResponseError::Unsigned) }
     }
@@ -146,7 +146,7 @@ impl ResponseVerifier {
         Ok(())
     }
 
-    /// The MAC of the next signed message as far as it is known.
+    /// The digest for the MAC of the next signed message, as far as known.
     fn digest(&mut self) -> Digest {
         self.pending.take().unwrap_or_else(|| {
             let mut digest = Digest::new(&self.key);
