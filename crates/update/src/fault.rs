@@ -1,23 +1,23 @@
-//! Why a request is not done: [`UpdateFault`], and the response code that goes with it.
+//! [`UpdateFault`]: why a request is rejected, and with which response code.
 
 use std::fmt;
 
 use wire::{Malformed, Name, Rcode, Type};
 use zone::store::RecordKey;
 
-/// Why a request is not done. The zone is as it was.
+/// Why a request is rejected. The zone is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateFault {
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: UpdateFaultKind,
-    /// The owner and type of the record concerned, if it is one.
+    /// Owner and type of the record concerned, if there is one.
     pub record: Option<Box<RecordKey>>,
 }
 
 /// Kinds of [`UpdateFault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateFaultKind {
-    /// The message cannot be read: FORMERR.
+    /// The message is malformed: FORMERR.
     Malformed,
     /// The zone section is not one record of type SOA (RFC 2136 §3.1.1): FORMERR.
     ZoneSection,
@@ -26,40 +26,41 @@ pub enum UpdateFaultKind {
     Ttl,
     /// A record has a class that is not allowed in its section (RFC 2136 §3.2.5, §3.4.1.2): FORMERR.
     Class,
-    /// A record has data where there may be none (RFC 2136 §3.2.5, §3.4.1.2): FORMERR.
+    /// A record has RDATA where RFC 2136 requires none (§3.2.5, §3.4.1.2): FORMERR.
     DataNotEmpty,
-    /// The data of a record does not have the form of its type: FORMERR.
+    /// The RDATA of a record does not have its type's format: FORMERR.
     BadData,
-    /// A type that is for questions or messages only is added or deleted (RFC 2136 §3.4.1.2): FORMERR.
+    /// A QTYPE or meta-type is added or deleted (RFC 2136 §3.4.1.2): FORMERR.
     MetaType,
     /// A name is not in the zone (RFC 2136 §3.2.5, §3.4.1.1): NOTZONE.
     OutOfZone,
     /// The request is for a zone of another name or class (RFC 2136 §3.1.2): NOTAUTH.
     OtherZone,
-    /// A name is in use that should not be (RFC 2136 §2.4.5): YXDOMAIN.
+    /// A name is in use, against a prerequisite (RFC 2136 §2.4.5): YXDOMAIN.
     NameInUse,
-    /// An RRset is there that should not be (RFC 2136 §2.4.3): YXRRSET.
+    /// An RRset exists, against a prerequisite (RFC 2136 §2.4.3): YXRRSET.
     RrsetExists,
-    /// A name is not in use that should be (RFC 2136 §2.4.4): NXDOMAIN.
+    /// A name is not in use, against a prerequisite (RFC 2136 §2.4.4): NXDOMAIN.
     NameNotInUse,
-    /// An RRset that should be there is not, or not with these records (RFC 2136 §2.4.1, §2.4.2): NXRRSET.
+    /// An RRset does not exist, or has other records, against a prerequisite (RFC 2136 §2.4.1, §2.4.2):
+    /// NXRRSET.
     NoSuchRrset,
     /// There are more prerequisites and updates than [`UpdateLimits`](crate::UpdateLimits) allow: REFUSED.
     TooManyRecords,
-    /// The policy does not permit it: REFUSED.
+    /// The policy does not permit the change: REFUSED.
     NotPermitted,
-    /// The zone is signed, and not by us: REFUSED.
+    /// The zone is signed elsewhere: REFUSED.
     SignedZone,
-    /// Records of the type are made by the zone's signer: REFUSED.
+    /// Records of this type belong to the zone's signer: REFUSED.
     SignersType,
-    /// The RRset would not fit into a message: REFUSED.
+    /// The RRset would exceed the size of a message: REFUSED.
     RrsetTooLarge,
-    /// There would be more records at a name than a zone can hold: REFUSED.
+    /// A name would have more records than a zone can hold: REFUSED.
     NameTooLarge,
 }
 
 impl UpdateFaultKind {
-    /// The response code that goes with it (RFC 2136 §2.2).
+    /// The response code for the fault (RFC 2136 §2.2).
     pub fn rcode(self) -> Rcode {
         match self {
             Self::Malformed
@@ -84,7 +85,7 @@ impl UpdateFaultKind {
         }
     }
 
-    /// This fault of a record.
+    /// The fault with the record concerned.
     pub(crate) fn of(self, owner: Name<'_>, rtype: Type) -> UpdateFault {
         UpdateFault { kind: self, record: Some(Box::new(RecordKey { owner: owner.to_buf(), rtype })) }
     }
@@ -103,7 +104,7 @@ impl From<Malformed> for UpdateFault {
 }
 
 impl UpdateFault {
-    /// The response code that goes with it.
+    /// The response code for the fault.
     pub fn rcode(&self) -> Rcode {
         self.kind.rcode()
     }

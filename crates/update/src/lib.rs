@@ -1,6 +1,5 @@
-//! Dynamic updates (RFC 2136): what a request says, whether it may be done, and what it changes in a zone.
-//! Has no sockets and no clock: messages and the time are passed in, and a
-//! [`ChangeSet`](zone::store::ChangeSet) comes out.
+//! Dynamic updates (RFC 2136): parses requests, checks permission, and computes the changes to a zone. Has no
+//! sockets and no clock: takes messages and the time, and returns a [`ChangeSet`](zone::store::ChangeSet).
 //!
 //! ```text
 //! message ─▶ UpdateRequest::read ─▶ Updater::apply ─▶ ChangeSet, one for each request that changes something
@@ -10,37 +9,37 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `request.rs` | a request, read and checked as far as that needs no zone: [`UpdateRequest`] |
-//! | `policy.rs` | who may change what: [`UpdatePolicy`], [`Permission`] |
+//! | `request.rs` | a request, parsed and checked as far as possible without the zone: [`UpdateRequest`] |
+//! | `policy.rs` | access rules: [`UpdatePolicy`], [`Permission`] |
 //! | `serial.rs` | the serial number of the next version: [`SerialPolicy`] |
-//! | `records.rs` | the records of one name while they change |
+//! | `records.rs` | the records of one name during an update |
 //! | `updater.rs` | prerequisites and changes, request by request: [`Updater`] |
-//! | `fault.rs` | why a request is not done: [`UpdateFault`] |
+//! | `fault.rs` | why a request is rejected: [`UpdateFault`] |
 //!
 //! # Order
 //!
-//! A request is checked in this order, and the first fault is its answer: its form (FORMERR, NOTZONE),
-//! whether the zone takes updates and the requester may make these (REFUSED), its prerequisites, and whether
-//! the result fits a zone (REFUSED). RFC 2136 §3 has the prerequisites before the permission; as in BIND
-//! since 9.18.11 they come after it, so that a client that may change no name does not learn from a
-//! prerequisite which names there are.
+//! A request is checked in this order, and the first fault determines the response: its form (FORMERR,
+//! NOTZONE), whether the zone accepts updates and the client may make these (REFUSED), its prerequisites, and
+//! whether a zone can hold the result (REFUSED). RFC 2136 §3 checks prerequisites before the permission. As
+//! in BIND since 9.18.11 they are checked after it here, so that a client without permission cannot use
+//! prerequisites to find out which names exist.
 //!
 //! # DNSSEC
 //!
-//! Nothing here signs. In a zone that is signed elsewhere, each change would leave signatures and proofs that
-//! do not fit the data any more, so that validating resolvers would take the zone for forged: such a zone
-//! takes no update, REFUSED. RRSIG, NSEC, NSEC3 and NSEC3PARAM belong to the signer and are refused in every
-//! zone; DNSKEY, CDS, CDNSKEY and DS are data as any others, so that keys can be announced before a zone is
-//! signed.
+//! This crate does not sign. In a zone that is signed elsewhere, a change would leave signatures and proofs
+//! that no longer match the data, so that validating resolvers would treat the zone as bogus: updates of such
+//! a zone are REFUSED. RRSIG, NSEC, NSEC3 and NSEC3PARAM belong to the signer and are refused in every zone.
+//! DNSKEY, CDS, CDNSKEY and DS are ordinary data, so that keys can be published before a zone is signed.
 //!
-//! # Where BIND 9.18 decides otherwise
+//! # Differences from BIND 9.18
 //!
-//! - It refuses an update after which an NS record names a host of the zone that has no address
-//!   (`check-integrity`), and ignores NS at a wildcard. RFC 2136 asks for neither, and both are done here.
-//! - It takes NSEC3PARAM in unsigned zones, and RRSIG at the zone's name.
-//! - Of a request with several faults of form it may find another one first.
+//! - BIND refuses an update after which an NS record names a host of the zone without an address
+//!   (`check-integrity`), and ignores NS at a wildcard. RFC 2136 requires neither, and this crate accepts
+//!   both.
+//! - BIND accepts NSEC3PARAM in unsigned zones, and RRSIG at the apex.
+//! - For a request with several faults of form, BIND may report another one first.
 //!
-//! `tests/model.rs` has an interpreter of RFC 2136 on plain maps, with which everything must agree.
+//! `tests/model.rs` has an interpreter of RFC 2136 on plain maps, and compares all results with it.
 #![forbid(unsafe_code)]
 
 mod fault;

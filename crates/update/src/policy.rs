@@ -1,5 +1,5 @@
-//! Who may change what: [`UpdatePolicy`], rules of which the first that fits decides, as with BIND's
-//! `update-policy`. Where none fits, the answer is no.
+//! [`UpdatePolicy`]: access rules for updates. The first matching rule decides, as with BIND's
+//! `update-policy`; without a match, the update is denied.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,61 +8,60 @@ use std::str::FromStr;
 
 use wire::{LowerName, Name, NameBuf, Type};
 
-/// Whether a rule permits or forbids.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantOrDeny {
-    /// It permits.
+    /// The rule permits.
     Grant,
-    /// It forbids.
+    /// The rule forbids.
     Deny,
 }
 
-/// Whom a rule is about; everybody if nothing is given, both if both are.
+/// The clients that a rule matches: all if no field is set, otherwise those that match each set field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleClient {
     /// The name of the TSIG key that signs the request.
     pub key: Option<NameBuf>,
-    /// A network that the request comes from: an address and how many of its bits count.
+    /// The network of the client's address: an address and its prefix length.
     pub network: Option<(IpAddr, u8)>,
 }
 
-/// Which names a rule is about.
+/// The owner names that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameRelation {
     /// This name.
     Name(NameBuf),
     /// This name and all below it.
     Subdomain(NameBuf),
-    /// The name of the key that signs; no name for a request without a key.
+    /// The name of the TSIG key; matches nothing for a request without a key.
     SelfName,
-    /// The name of the key that signs, and all below it.
+    /// The name of the TSIG key, and all names below it.
     SelfSub,
-    /// Names below the parent of this wildcard, which it covers (RFC 4592); BIND's `wildcard`.
+    /// Names that this wildcard covers, below its parent (RFC 4592); BIND's `wildcard`.
     Wildcard(NameBuf),
-    /// Names of this form: a label `*` is any one label, and as the last label one label or more.
+    /// Names that match this pattern: a label `*` matches any label, and as the last label one or more.
     Pattern(NameBuf),
     /// All names of the zone.
     Zone,
 }
 
-/// Which types a rule is about.
+/// The record types that a rule matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RuleTypes {
-    /// All but NS, SOA, and what signers make: RRSIG, SIG, NSEC, NSEC3. As in BIND where a rule names no
-    /// type.
+    /// All except NS, SOA, and the signer's RRSIG, SIG, NSEC, NSEC3. As in BIND for a rule without types.
     #[default]
     Usual,
-    /// All.
+    /// All types.
     All,
-    /// These.
+    /// These types.
     Only(Vec<Type>),
 }
 
 /// One rule of an [`UpdatePolicy`].
 ///
-/// As text it is `grant` or `deny`, whom it is about (`key:NAME`, a network, both, or `any`), which names
-/// (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`), and types,
-/// of which `ANY` is all:
+/// In text form: `grant` or `deny`, the clients (`key:NAME`, a network, both, or `any`), the names
+/// (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`), and the
+/// types, of which `ANY` means all:
 ///
 /// ```text
 /// deny  any                          name     www.example.
@@ -72,36 +71,36 @@ pub enum RuleTypes {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
-    /// What it decides.
+    /// The effect.
     pub action: GrantOrDeny,
-    /// For whom.
+    /// The clients.
     pub client: RuleClient,
-    /// About which names.
+    /// The owner names.
     pub names: NameRelation,
-    /// About which types.
+    /// The record types.
     pub types: RuleTypes,
 }
 
-/// Who sent a request.
+/// The client that sent a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Requester<'a> {
-    /// The name of the key whose signature was good, if there was one.
+    /// The name of the key whose signature was verified, if any.
     pub key: Option<LowerName<'a>>,
-    /// Where the request came from.
+    /// The client's address.
     pub address: IpAddr,
 }
 
-/// The rules of a zone. Made once; rules that name another key than that of the request are never looked at.
+/// The rules of a zone. Immutable; a lookup skips rules that name another key than the request's.
 #[derive(Clone, Debug, Default)]
 pub struct UpdatePolicy {
     rules: Box<[PolicyRule]>,
-    /// The numbers of the rules that name a key, by it.
+    /// Indexes of the rules that name a key, by key.
     of_key: HashMap<NameBuf, Vec<usize>>,
-    /// The numbers of the others.
+    /// Indexes of the other rules.
     of_all: Vec<usize>,
 }
 
-/// What one requester may do: the rules that are about them, in order.
+/// The permissions of one client: the rules that match it, in order.
 #[derive(Clone, Debug)]
 pub struct Permission<'p> {
     rules: Vec<&'p PolicyRule>,
@@ -109,7 +108,7 @@ pub struct Permission<'p> {
 }
 
 impl UpdatePolicy {
-    /// The policy of these rules, in their order.
+    /// Creates a policy from rules in their order.
     pub fn new(rules: impl IntoIterator<Item = PolicyRule>) -> UpdatePolicy {
         let rules: Box<[PolicyRule]> = rules.into_iter().collect();
         let mut policy = UpdatePolicy { rules, ..UpdatePolicy::default() };
@@ -122,7 +121,7 @@ impl UpdatePolicy {
         policy
     }
 
-    /// What a requester may do.
+    /// Returns the permissions of a client.
     pub fn permission(&self, requester: Requester<'_>) -> Permission<'_> {
         let key = requester.key.map(|key| key.as_name().to_buf());
         let of_key = key.as_ref().and_then(|key| self.of_key.get(key));
@@ -138,7 +137,7 @@ impl UpdatePolicy {
 }
 
 impl Permission<'_> {
-    /// Whether there is nothing at all that the requester may change.
+    /// Whether the client may not change anything.
     pub fn is_none(&self) -> bool {
         self.rules.iter().all(|rule| rule.action == GrantOrDeny::Deny)
     }
@@ -150,7 +149,7 @@ impl Permission<'_> {
         self.rules.iter().find(fits).is_some_and(|rule| rule.action == GrantOrDeny::Grant)
     }
 
-    /// Whether there may be types for which the name may be changed.
+    /// Whether some rule grants a type at the name. Ignores deny rules.
     pub(crate) fn permits_some(&self, owner: Name<'_>) -> bool {
         let key = self.key.as_ref().map(NameBuf::as_name);
         self.rules.iter().any(|rule| rule.action == GrantOrDeny::Grant && rule.names.has(owner, key))
@@ -173,7 +172,7 @@ impl NameRelation {
     }
 }
 
-/// Whether a name has the form of a pattern, label by label.
+/// Whether a name matches a pattern, label by label.
 fn fits(owner: Name<'_>, form: Name<'_>) -> bool {
     let (labels, forms) = (owner.label_count(), form.label_count());
     let is_open = form.labels().last() == Some(b"*");
@@ -197,7 +196,7 @@ impl RuleTypes {
     }
 }
 
-/// Whether an address is in a network. IPv4 mapped into IPv6 is taken for IPv4.
+/// Whether an address is in a network. An IPv4-mapped IPv6 address counts as IPv4.
 fn is_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     let differ = match (address.to_canonical(), network.to_canonical()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
@@ -207,16 +206,16 @@ fn is_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     differ >= u32::from(bits)
 }
 
-/// Why a text is no rule. Each has the word concerned.
+/// Why a rule's text is invalid, with the word concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleFault {
     /// It begins with neither `grant` nor `deny`.
     Action(String),
-    /// It is neither a client nor a relation of names.
+    /// It is neither a client nor a kind of names.
     Word(String),
-    /// It does not say which clients it is about.
+    /// The clients are missing.
     NoClient,
-    /// It does not say which names it is about.
+    /// The names are missing.
     NoNames,
     /// It is not a domain name.
     Name(String),
@@ -224,7 +223,7 @@ pub enum RuleFault {
     Type(String),
     /// It is not a wildcard: its first label is not `*`.
     NoWildcard(String),
-    /// It has no label `*`, and so is the form of one name.
+    /// It has no label `*`, so it is not a pattern.
     NoPattern(String),
 }
 
@@ -300,7 +299,7 @@ fn name(word: &str) -> Result<NameBuf, RuleFault> {
     NameBuf::from_text(word.as_bytes(), Some(Name::ROOT)).map_err(|_| RuleFault::Name(word.to_owned()))
 }
 
-/// A name with a label `*`: the first one, or any.
+/// Parses a name with a label `*`: as the first label, or anywhere.
 fn starred(word: Option<&str>, first: bool) -> Result<NameBuf, RuleFault> {
     let word = word.ok_or(RuleFault::NoNames)?;
     let found = name(word)?;
@@ -316,7 +315,7 @@ fn one_type(word: &str) -> Result<Type, RuleFault> {
     found.ok_or_else(|| RuleFault::Type(word.to_owned()))
 }
 
-/// An address, or an address and the number of its bits that count.
+/// Parses an address, or an address and a prefix length.
 fn network(word: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = word.split_once('/').map_or((word, None), |(address, bits)| (address, Some(bits)));
     let address: IpAddr = address.parse().ok()?;

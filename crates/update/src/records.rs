@@ -1,4 +1,4 @@
-//! The records of one name while they change: [`Records`].
+//! [`Records`]: the records of one name during an update.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -13,33 +13,32 @@ use zone::store::{ChangeSet, ChangedRecords};
 
 use crate::fault::{UpdateFault, UpdateFaultKind};
 
-/// The most bytes that the records of a name may have; with what is stored beside them they stay below what a
-/// node can hold.
+/// Most bytes of records per name; together with a node's other data they fit a node.
 const MOST_AT_NAME: usize = 8 << 20;
 
-/// A record's TTL and data.
+/// A record's TTL and RDATA.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Datum {
     rdata: Vec<u8>,
     ttl: Ttl,
 }
 
-/// RRsets of up to so many records are compared record by record.
+/// RRsets of up to this many records are compared record by record.
 const FEW: usize = 8;
 
 /// The records of one type.
 type Set = Arc<Vec<Datum>>;
 
-/// The records of one name. RRSIGs are an RRset as any other. A clone shares what does not change.
+/// The records of one name. RRSIGs are an RRset like any other. Clones share unchanged RRsets.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     owner: Arc<NameBuf>,
-    /// By type; none of them is empty.
+    /// Sorted by type; no RRset is empty.
     sets: Vec<(Type, Set)>,
 }
 
 impl Records {
-    /// What a snapshot has for a name.
+    /// The records of a node in a snapshot.
     pub(crate) fn of(owner: &Arc<NameBuf>, node: Option<Node<'_>>) -> Records {
         let mut records = Records { owner: Arc::clone(owner), sets: Vec::new() };
         let Some(node) = node.filter(|node| node.rrsets().next().is_some()) else { return records };
@@ -59,7 +58,7 @@ impl Records {
         records
     }
 
-    /// Where the RRset of a type is, or would be.
+    /// Index of the RRset of a type, or where to insert it.
     fn find(&self, rtype: Type) -> Result<usize, usize> {
         self.sets.binary_search_by_key(&rtype, |(rtype, _)| *rtype)
     }
@@ -68,7 +67,7 @@ impl Records {
         self.sets.get(self.find(rtype).ok()?).map(|(_, set)| set)
     }
 
-    /// The RRset of a type: an empty one, which must not stay so, if there is none.
+    /// Returns the RRset of a type, inserting an empty one if there is none; the caller has to fill it.
     fn entry(&mut self, rtype: Type) -> &mut Set {
         let at = self.find(rtype).unwrap_or_else(|at| {
             self.sets.insert(at, (rtype, Set::default()));
@@ -77,17 +76,17 @@ impl Records {
         &mut self.sets[at].1
     }
 
-    /// Whether there are none.
+    /// Whether the name has no records.
     pub(crate) fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
-    /// The types that there are.
+    /// The types of the name's RRsets.
     pub(crate) fn types(&self) -> impl Iterator<Item = Type> {
         self.sets.iter().map(|(rtype, _)| *rtype)
     }
 
-    /// Whether there is an RRset of this type.
+    /// Whether the name has an RRset of this type.
     pub(crate) fn has(&self, rtype: Type) -> bool {
         self.find(rtype).is_ok()
     }
@@ -97,7 +96,7 @@ impl Records {
         self.get(rtype).map_or(0, |set| set.len())
     }
 
-    /// The data of the first record of this type.
+    /// RDATA of the first record of this type.
     pub(crate) fn first(&self, rtype: Type) -> Option<&[u8]> {
         self.get(rtype)?.first().map(|datum| &datum.rdata[..])
     }
@@ -115,8 +114,9 @@ impl Records {
         wanted == there
     }
 
-    /// Adds a record. One that is there already stays as it is; one that it replaces goes; the whole RRset
-    /// gets its TTL (RFC 2136 §3.4.2.2, RFC 2181 §5.2). `owner` is that of the name if there were no records.
+    /// Adds a record. An equal record stays as it is, a record that this one supersedes is removed, and the
+    /// whole RRset gets the new TTL (RFC 2136 §3.4.2.2, RFC 2181 §5.2). If the name had no records, its owner
+    /// name is written as `owner`.
     pub(crate) fn add(&mut self, owner: &NameBuf, rtype: Type, ttl: Ttl, data: &[u8]) {
         if self.sets.is_empty() && self.owner.as_name().as_wire() != owner.as_name().as_wire() {
             self.owner = Arc::new(*owner);
@@ -134,7 +134,7 @@ impl Records {
         set.iter_mut().for_each(|datum| datum.ttl = ttl);
     }
 
-    /// Changes the data of the first record of a type, if there is one.
+    /// Edits the RDATA of the first record of a type, if it exists.
     pub(crate) fn edit_first(&mut self, rtype: Type, edit: impl FnOnce(&mut [u8])) {
         if let Ok(at) = self.find(rtype)
             && let Some(first) = Arc::make_mut(&mut self.sets[at].1).first_mut()
@@ -143,12 +143,12 @@ impl Records {
         }
     }
 
-    /// Deletes the RRsets of some types.
+    /// Deletes the RRsets of the types for which `which` is true.
     pub(crate) fn delete_types(&mut self, which: impl Fn(Type) -> bool) {
         self.sets.retain(|(rtype, _)| !which(*rtype));
     }
 
-    /// Deletes a record, if it is there.
+    /// Deletes a record, if it exists.
     pub(crate) fn delete(&mut self, rtype: Type, data: &[u8]) {
         let Ok(of) = self.find(rtype) else { return };
         let set = &mut self.sets[of].1;
@@ -160,8 +160,8 @@ impl Records {
         }
     }
 
-    /// Whether a node can hold the records and messages the RRsets, of which those that `before` has too are
-    /// known to.
+    /// Checks that a node can hold the records, and messages each RRset. RRsets unchanged from `before` are
+    /// not checked again.
     pub(crate) fn check(&self, before: &Records) -> Result<(), UpdateFault> {
         let bytes = |set: &[Datum]| set.iter().map(|datum| record_len(&datum.rdata)).sum::<usize>();
         let sigs = |rtype| {
@@ -187,8 +187,7 @@ impl Records {
         }
     }
 
-    /// Adds to a change what makes these records of those `before`; the SOA comes first (RFC 1995 §4), the
-    /// other types come by their numbers.
+    /// Adds the difference from `before` to a change: the SOA first (RFC 1995 §4), the other types by number.
     pub(crate) fn difference(&self, before: &Records, change: &mut ChangeSet) {
         let soa = (before.get(Type::SOA), self.get(Type::SOA));
         let others = both(&before.sets, &self.sets).filter(|(rtype, _)| *rtype != Type::SOA);
@@ -202,7 +201,7 @@ impl Records {
     }
 }
 
-/// The types of two names, and the RRset that each has of it.
+/// Merges the types of two names, each with the RRset that either name has.
 fn both<'a>(
     mut olds: &'a [(Type, Set)],
     mut news: &'a [(Type, Set)],
@@ -221,7 +220,7 @@ fn both<'a>(
     })
 }
 
-/// Puts what `these` have and `those` do not into a change.
+/// Adds the records of `these` that `those` lack to a change.
 fn only(from: &Records, these: Option<&Set>, those: Option<&Set>, rtype: Type, to: &mut ChangedRecords) {
     let (these, those) = (these.map_or(&[][..], |set| &set[..]), those.map_or(&[][..], |set| &set[..]));
     let many: BTreeSet<&Datum> = those.iter().filter(|_| those.len() > FEW).collect();
@@ -231,12 +230,12 @@ fn only(from: &Records, these: Option<&Set>, those: Option<&Set>, rtype: Type, t
     }
 }
 
-/// Bytes of a record in a message whose owner is a pointer, its data uncompressed.
+/// Bytes of a record in a message, with a pointer as owner and uncompressed RDATA.
 fn record_len(rdata: &[u8]) -> usize {
     POINTER_LEN + RECORD_HEAD + rdata.len()
 }
 
-/// Whether a record goes when another one comes: of these types there is one at a name, of WKS one for each
+/// Whether a new record supersedes an old one: a name has only one CNAME, DNAME or SOA, and one WKS for each
 /// address and protocol (RFC 2136 §3.4.2.2, RFC 6672 §5.2).
 fn is_replaced(rtype: Type, old: &[u8], new: &[u8]) -> bool {
     const ADDRESS_AND_PROTOCOL: usize = 5;

@@ -1,12 +1,12 @@
-//! A request as a message says it: zone, prerequisites, updates. All is checked here that can be without
-//! looking into the zone (RFC 2136 §3.1.1, §3.2.5, §3.4.1).
+//! [`UpdateRequest`]: zone, prerequisites and updates of a message. Makes all checks that do not need the
+//! zone's content (RFC 2136 §3.1.1, §3.2.5, §3.4.1).
 
 use wire::message::{Malformed, Parser, RawRecord};
 use wire::{Class, LowerName, LowerNameBuf, Name, NameBuf, Opcode, Ttl, Type, rdata};
 
 use crate::fault::{UpdateFault, UpdateFaultKind as Kind};
 
-/// How much one request may ask for.
+/// Limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateLimits {
     /// Prerequisites and updates together.
@@ -20,25 +20,25 @@ impl Default for UpdateLimits {
     }
 }
 
-/// What must hold before anything changes (RFC 2136 §2.4).
+/// A condition on the zone (RFC 2136 §2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prerequisite {
     /// The name has at least one record (§2.4.4). An empty non-terminal has none.
     NameInUse(NameBuf),
     /// The name has no record (§2.4.5).
     NameNotInUse(NameBuf),
-    /// The RRset is there, whatever its records (§2.4.1).
+    /// The RRset exists, whatever its records (§2.4.1).
     RrsetExists(NameBuf, Type),
-    /// The RRset is not there (§2.4.3).
+    /// The RRset does not exist (§2.4.3).
     NoRrset(NameBuf, Type),
-    /// A record of an RRset that must have exactly the records that are listed for its name and type; TTLs do
-    /// not count (§2.4.2).
+    /// A record of an RRset that must have exactly the records listed for its name and type, regardless of
+    /// TTLs (§2.4.2).
     RrsetHas {
         /// The owner.
         owner: NameBuf,
         /// The type.
         rtype: Type,
-        /// The data, uncompressed.
+        /// RDATA, uncompressed.
         rdata: Vec<u8>,
     },
 }
@@ -54,7 +54,7 @@ pub enum Update {
         rtype: Type,
         /// The TTL, which the whole RRset gets (RFC 2181 §5.2).
         ttl: Ttl,
-        /// The data, uncompressed and well formed.
+        /// RDATA, uncompressed and well formed.
         rdata: Vec<u8>,
     },
     /// Deletes an RRset (§2.5.2).
@@ -67,13 +67,13 @@ pub enum Update {
         owner: NameBuf,
         /// The type.
         rtype: Type,
-        /// The data, uncompressed and well formed.
+        /// RDATA, uncompressed and well formed.
         rdata: Vec<u8>,
     },
 }
 
 impl Update {
-    /// The name that changes, and the type, which is ANY for all.
+    /// The name and the type that change; ANY for all types.
     pub fn target(&self) -> (Name<'_>, Type) {
         match self {
             Update::Add { owner, rtype, .. }
@@ -84,7 +84,7 @@ impl Update {
     }
 }
 
-/// A request to change a zone of class IN, well formed in itself.
+/// A well-formed request to change a zone of class IN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateRequest {
     zone: LowerNameBuf,
@@ -93,13 +93,13 @@ pub struct UpdateRequest {
 }
 
 impl UpdateRequest {
-    /// Reads a message of opcode UPDATE. Its signature (RFC 8945) is not looked at.
+    /// Parses a message of opcode UPDATE. Does not verify its signature (RFC 8945).
     ///
-    /// Data of unknown types is taken as it is (RFC 3597).
+    /// Accepts RDATA of unknown types as it is (RFC 3597).
     ///
     /// # Errors
     /// [`UpdateFault`]: FORMERR, NOTZONE, NOTAUTH for a zone of another class, or REFUSED beyond the limits.
-    /// Of several faults it is the first in the order of the message.
+    /// The first fault in the order of the message is reported.
     pub fn read(message: &[u8], limits: UpdateLimits) -> Result<UpdateRequest, UpdateFault> {
         let (header, mut parser) = Parser::new(message)?;
         let [zones, prerequisites, updates, additional] = header.counts();
@@ -138,24 +138,24 @@ impl UpdateRequest {
         }
     }
 
-    /// A request made of its parts, for those who change a zone without a message. All names must be at or
-    /// below `zone`, data well formed, and no type one that [is meta](Type::is_meta); the
-    /// [`Updater`](crate::Updater) refuses no record for that, but the zone will.
+    /// Creates a request from its parts, for callers that change a zone without a message. All names must be
+    /// at or below `zone`, RDATA well formed, and no type [a meta type](Type::is_meta). The
+    /// [`Updater`](crate::Updater) does not check this, but the zone will reject such records.
     pub fn of(zone: LowerName<'_>, prerequisites: Vec<Prerequisite>, updates: Vec<Update>) -> UpdateRequest {
         UpdateRequest { zone: zone.to_buf(), prerequisites, updates }
     }
 
-    /// The name of the zone to be changed.
+    /// The name of the zone to change.
     pub fn zone(&self) -> LowerName<'_> {
         self.zone.as_lower()
     }
 
-    /// What must hold.
+    /// The prerequisites.
     pub fn prerequisites(&self) -> &[Prerequisite] {
         &self.prerequisites
     }
 
-    /// What is to change, in order.
+    /// The changes, in order.
     pub fn updates(&self) -> &[Update] {
         &self.updates
     }
@@ -169,7 +169,7 @@ struct Record<'p, 'm> {
 }
 
 impl<'p, 'm> Record<'p, 'm> {
-    /// Reads a record; its owner must be at or below `zone`.
+    /// Parses a record; its owner must be at or below `zone`.
     fn read(parser: &'p mut Parser<'m>, zone: Name<'_>) -> Result<Self, UpdateFault> {
         let raw = parser.record()?;
         let owner = parser.name_at(raw.owner_at)?;
@@ -179,7 +179,7 @@ impl<'p, 'm> Record<'p, 'm> {
         Ok(Record { parser, raw, owner })
     }
 
-    /// RFC 2136 §3.2.5.
+    /// Parses a prerequisite (RFC 2136 §3.2.5).
     fn prerequisite(self) -> Result<Prerequisite, UpdateFault> {
         let (owner, rtype, class) = (self.owner, self.raw.rtype, self.raw.class);
         self.require(self.raw.ttl_field == [0; 4], Kind::Ttl)?;
@@ -196,7 +196,7 @@ impl<'p, 'm> Record<'p, 'm> {
         })
     }
 
-    /// RFC 2136 §3.4.1.2.
+    /// Parses an update (RFC 2136 §3.4.1.2).
     fn update(self) -> Result<Update, UpdateFault> {
         let (owner, rtype, class) = (self.owner, self.raw.rtype, self.raw.class);
         let deletes = class == Class::ANY || class == Class::NONE;
@@ -222,7 +222,7 @@ impl<'p, 'm> Record<'p, 'm> {
         if holds { Ok(()) } else { Err(kind.of(self.owner.as_name(), self.raw.rtype)) }
     }
 
-    /// The data, uncompressed and well formed.
+    /// RDATA, uncompressed and well formed.
     fn data(self) -> Result<Vec<u8>, UpdateFault> {
         let (mut data, rtype) = (Vec::new(), self.raw.rtype);
         let read = self.parser.expand_rdata(&self.raw, &mut data);

@@ -1,32 +1,32 @@
-//! The serial number of the next version: [`SerialPolicy`].
+//! [`SerialPolicy`]: the serial of the next version.
 
 use std::cmp::Ordering;
 
 use wire::Serial;
 
-/// How the serial number of the next version is found. Each is greater than the one before (RFC 1982): where
-/// the clock has nothing greater to offer, all count up by one.
+/// Method for the serial of the next version. Each serial is greater than the one before (RFC 1982): if the
+/// clock yields no greater serial, all methods increment by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SerialPolicy {
-    /// One more. 0 is left out, since some servers take it for no number at all: after 4294967295 comes 1.
+    /// Adds one. Skips 0, which some servers treat as no serial: 1 follows 4294967295.
     #[default]
     Increment,
-    /// Seconds since 1970. Counts up by one where that is not greater: for a second change within the second,
-    /// or where the clock is behind, or the zone's number comes from a scheme that is ahead.
+    /// Seconds since 1970. Increments by one if that is not greater: for a second change within the same
+    /// second, or if the clock is behind, or the current serial comes from a scheme that is ahead.
     UnixTime,
-    /// The day in UTC and two digits: YYYYMMDD00, then YYYYMMDD01. The hundredth change of a day counts on
-    /// into what looks like the next day, and beyond it if there are more; once the calendar is ahead again,
-    /// it is followed again. Counts up by one as well where the clock is behind. Years beyond 4294 do not fit
-    /// and count up.
+    /// The UTC date and two digits: YYYYMMDD00, then YYYYMMDD01. The hundredth change of a day continues into
+    /// the numbers of the next day, and further changes beyond it; once the calendar is ahead again, the date
+    /// is used again. Also increments by one if the clock is behind. Years beyond 4294 do not fit, and
+    /// increment.
     Date,
 }
 
 impl SerialPolicy {
-    /// The number that follows `current`. `now` is in seconds since 1970.
+    /// The serial that follows `current`. `now` is in seconds since 1970.
     pub fn next(self, current: Serial, now: u64) -> Serial {
         let wanted = match self {
             Self::Increment => None,
-            // RFC 4034 §3.1.5: such a time goes on from 4294967295 to 0.
+            // RFC 4034 §3.1.5: such a time wraps from 4294967295 to 0.
             Self::UnixTime => Some(Serial(now as u32)),
             Self::Date => date(now).map(Serial),
         };
@@ -38,7 +38,7 @@ impl SerialPolicy {
     }
 }
 
-/// YYYYMMDD00 of a time in seconds since 1970; `None` if that has more than 32 bits.
+/// YYYYMMDD00 for a time in seconds since 1970; `None` if it exceeds 32 bits.
 fn date(now: u64) -> Option<u32> {
     // Days since 1 March of the year 0, in eras of 400 years; years begin in March, so that the leap day is
     // the last one.
@@ -72,7 +72,7 @@ mod tests {
             (SerialPolicy::Date, 2_026_112_200, 2_026_112_201),
             (SerialPolicy::Date, 2_026_112_299, 2_026_112_300),
             (SerialPolicy::Date, 2_026_112_301, 2_026_112_302),
-            // From seconds to days is forwards; back again is not, and counts up.
+            // From seconds to dates is an increase; the reverse is not, and increments.
             (SerialPolicy::Date, NOW as u32, 2_026_112_200),
             (SerialPolicy::UnixTime, 2_026_112_200, 2_026_112_201),
         ] {

@@ -1,7 +1,7 @@
-//! Requests one after the other on one version of a zone: [`Updater`].
+//! [`Updater`]: applies requests one after the other to one version of a zone.
 //!
-//! Each request sees what those before it have changed, and the next version is made once for all of them.
-//! Until then only the records of the names that were looked at are kept, in [`Records`].
+//! Each request sees the changes of earlier ones, and the next version is built once for all of them. Until
+//! then only the records of the names used are held, in [`Records`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,34 +18,34 @@ use crate::records::Records;
 use crate::request::{Prerequisite, Update, UpdateRequest};
 use crate::serial::SerialPolicy;
 
-/// Bytes behind the serial number in an SOA: four more numbers and itself.
+/// Bytes of an SOA from the serial to the end: the serial and four more numbers.
 const FROM_SERIAL: usize = 20;
 
-/// Takes requests one after the other, each on what those before it have made of the zone, and makes the next
-/// version of the zone for all of them at once. A request costs what its own names cost; the zone is built
-/// once, by [`finish`](Self::finish).
+/// Applies requests in sequence, each to the result of the earlier ones, and builds the next version of the
+/// zone once for all of them. The cost of a request depends only on its own names; [`finish`](Self::finish)
+/// builds the zone.
 #[derive(Debug)]
 pub struct Updater {
     zone: Arc<Zone>,
-    /// The zone is signed elsewhere.
+    /// Whether the zone is signed elsewhere.
     signed: bool,
-    /// That of the version so far.
+    /// The serial after the requests so far.
     serial: Serial,
     apex: Arc<NameBuf>,
-    /// The names that were looked at.
+    /// The names used so far.
     names: BTreeMap<Arc<NameBuf>, Known>,
 }
 
 /// The records of a name.
 #[derive(Clone, Debug)]
 struct Known {
-    /// As they were, which costs next to nothing: both share what is the same.
+    /// As in the zone. Cheap, since both share unchanged RRsets.
     before: Records,
     now: Records,
 }
 
 impl Updater {
-    /// Begins with a version of a zone.
+    /// Starts with a version of a zone.
     pub fn new(zone: &Arc<Zone>) -> Updater {
         Updater {
             zone: zone.clone(),
@@ -56,20 +56,19 @@ impl Updater {
         }
     }
 
-    /// The serial number of the version so far.
+    /// The serial after the requests so far.
     pub fn serial(&self) -> Serial {
         self.serial
     }
 
-    /// Does what a request asks for: all of it, in order, or nothing (RFC 2136 §3.7). Returns the step that
-    /// it makes, with the next serial number in the SOA, or `None` if nothing is other than before: then the
-    /// serial number stays, too.
+    /// Applies a request: completely and in order, or not at all (RFC 2136 §3.7). Returns its changes, with
+    /// the next serial in the SOA, or `None` if nothing changed; the serial then stays, too.
     ///
-    /// `now` is in seconds since 1970. What RFC 2136 §3.4.2 has servers ignore is ignored: a CNAME beside
-    /// other data and other data beside a CNAME, an SOA whose serial number is not greater, the deletion of
-    /// the SOA and of the zone's last NS; so is a DS at the zone's name, where it means nothing (RFC 4035
-    /// §2.4). An SOA that is taken keeps its serial number. Records that differ in the letter case of names
-    /// only are the same, and the one that is there stays.
+    /// `now` is in seconds since 1970. Ignores what RFC 2136 §3.4.2 requires to be ignored: a CNAME beside
+    /// other data and other data beside a CNAME, an SOA whose serial is not greater, and the deletion of the
+    /// SOA and of the zone's last NS. Also ignores a DS at the apex, where it has no meaning (RFC 4035 §2.4).
+    /// An accepted SOA keeps its serial. Records that differ only in the letter case of names are equal, and
+    /// the existing one stays.
     ///
     /// # Errors
     /// [`UpdateFault`], and nothing has changed: see the order of checks in the [crate's
@@ -97,11 +96,11 @@ impl Updater {
         step.finish(serial, now)
     }
 
-    /// The next version, and what it changes in all; `None` if nothing does.
+    /// Builds the next version; returns it with all its changes, or `None` if nothing changed.
     ///
     /// # Errors
-    /// Why the zone cannot be made, for none of the requests. No request alone causes that: it takes a zone
-    /// of more than 32 GiB, or one that had faults before.
+    /// Why the zone cannot be built; all requests are lost. No single request causes this: it takes a zone of
+    /// more than 32 GiB, or one that had faults before.
     pub fn finish(self) -> Result<Option<(Zone, ChangeSet)>, ChangeError> {
         let mut change = ChangeSet { before: self.zone.serial(), after: self.serial, ..ChangeSet::default() };
         self.names.values().for_each(|name| name.now.difference(&name.before, &mut change));
@@ -111,7 +110,7 @@ impl Updater {
         Ok(Some((self.zone.apply(&change)?, change)))
     }
 
-    /// A name as it was first written here, and what there is for it.
+    /// Returns a name as it was first written here, and its records.
     fn look_up(&mut self, name: &NameBuf) -> (Arc<NameBuf>, Records) {
         if let Some((key, known)) = self.names.get_key_value(name) {
             return (Arc::clone(key), known.now.clone());
@@ -122,7 +121,7 @@ impl Updater {
         (key, now)
     }
 
-    /// What there is for a name.
+    /// The records of a name.
     fn records(&mut self, name: &NameBuf) -> Records {
         self.look_up(name).1
     }
@@ -131,7 +130,7 @@ impl Updater {
         self.zone.apex().as_name() == name
     }
 
-    /// Whether the requester may make a change.
+    /// Checks that the client may make a change.
     fn permit(&mut self, update: &Update, permission: &Permission<'_>) -> Result<(), UpdateFault> {
         let (owner, rtype) = update.target();
         if is_signers(rtype) {
@@ -150,7 +149,7 @@ impl Updater {
         if permitted { Ok(()) } else { Err(Kind::NotPermitted.of(owner, rtype)) }
     }
 
-    /// RFC 2136 §3.2.
+    /// Checks the prerequisites (RFC 2136 §3.2).
     fn require(&mut self, prerequisites: &[Prerequisite]) -> Result<(), UpdateFault> {
         let mut wanted: BTreeMap<(NameBuf, Type), Vec<&[u8]>> = BTreeMap::new();
         for prerequisite in prerequisites {
@@ -185,14 +184,14 @@ impl Updater {
     }
 }
 
-/// What one request makes of the names that it changes. Dropped, it has changed nothing.
+/// The names that one request changes. Dropping it discards the changes.
 struct Step<'u> {
     updater: &'u mut Updater,
     names: BTreeMap<Arc<NameBuf>, Known>,
 }
 
 impl Step<'_> {
-    /// A name that the request may change, before it does and as it is now.
+    /// A name that the request may change, with its records before the request and now.
     fn known(&mut self, name: &NameBuf) -> &mut Known {
         let (key, now) = self.updater.look_up(name);
         self.names.entry(key).or_insert_with(|| Known { before: now.clone(), now })
@@ -202,7 +201,7 @@ impl Step<'_> {
         &mut self.known(name).now
     }
 
-    /// RFC 2136 §3.4.2.
+    /// Applies a change (RFC 2136 §3.4.2).
     fn update(&mut self, update: &Update) {
         let apex = self.updater.is_apex(update.target().0);
         match update {
@@ -221,7 +220,7 @@ impl Step<'_> {
         }
     }
 
-    /// RFC 2136 §3.4.2.2.
+    /// Adds a record (RFC 2136 §3.4.2.2).
     fn add(&mut self, owner: &NameBuf, rtype: Type, ttl: Ttl, rdata: &[u8], apex: bool) {
         let records = self.records(owner);
         let is_other = |rtype: Type| rtype != Type::CNAME && !rtype.may_be_beside_cname();
@@ -239,7 +238,7 @@ impl Step<'_> {
         }
     }
 
-    /// Takes the step, if it is one.
+    /// Commits the request's changes, if there are any.
     fn finish(mut self, policy: SerialPolicy, now: u64) -> Result<Option<ChangeSet>, UpdateFault> {
         let apex = Arc::clone(&self.updater.apex);
         let (mut at_apex, mut elsewhere) = (ChangeSet::default(), ChangeSet::default());
@@ -258,7 +257,7 @@ impl Step<'_> {
             after = policy.next(before, now);
             known.now.set_serial(after);
         }
-        // The SOA comes first, and with it what else changes at its name.
+        // The SOA comes first, together with other changes at the apex.
         let mut change = ChangeSet { before, after, ..ChangeSet::default() };
         known.now.difference(&known.before, &mut change);
         change.removed.append(&elsewhere.removed);
@@ -273,28 +272,28 @@ impl Step<'_> {
     }
 }
 
-/// Whether a zone is signed: its own name has signatures, or a chain begins there.
+/// Whether a zone is signed: its apex has signatures, or NSEC, NSEC3 or NSEC3PARAM records.
 pub fn is_signed(zone: &Zone) -> bool {
     let mut sets = zone.apex_node().rrsets();
     sets.any(|set| set.sig_count() > 0 || is_signers(set.rtype()))
 }
 
-/// Whether records of a type are made by the signer of a zone.
+/// Whether records of a type belong to the signer of a zone.
 pub fn is_signers(rtype: Type) -> bool {
     matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM)
 }
 
-/// Whether an RRset goes when all of a name do (RFC 2136 §3.4.2.3).
+/// Whether deleting all RRsets of a name deletes this one (RFC 2136 §3.4.2.3).
 fn is_deleted(rtype: Type, apex: bool) -> bool {
     !(apex && matches!(rtype, Type::SOA | Type::NS))
 }
 
-/// The serial number in the data of an SOA.
+/// The serial in an SOA's RDATA.
 fn serial_of(soa: &[u8]) -> Option<Serial> {
     Soa::read(soa).ok().map(|soa| soa.numbers.serial)
 }
 
-/// Whether an SOA is of a later version than the one that is there.
+/// Whether an SOA has a greater serial than the existing one.
 fn is_newer(soa: &[u8], old: Option<&[u8]>) -> bool {
     match (serial_of(soa), old.and_then(serial_of)) {
         (Some(new), Some(old)) => new.compare(old) == Some(Ordering::Greater),
@@ -303,7 +302,7 @@ fn is_newer(soa: &[u8], old: Option<&[u8]>) -> bool {
 }
 
 impl Records {
-    /// Puts a serial number into the SOA.
+    /// Sets the serial of the SOA.
     fn set_serial(&mut self, serial: Serial) {
         self.edit_first(Type::SOA, |soa| {
             let at = soa.len().checked_sub(FROM_SERIAL);

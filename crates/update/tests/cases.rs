@@ -1,4 +1,4 @@
-//! Single cases, each of a sentence of an RFC or of what would go wrong without it.
+//! Single cases, each for a sentence of an RFC or for a fault to prevent.
 
 mod support;
 
@@ -40,7 +40,7 @@ fn apply(updater: &mut Updater, raws: &[Raw], rules: &[&str]) -> Result<Option<C
 
 const ALL: &[&str] = &["grant any zone ANY"];
 
-/// What one request makes of the small zone.
+/// The small zone after one request.
 fn after(raws: &[Raw]) -> (Zone, Serial) {
     let mut updater = Updater::new(&Arc::new(zone()));
     let _change = apply(&mut updater, raws, ALL).expect("done");
@@ -60,7 +60,7 @@ fn the_whole_rrset_gets_the_ttl_of_the_newest_record() {
     let (zone, serial) = after(&[newest]);
     let ttls: Vec<u32> = of(&zone, "a.example.", Type::A).iter().map(|(ttl, _)| *ttl).collect();
     assert_eq!((ttls, serial), (vec![7, 7, 7], Serial(6)));
-    // Also where the record is there already.
+    // Also if the record exists already.
     let (zone, _) = after(&[Raw { ttl: 7, ..add("a.example.", Type::A, 1) }]);
     assert!(of(&zone, "a.example.", Type::A).iter().all(|(ttl, _)| *ttl == 7));
 }
@@ -99,14 +99,14 @@ fn the_soa_and_the_last_ns_stay() {
         add("c.example.", Type::A, 0),
     ]);
     assert_eq!((zone.record_count(), serial), (9, Serial(6)));
-    // With another one beside it, it may go.
+    // Beside another NS record, it can be deleted.
     let (zone, _) = after(&[add("example.", Type::NS, 3), last]);
     assert_eq!(of(&zone, "example.", Type::NS), [(60, rdata_of(Type::NS, 3))]);
 }
 
 #[test]
 fn an_soa_of_a_later_version_is_taken_as_it_is() {
-    // 8 is after 5; 1 is not, and 3,000,000,000 is too far away to be.
+    // 8 is after 5; 1 is not, and 3,000,000,000 is too far away.
     assert_eq!(after(&[add("example.", Type::SOA, 2)]).1, Serial(8));
     for not_later in [0, 1, 5] {
         let raws = [add("example.", Type::SOA, not_later), add("c.example.", Type::A, 0)];
@@ -159,7 +159,7 @@ fn requests_build_on_each_other_and_one_that_fails_leaves_nothing() {
     let (version, change) = updater.finish().expect("a zone").expect("a change");
     assert_eq!((change.before, change.after, version.serial()), (Serial(5), Serial(8), Serial(8)));
     assert_eq!(of(&version, "c.example.", Type::A).len(), 2);
-    // In the sum the SOA changes once.
+    // The combined change has one change of the SOA.
     assert_eq!((change.removed.len(), change.added.len()), (1, 4));
     assert_eq!(change.added.get(0).map(|soa| soa.rtype), Some(Type::SOA));
 }
@@ -207,7 +207,7 @@ fn all_rrsets_of_a_name_go_only_if_each_of_them_may() {
     assert_eq!(ask("a.example.", &["grant any zone A"]), Err(Kind::NotPermitted));
     assert_eq!(ask("none.example.", &["grant any zone A"]), Ok(false));
     assert_eq!(ask("none.example.", &["grant any name a.example. A"]), Err(Kind::NotPermitted));
-    // SOA and NS stay, so that no client need be permitted to delete them.
+    // SOA and NS stay, so the client needs no permission to delete them.
     assert_eq!(ask("example.", &["grant any zone A"]), Ok(false));
 }
 

@@ -1,7 +1,7 @@
-//! Random sequences of updates, and an interpreter of RFC 2136 that works on plain maps: same response code,
-//! same records, same serial number. What comes out is what a zone is that was built whole.
+//! Random sequences of updates, compared with an interpreter of RFC 2136 on plain maps: same response code,
+//! same records, same serial. The result equals a zone that was built as a whole.
 //!
-//! `PROPTEST_CASES=100000 cargo test -p update --test model` tries more of it.
+//! `PROPTEST_CASES=100000 cargo test -p update --test model` tries more cases.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000)
 }
 
-/// A zone: for each name in lower case and each type, data in canonical form and its TTL.
+/// A zone: for each name in lower case and each type, RDATA in canonical form and its TTL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model(BTreeMap<(Vec<u8>, Type), BTreeMap<Vec<u8>, Ttl>>);
 
@@ -65,7 +65,7 @@ impl Model {
         serial_in(self.0[&(lower(&apex()), Type::SOA)].keys().next().expect("an SOA"))
     }
 
-    /// RFC 2136 §3.1 to §3.4.1: what is looked at before the zone is.
+    /// RFC 2136 §3.1 to §3.4.1: the checks that do not use the zone.
     fn prescan(raw: &[Raw]) -> Rcode {
         for record in raw {
             let in_zone = record.owner.as_name().is_at_or_below(apex().as_name());
@@ -125,7 +125,7 @@ impl Model {
     }
 
     /// RFC 2136 §3.4.2.7, with what the text says and the pseudocode does not: an SOA must be greater, the
-    /// last NS counts at the zone's name only, and RFC 6672 §5.2 of DNAME.
+    /// last NS counts at the apex only, and DNAME is as in RFC 6672 §5.2.
     fn update(&mut self, rr: &Raw) {
         let owner = lower(&rr.owner);
         let at_apex = owner == lower(&apex());
@@ -182,7 +182,7 @@ impl Model {
         }
     }
 
-    /// A whole request.
+    /// Processes a whole request.
     fn request(&mut self, raw: &[Raw], policy: SerialPolicy) -> Rcode {
         let form = Model::prescan(raw);
         if form != Rcode::NOERROR {
@@ -214,7 +214,7 @@ fn pick<T: Copy>(choices: &mut Choices<'_>, from: &[T]) -> T {
     from[choices.below(from.len())]
 }
 
-/// A record of a request: mostly one that means something.
+/// A record of a request, usually a plausible one.
 fn raw(choices: &mut Choices<'_>, is_prerequisite: bool) -> Raw {
     const NAMES: [&str; 12] = [
         "example.",
@@ -285,7 +285,7 @@ fn raw(choices: &mut Choices<'_>, is_prerequisite: bool) -> Raw {
     Raw { is_prerequisite, owner, rtype, class, ttl, rdata }
 }
 
-/// Sends requests to both while the choices last. Returns how often each response code was the answer.
+/// Sends requests to both while the choices last. Returns the number of responses by response code.
 fn run(choices: &mut Choices<'_>) -> BTreeMap<Rcode, usize> {
     let start = Arc::new(zone());
     let policy = UpdatePolicy::new(["grant any zone ANY".parse().expect("a rule")]);
@@ -324,7 +324,7 @@ fn run(choices: &mut Choices<'_>) -> BTreeMap<Rcode, usize> {
     rcodes
 }
 
-/// What the property below relies on: every answer is met.
+/// The property below relies on this: every response code occurs.
 #[test]
 fn every_answer_is_met() {
     let (mut all, mut state) = (BTreeMap::new(), 1u64);

@@ -1,4 +1,4 @@
-//! A small zone, and messages of records that need not make sense.
+//! A small zone, and messages of arbitrary records.
 
 use testkit::{Record, build, key, name};
 use wire::message::{Builder, Compressor, Header, Owner, Section};
@@ -27,7 +27,7 @@ fn soa(serial: u32) -> Vec<u8> {
     rdata
 }
 
-/// Data of a type; the same for the same number, and there are few.
+/// RDATA of a type, from a few values selected by `number`.
 pub(crate) fn rdata_of(rtype: Type, number: u8) -> Vec<u8> {
     let few = number % 4;
     let target = name(["ns.sub.example.", "NS.sub.example.", "a.example.", "host.elsewhere."][few as usize]);
@@ -70,7 +70,7 @@ pub(crate) fn zone() -> Zone {
     build(apex().as_name(), &key(), &records)
 }
 
-/// The message that asks for these.
+/// The message with these records.
 pub(crate) fn message(records: &[Raw]) -> Vec<u8> {
     let (mut buf, mut names) = (vec![0; 65_535], Compressor::small());
     let mut header = Header::query(7);
@@ -85,7 +85,7 @@ pub(crate) fn message(records: &[Raw]) -> Vec<u8> {
         let owner = Owner::Name(raw.owner.as_name());
         let rdata_at =
             builder.record(section, owner, raw.rtype, raw.class, Ttl::ZERO, &raw.rdata).expect("room");
-        // The builder writes TTLs of RFC 2181 only.
+        // The builder can only write TTLs that RFC 2181 allows.
         let ttl_at = rdata_at.index() - 6;
         assert!(ttl_at > at);
         builder.written_mut()[ttl_at..ttl_at + 4].copy_from_slice(&raw.ttl.to_be_bytes());
