@@ -1,4 +1,4 @@
-//! Algorithms: which signatures can be verified here, and verifying bytes with a key.
+//! Signature algorithms: which are supported, and verification with a key.
 
 use aws_lc_rs::signature::{
     self, ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RsaPublicKeyComponents,
@@ -6,14 +6,14 @@ use aws_lc_rs::signature::{
 };
 use wire::rdata::view::{Dnskey, SigAlgorithm};
 
-/// The longest RSA modulus that is used, in bytes: RFC 3110 §2 has 4096 bits as the most.
+/// Longest accepted RSA modulus in bytes: 4096 bits, the maximum of RFC 3110 §2.
 const MAX_MODULUS: usize = 512;
-/// The shortest, in bytes: 1024 bits, the least that RFC 5702 §2.2 has for RSA/SHA-512.
+/// Shortest accepted RSA modulus in bytes: 1024 bits, the minimum of RFC 5702 §2.2 for RSA/SHA-512.
 const MIN_MODULUS: usize = 128;
-/// The longest RSA exponent that is used, in bytes. A longer one only serves to make verifying slow.
+/// Longest accepted RSA exponent in bytes. A longer one only slows verification down.
 const MAX_EXPONENT: usize = 8;
 
-/// Whether signatures of this algorithm can be verified here.
+/// Whether signatures of this algorithm can be verified.
 pub fn is_supported(algorithm: SigAlgorithm) -> bool {
     matches!(
         algorithm,
@@ -27,14 +27,13 @@ pub fn is_supported(algorithm: SigAlgorithm) -> bool {
     )
 }
 
-/// Whether signatures of this algorithm are over a SHA-1 hash (RFC 9905).
+/// Whether signatures of this algorithm use SHA-1 (RFC 9905).
 pub fn uses_sha1(algorithm: SigAlgorithm) -> bool {
     matches!(algorithm, SigAlgorithm::RSASHA1 | SigAlgorithm::RSASHA1_NSEC3_SHA1)
 }
 
-/// Whether `signature` is one over `bytes` by `key`. Keys that are not of the form of their algorithm, and
-/// RSA keys of less than 1024 or more than 4096 bits or with an exponent of more than 64, have made no
-/// signature.
+/// Whether `signature` is a valid signature over `bytes` by `key`. False for malformed keys, and for RSA keys
+/// of less than 1024 or more than 4096 bits or with an exponent of more than 64 bits.
 pub fn verify(key: &Dnskey<'_>, bytes: &[u8], signature: &[u8]) -> bool {
     let public = key.public_key;
     let ecdsa = |algorithm, len: usize| {
@@ -58,8 +57,8 @@ pub fn verify(key: &Dnskey<'_>, bytes: &[u8], signature: &[u8]) -> bool {
     }
 }
 
-/// The exponent and the modulus of a key in the form of RFC 3110 §2: exponent length, exponent, modulus.
-/// `None` if there is no such key, or its size is not one that is used.
+/// Exponent and modulus of a key in the format of RFC 3110 §2: exponent length, exponent, modulus. `None` if
+/// the key is malformed or its size is not accepted.
 fn rsa_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let (e, n) = match key {
         [0, high, low, rest @ ..] => rest.split_at_checked(u16::from_be_bytes([*high, *low]) as usize),

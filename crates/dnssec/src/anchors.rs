@@ -1,4 +1,4 @@
-//! Where trust begins, and where it is not wanted: trust anchors (RFC 4033 §2) and negative ones (RFC 7646).
+//! [`TrustAnchors`]: trust anchors (RFC 4033 §2) and negative trust anchors (RFC 7646).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,23 +9,23 @@ use wire::{Name, NameBuf};
 use crate::algorithm;
 use crate::key::{self, ROOT_ANCHORS};
 
-/// The trust anchors of a validator. Each name has its own: an anchor is never good for another name.
+/// The trust anchors of a validator, by zone. An anchor is valid only for its own zone.
 ///
-/// All are kept as DS. One that is given as a key becomes the SHA-256 digest of it, which fits that key only.
+/// All are stored as DS. A DNSKEY anchor is converted to its SHA-256 digest, which matches only that key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustAnchors {
     positive: BTreeMap<NameBuf, BTreeSet<Vec<u8>>>,
     negative: BTreeSet<NameBuf>,
 }
 
-/// Why an anchor is refused.
+/// Why an anchor is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnchorFault {
-    /// The data is not that of a DS or DNSKEY.
+    /// The RDATA is not that of a DS or DNSKEY.
     Malformed,
-    /// The algorithm or digest type is not supported, so that nothing could ever be validated by it.
+    /// The algorithm or digest type is not supported, so the anchor could never validate anything.
     Unsupported,
-    /// The key has not the Zone Key flag, has another protocol, or is revoked (RFC 5011 §2.1).
+    /// The key lacks the Zone Key flag, has another protocol, or is revoked (RFC 5011 §2.1).
     NotAZoneKey,
 }
 
@@ -40,28 +40,28 @@ impl fmt::Display for AnchorFault {
 }
 impl std::error::Error for AnchorFault {}
 
-/// The anchor that decides for a name.
+/// The anchor that applies to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nearest<'a> {
-    /// Trust begins at this name.
+    /// A trust anchor at this name.
     Positive(Name<'a>),
-    /// Nothing is validated here.
+    /// A negative trust anchor: nothing is validated here.
     Negative,
 }
 
 impl TrustAnchors {
-    /// No anchor at all: everything is indeterminate.
+    /// No anchors: everything is indeterminate.
     pub fn none() -> Self {
         TrustAnchors::default()
     }
 
-    /// Those of the root, with the tags 20326 and 38696.
+    /// The root's anchors, with the key tags 20326 and 38696.
     pub fn root() -> Self {
         let ds = ROOT_ANCHORS.iter().map(|ds| ds.to_vec()).collect();
         TrustAnchors { positive: BTreeMap::from([(NameBuf::ROOT, ds)]), negative: BTreeSet::new() }
     }
 
-    /// Adds an anchor: the RDATA of a DS.
+    /// Adds an anchor given as the RDATA of a DS.
     ///
     /// # Errors
     /// [`AnchorFault`].
@@ -78,7 +78,7 @@ impl TrustAnchors {
         Ok(())
     }
 
-    /// Adds an anchor: the RDATA of a DNSKEY.
+    /// Adds an anchor given as the RDATA of a DNSKEY.
     ///
     /// # Errors
     /// [`AnchorFault`].
@@ -91,12 +91,12 @@ impl TrustAnchors {
         self.add_ds(zone, &ds)
     }
 
-    /// The zones with positive anchors, and the RDATA of the DS of each.
+    /// The zones with positive anchors, with the DS RDATA of each.
     pub fn positive(&self) -> impl Iterator<Item = (&NameBuf, &BTreeSet<Vec<u8>>)> {
         self.positive.iter()
     }
 
-    /// Puts these DS, RDATA of anchors, in the place of those of a zone; without any it has no anchor.
+    /// Replaces the anchors of a zone with these DS RDATA; removes the zone if there are none.
     pub(crate) fn replace(&mut self, zone: NameBuf, ds: BTreeSet<Vec<u8>>) {
         match ds.is_empty() {
             true => drop(self.positive.remove(&zone)),
@@ -104,17 +104,17 @@ impl TrustAnchors {
         }
     }
 
-    /// Whether a key of a zone with this tag is an anchor.
+    /// Whether the zone has an anchor with this key tag.
     pub fn has_tag(&self, zone: Name<'_>, tag: u16) -> bool {
         let of_zone = self.positive.get(&zone.to_buf()).into_iter().flatten();
         of_zone.filter_map(|rdata| Ds::read(rdata).ok()).any(|ds| ds.key_tag == tag)
     }
 
-    /// A fingerprint of the positive anchors, the same for the same ones in every run. It distinguishes what
-    /// was validated by other anchors, but for a chance of one in four billion.
+    /// A fingerprint of the positive anchors, stable across runs. Distinguishes results validated with other
+    /// anchors, except for a chance of one in four billion.
     pub fn fingerprint(&self) -> u32 {
         let all = self.positive.iter().flat_map(|(zone, ds)| ds.iter().map(move |ds| (zone, ds)));
-        // FNV-1a over names and data, each of which says how long it is or ends by itself.
+        // FNV-1a over names and RDATA; each is length-prefixed or self-terminating.
         let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
         all.fold(0x811c_9dc5, |hash, (zone, ds)| {
             let hash = zone.as_name().to_lower().as_lower().as_wire().iter().fold(hash, fold);
@@ -122,17 +122,17 @@ impl TrustAnchors {
         })
     }
 
-    /// Takes the name, and all below it up to the next anchor, for insecure (RFC 7646).
+    /// Treats the name as insecure, with all names below it up to the next anchor (RFC 7646).
     pub fn add_negative(&mut self, name: Name<'_>) {
         self.negative.insert(name.to_buf());
     }
 
-    /// The names of the negative anchors.
+    /// The names with negative anchors.
     pub fn negative(&self) -> impl Iterator<Item = &NameBuf> {
         self.negative.iter()
     }
 
-    /// The anchor closest above a name, or at it. Of two at one name the negative one counts.
+    /// The closest anchor at or above a name. At the same name, a negative anchor takes precedence.
     pub(crate) fn nearest<'n>(&self, name: Name<'n>) -> Option<Nearest<'n>> {
         name.ancestors().find_map(|at| {
             let key = at.to_buf();
@@ -144,7 +144,7 @@ impl TrustAnchors {
         })
     }
 
-    /// The DS of the anchors at a name: the RDATA of each. `None` if it has none.
+    /// The DS RDATA of a zone's anchors; `None` if it has none.
     pub fn ds(&self, zone: Name<'_>) -> Option<Vec<Vec<u8>>> {
         self.positive.get(&zone.to_buf()).map(|ds| ds.iter().cloned().collect())
     }

@@ -1,31 +1,31 @@
-//! How much work validation may do for one client's query, however often it is begun anew.
+//! [`ValidationBudget`]: bounds the validation work for one client query, across restarts.
 //!
-//! Each query has one [`ValidationBudget`], which is passed to everything that validates for this query; it
-//! is never filled again. What made validators stand still for hours were few records that asked for much
-//! work (CVE-2023-50387, CVE-2023-50868).
+//! Each query has one [`ValidationBudget`], which all validation for this query shares and which is never
+//! refilled. A few records that cause much work have stalled validators for hours (CVE-2023-50387,
+//! CVE-2023-50868).
 
 use std::fmt;
 
-/// Bounds of work. The defaults are what honest zones need, with room to spare.
+/// Limits of validation work. The defaults leave ample room for well-behaved zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidationLimits {
-    /// Signatures verified for one query.
+    /// Signatures verified per query.
     pub signatures: u32,
-    /// How many of these may turn out not to be good.
+    /// Failed verifications per query.
     pub failures: u32,
-    /// Signatures looked at for one RRset.
+    /// Signatures checked per RRset.
     pub signatures_per_set: usize,
-    /// Keys of one tag and algorithm that are tried for one signature, or compared with one DS.
+    /// Keys with the same tag and algorithm tried per signature, or compared per DS.
     pub keys_per_tag: usize,
-    /// DS records followed for one zone.
+    /// DS records followed per zone.
     pub ds_per_zone: usize,
-    /// NSEC or NSEC3 RRsets looked at in one response; a proof has at most three (RFC 5155 §7.2).
+    /// NSEC or NSEC3 RRsets checked per response; a proof has at most three (RFC 5155 §7.2).
     pub denial_sets: usize,
-    /// SHA-1 blocks of 64 bytes hashed for NSEC3 in one query. Eight names at 50 iterations take some 410.
+    /// SHA-1 blocks of 64 bytes hashed for NSEC3 per query. Eight names at 50 iterations take some 410.
     pub nsec3_hashes: u32,
-    /// Records of one RRset.
+    /// Records per RRset.
     pub records_per_set: usize,
-    /// Responses with DS or DNSKEY asked for in one query.
+    /// DS and DNSKEY responses requested per query.
     pub fetches: u32,
 }
 
@@ -45,7 +45,7 @@ impl Default for ValidationLimits {
     }
 }
 
-/// A limit that was reached: which field of [`ValidationLimits`].
+/// The exceeded limit, named after its field of [`ValidationLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each is named after its field")]
 pub enum ValidationLimit {
@@ -61,7 +61,7 @@ pub enum ValidationLimit {
 }
 
 impl ValidationLimit {
-    /// Whether it bounds one query, so that reaching it is no property of the records.
+    /// Whether the limit is per query, so that exceeding it says nothing about the records.
     pub fn is_of_query(self) -> bool {
         matches!(self, Self::Signatures | Self::Failures | Self::Nsec3Hashes | Self::Fetches)
     }
@@ -83,7 +83,7 @@ impl fmt::Display for ValidationLimit {
     }
 }
 
-/// What is left of the work for one query.
+/// The work done so far for one query, and its limits.
 #[derive(Clone, Debug)]
 pub struct ValidationBudget {
     limits: ValidationLimits,
@@ -95,22 +95,22 @@ pub struct ValidationBudget {
 }
 
 impl ValidationBudget {
-    /// A whole budget, for a query that has just come.
+    /// Creates a full budget for a new query.
     pub fn new(limits: ValidationLimits) -> Self {
         ValidationBudget { limits, signatures: 0, failures: 0, nsec3_hashes: 0, fetches: 0, digests: 0 }
     }
 
-    /// The bounds.
+    /// The limits.
     pub fn limits(&self) -> &ValidationLimits {
         &self.limits
     }
 
-    /// Signatures that were verified so far.
+    /// Signatures verified so far.
     pub fn signatures(&self) -> u32 {
         self.signatures
     }
 
-    /// How many of them were not good.
+    /// Failed verifications so far.
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -120,23 +120,23 @@ impl ValidationBudget {
         self.nsec3_hashes
     }
 
-    /// Responses with DS or DNSKEY asked for so far.
+    /// DS and DNSKEY responses requested so far.
     pub fn fetches(&self) -> u32 {
         self.fetches
     }
 
-    /// Digests of keys made so far, to compare with DS. They need no limit of their own: of each DNSKEY that
-    /// came, and is counted among the bytes of replies, there is at most one of each type.
+    /// Key digests computed so far, for comparison with DS. They need no limit of their own: there is at most
+    /// one of each type for each DNSKEY received, and the bytes of received responses are limited.
     pub fn digests(&self) -> u32 {
         self.digests
     }
 
-    /// After a digest of a key was made.
+    /// Counts a computed key digest.
     pub(crate) fn note_digest(&mut self) {
         self.digests = self.digests.saturating_add(1);
     }
 
-    /// Before a signature is verified. None is once too many have failed.
+    /// Reserves one signature verification. Fails once too many have failed.
     pub(crate) fn take_signature(&mut self) -> Result<(), ValidationLimit> {
         if self.failures >= self.limits.failures {
             return Err(ValidationLimit::Failures);
@@ -144,23 +144,23 @@ impl ValidationBudget {
         take(&mut self.signatures, 1, self.limits.signatures).ok_or(ValidationLimit::Signatures)
     }
 
-    /// After one that was not good.
+    /// Counts a failed verification.
     pub(crate) fn note_failure(&mut self) {
         self.failures += 1;
     }
 
-    /// Before so many blocks are hashed.
+    /// Reserves this many hashed blocks.
     pub(crate) fn take_hashes(&mut self, blocks: u32) -> Result<(), ValidationLimit> {
         take(&mut self.nsec3_hashes, blocks, self.limits.nsec3_hashes).ok_or(ValidationLimit::Nsec3Hashes)
     }
 
-    /// Before DS or DNSKEY is asked for.
+    /// Reserves one DS or DNSKEY request.
     pub(crate) fn take_fetch(&mut self) -> Result<(), ValidationLimit> {
         take(&mut self.fetches, 1, self.limits.fetches).ok_or(ValidationLimit::Fetches)
     }
 }
 
-/// Adds to what was spent, unless it would be more than `limit`.
+/// Adds to `spent`, unless the result would exceed `limit`.
 fn take(spent: &mut u32, amount: u32, limit: u32) -> Option<()> {
     let after = spent.checked_add(amount).filter(|after| *after <= limit)?;
     *spent = after;

@@ -1,4 +1,4 @@
-//! From the DS of a zone to its keys (RFC 4035 §5.2).
+//! From a zone's DS to its keys (RFC 4035 §5.2).
 
 use aws_lc_rs::digest::Digest;
 use wire::rdata::view::{Dnskey, Ds};
@@ -12,12 +12,12 @@ use crate::settings::ValidationSettings;
 use crate::signatures::{Checked, Checker};
 use crate::trust::{SharedData, Trust};
 
-/// What a proven DS RRset says of the zone: delegated by those that can be followed, or insecure if none can.
-/// One that is not supported takes nothing from the others (RFC 6840 §5.2, §5.11).
+/// The trust that follows from a proven DS RRset: delegated by the supported DS, or insecure if none is
+/// supported. Unsupported DS do not affect the others (RFC 6840 §5.2, §5.11).
 pub(crate) fn delegated(rdatas: &[Vec<u8>], settings: &ValidationSettings) -> Trust {
     let all = || rdatas.iter().filter_map(|rdata| Ds::read(rdata).ok().map(|ds| (ds, rdata)));
     let takes = |ds: &Ds<'_>| settings.takes_algorithm(ds.algorithm) && settings.takes_digest(ds.digest_type);
-    // RFC 4509 §3: SHA-1 does not count beside a better digest.
+    // RFC 4509 §3: SHA-1 is ignored beside a better digest.
     let better = all().any(|(ds, _)| takes(&ds) && ds.digest_type != Ds::SHA1);
     let usable = all().filter(|(ds, _)| takes(ds) && !(better && ds.digest_type == Ds::SHA1));
     let usable: SharedData = usable.map(|(_, rdata)| rdata.clone()).collect();
@@ -30,10 +30,11 @@ pub(crate) fn delegated(rdatas: &[Vec<u8>], settings: &ValidationSettings) -> Tr
     }
 }
 
-/// Finds the keys of `zone` in its DNSKEY RRset: one that fits a DS must have signed it (RFC 4035 §5.2).
+/// Returns the keys of `zone` from its DNSKEY RRset, which must be signed by a key that matches a DS (RFC
+/// 4035 §5.2).
 ///
 /// # Errors
-/// Why none has.
+/// Why no such key has signed it.
 pub(crate) fn keys(
     set: &ReceivedSet,
     zone: Name<'_>,
@@ -49,10 +50,10 @@ pub(crate) fn keys(
     Ok((Trust::Secure(set.rdatas.iter().filter(may_sign).cloned().collect()), checked.ttl))
 }
 
-/// Checks the DNSKEY RRset of `zone`: one of its keys that fits a DS must have signed it.
+/// Checks that the DNSKEY RRset of `zone` is signed by one of its keys that matches a DS.
 ///
 /// # Errors
-/// Why none has.
+/// Why no such key has signed it.
 pub(crate) fn check_keys(
     set: &ReceivedSet,
     zone: Name<'_>,
@@ -68,7 +69,7 @@ pub(crate) fn check_keys(
     Checker { settings, now, zone, keys: &entries }.check(set, budget)
 }
 
-/// Digests of a zone's keys, each made once, however many DS there are to compare it with.
+/// Digests of a zone's keys, each computed once, however many DS are compared with it.
 struct Digests<'k> {
     zone: Name<'k>,
     /// RDATA of the key, the digest type, and the digest.
@@ -91,7 +92,7 @@ impl<'k> Digests<'k> {
     }
 }
 
-/// The keys of the set that fit a DS: RDATA of those that may sign.
+/// RDATA of the keys in the set that match a DS and may sign.
 fn entry_points(
     set: &ReceivedSet,
     zone: Name<'_>,

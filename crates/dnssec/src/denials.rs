@@ -1,13 +1,13 @@
-//! Denials that were proven once and are used again (RFC 8198): NSEC and NSEC3 records of secure answers say
-//! of whole ranges of names that they are not there, so no server need be asked for those.
+//! [`ProvenDenials`]: aggressive use of validated denials (RFC 8198). NSEC and NSEC3 records of secure
+//! answers deny ranges of names, for which no server has to be queried.
 //!
-//! Where they say so of a name that a wildcard matches, and the wildcard's records are known, too, the answer
-//! is made of these (RFC 8198 §5.3). DNAME records of secure answers redirect all names below their owners
-//! (RFC 6672 §3.4).
+//! If they deny a name that a wildcard matches, and the wildcard's records are stored too, the answer is
+//! synthesized from these (RFC 8198 §5.3). DNAME records of secure answers redirect all names below their
+//! owners (RFC 6672 §3.4).
 //!
-//! What is used is proven anew for each name, by the same rules as any response: what is kept here are
-//! records, not verdicts. NSEC3 with opt-out is not kept, since it does not say that nothing is there. Names
-//! in data are in lower case, as those that were signed.
+//! Every use is proven again for its name, by the same rules as for a response: records are stored, not
+//! verdicts. NSEC3 with opt-out is not stored, since it does not prove that a name does not exist. Names in
+//! RDATA are in lower case, as they were signed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -28,58 +28,58 @@ use crate::validator::Validated;
 
 type Hash = [u8; HASH_LEN];
 
-/// Parts that are locked by themselves. A zone is in one of them.
+/// Number of shards with separate locks. Each zone is in one of them.
 const SHARDS: usize = 16;
-/// Zones whose names have more labels are left out, so that a long name costs no more than a short one to
-/// look for.
+/// Most labels of a stored zone's name, so that a lookup of a long name costs no more than that of a short
+/// one.
 const LABELS: usize = 10;
-/// Bytes that an RRset takes beside its data: keys, lists, and its part of a tree.
+/// Bytes of an RRset beside its data: keys, lists, and its share of a tree.
 const OVERHEAD: usize = 640;
-/// Bytes that each of its records takes beside its data.
+/// Bytes of each record beside its data.
 const RECORD_OVERHEAD: usize = 48;
-/// RRsets of a wildcard with more bytes of data are asked for each time, so that few of them do not push out
-/// all else.
+/// Most bytes of data of a stored wildcard RRset. Larger ones are queried each time, so that few of them do
+/// not evict everything else.
 const LARGEST: usize = 2048;
 
-/// What is proven not to be there, with the records that prove it.
+/// A proven denial, with the records that prove it.
 #[derive(Clone, Debug)]
 pub struct ProvenDenial {
-    /// NXDOMAIN, or NOERROR where the name is there.
+    /// NXDOMAIN, or NOERROR if the name exists.
     pub rcode: Rcode,
-    /// How much longer that holds (RFC 9077 §3).
+    /// Remaining lifetime (RFC 9077 §3).
     pub ttl: Ttl,
-    /// The SOA of the zone, and the NSEC or NSEC3 records.
+    /// The zone's SOA, and the NSEC or NSEC3 records.
     pub sets: Vec<Arc<ReceivedSet>>,
 }
 
-/// What a wildcard makes of a name, with what proves that nothing closer is there.
+/// A wildcard expansion, with the proof that no closer name exists.
 #[derive(Clone, Debug)]
 pub struct ProvenWildcard {
-    /// How much longer that holds: as long as each of its records does.
+    /// Remaining lifetime: the shortest of its records.
     pub ttl: Ttl,
-    /// The RRset, expanded: of the type that was asked for, or a CNAME.
+    /// The expanded RRset, of type QTYPE or CNAME.
     pub set: ReceivedSet,
-    /// The NSEC or NSEC3 that covers the name that would be closer (RFC 4035 §3.1.3.3, RFC 5155 §7.2.6).
+    /// The NSEC or NSEC3 that covers the next closer name (RFC 4035 §3.1.3.3, RFC 5155 §7.2.6).
     pub proof: Arc<ReceivedSet>,
-    /// Where it leads, if it is a CNAME that was not asked for.
+    /// The target, if the RRset is a CNAME that was not queried for.
     pub leads_to: Option<NameBuf>,
 }
 
-/// Where a DNAME redirects a name.
+/// A redirection of a name by a DNAME.
 #[derive(Clone, Debug)]
 pub struct ProvenRedirect {
-    /// How much longer that holds.
+    /// Remaining lifetime.
     pub ttl: Ttl,
     /// The DNAME.
     pub dname: Arc<ReceivedSet>,
-    /// The CNAME that follows from it, which is not signed (RFC 6672 §5.3.1).
+    /// The synthesized CNAME, which is not signed (RFC 6672 §5.3.1).
     pub cname: ReceivedSet,
-    /// The target, unless the CNAME was asked for.
+    /// The target, unless QTYPE is CNAME.
     pub leads_to: Option<NameBuf>,
 }
 
-/// Records that deny, and those of wildcards and of DNAME, each up to its time, on whatever threads. They are
-/// bounded: what came first goes first.
+/// Denials, wildcard records and DNAME records with their lifetimes, shared by all threads. Bounded: the
+/// oldest are evicted first.
 #[derive(Debug)]
 pub struct ProvenDenials {
     shards: [RwLock<Shard>; SHARDS],
@@ -89,35 +89,35 @@ pub struct ProvenDenials {
 #[derive(Debug, Default)]
 struct Shard {
     zones: HashMap<u64, Zone>,
-    /// What is kept, in the order of its coming: the zone, where, and the number.
+    /// Records in the order in which they were stored: zone hash, place, and number.
     order: VecDeque<(u64, Place, u64)>,
     kept: usize,
     bytes: usize,
     most: usize,
     settings: ValidationSettings,
     limits: ValidationLimits,
-    /// The number that a record had last.
+    /// The number of the last stored record.
     last: u64,
 }
 
-/// What is kept of one zone.
+/// The stored records of one zone.
 #[derive(Debug)]
 struct Zone {
     view: u32,
     name: NameBuf,
-    /// Without it nothing can be denied.
+    /// Without the SOA nothing can be denied.
     soa: Option<Kept>,
     names: BTreeMap<NameBuf, Kept>,
     hashes: BTreeMap<Hash, Kept>,
-    /// RRsets of wildcards, by the names that these are right below.
+    /// RRsets of wildcards, by the name directly above the wildcard, and type.
     wildcards: BTreeMap<(NameBuf, Type), Kept>,
-    /// DNAME, by their owners.
+    /// DNAME records, by owner.
     dnames: BTreeMap<NameBuf, Kept>,
-    /// Those of all NSEC3 here.
+    /// Salt and iterations of all NSEC3 in `hashes`.
     param: Param,
 }
 
-/// Where a record is kept in its zone.
+/// The place of a record in its zone.
 #[derive(Clone, Debug)]
 enum Place {
     Name(Box<NameBuf>),
@@ -126,18 +126,18 @@ enum Place {
     Dname(Box<NameBuf>),
 }
 
-/// What is learned of a zone, before it is kept.
+/// Records of a zone to be stored.
 struct Lesson<'r> {
     zone: Name<'r>,
     soa: Option<&'r ReceivedSet>,
-    /// RRsets, where they go, and for NSEC3 the salt and iterations.
+    /// RRsets with their places, and for NSEC3 salt and iterations.
     sets: Vec<(Place, Option<Param>, ReceivedSet)>,
 }
 
 /// Salt and iterations of NSEC3.
 type Param = (Vec<u8>, u16);
 
-/// An RRset, and when its time is over.
+/// An RRset with its expiry, in seconds since 1970.
 #[derive(Clone, Debug)]
 struct Kept {
     set: Arc<ReceivedSet>,
@@ -153,20 +153,20 @@ impl Kept {
 }
 
 impl ProvenDenials {
-    /// None, with room for so many bytes.
+    /// Creates an empty table with room for this many bytes.
     pub fn new(bytes: usize) -> Self {
         let denials = ProvenDenials { shards: Default::default(), hasher: RandomState::new() };
         denials.clear(bytes);
         denials
     }
 
-    /// Drops all. From now on there is room for so many bytes.
+    /// Removes all records, and sets the capacity in bytes.
     pub fn clear(&self, bytes: usize) {
         self.configure(bytes, &ValidationSettings::default(), &ValidationLimits::default());
     }
 
-    /// Drops all. From now on there is room for so many bytes. NSEC3 with more iterations than validation
-    /// takes are not kept, and the use of those that are takes no more hashes for one question than the
+    /// Removes all records, and sets the capacity in bytes. NSEC3 with more iterations than validation
+    /// accepts are not stored, and a use of stored ones takes at most as many hashes per question as the
     /// validation of an answer.
     pub fn configure(&self, bytes: usize, settings: &ValidationSettings, limits: &ValidationLimits) {
         for shard in &self.shards {
@@ -175,17 +175,17 @@ impl ProvenDenials {
         }
     }
 
-    /// Records that are kept.
+    /// Number of stored records.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| read(shard).kept).sum()
     }
 
-    /// Whether there are none.
+    /// Whether no records are stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that they take.
+    /// Bytes of the stored records.
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| read(shard).bytes).sum()
     }
@@ -195,8 +195,8 @@ impl ProvenDenials {
         (hash, self.shards.get(hash as usize % SHARDS))
     }
 
-    /// Takes what a denial that was found secure at `now` proves by, for `ttl`. Names of one `view` are
-    /// denied by what was learned under the same.
+    /// Stores the proof of a denial found secure at `now`, for `ttl`. Names of a `view` are denied only by
+    /// records stored under the same view.
     pub fn learn(&self, view: u32, response: &Response, validated: &Validated, ttl: Ttl, now: u64) {
         let Some(soa) = proof_of(response, validated).find(|set| set.rtype == Type::SOA) else { return };
         let zone = soa.owner.as_name();
@@ -206,8 +206,8 @@ impl ProvenDenials {
         }
     }
 
-    /// Takes the DNAME of an answer found secure at `now`, and the records of wildcards that it was made of,
-    /// with what proves that they were rightly, for as long as the answer may be kept.
+    /// Stores the DNAME of an answer found secure at `now`, and the wildcard records from which it was
+    /// expanded with their proof, for as long as the answer may be cached.
     pub fn learn_wildcards(&self, view: u32, response: &Response, validated: &Validated, now: u64) {
         let answers = || covered(response, validated).filter(|set| set.section == Section::Answer);
         for dname in answers().filter(|set| set.rtype == Type::DNAME && set.rdatas.len() == 1) {
@@ -242,7 +242,7 @@ impl ProvenDenials {
         let known =
             shard.zones.get(&hash).is_some_and(|known| known.view == view && known.name.as_name() == zone);
         if !known {
-            // Another zone of the same hash makes room.
+            // Replaces another zone with the same hash.
             shard.remove_zone(hash);
             shard.zones.insert(hash, Zone::new(view, zone.to_buf()));
         }
@@ -255,8 +255,8 @@ impl ProvenDenials {
         shard.make_room();
     }
 
-    /// What is known not to be there at `now`, if a name or its type is not. Hashes are made within what
-    /// `work` has left.
+    /// Returns the proven denial at `now`, if the name or its type does not exist. Hashes are bounded by the
+    /// rest of `work`.
     pub fn deny(
         &self,
         view: u32,
@@ -265,13 +265,13 @@ impl ProvenDenials {
         now: u64,
         work: &mut DenialWork,
     ) -> Option<ProvenDenial> {
-        // DS are of the zone above the name (RFC 4035 §5.2).
+        // DS belong to the parent zone of the name (RFC 4035 §5.2).
         let from = if qtype == Type::DS { name.parent()? } else { name };
         self.in_zones(view, from, work, |zone, hasher| zone.deny(name, qtype, now, hasher))
     }
 
-    /// What a wildcard is known to make of a name at `now`, if one does and has records of the type or a
-    /// CNAME. Hashes are made within what `work` has left.
+    /// Returns the wildcard expansion of a name at `now`, if a wildcard matches and has records of the type
+    /// or a CNAME. Hashes are bounded by the rest of `work`.
     pub fn expand(
         &self,
         view: u32,
@@ -280,7 +280,7 @@ impl ProvenDenials {
         now: u64,
         work: &mut DenialWork,
     ) -> Option<ProvenWildcard> {
-        // All that is there is asked for, or what no wildcard has.
+        // ANY and RRSIG need all records; other types never occur at wildcards.
         let is_special = matches!(qtype, Type::ANY | Type::RRSIG) || is_never_expanded(qtype);
         if is_special {
             return None;
@@ -288,9 +288,9 @@ impl ProvenDenials {
         self.in_zones(view, name, work, |zone, hasher| zone.expand(name, qtype, now, hasher))
     }
 
-    /// Where a DNAME that is known redirects a name at `now`, whatever its type.
+    /// Returns the redirection of a name at `now` by a stored DNAME, whatever the type.
     pub fn redirect(&self, view: u32, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenRedirect> {
-        // ANY is answered by whatever there is, signatures by what they sign.
+        // ANY is answered with all records, RRSIG together with what they cover.
         let is_special = matches!(qtype, Type::ANY | Type::RRSIG);
         if is_special {
             return None;
@@ -298,7 +298,7 @@ impl ProvenDenials {
         self.in_zones(view, name, &mut DenialWork::default(), |zone, _| zone.redirect(name, qtype, now))
     }
 
-    /// What the deepest zone says that a name is in and that has something to say.
+    /// Applies `says` to the stored zones at or above a name, deepest first, and returns the first result.
     fn in_zones<T>(
         &self,
         view: u32,
@@ -320,7 +320,7 @@ impl ProvenDenials {
         })
     }
 
-    /// Drops what is kept of the zones that a name is in, and, with `tree`, of those below it.
+    /// Removes the records of the zones that contain a name, and with `tree` of those below it.
     pub fn forget(&self, name: Name<'_>, tree: bool) {
         for shard in &self.shards {
             let mut shard = write(shard);
@@ -337,8 +337,8 @@ impl ProvenDenials {
     }
 }
 
-/// Hashes made for one question: of its name and of those above it. All zones that the name may be in share
-/// them and their bound.
+/// Hashes computed for one question: of its name and of names above it. All zones that may contain the name
+/// share the hashes and their limit.
 #[derive(Debug, Default)]
 pub struct DenialWork {
     known: KnownHashes,
@@ -352,7 +352,7 @@ impl DenialWork {
     }
 }
 
-/// The hashes of one question, and how many more may be made.
+/// The hashes of one question, and its remaining budget.
 struct Hasher<'w> {
     known: &'w mut KnownHashes,
     budget: &'w mut ValidationBudget,
@@ -360,12 +360,12 @@ struct Hasher<'w> {
 }
 
 impl Hasher<'_> {
-    /// The hash of a name with the salt and iterations of a chain; `None` if that is more than may be made.
+    /// Returns the hash of a name with a chain's salt and iterations; `None` if the budget is used up.
     fn hash(&mut self, name: Name<'_>, (salt, iterations): &Param) -> Option<Hash> {
         self.known.hash(name, salt, *iterations, self.budget).ok()
     }
 
-    /// What the records of a zone prove of a name.
+    /// The claim about a name that the records of a zone prove, if any.
     fn prove(&mut self, zone: &Zone, sets: &[&ReceivedSet], name: Name<'_>, claim: Claim) -> Option<Denied> {
         denial::prove(zone.name.as_name(), sets, name, claim, self.settings, self.budget, self.known).ok()
     }
@@ -383,18 +383,18 @@ fn write(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
     shard.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The RRsets that make an answer secure, if it is.
+/// The RRsets that an answer's validation covers, if it is secure.
 fn covered<'r>(response: &'r Response, validated: &'r Validated) -> impl Iterator<Item = &'r ReceivedSet> {
     let is_secure = validated.security == Security::Secure;
     validated.covers.iter().filter_map(|at| response.sets.get(*at)).filter(move |_| is_secure)
 }
 
-/// Of these, those that prove an absence.
+/// Those of the authority section.
 fn proof_of<'r>(response: &'r Response, validated: &'r Validated) -> impl Iterator<Item = &'r ReceivedSet> {
     covered(response, validated).filter(|set| set.section == Section::Authority)
 }
 
-/// Of these, the NSEC and NSEC3 of a zone that deny more than one name, and where they are kept.
+/// Those NSEC and NSEC3 of a zone that deny more than one name, with their places.
 fn denying<'r>(
     response: &'r Response,
     validated: &'r Validated,
@@ -406,13 +406,13 @@ fn denying<'r>(
     })
 }
 
-/// Bytes of the data of an RRset and its signatures.
+/// Bytes of the RDATA of an RRset and its signatures.
 fn data_of(set: &ReceivedSet) -> usize {
     let signatures = set.signatures.iter().map(|signature| signature.rdata.len());
     signatures.chain(set.rdatas.iter().map(Vec::len)).sum()
 }
 
-/// Who has signed an RRset, and how many labels of its owner, if all signatures say the same.
+/// Signer and label count of an RRset, if all its signatures agree.
 fn signed_by(set: &ReceivedSet) -> Option<(Name<'_>, usize)> {
     let mut all = set.signatures.iter().map(|signature| Rrsig::read(&signature.rdata).ok());
     let first = all.next()??;
@@ -422,15 +422,15 @@ fn signed_by(set: &ReceivedSet) -> Option<(Name<'_>, usize)> {
     all.all(same).then_some((first.signer, usize::from(first.labels)))
 }
 
-/// Whether an RRset is signed by a zone alone, and came of no wildcard.
+/// Whether only this zone signed an RRset, and it was not expanded from a wildcard.
 fn is_of(set: &ReceivedSet, zone: Name<'_>) -> bool {
     let owner = set.owner.as_name();
     let labels = owner.label_count() - usize::from(owner.is_wildcard());
     signed_by(set).is_some_and(|(signer, signed)| signer == zone && signed == labels)
 }
 
-/// The zone of an RRset that came of a wildcard and may do so again, and the name that the wildcard is right
-/// below.
+/// The zone of an RRset that was expanded from a wildcard and can be reused, and the name directly above the
+/// wildcard.
 fn wildcard_of(set: &ReceivedSet) -> Option<(Name<'_>, NameBuf)> {
     let owner = set.owner.as_name();
     let (zone, labels) = signed_by(set)?;
@@ -441,13 +441,14 @@ fn wildcard_of(set: &ReceivedSet) -> Option<(Name<'_>, NameBuf)> {
     (of_wildcard && fits).then(|| (zone, encloser.to_buf()))
 }
 
-/// Whether no wildcard is asked for records of this type: they belong to zones, to cuts or to single names.
+/// Whether records of this type are never taken from wildcards: they belong to zones, to cuts or to single
+/// names.
 fn is_never_expanded(rtype: Type) -> bool {
     let of_zones = matches!(rtype, Type::SOA | Type::NS | Type::DS | Type::DNSKEY | Type::DNAME);
     of_zones || matches!(rtype, Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM)
 }
 
-/// Where an NSEC or NSEC3 of a zone is kept, and its salt and iterations, if it denies more than one name.
+/// The place of an NSEC or NSEC3 of a zone, and its salt and iterations, if it denies more than one name.
 fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, Option<Param>)> {
     let [rdata] = &set.rdatas[..] else { return None };
     let owner = set.owner.as_name();
@@ -457,7 +458,7 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, Option<Param>)> {
     match set.rtype {
         Type::NSEC => {
             let next = Nsec::read(rdata).ok()?.next;
-            // Made for one name, it covers no other (RFC 9824 §3).
+            // An NSEC made for one name covers no other (RFC 9824 §3).
             let single = next.parent().is_some_and(|parent| parent == owner)
                 && next.labels().next().is_some_and(|label| label == b"\0");
             (!single).then(|| (Place::Name(Box::new(set.owner)), None))
@@ -475,11 +476,11 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, Option<Param>)> {
 }
 
 impl Shard {
-    /// Keeps one record of a zone that is known.
+    /// Stores one record of a stored zone.
     fn keep(&mut self, hash: u64, place: Place, param: Option<Param>, set: ReceivedSet, until: u64) {
         let Some(zone) = self.zones.get_mut(&hash) else { return };
         if let Some(param) = param.filter(|param| *param != zone.param) {
-            // Another chain: the hashes of the one before mean nothing any more.
+            // Another chain: the hashes of the previous one are no longer valid.
             for gone in std::mem::take(&mut zone.hashes).into_values() {
                 self.bytes -= gone.bytes();
                 self.kept -= 1;
@@ -487,7 +488,7 @@ impl Shard {
             zone.param = param;
         }
         let known = zone.kept(&place);
-        // What is kept again stays where it is in the order.
+        // A replaced record keeps its position in the eviction order.
         let number = known.map_or(self.last + 1, |known| known.number);
         let kept = Kept { set: Arc::new(set), until, number };
         if known.is_none() {
@@ -505,14 +506,14 @@ impl Shard {
         self.bytes -= before.map_or(0, |before| before.bytes());
     }
 
-    /// Drops what came first until the rest has room.
+    /// Evicts the oldest records until the rest fits.
     fn make_room(&mut self) {
         while self.bytes > self.most
             && let Some((hash, place, number)) = self.order.pop_front()
         {
             self.remove(hash, &place, number);
         }
-        // What went with its zone, or its chain, is still in the order.
+        // Records removed with their zone or chain are still in `order`.
         if self.order.len() > 2 * self.kept + 64 {
             let zones = &self.zones;
             self.order.retain(|(hash, place, number)| {
@@ -572,7 +573,7 @@ impl Zone {
         }
     }
 
-    /// What is proven of a name in this zone.
+    /// Returns the proven denial of a name in this zone.
     fn deny(&self, name: Name<'_>, qtype: Type, now: u64, hasher: &mut Hasher<'_>) -> Option<ProvenDenial> {
         let soa = self.soa.as_ref().filter(|soa| now < soa.until)?;
         let records = match self.by_names(name) {
@@ -598,7 +599,7 @@ impl Zone {
         Some(ProvenDenial { rcode, ttl: left(until, now), sets })
     }
 
-    /// What a wildcard of this zone makes of a name.
+    /// Returns the expansion of a name by a wildcard of this zone.
     fn expand(
         &self,
         name: Name<'_>,
@@ -611,7 +612,7 @@ impl Zone {
             return None;
         }
         let mut above = name.ancestors().skip(1).take_while(|at| at.is_at_or_below(zone));
-        // Whatever types the closest one has, none above it matches the name (RFC 4592 §3.3.1).
+        // Whatever types the closest wildcard has, none above it matches the name (RFC 4592 §3.3.1).
         let (encloser, star) = above.find_map(|encloser| {
             let of_type = |rtype| self.wildcards.get(&(encloser.to_buf(), rtype));
             let star = of_type(qtype).or_else(|| of_type(Type::CNAME))?;
@@ -632,7 +633,8 @@ impl Zone {
         Some(ProvenWildcard { ttl, set, proof: Arc::clone(&proof.set), leads_to })
     }
 
-    /// Where the closest DNAME above a name redirects it. A name that would be too long is asked for.
+    /// Returns the redirection of a name by the closest DNAME above it; `None` if the new name would be too
+    /// long.
     fn redirect(&self, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenRedirect> {
         if self.dnames.is_empty() {
             return None;
@@ -656,8 +658,8 @@ impl Zone {
         Some(ProvenRedirect { ttl, dname: Arc::clone(&kept.set), cname, leads_to })
     }
 
-    /// The NSEC in front of a name, or the NSEC3 in front of its ancestor that has one label more than
-    /// `labels`.
+    /// The NSEC that precedes a name, or the NSEC3 that precedes the hash of its ancestor with `labels` + 1
+    /// labels.
     fn covering(&self, name: Name<'_>, labels: usize, hasher: &mut Hasher<'_>) -> Option<&Kept> {
         if self.hashes.is_empty() {
             return self.names.range(..name.to_buf()).next_back().map(|(_, kept)| kept);
@@ -667,13 +669,13 @@ impl Zone {
         self.in_front(hash)
     }
 
-    /// The NSEC3 in front of a hash, around the end.
+    /// The NSEC3 that precedes a hash, wrapping around.
     fn in_front(&self, hash: Hash) -> Option<&Kept> {
         let before = self.hashes.range(..hash).next_back();
         before.or_else(|| self.hashes.iter().next_back()).map(|(_, kept)| kept)
     }
 
-    /// The NSEC3 that says that no name has a hash, if one does.
+    /// The NSEC3 that covers a hash, if any.
     fn around(&self, hash: Hash) -> Option<&Kept> {
         let before = self.hashes.range(..hash).next_back();
         let (owner, kept) = before.or_else(|| self.hashes.iter().next_back())?;
@@ -684,7 +686,7 @@ impl Zone {
         covers.then_some(kept)
     }
 
-    /// The NSEC at or in front of a name, and that of the wildcard that could stand for it.
+    /// The NSEC at or before a name, and that of the wildcard that could match it.
     fn by_names(&self, name: Name<'_>) -> Option<Vec<&Kept>> {
         let in_front = |name: NameBuf| self.names.range(..=name).next_back();
         let (owner, kept) = in_front(name.to_lower().into())?;
@@ -703,7 +705,7 @@ impl Zone {
         }
     }
 
-    /// The NSEC3 of a name, or those of its closest encloser, of the name below that and of the wildcard.
+    /// The NSEC3 of a name, or those of its closest encloser, of the next closer name and of the wildcard.
     fn by_hashes(&self, name: Name<'_>, hasher: &mut Hasher<'_>) -> Option<Vec<&Kept>> {
         let mut hash = |name: Name<'_>| hasher.hash(name, &self.param);
         if let Some(kept) = self.hashes.get(&hash(name)?) {
@@ -716,7 +718,7 @@ impl Zone {
             let own = hash(at)?;
             match (self.hashes.get(&own), encloser, self.around(own)) {
                 (Some(kept), ..) => encloser = Some((at, kept)),
-                // What is above an encloser need not be known, nor that it is there.
+                // Names above an encloser need not be stored, nor proven to exist.
                 (None, None, _) | (None, _, None) => encloser = None,
                 (None, Some((above, kept)), Some(closer)) => {
                     let star = hash(NameBuf::prepend(b"*", above).ok()?.as_name())?;

@@ -1,11 +1,11 @@
-//! Keys: their tags (RFC 4034 appendix B), their digests in DS (RFC 4034 §5.1.4), and those of the root.
+//! Key tags (RFC 4034 appendix B), DS digests (RFC 4034 §5.1.4), and the root's trust anchors.
 
 use aws_lc_rs::digest::{self, Digest, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384};
 use wire::Name;
 use wire::rdata::view::{Dnskey, Ds};
 
-/// The tag of a key (RFC 4034 appendix B; algorithm 1, which has a rule of its own, is obsolete): the RDATA
-/// as a row of 16-bit numbers, summed up, and what the sum carries over 16 bits added once more.
+/// The key tag (RFC 4034 appendix B): the sum of the RDATA as 16-bit numbers, with the carry added once.
+/// Algorithm 1, which has its own rule, is obsolete.
 pub fn tag(key: &Dnskey<'_>) -> u16 {
     let (pairs, last) = key.rdata.as_chunks::<2>();
     let sum: u32 = pairs.iter().map(|pair| u16::from_be_bytes(*pair) as u32).sum();
@@ -13,7 +13,7 @@ pub fn tag(key: &Dnskey<'_>) -> u16 {
     (sum + (sum >> 16)) as u16
 }
 
-/// The DS of the root's keys 20326, of 2017, and 38696, of 2024, as IANA publishes them (RFC 7958).
+/// The DS of the root's keys 20326 (2017) and 38696 (2024), as published by IANA (RFC 7958).
 pub(crate) const ROOT_ANCHORS: [[u8; 36]; 2] = [
     *b"\x4f\x66\x08\x02\xe0\x6d\x44\xb8\x0b\x8f\x1d\x39\xa9\x5c\x0b\x0d\x7c\x65\xd0\x84\x58\xe8\x80\x40\x9b\xbc\x68\x34\x57\x10\x42\x37\xc7\xf8\xec\x8d",
     *b"\x97\x28\x08\x02\x68\x3d\x2d\x0a\xcb\x8c\x9b\x71\x2a\x19\x48\xb2\x7f\x74\x12\x19\x29\x8d\x0a\x45\x0d\x61\x2c\x48\x3a\xf4\x44\xa4\xc0\xfb\x2b\x16",
@@ -28,7 +28,7 @@ fn digest_algorithm(digest_type: u8) -> Option<&'static digest::Algorithm> {
     }
 }
 
-/// Bytes of a digest of this type; `None` if the type is not supported.
+/// Length of a digest of this type in bytes; `None` if the type is not supported.
 pub fn digest_len(digest_type: u8) -> Option<usize> {
     digest_algorithm(digest_type).map(digest::Algorithm::output_len)
 }
@@ -42,7 +42,7 @@ pub fn ds(zone: Name<'_>, key: &Dnskey<'_>, digest_type: u8) -> Option<Vec<u8>> 
     Some(ds)
 }
 
-/// Whether `ds` is of `key`, a key of `zone`: tag, algorithm and digest fit.
+/// Whether `ds` matches `key` of `zone` in tag, algorithm and digest.
 pub fn fits(zone: Name<'_>, key: &Dnskey<'_>, ds: &Ds<'_>) -> bool {
     key.algorithm == ds.algorithm
         && tag(key) == ds.key_tag
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// The root's key-signing key of 2017, as the root zone has it.
+    /// The root's key-signing key of 2017, as in the root zone.
     const ROOT_KSK: &str = "AwEAAaz/tAm8yTn4Mfeh5eyI96WSVexTBAvkMgJzkKTOiW1vkIbzxeF3+/4RgWOq7HrxRixHlFlExOLAJr5emLvN7SWXgnLh4+B5xQlNVz8Og8kvArMtNROxVQuCaSnIDdD5LKyWbRd2n9WGe2R8PzgCmr3EgVLrjyBxWezF0jLHwVN8efS3rCj/EWgvIWgb9tarpVUDK/b58Da+sqqls3eNbuv7pr+eoZG+SrDK6nWeL3c6H5Apxz7LjVc1uTIdsIXxuOLYA4/ilBmSVIzuDWfdRUfhHdY6+cn8HFRm+2hM8AnXGXws9555KrUB5qihylGa8subX2Nn6UwNR1AkUTV74bU=";
 
     #[test]

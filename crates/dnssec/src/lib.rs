@@ -1,20 +1,20 @@
-//! DNSSEC: what is computed from names, records and keys, and validating responses by it.
+//! DNSSEC: computations on names, records and keys, and validation of responses.
 //!
-//! What lives here: what RFC 4034, 4035 and 5155 say of a response by itself. No sockets, no clock, no cache:
-//! messages, keys and the time are passed in. What does not: which proof an answer needs (`authority`), where
-//! records are kept (`zone`, `cache`), whom to ask (`resolver`).
+//! Implements RFC 4034, 4035 and 5155 for a single response, without sockets, clock or cache: callers pass in
+//! messages, keys and the time. Other crates decide which proof an answer needs (`authority`), store records
+//! (`zone`, `cache`), and select servers (`resolver`).
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`algorithm`], [`key`], [`nsec3`], [`verify`] | algorithms, key tags and DS digests, NSEC3 hashes, single signatures |
-//! | [`anchors`] | trust anchors, negative ones too |
+//! | [`anchors`] | trust anchors, including negative ones |
 //! | [`rollover`] | trust anchors that follow their zones (RFC 5011) |
-//! | [`trust`] | what is known of zones: their keys, their DS, or that they have none |
-//! | [`denials`] | what is known not to be there, for names that have not been asked for |
+//! | [`trust`] | the trust state of zones: keys, DS, or proven absence of DS |
+//! | [`denials`] | proven denials, used for further names |
 //! | [`response`] | a response as RRsets with their signatures |
-//! | `signatures`, `denial`, `delegation` | whether an RRset, an absence, a zone's keys are proven |
-//! | [`budget`], [`outcome`] | how much work may be done; what it comes to, and why |
-//! | [`validator`] | one response: validated, or what has to be asked for first |
+//! | `signatures`, `denial`, `delegation` | proofs of an RRset, of nonexistence, of a zone's keys |
+//! | [`budget`], [`outcome`] | limits of work; the result, with its reason |
+//! | [`validator`] | validates one response, and returns the records that are needed first |
 //!
 //! `authority` uses the first row of the table; validation uses all of it.
 #![forbid(unsafe_code)]

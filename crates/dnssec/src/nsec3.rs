@@ -5,20 +5,20 @@ use wire::LowerName;
 use wire::name::MAX_NAME;
 use wire::rdata::view::Nsec3Param;
 
-/// Bytes of a hash.
+/// Length of a hash in bytes.
 pub const HASH_LEN: usize = 20;
 
-/// Bytes of a block of SHA-1, and those of its padding (FIPS 180-4 §5.1.1).
+/// Length of a SHA-1 block in bytes, and of its padding (FIPS 180-4 §5.1.1).
 const BLOCK: usize = 64;
 const PADDING: usize = 9;
 
-/// The blocks of SHA-1 that [`hash`] takes for a name and a salt of so many bytes.
+/// The number of SHA-1 blocks that [`hash`] processes for a name and a salt of these lengths.
 pub fn blocks(name_len: usize, salt_len: usize, iterations: u16) -> u32 {
     let round = |len: usize| (len + salt_len + PADDING).div_ceil(BLOCK) as u32;
     round(name_len) + u32::from(iterations) * round(HASH_LEN)
 }
 
-/// Hashes a name: `iterations` further rounds after the first, the salt, of up to 255 bytes, added in each.
+/// Hashes a name: `iterations` rounds after the first, each with the salt of up to 255 bytes appended.
 pub fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; HASH_LEN] {
     let mut hashed = round(name.as_wire(), salt);
     for _ in 0..iterations {
@@ -27,8 +27,8 @@ pub fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; HASH_LEN]
     hashed
 }
 
-/// Hashes `data` and the salt behind it. They are laid end to end, as hashing them one after the other takes
-/// memory from the heap, and this is part of answering.
+/// Hashes `data` followed by the salt. Concatenates them first, since hashing in two steps allocates memory,
+/// and this is on the query path.
 fn round(data: &[u8], salt: &[u8]) -> [u8; HASH_LEN] {
     let mut both = [0; MAX_NAME + Nsec3Param::MAX_SALT];
     let all = match salt {
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(blocks(MAX_NAME, Nsec3Param::MAX_SALT, u16::MAX), 9 + 65_535 * 5);
     }
 
-    /// The names of RFC 5155, Appendix A: salt aabbccdd, 12 iterations.
+    /// The names of RFC 5155 appendix A: salt aabbccdd, 12 iterations.
     #[test]
     fn the_hashes_of_rfc_5155_appendix_a() {
         let expected = [

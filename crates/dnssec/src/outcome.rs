@@ -1,4 +1,4 @@
-//! What validation comes to: the four states of RFC 4035 §4.3, each with its reason.
+//! The result of validation: the four states of RFC 4035 §4.3, each with its reason.
 
 use std::fmt;
 
@@ -7,38 +7,38 @@ use wire::edns::ErrorInfo;
 use crate::budget::ValidationLimit;
 use crate::verify::SigFault;
 
-/// The state of data (RFC 4035 §4.3).
+/// The security state of data (RFC 4035 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Security {
     /// A chain of signatures leads from a trust anchor to it.
     Secure,
-    /// It is proven that there is no such chain.
+    /// It is proven that no such chain exists.
     Insecure(InsecureReason),
-    /// There should be such a chain, and it is broken.
+    /// Such a chain should exist, but is broken.
     Bogus(BogusReason),
-    /// No trust anchor is above it, or it is nothing that can be signed.
+    /// There is no trust anchor above it, or it cannot be signed.
     Indeterminate,
 }
 
-/// Why data is known not to be secured.
+/// Why data is insecure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InsecureReason {
-    /// Its zone, or one above it, has no DS (RFC 4035 §5.2).
+    /// Its zone, or a zone above it, has no DS (RFC 4035 §5.2).
     Unsigned,
     /// An NSEC3 with opt-out covers the name, which may be that of an unsigned zone (RFC 5155 §9.2).
     OptOut,
-    /// No DS is of a supported algorithm (RFC 4035 §5.2).
+    /// No DS has a supported algorithm (RFC 4035 §5.2).
     UnsupportedAlgorithm,
-    /// No DS is of a supported digest type (RFC 6840 §5.2).
+    /// No DS has a supported digest type (RFC 6840 §5.2).
     UnsupportedDigest,
-    /// The zone's NSEC3 have more iterations than are followed (RFC 9276 §3.2).
+    /// The zone's NSEC3 have more iterations than the settings allow (RFC 9276 §3.2).
     Iterations,
-    /// The operator does not want it validated (RFC 7646).
+    /// A negative trust anchor disables validation (RFC 7646).
     NegativeAnchor,
 }
 
 impl InsecureReason {
-    /// The extended error to report it with, if any.
+    /// The extended DNS error for it, if any.
     pub fn extended_error(self) -> Option<ErrorInfo> {
         match self {
             Self::UnsupportedAlgorithm => Some(ErrorInfo::UNSUPPORTED_DNSKEY_ALGORITHM),
@@ -62,37 +62,37 @@ impl fmt::Display for InsecureReason {
     }
 }
 
-/// Why data that should be secure is not.
+/// Why data is bogus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BogusReason {
     /// The RRset has no signature.
     Unsigned,
-    /// No signature over the RRset is good; this is the fault of the one that came closest.
+    /// No signature over the RRset is valid; this is the fault of the one that came closest.
     Signature(SigFault),
-    /// No DNSKEY of the zone fits a DS of its parent, or a trust anchor.
+    /// No DNSKEY of the zone matches a DS of its parent, or a trust anchor.
     NoDnskey,
-    /// Keys fit, but none has the Zone Key flag, or all are revoked.
+    /// Keys match, but lack the Zone Key flag or are revoked.
     NoZoneKey,
-    /// Nothing proves that what was asked for is not there.
+    /// There is no proof of nonexistence.
     DenialMissing,
-    /// What should prove it does not.
+    /// The proof of nonexistence is invalid.
     DenialWrong,
-    /// A wildcard was expanded to an RRset that cannot come of one: a DNAME, a DS, an SOA.
+    /// The RRset was expanded from a wildcard, which its type does not allow: DNAME, DS, SOA.
     Wildcard,
-    /// The CNAME is not the one that follows from the DNAME (RFC 6672 §3.1).
+    /// The CNAME does not follow from the DNAME (RFC 6672 §3.1).
     Synthesis,
-    /// The response code denies what the signatures prove.
+    /// The response code contradicts the signed records.
     Rcode,
-    /// The chain of CNAME and DNAME is too long, or a loop.
+    /// The chain of CNAME and DNAME is too long, or loops.
     Chain,
-    /// DS or DNSKEY records could not be had, or not read.
+    /// DS or DNSKEY records could not be fetched or parsed.
     Unreachable,
-    /// Validating it would take too much work.
+    /// Validation would exceed this limit.
     Limit(ValidationLimit),
 }
 
 impl BogusReason {
-    /// The extended error to report it with (RFC 8914 §4).
+    /// The extended DNS error for it (RFC 8914 §4).
     pub fn extended_error(self) -> ErrorInfo {
         match self {
             Self::Unsigned => ErrorInfo::RRSIGS_MISSING,
@@ -113,8 +113,8 @@ impl BogusReason {
         }
     }
 
-    /// Of two reasons the one that says more: with several signatures or proofs, that of the one that came
-    /// closest.
+    /// Returns the more specific of two reasons: with several signatures or proofs, the reason of the one
+    /// that came closest.
     pub(crate) fn or_closer(self, other: BogusReason) -> BogusReason {
         if other.closeness() > self.closeness() { other } else { self }
     }

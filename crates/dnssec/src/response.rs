@@ -1,4 +1,4 @@
-//! A response as its RRsets, each with its signatures.
+//! [`Response`]: a response as RRsets with their signatures.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use wire::message::{Parser, Section};
 use wire::rdata::{self, view::Rrsig};
 use wire::{Class, LowerNameBuf, Malformed, Name, NameBuf, Rcode, Ttl, Type};
 
-/// A response read whole: the answer and authority sections in class IN, grouped. The additional section is
-/// not looked at: nothing in it is ever validated.
+/// A parsed response: the answer and authority sections in class IN, grouped into RRsets. The additional
+/// section is ignored, since nothing in it is ever validated.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// QNAME.
@@ -16,9 +16,9 @@ pub struct Response {
     pub qtype: Type,
     /// QCLASS.
     pub qclass: Class,
-    /// The response code, with the bits of OPT.
+    /// The response code, extended by OPT.
     pub rcode: Rcode,
-    /// Its RRsets, in the order of their first records.
+    /// RRsets in the order of their first records.
     pub sets: Vec<ReceivedSet>,
 }
 
@@ -27,15 +27,15 @@ pub struct Response {
 pub struct ReceivedSet {
     /// Answer or authority.
     pub section: Section,
-    /// The owner, in the letter case of its first record.
+    /// Owner name, in the letter case of its first record.
     pub owner: NameBuf,
-    /// The type, never RRSIG nor one that zones cannot hold.
+    /// The type; never RRSIG, nor a type that zones cannot hold.
     pub rtype: Type,
-    /// The least TTL of its records.
+    /// The smallest TTL of its records.
     pub ttl: Ttl,
-    /// Every RDATA once, uncompressed, in canonical form and order (RFC 4034 §6.2, §6.3).
+    /// Each distinct RDATA, uncompressed, in canonical form and order (RFC 4034 §6.2, §6.3).
     pub rdatas: Vec<Vec<u8>>,
-    /// The RRSIGs that cover it, whatever they hold.
+    /// The RRSIGs that cover it, whatever their content.
     pub signatures: Vec<ReceivedSignature>,
 }
 
@@ -49,22 +49,22 @@ pub struct ReceivedSignature {
 }
 
 impl ReceivedSignature {
-    /// The signer, if the RDATA is that of an RRSIG.
+    /// The signer, if the RDATA is well formed.
     pub(crate) fn signer(&self) -> Option<Name<'_>> {
         Rrsig::read(&self.rdata).ok().map(|sig| sig.signer)
     }
 }
 
-/// The records that belong together: a section, an owner and a type.
+/// The key of an RRset: section, owner and type.
 type Place = (u16, NameBuf, Type);
 
 impl Response {
-    /// Reads a message, whose response code with the bits of OPT is `rcode`. Records of other classes and of
-    /// types that no zone can hold are left out.
+    /// Parses a message; `rcode` is its response code, extended by OPT. Skips records of other classes and of
+    /// types that zones cannot hold.
     ///
     /// # Errors
-    /// [`Malformed`] if it has not exactly one question, breaks off, or has data that is not of the form of
-    /// its type.
+    /// [`Malformed`] if the message does not have exactly one question, is truncated, or has RDATA that does
+    /// not match its type's format.
     pub fn read(message: &[u8], rcode: Rcode) -> Result<Response, Malformed> {
         let (header, mut parser) = Parser::new(message)?;
         let [questions, answers, authorities, _] = header.counts();
@@ -133,7 +133,7 @@ impl Response {
         }
     }
 
-    /// Where the set of this type at this name is.
+    /// Index of the RRset with this owner and type.
     pub(crate) fn find(&self, section: Section, owner: Name<'_>, rtype: Type) -> Option<usize> {
         let is_it =
             |set: &ReceivedSet| set.section == section && set.rtype == rtype && set.owner.as_name() == owner;

@@ -1,4 +1,4 @@
-//! What the operator decides about validation.
+//! [`ValidationSettings`]: the operator's settings for validation.
 
 use wire::Ttl;
 use wire::rdata::view::{Ds, SigAlgorithm};
@@ -6,21 +6,21 @@ use wire::rdata::view::{Ds, SigAlgorithm};
 use crate::algorithm;
 use crate::key::digest_len;
 
-/// How responses are validated.
+/// The operator's settings for validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidationSettings {
-    /// So many seconds clocks may differ: a signature is good so long before its inception and after its
+    /// Allowed clock skew in seconds: a signature is valid this long before its inception and after its
     /// expiration.
     pub skew: u32,
-    /// Whether RSA with SHA-1 counts as a supported algorithm. RFC 9905 §2 has operators take zones with
-    /// nothing better for insecure, which is the default.
+    /// Whether RSA with SHA-1 is a supported algorithm. By default it is not, and zones with nothing better
+    /// are insecure, as RFC 9905 §2 requires.
     pub sha1_signatures: bool,
-    /// Whether SHA-1 counts as a supported digest type of DS. It never does beside a better one (RFC 4509
+    /// Whether SHA-1 is a supported digest type of DS. It is always ignored beside a better one (RFC 4509
     /// §3).
     pub sha1_digests: bool,
-    /// More iterations than this make what NSEC3 has to prove insecure (RFC 9276 §3.2).
+    /// Most NSEC3 iterations; proofs with more are insecure (RFC 9276 §3.2).
     pub max_nsec3_iterations: u16,
-    /// How long it is remembered that a zone's DS or DNSKEY are bogus.
+    /// How long a bogus DS or DNSKEY RRset is cached.
     pub bogus_ttl: Ttl,
 }
 
@@ -37,12 +37,12 @@ impl Default for ValidationSettings {
 }
 
 impl ValidationSettings {
-    /// Whether signatures of this algorithm count.
+    /// Whether signatures of this algorithm are accepted.
     pub(crate) fn takes_algorithm(&self, algorithm: SigAlgorithm) -> bool {
         algorithm::is_supported(algorithm) && (self.sha1_signatures || !algorithm::uses_sha1(algorithm))
     }
 
-    /// Whether DS of this digest type count.
+    /// Whether DS of this digest type are accepted.
     pub(crate) fn takes_digest(&self, digest_type: u8) -> bool {
         digest_len(digest_type).is_some() && (self.sha1_digests || digest_type != Ds::SHA1)
     }

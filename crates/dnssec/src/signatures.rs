@@ -1,4 +1,4 @@
-//! Whether one of an RRset's signatures is good, within the budget (RFC 4035 §5.3).
+//! Checks the signatures of an RRset within the budget (RFC 4035 §5.3).
 
 use wire::rdata::view::{Dnskey, Rrsig};
 use wire::{Name, Serial, Ttl};
@@ -11,37 +11,38 @@ use crate::response::{ReceivedSet, ReceivedSignature};
 use crate::settings::ValidationSettings;
 use crate::verify::{SigFault, SignedSet};
 
-/// What a good signature says.
+/// The content of a valid signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checked {
-    /// How many labels of the owner were signed; fewer than it has if it is of a wildcard (RFC 4035 §5.3.4).
+    /// Number of signed labels of the owner; fewer than the owner has if expanded from a wildcard (RFC 4035
+    /// §5.3.4).
     pub(crate) labels: usize,
-    /// The longest that the set may be kept (RFC 4035 §5.3.3).
+    /// The longest time for which the set may be cached (RFC 4035 §5.3.3).
     pub(crate) ttl: Ttl,
-    /// The TTL that the zone gave it (RFC 4034 §3.1.4).
+    /// The original TTL in the zone (RFC 4034 §3.1.4).
     pub(crate) original_ttl: Ttl,
-    /// How long the signature is good for.
+    /// The remaining validity of the signature.
     pub(crate) left: Ttl,
 }
 
-/// What signatures are checked with.
+/// The context for checking signatures.
 pub(crate) struct Checker<'a> {
     pub(crate) settings: &'a ValidationSettings,
     /// Seconds since 1970.
     pub(crate) now: u64,
-    /// The zone that must have signed.
+    /// The required signer.
     pub(crate) zone: Name<'a>,
     /// RDATA of its keys.
     pub(crate) keys: &'a [Vec<u8>],
 }
 
 impl Checker<'_> {
-    /// The time as signatures have it (RFC 4034 §3.1.5).
+    /// The current time in the format of signatures (RFC 4034 §3.1.5).
     fn serial(&self) -> Serial {
         Serial(self.now as u32)
     }
 
-    /// Looks for a signature of the zone over `set` that is good.
+    /// Finds a valid signature of the zone over `set`.
     ///
     /// # Errors
     /// Why there is none.
@@ -75,7 +76,7 @@ impl Checker<'_> {
         Err(reason)
     }
 
-    /// The signature, unless something speaks against it before it is verified.
+    /// Parses the signature and checks everything that needs no key.
     fn admissible<'s>(
         &self,
         signed: &SignedSet<'_>,
@@ -90,8 +91,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Verifies one signature with the keys that fit its tag. The outer error ends everything: the budget is
-    /// spent.
+    /// Verifies one signature with the keys that match its tag. The outer error means that the budget is used
+    /// up.
     fn verify(
         &self,
         signed: &SignedSet<'_>,

@@ -1,6 +1,6 @@
-//! What is known of zones, and how trust comes down from an anchor to a name (RFC 4035 §5).
+//! [`TrustTable`]: the trust state of zones, and the chain of trust from an anchor to a name (RFC 4035 §5).
 //!
-//! One [`TrustTable`] serves all lookups on all threads.
+//! All lookups on all threads share one [`TrustTable`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,22 +13,22 @@ use crate::outcome::{BogusReason, InsecureReason};
 /// RDATA of several records, shared.
 pub(crate) type SharedData = Arc<[Vec<u8>]>;
 
-/// What has been found out of one name.
+/// The trust state of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// A zone begins here, and these are its keys: the RDATA of its DNSKEY records that may sign.
+    /// A zone begins here with these keys: RDATA of the DNSKEY records that may sign.
     Secure(Arc<[Vec<u8>]>),
-    /// A zone begins here that has DS: the RDATA of those that can be followed. Its keys are not known.
+    /// A zone begins here with DS: RDATA of the supported ones. Its keys are not known yet.
     Delegated(Arc<[Vec<u8>]>),
-    /// A zone begins here or above that is proven to have no DS that can be followed.
+    /// A zone begins here or above that is proven to have no supported DS.
     Insecure(InsecureReason),
     /// No zone begins here: the name belongs to the zone of its parent.
     NoCut,
-    /// What was learned of this name cannot be trusted, nor can anything at or below it.
+    /// Data about this name is bogus, so nothing at or below it can be trusted.
     Bogus(BogusReason),
 }
 
-/// Records that have to be asked for.
+/// Records that have to be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The DS of this name, from the servers of the zone above it.
@@ -38,14 +38,14 @@ pub enum Need {
 }
 
 impl Need {
-    /// The name to ask for.
+    /// The name to query.
     pub fn name(&self) -> Name<'_> {
         match self {
             Need::Ds(name) | Need::Dnskey(name) => name.as_name(),
         }
     }
 
-    /// The type to ask for.
+    /// The type to query.
     pub fn rtype(&self) -> Type {
         match self {
             Need::Ds(_) => Type::DS,
@@ -54,39 +54,39 @@ impl Need {
     }
 }
 
-/// What is known of one name.
+/// A cached trust state.
 #[derive(Clone, Debug)]
 struct Known {
     trust: Trust,
-    /// The zone that vouches for it; `None` if that is a trust anchor, or no zone in particular.
+    /// The zone that proves it; `None` for a trust anchor, or without a particular zone.
     by: Option<NameBuf>,
-    /// Seconds since 1970 up to which it is good.
+    /// Expiry in seconds since 1970.
     until: u64,
 }
 
 impl Known {
-    /// How much longer it is good.
+    /// Its remaining lifetime.
     fn ttl(&self, now: u64) -> Ttl {
         Ttl::from_secs(u32::try_from(self.until.saturating_sub(now)).unwrap_or(Ttl::MAX.as_secs()))
     }
 
-    /// Whether it says that a zone begins here.
+    /// Whether it means that a zone begins here.
     fn is_cut(&self) -> bool {
         matches!(self.trust, Trust::Secure(_) | Trust::Delegated(_) | Trust::Insecure(_))
     }
 }
 
-/// What has been found out of names, each up to its time. It is bounded; what ends first goes first.
+/// A cache of trust states with their lifetimes. Bounded: the entry that expires first is evicted first.
 ///
-/// One table serves all lookups, on whatever threads: it is locked for as long as it takes to find or note
-/// one name, never while something is verified. It must not outlive a change of trust anchors or settings.
+/// All lookups on all threads share one table. It is locked only to find or store one name, never during
+/// verification. It must be discarded when trust anchors or settings change.
 #[derive(Debug)]
 pub struct TrustTable {
     entries: RwLock<Entries>,
     capacity: usize,
 }
 
-/// What a [`TrustTable`] holds.
+/// The content of a [`TrustTable`].
 #[derive(Clone, Debug, Default)]
 struct Entries {
     known: BTreeMap<NameBuf, Arc<Known>>,
@@ -108,11 +108,11 @@ impl Clone for TrustTable {
 }
 
 impl TrustTable {
-    /// The least time in seconds that anything is kept, so that what has a TTL of 0 lasts for the lookup that
-    /// asked for it.
+    /// Shortest lifetime of an entry in seconds, so that data with TTL 0 lasts for the lookup that requested
+    /// it.
     const LEAST: u64 = 10;
 
-    /// An empty one, for so many names; 64 at least, as one lookup needs several at a time.
+    /// Creates an empty table for this many names; at least 64, as one lookup needs several at a time.
     pub fn new(capacity: usize) -> Self {
         TrustTable { entries: RwLock::default(), capacity: capacity.max(64) }
     }
@@ -125,30 +125,30 @@ impl TrustTable {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Names it knows something of, be it over or not.
+    /// Number of names with an entry, including expired ones.
     pub fn len(&self) -> usize {
         self.read().known.len()
     }
 
-    /// Whether it knows nothing.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.read().known.is_empty()
     }
 
-    /// What is known of a name at `now`, in seconds since 1970.
+    /// The trust state of a name at `now`, in seconds since 1970.
     pub fn get(&self, name: Name<'_>, now: u64) -> Option<Trust> {
         self.known(name, now).map(|known| known.trust.clone())
     }
 
-    /// Whether the chain of trust is known to be broken at `name` or above it, so that nothing there can be
-    /// secure whatever its servers answer.
+    /// Whether the chain of trust is broken at `name` or above it, so that nothing there can be secure,
+    /// whatever its servers respond.
     pub fn is_broken(&self, name: Name<'_>, now: u64) -> bool {
         let bogus = |name| self.known(name, now).is_some_and(|known| matches!(known.trust, Trust::Bogus(_)));
         name.ancestors().any(bogus)
     }
 
-    /// Forgets all that is known of a name and of those below it: its servers gave bad answers, or the
-    /// operator asks for it.
+    /// Removes the entries of a name and of all names below it: its servers sent bad responses, or the
+    /// operator flushes it.
     pub fn forget(&self, name: Name<'_>) {
         let mut entries = self.write();
         let below = |n: &&NameBuf| n.as_name().is_at_or_below(name);
@@ -160,7 +160,7 @@ impl TrustTable {
         self.read().known.get(&name.to_buf()).filter(|known| now < known.until).cloned()
     }
 
-    /// Notes what the zone `by` vouches for, or an anchor.
+    /// Stores the trust state of a name, proven by the zone `by` or by an anchor.
     pub(crate) fn learn(&self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: u64) {
         let name = name.to_buf();
         let until = now.saturating_add(Self::LEAST.max(ttl.as_secs() as u64));
@@ -175,16 +175,16 @@ impl TrustTable {
     }
 }
 
-/// Where trust stands at a name.
+/// The result of following the chain of trust to a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The name belongs to this zone, which is signed with these keys.
     Secure(SharedData),
-    /// It is proven to belong to a zone without a chain of trust, which is good for so long.
+    /// The name is proven to belong to a zone without a chain of trust, for this long.
     Insecure(InsecureReason, Ttl),
     /// The chain of trust is broken at or above it.
     Bogus(BogusReason),
-    /// It is not the name of a zone: only said where a zone was asked for.
+    /// The name is not the name of a zone; only returned if a zone was requested.
     NoZone,
     /// No trust anchor is above it.
     NoAnchor,
@@ -194,7 +194,7 @@ impl Standing {
     const NEGATIVE: Standing = Standing::Insecure(InsecureReason::NegativeAnchor, Ttl::MAX);
 }
 
-/// Ways down from the anchors.
+/// Follows chains of trust from the anchors.
 #[derive(Clone, Copy)]
 pub(crate) struct Ways<'a> {
     pub(crate) anchors: &'a TrustAnchors,
@@ -207,8 +207,8 @@ impl Ways<'_> {
         self.table.known(name, self.now)
     }
 
-    /// Where a zone stands that a signature names. Its DS are asked for at once, whatever zones lie above:
-    /// the answer has a signature of its own, which names the next one.
+    /// The standing of a zone that signed a record. Requests its DS directly, whatever zones are above: the
+    /// response is itself signed, which names the next zone.
     pub(crate) fn zone(&self, name: Name<'_>) -> Result<Standing, Box<Need>> {
         match self.anchors.nearest(name) {
             None => Ok(Standing::NoAnchor),
@@ -221,7 +221,7 @@ impl Ways<'_> {
         }
     }
 
-    /// Where a zone with an anchor of its own stands. What a zone above says about it does not count.
+    /// The standing of a zone with an anchor of its own. Ignores data about it from zones above.
     fn anchored(&self, zone: Name<'_>) -> Result<Standing, Box<Need>> {
         match self.known(zone).filter(|known| known.by.is_none()) {
             None => Err(Box::new(Need::Dnskey(zone.to_buf()))),
@@ -239,8 +239,8 @@ impl Ways<'_> {
         }
     }
 
-    /// Where the zone stands that a name is in, found by going down from the anchor from cut to cut. This is
-    /// how data without a good signature is found to be insecure (RFC 4035 §5.2).
+    /// The standing of the zone that contains a name, found by descending from the anchor, cut by cut.
+    /// Determines whether data without a valid signature is insecure (RFC 4035 §5.2).
     pub(crate) fn zone_of(&self, name: Name<'_>) -> Result<Standing, Box<Need>> {
         let at = match self.anchors.nearest(name) {
             None => return Ok(Standing::NoAnchor),
@@ -253,7 +253,7 @@ impl Ways<'_> {
             below.reverse();
             let by_zone =
                 |known: Arc<Known>| known.is_cut() && known.by.is_some_and(|by| by.as_name() == zone);
-            // Where this zone vouches for a cut further down, none is between.
+            // If this zone proves a cut further down, there is none in between.
             let cut = below.iter().find(|below| self.known(**below).is_some_and(by_zone));
             let next = match cut {
                 Some(cut) => *cut,
@@ -280,7 +280,7 @@ impl Ways<'_> {
         matches!(self.anchors.nearest(zone), Some(Nearest::Positive(at)) if at == zone)
     }
 
-    /// The DS that a zone's keys have to fit, the zone that vouches for them, and how long they are good.
+    /// The DS that a zone's keys have to match, the zone that proves them, and their remaining lifetime.
     pub(crate) fn delegation(&self, zone: Name<'_>) -> Option<(SharedData, Option<NameBuf>, Ttl)> {
         match (self.anchors.nearest(zone), self.known(zone)) {
             (Some(Nearest::Positive(at)), _) if at == zone => {
@@ -294,8 +294,7 @@ impl Ways<'_> {
         }
     }
 
-    /// Whether it is known that a name at or above `name`, and below `zone`, is the name of another zone to
-    /// which `zone` delegates.
+    /// Whether a name at or above `name`, and below `zone`, is known to be a zone that `zone` delegates.
     pub(crate) fn is_delegated(&self, zone: Name<'_>, name: Name<'_>) -> bool {
         let cut = |name: Name<'_>| {
             let known = self.known(name).filter(|known| known.is_cut());
@@ -317,7 +316,7 @@ mod tests {
         Trust::Secure(Arc::from([text.as_bytes().to_vec()]))
     }
 
-    /// The root, com and example.com are signed; a.b.example.com is not.
+    /// A table in which the root, com and example.com are signed, and a.b.example.com is not.
     fn table() -> TrustTable {
         let table = TrustTable::new(64);
         let ttl = Ttl::from_secs(100);

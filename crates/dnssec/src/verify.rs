@@ -10,28 +10,28 @@ use wire::{Class, Malformed, Name, Serial, Type};
 use crate::algorithm;
 use crate::key::tag;
 
-/// Why a signature does not make its RRset secure.
+/// Why a signature is not accepted for its RRset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SigFault {
     /// The RDATA is not that of an RRSIG.
     Malformed,
     /// It covers another type.
     OtherType,
-    /// The signer is not the zone that the owner is in.
+    /// The signer is not the zone of the owner.
     WrongSigner,
-    /// More labels than the owner has, or fewer than the signer.
+    /// It has more labels than the owner, or fewer than the signer.
     BadLabels,
-    /// Its time has not come.
+    /// The inception is in the future.
     NotYetValid,
-    /// Its time is over.
+    /// The expiration is in the past.
     Expired,
-    /// Its time is over before it begins.
+    /// The expiration precedes the inception.
     ExpiredBeforeValid,
-    /// The zone has no key with its tag and algorithm that may sign.
+    /// The zone has no zone key with this tag and algorithm.
     NoKey,
-    /// The algorithm is not supported here.
+    /// The algorithm is not supported.
     UnsupportedAlgorithm,
-    /// The signature is not one of this data by this key.
+    /// The signature is not valid for this data and key.
     BadSignature,
 }
 
@@ -61,8 +61,8 @@ impl From<Malformed> for SigFault {
     }
 }
 
-/// Whether `now`, in seconds since 1970, lies in the signature's period of validity (RFC 4034 §3.1.5), or no
-/// more than `skew` seconds outside it.
+/// Checks that `now`, in seconds since 1970, is within the signature's validity period (RFC 4034 §3.1.5), or
+/// at most `skew` seconds outside it.
 fn check_time(sig: &Rrsig<'_>, now: Serial, skew: u32) -> Result<(), SigFault> {
     let after = |a: Serial, b: Serial| a.compare(b) == Some(Ordering::Greater);
     let (latest, earliest) = (Serial(now.0.wrapping_add(skew)), Serial(now.0.wrapping_sub(skew)));
@@ -76,23 +76,23 @@ fn check_time(sig: &Rrsig<'_>, now: Serial, skew: u32) -> Result<(), SigFault> {
     }
 }
 
-/// An RRset in the form that is signed.
+/// An RRset in the form in which it is signed.
 pub struct SignedSet<'a> {
-    /// The owner as it is in the zone.
+    /// The owner, as in the response or zone.
     pub owner: Name<'a>,
     /// The type.
     pub rtype: Type,
-    /// Every RDATA once, in canonical form (names lower-case where RFC 4034 §6.2 says so) and ascending,
+    /// Each distinct RDATA, in canonical form (names in lower case as RFC 4034 §6.2 requires) and ascending,
     /// which is the order of RFC 4034 §6.3.
     pub rdatas: &'a [Vec<u8>],
 }
 
 impl SignedSet<'_> {
-    /// Whether `sig` may be a signature over this set by `zone` (RFC 4035 §5.3.1), at time `now` give or take
-    /// `skew` seconds: all that can be said without a key. The data itself is not looked at.
+    /// Checks whether `sig` may be a signature over this set by `zone` (RFC 4035 §5.3.1), at time `now` plus
+    /// or minus `skew` seconds: everything that needs no key. Does not look at the data itself.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// Why it may not.
     pub fn check(&self, sig: &Rrsig<'_>, zone: Name<'_>, now: Serial, skew: u32) -> Result<(), SigFault> {
         if sig.type_covered != self.rtype {
             return Err(SigFault::OtherType);
@@ -100,7 +100,7 @@ impl SignedSet<'_> {
         if sig.signer != zone || !self.owner.is_at_or_below(zone) {
             return Err(SigFault::WrongSigner);
         }
-        // With fewer labels than the zone's name it would be a wildcard above the zone.
+        // With fewer labels than the apex, it would be a wildcard above the zone.
         let labels = self.owner.label_count() - self.owner.is_wildcard() as usize;
         if !(zone.label_count()..=labels).contains(&(sig.labels as usize)) {
             return Err(SigFault::BadLabels);
@@ -121,7 +121,7 @@ impl SignedSet<'_> {
         }
         let skip = if above > 0 { above + self.owner.is_wildcard() as usize } else { 0 };
         owner.extend(self.owner.skip(skip).as_wire().to_ascii_lowercase());
-        // The signer's name is the last of these fields, and the only one with letters in it.
+        // The signer's name is the last of these fields, and the only one that contains letters.
         let mut out = sig.signed_fields.to_vec();
         let signer_at = out.len() - sig.signer.len();
         out[signer_at..].make_ascii_lowercase();
@@ -137,10 +137,10 @@ impl SignedSet<'_> {
     }
 }
 
-/// Verifies one signature over `set`, by whichever of `keys` fits it, at time `now`.
+/// Verifies one signature over `set` with the matching ones of `keys`, at time `now`.
 ///
-/// `zone` is the zone's name: no other zone may have signed. At most two keys of one tag are tried, so that
-/// colliding tags cost no more (CVE-2023-50387).
+/// Only the zone `zone` may have signed. At most two keys of one tag are tried, so that colliding tags cost
+/// no more (CVE-2023-50387).
 pub fn verify(
     set: &SignedSet<'_>,
     sig: &Rrsig<'_>,

@@ -1,7 +1,6 @@
-//! Proofs that something is not there, by NSEC (RFC 4035 §5.4) or NSEC3 (RFC 5155 §8).
+//! Proofs of nonexistence by NSEC (RFC 4035 §5.4) or NSEC3 (RFC 5155 §8).
 //!
-//! What comes in here is verified already: records that the zone itself has signed, and none that came of a
-//! wildcard.
+//! Input records are already verified: the zone itself signed them, and none was expanded from a wildcard.
 
 mod nsec;
 mod nsec3;
@@ -16,37 +15,37 @@ use crate::outcome::BogusReason;
 use crate::response::ReceivedSet;
 use crate::settings::ValidationSettings;
 
-/// What is said not to be there.
+/// The claim to prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// The name, and any wildcard that could stand for it (RFC 4035 §3.1.3.2).
+    /// The name does not exist, nor any wildcard that could match it (RFC 4035 §3.1.3.2).
     Name,
-    /// Records of this type at the name, which may be there or be stood for by a wildcard (RFC 4035 §3.1.3.1,
-    /// §3.1.3.4).
+    /// The name has no records of this type; the name may exist or be matched by a wildcard (RFC 4035
+    /// §3.1.3.1, §3.1.3.4).
     Data(Type),
-    /// The name, and any closer wildcard than the one right below its ancestor of so many labels (RFC 4035
-    /// §3.1.3.3).
+    /// The name does not exist, nor any closer wildcard than the one directly below its ancestor with this
+    /// many labels (RFC 4035 §3.1.3.3).
     Closer(usize),
 }
 
-/// What was proven.
+/// The result of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// The claim.
+    /// The claim is proven.
     Proven,
-    /// The claim, that there is no DS, for a name at which there is a delegation.
+    /// The claim that there is no DS is proven, for a name with a delegation.
     Delegation,
-    /// The claim, unless there is an unsigned delegation that opt-out has left out (RFC 5155 §6).
+    /// The claim is proven, unless there is an unsigned delegation omitted by opt-out (RFC 5155 §6).
     OptOut,
-    /// Nothing: the records have more iterations than are followed.
+    /// Nothing is proven: the records have more iterations than the settings allow.
     Iterations,
 }
 
-/// Proves a claim about `name` by the records of `zone`, at or above it. Hashes that are `known` cost
+/// Proves a claim about `name` by the records of `zone`, which is at or above it. Hashes in `known` cost
 /// nothing.
 ///
 /// # Errors
-/// Why it is not proven.
+/// Why the claim is not proven.
 pub(crate) fn prove(
     zone: Name<'_>,
     sets: &[&ReceivedSet],
@@ -72,22 +71,22 @@ pub(crate) fn prove(
     }
 }
 
-/// Whether types are those of a delegation, seen from the zone above it (RFC 6840 §4.1).
+/// Whether these are the types of a delegation, as seen by the parent zone (RFC 6840 §4.1).
 fn is_delegation(types: TypeBitmap<'_>) -> bool {
     types.contains(Type::NS) && !types.contains(Type::SOA)
 }
 
-/// Whether a name with these types proves nothing about names below it: they are another zone's, or are
-/// redirected (RFC 6840 §4.1, RFC 5155 §8.3).
+/// Whether a name with these types proves nothing about names below it, because they belong to another zone
+/// or are redirected (RFC 6840 §4.1, RFC 5155 §8.3).
 fn hides_below(types: TypeBitmap<'_>) -> bool {
     is_delegation(types) || types.contains(Type::DNAME)
 }
 
-/// Whether a name with these types, which NSEC or NSEC3 list, has no record of type `t`, and none that would
-/// be the answer in its place.
+/// Proves that a name with these types, listed by NSEC or NSEC3, has no record of type `t` and no CNAME to
+/// answer instead.
 fn lacks(types: TypeBitmap<'_>, name: Name<'_>, t: Type) -> Result<Denied, BogusReason> {
-    // RFC 6840 §4.4: DS are the parent's, and only the parent can deny them; all else at a cut is the
-    // child's.
+    // RFC 6840 §4.4: DS belong to the parent, and only the parent can deny them; all other types at a cut
+    // belong to the child.
     let by_whom =
         if t == Type::DS { !types.contains(Type::SOA) || name.is_root() } else { !is_delegation(types) };
     // RFC 6840 §4.3.

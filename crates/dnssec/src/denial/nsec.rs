@@ -1,4 +1,4 @@
-//! Proofs by NSEC: names in canonical order, and what lies between two of them (RFC 4035 §5.4, RFC 6840 §4).
+//! Proofs by NSEC: names in canonical order, and the gaps between them (RFC 4035 §5.4, RFC 6840 §4).
 
 use wire::rdata::view::{Nsec, TypeBitmap};
 use wire::{Name, NameBuf, Type};
@@ -7,13 +7,13 @@ use super::{Claim, Denied, hides_below, lacks};
 use crate::outcome::BogusReason;
 use crate::response::ReceivedSet;
 
-/// The NSEC of a zone that a response holds.
+/// The NSEC records of a zone in a response.
 pub(super) struct Names<'r> {
     zone: Name<'r>,
     spans: Vec<Span<'r>>,
 }
 
-/// An NSEC record: its owner is there, and nothing is between it and the next name.
+/// An NSEC record: its owner exists, and no name between it and the next name does.
 #[derive(Clone, Copy)]
 struct Span<'r> {
     owner: Name<'r>,
@@ -21,17 +21,17 @@ struct Span<'r> {
     types: TypeBitmap<'r>,
 }
 
-/// How a name is not an owner of records.
+/// Why a name has no records.
 enum Absence<'r> {
-    /// There is no such name; this is the closest one above it that is there.
+    /// The name does not exist; this is its closest encloser.
     NoName(Name<'r>),
-    /// It is there for the sake of names below it, and has no records (RFC 4592 §2.2.2).
+    /// The name is an empty non-terminal (RFC 4592 §2.2.2).
     Empty,
 }
 
 impl<'r> Names<'r> {
-    /// Takes those that are of the zone. A name has one NSEC, which leads further on within the zone, or from
-    /// the last one back to the zone's own name (RFC 4034 §4.1.1).
+    /// Selects the records of the zone. A name has one NSEC, whose next name is later within the zone, or for
+    /// the last one the apex (RFC 4034 §4.1.1).
     pub(super) fn new(zone: Name<'r>, sets: &[&'r ReceivedSet]) -> Self {
         let read = |set: &&'r ReceivedSet| {
             let [rdata] = &set.rdatas[..] else { return None };
@@ -60,11 +60,11 @@ impl<'r> Names<'r> {
         self.spans.iter().find(|span| span.owner == name)
     }
 
-    /// What the NSEC in front of a name says about it.
+    /// Determines the absence of a name from the NSEC that covers it.
     fn absence<'n>(&self, name: Name<'n>) -> Option<Absence<'n>> {
         let covers = |span: &&Span<'r>| {
             let between = span.owner < name && (name < span.next || span.next == self.zone);
-            // RFC 6840 §4.1: the owner of a delegation or DNAME knows nothing of what is below.
+            // RFC 6840 §4.1: the NSEC of a delegation or DNAME proves nothing about names below it.
             between && !(name.is_at_or_below(span.owner) && hides_below(span.types))
         };
         let span = self.spans.iter().find(covers)?;
@@ -78,14 +78,14 @@ impl<'r> Names<'r> {
 
     fn no_name(&self, name: Name<'_>) -> bool {
         if let Some(span) = self.matching(name) {
-            // RFC 9824 §3.1: a name that is not there has an NSEC made for it, with a type that says so.
+            // RFC 9824 §3.1: the NSEC of a nonexistent name has a special type.
             let listed = [Type::RRSIG, Type::NSEC, Type::NXNAME];
             return span.types.iter().eq(listed);
         }
         let Some(Absence::NoName(encloser)) = self.absence(name) else { return false };
         match NameBuf::prepend(b"*", encloser) {
             Ok(star) => matches!(self.absence(star.as_name()), Some(Absence::NoName(_))),
-            // No wildcard can be there either.
+            // A wildcard name that is too long cannot exist.
             Err(_) => true,
         }
     }

@@ -1,4 +1,4 @@
-//! Proofs by NSEC3: hashes in order, and what lies between two of them (RFC 5155 §8).
+//! Proofs by NSEC3: hashes in order, and the gaps between them (RFC 5155 §8).
 
 use wire::rdata::view::{Nsec3, Nsec3Param, TypeBitmap};
 use wire::text::Base32Hex;
@@ -12,7 +12,7 @@ use crate::response::ReceivedSet;
 
 type Hash = [u8; HASH_LEN];
 
-/// The NSEC3 of a zone that a response holds, all of one chain.
+/// The NSEC3 records of a zone in a response, all of one chain.
 pub(super) struct Hashes<'r, 'k> {
     zone: Name<'r>,
     param: Nsec3Param<'r>,
@@ -20,7 +20,7 @@ pub(super) struct Hashes<'r, 'k> {
     known: &'k mut KnownHashes,
 }
 
-/// Names and their hashes, so that several proofs about one name hash none twice. All have the same salt and
+/// Names with their hashes, so that several proofs about one name hash it once. All have the same salt and
 /// iterations.
 #[derive(Debug, Default)]
 pub(crate) struct KnownHashes {
@@ -30,7 +30,7 @@ pub(crate) struct KnownHashes {
 }
 
 impl KnownHashes {
-    /// Returns the hash of a name. One that is not known yet is taken from the budget, in blocks of SHA-1.
+    /// Returns the hash of a name. Computing a new one costs budget, in blocks of SHA-1.
     pub(crate) fn hash(
         &mut self,
         name: Name<'_>,
@@ -51,7 +51,7 @@ impl KnownHashes {
     }
 }
 
-/// An NSEC3 record: a name with its owner's hash is there, and none with a hash between that and the next.
+/// An NSEC3 record: a name with its owner's hash exists, and none with a hash between that and the next.
 #[derive(Clone, Copy)]
 struct Span<'r> {
     owner: Hash,
@@ -60,15 +60,15 @@ struct Span<'r> {
     types: TypeBitmap<'r>,
 }
 
-/// The closest encloser of a name, proven (RFC 5155 §8.3).
+/// The proven closest encloser of a name (RFC 5155 §8.3).
 struct Encloser<'n> {
     name: Name<'n>,
-    /// The name below it, towards the name asked for, is covered by a span with opt-out.
+    /// Whether a span with opt-out covers the next closer name.
     opt_out: bool,
 }
 
 impl<'r, 'k> Hashes<'r, 'k> {
-    /// Takes those that are of the zone, with a hash algorithm and flags that are known (RFC 5155 §8.2); of
+    /// Selects the records of the zone with a known hash algorithm and known flags (RFC 5155 §8.2); of
     /// several chains the first one's. `None` if there are none.
     pub(super) fn new(zone: Name<'r>, sets: &[&'r ReceivedSet], known: &'k mut KnownHashes) -> Option<Self> {
         let mut all = sets.iter().filter_map(|set| read(zone, set));
@@ -95,7 +95,7 @@ impl<'r, 'k> Hashes<'r, 'k> {
         }
     }
 
-    /// The hash of a name, at the cost of so many blocks.
+    /// Returns the hash of a name; a new one costs budget.
     fn hash(&mut self, name: Name<'_>, budget: &mut ValidationBudget) -> Result<Hash, BogusReason> {
         Ok(self.known.hash(name, self.param.salt, self.param.iterations, budget)?)
     }
@@ -108,8 +108,8 @@ impl<'r, 'k> Hashes<'r, 'k> {
         self.spans.iter().find(|span| span.covers(hash)).copied()
     }
 
-    /// The closest encloser of a name that is not there: the one that is, right above one that is not. Looked
-    /// for from the zone's name on, near which it mostly is.
+    /// Finds the closest encloser of a nonexistent name: an existing name directly above a nonexistent one.
+    /// Searches from the apex downwards, since it is usually near the apex.
     fn encloser<'n>(
         &mut self,
         name: Name<'n>,
@@ -130,7 +130,7 @@ impl<'r, 'k> Hashes<'r, 'k> {
         Err(BogusReason::DenialWrong)
     }
 
-    /// RFC 5155 §8.4.
+    /// Proves that the name does not exist (RFC 5155 §8.4).
     fn no_name(&mut self, name: Name<'_>, budget: &mut ValidationBudget) -> Result<Denied, BogusReason> {
         let encloser = self.encloser(name, budget)?;
         if let Ok(star) = NameBuf::prepend(b"*", encloser.name) {
@@ -140,7 +140,7 @@ impl<'r, 'k> Hashes<'r, 'k> {
         Ok(encloser.denied())
     }
 
-    /// RFC 5155 §8.5 to §8.7.
+    /// Proves that the name lacks a type (RFC 5155 §8.5 to §8.7).
     fn no_data(
         &mut self,
         name: Name<'_>,
@@ -157,13 +157,13 @@ impl<'r, 'k> Hashes<'r, 'k> {
         match self.matching(hash) {
             Some(span) if is_delegation(span.types) => Err(BogusReason::DenialWrong),
             Some(span) => lacks(span.types, star.as_name(), t).map(|_| encloser.denied()),
-            // A delegation that was left out, or an empty name above nothing else (RFC 5155 §8.6, §7.1).
+            // An omitted delegation, or an empty non-terminal above omitted ones (RFC 5155 §8.6, §7.1).
             None if encloser.opt_out => Ok(Denied::OptOut),
             None => Err(BogusReason::DenialWrong),
         }
     }
 
-    /// RFC 5155 §8.8. That the encloser is there follows from the wildcard below it.
+    /// RFC 5155 §8.8. The wildcard below the encloser implies that the encloser exists.
     fn no_closer(
         &mut self,
         name: Name<'_>,
@@ -178,14 +178,14 @@ impl<'r, 'k> Hashes<'r, 'k> {
 }
 
 impl Encloser<'_> {
-    /// What a proof by it comes to: below opt-out nothing is secure (RFC 5155 §9.2).
+    /// The result of a proof by this encloser: names covered by opt-out are never secure (RFC 5155 §9.2).
     fn denied(&self) -> Denied {
         if self.opt_out { Denied::OptOut } else { Denied::Proven }
     }
 }
 
 impl Span<'_> {
-    /// Whether a hash lies between the two, around the end if the next one is the first of the zone.
+    /// Whether a hash lies between the two; the last record wraps to the zone's first hash.
     fn covers(&self, hash: Hash) -> bool {
         if self.owner < self.next {
             self.owner < hash && hash < self.next
@@ -195,7 +195,7 @@ impl Span<'_> {
     }
 }
 
-/// One NSEC3 of the zone: its owner is a hash right below the zone's name (RFC 5155 §3).
+/// Parses an NSEC3 of the zone: its owner is a hash directly below the apex (RFC 5155 §3).
 fn read<'r>(zone: Name<'_>, set: &'r ReceivedSet) -> Option<(Nsec3Param<'r>, Span<'r>)> {
     let [rdata] = &set.rdatas[..] else { return None };
     let nsec3 = Nsec3::read(rdata).ok().filter(|_| set.rtype == Type::NSEC3)?;

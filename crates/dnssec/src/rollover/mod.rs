@@ -1,10 +1,9 @@
-//! Trust anchors that follow their zones (RFC 5011), without I/O: responses and the time go in, changes come
-//! out.
+//! Trust anchors that follow their zones (RFC 5011). No I/O: takes responses and the time, returns changes.
 //!
-//! A zone whose anchors are followed is a [`TrustPoint`]. Its DNSKEY are asked for when [`TrustPoints::due`]
-//! says so, and what comes goes to [`TrustPoints::receive`], which validates it by the anchors of that zone
-//! alone. Nothing else moves a key from one state to the next: no time that passes does, and no answer
-//! without a good signature.
+//! A zone whose anchors are followed is a [`TrustPoint`]. Its DNSKEY RRset has to be queried when
+//! [`TrustPoints::due`] returns the zone, and the response passed to [`TrustPoints::receive`], which
+//! validates it by the anchors of that zone alone. Only this changes the state of a key; neither the passing
+//! of time alone nor a response without a valid signature does.
 //!
 //! ```text
 //!   seen for the first time         30 days later, still there        revoked by itself          gone for 30 days
@@ -31,46 +30,46 @@ use crate::settings::ValidationSettings;
 pub use point::TrustPoint;
 pub use text::TrustTextFault;
 
-/// Seconds for which a new key must be seen before it is trusted, and for which a revoked one must be gone
-/// before it is forgotten: 30 days (RFC 5011 §2.4.1, §2.4.2).
+/// Seconds for which a new key must be seen before it is trusted, and for which a revoked one must be absent
+/// before it is removed: 30 days (RFC 5011 §2.4.1, §2.4.2).
 pub const HOLD_DOWN: u64 = 30 * DAY;
 const DAY: u64 = 86_400;
 const HOUR: u64 = 3600;
 
-/// What a key is to its zone (RFC 5011 §4.2; what it calls Start is a key of which nothing is known).
+/// The state of a key (RFC 5011 §4.2; its Start state is an unknown key).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnchorState {
-    /// It is no anchor yet, but becomes one when it is seen at that time, in seconds since 1970, or later,
-    /// and always before.
+    /// Not an anchor yet. Becomes one if it is seen in every response up to this time, in seconds since 1970,
+    /// and then or later.
     Pending {
-        /// That time.
+        /// The end of the add hold-down time.
         until: u64,
     },
-    /// It is an anchor.
+    /// An anchor.
     Valid,
-    /// It is an anchor, and was not there when its zone was asked last.
+    /// An anchor that was absent from the zone's last response.
     Missing,
-    /// Its holder has revoked it, so it is an anchor no more, for ever.
+    /// Revoked by its holder: never an anchor again.
     Revoked {
-        /// Since when it has not been there, in seconds since 1970, if it is gone.
+        /// Since when it has been absent, in seconds since 1970; `None` while it is present.
         absent: Option<u64>,
     },
-    /// The same, and it has been gone for long.
+    /// Revoked, and absent for the remove hold-down time.
     Removed,
 }
 
 impl AnchorState {
-    /// Whether it is an anchor.
+    /// Whether the key is an anchor.
     pub fn is_trusted(self) -> bool {
         matches!(self, Self::Valid | Self::Missing)
     }
 
-    /// Whether it was one, and never is again.
+    /// Whether the key was revoked, and so is never an anchor again.
     pub fn is_revoked(self) -> bool {
         matches!(self, Self::Revoked { .. } | Self::Removed)
     }
 
-    /// The word for it.
+    /// The state's name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pending { .. } => "pending",
@@ -82,19 +81,19 @@ impl AnchorState {
     }
 }
 
-/// A key of a zone whose anchors are followed.
+/// A key of a trust point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnchorKey {
     /// RDATA of its DNSKEY, with REVOKE clear.
     pub(crate) rdata: Vec<u8>,
-    /// What it is.
+    /// Its state.
     pub state: AnchorState,
-    /// Since when, in seconds since 1970.
+    /// When it entered the state, in seconds since 1970.
     pub since: u64,
 }
 
 impl AnchorKey {
-    /// Its tag. That of the revoked key differs, since REVOKE is one of the bits that are summed up.
+    /// Its key tag. The tag of the revoked key differs, since REVOKE is part of the sum.
     pub fn tag(&self) -> u16 {
         Dnskey::read(&self.rdata).map_or(0, |key| key::tag(&key))
     }
@@ -105,24 +104,24 @@ impl AnchorKey {
     }
 }
 
-/// What happened to a key (RFC 5011 §4.1).
+/// A state change of a key (RFC 5011 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnchorEvent {
-    /// It is one of those that were configured, and was seen for the first time.
+    /// A configured key was seen for the first time.
     Found,
-    /// It is new: an anchor from this time on, in seconds since 1970, if it stays.
+    /// A new key appeared; it becomes an anchor at this time, in seconds since 1970, if it stays.
     Appeared(u64),
-    /// It was new, and has gone again.
+    /// A pending key disappeared.
     Withdrawn,
-    /// It has been there for long enough: it is an anchor.
+    /// A pending key was present long enough and is now an anchor.
     Accepted,
-    /// It is an anchor, and has gone.
+    /// An anchor disappeared.
     Missed,
-    /// It is there again.
+    /// A missing anchor reappeared.
     Returned,
-    /// It was revoked: it is an anchor no more.
+    /// A key was revoked and is no longer an anchor.
     Revoked,
-    /// It was revoked and has been gone for long.
+    /// A revoked key was absent long enough and is removed.
     Removed,
 }
 
@@ -143,7 +142,7 @@ impl fmt::Display for AnchorEvent {
     }
 }
 
-/// What happened to which key.
+/// A state change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnchorChange {
     /// Its zone.
@@ -154,12 +153,13 @@ pub struct AnchorChange {
     pub event: AnchorEvent,
 }
 
-/// What a zone's DNSKEY have shown.
+/// The result of a DNSKEY response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnchorReport {
-    /// What changed.
+    /// State changes.
     pub changes: Vec<AnchorChange>,
-    /// Why the rest counts for nothing, if it does. A key that revokes itself needs no other key's signature.
+    /// Why the rest of the response was ignored, if it was. A key that revokes itself needs no other key's
+    /// signature.
     pub fault: Option<BogusReason>,
 }
 
@@ -170,11 +170,11 @@ pub struct TrustPoints {
 }
 
 impl TrustPoints {
-    /// Follows these zones and no others, each from what is known of it, or else from its anchors in
+    /// Follows these zones and no others. Each continues from its stored state, or else from its anchors in
     /// `configured`.
     ///
-    /// If other anchors were configured when that became known, and not all of them are now, the operator has
-    /// taken trust away: then keys that were learned count no more. What was revoked stays revoked.
+    /// If an anchor was configured when the state was stored and no longer is, the operator has withdrawn
+    /// trust: learned keys are then dropped. Revoked keys stay revoked.
     pub fn follow(&mut self, configured: &TrustAnchors, mut wanted: impl FnMut(Name<'_>) -> bool) {
         let mut known = std::mem::take(&mut self.zones);
         for (zone, ds) in configured.positive().filter(|(zone, _)| wanted(zone.as_name())) {
@@ -184,29 +184,29 @@ impl TrustPoints {
         }
     }
 
-    /// Each zone, and what is known of it.
+    /// Each zone with its trust point.
     pub fn iter(&self) -> impl Iterator<Item = (&NameBuf, &TrustPoint)> {
         self.zones.iter()
     }
 
-    /// The zones whose DNSKEY are to be asked for at `now`, in seconds since 1970.
+    /// The zones whose DNSKEY are due for a query at `now`, in seconds since 1970.
     pub fn due(&self, now: u64) -> Vec<NameBuf> {
         self.zones.iter().filter(|(_, point)| point.left(now) == 0).map(|(zone, _)| *zone).collect()
     }
 
-    /// The clock was put to another time: the keys of all zones are to be asked for at once, since when that
-    /// is due was reckoned by the time before.
+    /// Makes all zones due at once after the clock was set, since their due times were computed with the old
+    /// time.
     pub fn clock_was_put(&mut self) {
         self.zones.values_mut().for_each(TrustPoint::refresh);
     }
 
-    /// Seconds from `now` until there is one; `None` if no zone is followed.
+    /// Seconds from `now` until a zone is due; `None` if no zone is followed.
     pub fn wait(&self, now: u64) -> Option<u64> {
         self.zones.values().map(|point| point.left(now)).min()
     }
 
-    /// Takes the response to a question for the DNSKEY of a zone, be it what it may, at `now` in seconds
-    /// since 1970.
+    /// Processes the response to a DNSKEY query for a zone, whatever its content, at `now` in seconds since
+    /// 1970.
     pub fn receive(
         &mut self,
         zone: Name<'_>,
@@ -230,15 +230,14 @@ impl TrustPoints {
         report
     }
 
-    /// The DNSKEY of a zone could not be had.
+    /// Records that the DNSKEY query for a zone failed.
     pub fn failed(&mut self, zone: Name<'_>, now: u64) {
         if let Some(point) = self.zones.get_mut(&zone.to_buf()) {
             point.failed(now);
         }
     }
 
-    /// The anchors that count, where these are configured: those of zones that are followed are put in their
-    /// place.
+    /// The anchors in force: `configured`, with those of followed zones replaced by their current ones.
     pub fn in_force(&self, configured: &TrustAnchors) -> TrustAnchors {
         let mut anchors = configured.clone();
         self.zones.iter().for_each(|(zone, point)| anchors.replace(*zone, point.anchors(zone.as_name())));

@@ -1,4 +1,4 @@
-//! One zone whose anchors are followed, and its keys.
+//! [`TrustPoint`]: one zone whose anchors are followed, with its keys.
 
 use std::collections::BTreeSet;
 
@@ -15,27 +15,26 @@ use crate::settings::ValidationSettings;
 use crate::signatures::Checked;
 use crate::verify::SignedSet;
 
-/// Keys of one zone that are remembered. Beyond, those that were removed are forgotten, and new ones are not
-/// looked at.
+/// Most keys stored per zone. Beyond that, removed keys are dropped, or else new keys are ignored.
 const MOST_KEYS: usize = 64;
-/// The longest time between two questions, in seconds (RFC 5011 §2.3).
+/// Longest time between two queries, in seconds (RFC 5011 §2.3).
 const LONGEST: u64 = 15 * DAY;
 
 /// A zone whose anchors are followed: a trust point (RFC 5011 §1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustPoint {
-    /// RDATA of the DS that the operator has named.
+    /// DS RDATA of the configured anchors.
     pub(super) configured: BTreeSet<Vec<u8>>,
     pub(super) keys: Vec<AnchorKey>,
-    /// When the zone's keys were seen last with a good signature, in seconds since 1970.
+    /// When the zone's keys were last seen with a valid signature, in seconds since 1970.
     pub(super) seen: Option<u64>,
-    /// When they are asked for next.
+    /// When they are queried next.
     pub(super) next: u64,
-    /// After how many seconds they are asked for again if that comes to nothing; 0 if nothing was ever seen.
+    /// Seconds until the next query after a failure; 0 if the keys were never seen.
     pub(super) retry: u64,
 }
 
-/// What was found in a DNSKEY RRset.
+/// The context of a received DNSKEY RRset.
 struct Sighting<'a> {
     zone: Name<'a>,
     set: &'a ReceivedSet,
@@ -44,33 +43,33 @@ struct Sighting<'a> {
 }
 
 impl TrustPoint {
-    /// The keys that are known, those that are no anchors included.
+    /// All stored keys, including those that are not anchors.
     pub fn keys(&self) -> &[AnchorKey] {
         &self.keys
     }
 
-    /// RDATA of the DS that were configured and that no key was seen for yet; they count.
+    /// Configured DS RDATA for which no key was seen yet; they are in force.
     pub fn unseen(&self, zone: Name<'_>) -> impl Iterator<Item = &Vec<u8>> {
         self.configured.iter().filter(move |ds| !self.keys.iter().any(|key| fits(zone, &key.rdata, ds)))
     }
 
-    /// When the zone's keys were seen last with a good signature, in seconds since 1970.
+    /// When the zone's keys were last seen with a valid signature, in seconds since 1970.
     pub fn seen(&self) -> Option<u64> {
         self.seen
     }
 
-    /// When they are asked for next, in seconds since 1970.
+    /// When they are queried next, in seconds since 1970.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// The anchors that the operator has named are these now.
+    /// Sets the configured anchors.
     pub(super) fn configure(&mut self, zone: Name<'_>, ds: &BTreeSet<Vec<u8>>) {
         let named = |key: &AnchorKey| ds.iter().any(|ds| fits(zone, &key.rdata, ds));
         if !self.configured.is_subset(ds) {
             self.keys.retain(|key| key.state.is_revoked() || named(key));
         }
-        // What the operator names is an anchor at once.
+        // A configured key is an anchor at once.
         self.keys.retain(|key| !matches!(key.state, AnchorState::Pending { .. }) || !named(key));
         if self.configured != *ds {
             self.configured.clone_from(ds);
@@ -78,24 +77,24 @@ impl TrustPoint {
         }
     }
 
-    /// Seconds until the keys are to be asked for. A clock that was put back does not make that longer than
-    /// it can be.
+    /// Seconds until the keys are due for a query. If the clock was set back so far that the wait would
+    /// exceed the longest interval, they are due at once.
     pub(super) fn left(&self, now: u64) -> u64 {
         let left = self.next.saturating_sub(now);
         if left > LONGEST { 0 } else { left }
     }
 
-    /// The keys are to be asked for at once.
+    /// Makes the keys due for a query at once.
     pub(super) fn refresh(&mut self) {
         self.next = 0;
     }
 
-    /// The keys could not be had, or were not good (RFC 5011 §2.3).
+    /// Schedules a retry after the keys could not be fetched or validated (RFC 5011 §2.3).
     pub(super) fn failed(&mut self, now: u64) {
         self.next = now.saturating_add(self.retry.clamp(HOUR, DAY));
     }
 
-    /// The anchors that count: RDATA of DS.
+    /// The anchors in force, as DS RDATA.
     pub(super) fn anchors(&self, zone: Name<'_>) -> BTreeSet<Vec<u8>> {
         let key_of = |ds: &[u8]| self.keys.iter().find(|key| fits(zone, &key.rdata, ds));
         let named = self.configured.iter();
@@ -106,7 +105,7 @@ impl TrustPoint {
         named.chain(learned.filter_map(digest)).collect()
     }
 
-    /// Takes the zone's DNSKEY RRset.
+    /// Processes the zone's DNSKEY RRset.
     pub(super) fn receive(
         &mut self,
         zone: Name<'_>,
@@ -131,8 +130,8 @@ impl TrustPoint {
         report.changes.extend(events.into_iter().map(change));
     }
 
-    /// Revokes the anchors that have REVOKE set, in an RRset that they have signed themselves: only the
-    /// holder of the key can do that, so no other key need have signed (RFC 5011 §2.1).
+    /// Revokes the anchors with REVOKE set in an RRset that they have signed themselves. Only the holder of
+    /// the key can do that, so no other key needs to have signed (RFC 5011 §2.1).
     fn revoke(
         &mut self,
         sighting: &Sighting<'_>,
@@ -149,7 +148,7 @@ impl TrustPoint {
                 Some(key) => key.state.is_trusted(),
                 None => self.configured.iter().any(|ds| fits(sighting.zone, &base, ds)),
             };
-            // An error means that the budget is spent.
+            // An error means that the budget is used up.
             if !is_anchor || sighting.is_signed_by(rdata, budget) != Ok(true) {
                 continue;
             }
@@ -164,7 +163,7 @@ impl TrustPoint {
         }
     }
 
-    /// Takes an RRset with a good signature.
+    /// Processes an RRset with a valid signature.
     fn sight(&mut self, sighting: &Sighting<'_>, checked: Checked, events: &mut Vec<(Vec<u8>, AnchorEvent)>) {
         let Sighting { zone, set, settings, now } = *sighting;
         let (ttl, left) = (u64::from(checked.original_ttl.as_secs()), u64::from(checked.left.as_secs()));
@@ -191,7 +190,7 @@ impl TrustPoint {
             let (state, event) = if self.configured.iter().any(|ds| fits(zone, rdata, ds)) {
                 (AnchorState::Valid, AnchorEvent::Found)
             } else if key.is_sep() && settings.takes_algorithm(key.algorithm) {
-                // RFC 5011 §2.4.1: so that it is seen at least twice.
+                // RFC 5011 §2.4.1: at least the TTL, so that the key is seen at least twice.
                 let until = now.saturating_add(HOLD_DOWN.max(ttl));
                 (AnchorState::Pending { until }, AnchorEvent::Appeared(until))
             } else {
@@ -204,8 +203,7 @@ impl TrustPoint {
         }
     }
 
-    /// Whether one more key can be remembered. That makes room if it takes no more than forgetting what was
-    /// removed.
+    /// Whether another key can be stored. Drops a removed key if necessary.
     fn has_room(&mut self) -> bool {
         if self.keys.len() >= MOST_KEYS
             && let Some(at) = self.keys.iter().position(|key| key.state == AnchorState::Removed)
@@ -217,9 +215,9 @@ impl TrustPoint {
 }
 
 impl AnchorKey {
-    /// What becomes of a key by an RRset with a good signature, in which it is or is not (RFC 5011 §4).
+    /// Updates the state after an RRset with a valid signature that contains the key or not (RFC 5011 §4).
     fn pass(&mut self, there: bool, now: u64) -> Option<AnchorEvent> {
-        // A clock that was put back begins the time anew.
+        // If the clock was set back, the period starts again.
         let late = self.since.saturating_sub(now);
         self.since -= late;
         let (state, event) = match (&mut self.state, there) {
@@ -255,7 +253,7 @@ impl AnchorKey {
 }
 
 impl Sighting<'_> {
-    /// Whether this key of the set has signed the set, whatever its flags say.
+    /// Whether this key of the set has signed the set, regardless of the key's flags.
     fn is_signed_by(&self, rdata: &[u8], budget: &mut ValidationBudget) -> Result<bool, ValidationLimit> {
         let Sighting { zone, set, settings, now } = *self;
         let Ok(key) = Dnskey::read(rdata) else { return Ok(false) };
@@ -278,7 +276,7 @@ impl Sighting<'_> {
     }
 }
 
-/// Whether a DS is of a key.
+/// Whether a DS matches a key.
 fn fits(zone: Name<'_>, rdata: &[u8], ds: &[u8]) -> bool {
     match (Dnskey::read(rdata), Ds::read(ds)) {
         (Ok(key), Ok(ds)) => key::fits(zone, &key, &ds),
@@ -286,7 +284,7 @@ fn fits(zone: Name<'_>, rdata: &[u8], ds: &[u8]) -> bool {
     }
 }
 
-/// The RDATA of a revoked key as it was before; `None` if it is not revoked, or could not sign anyhow.
+/// The RDATA of a revoked key without REVOKE; `None` if it is not revoked, or is not a zone key.
 fn without_revoke(rdata: &[u8]) -> Option<Vec<u8>> {
     let key = Dnskey::read(rdata).ok().filter(Dnskey::is_revoked)?;
     let flags = key.flags & !Dnskey::REVOKE;

@@ -1,5 +1,5 @@
-//! What is known of trust points, as text that is kept between two runs: lines of words, times in seconds
-//! since 1970, RDATA in hex.
+//! Trust points as text, to be stored between two runs: lines of words, times in seconds since 1970, RDATA in
+//! hexadecimal.
 //!
 //! ```text
 //! zone . seen 1767225600 next 1767268800 retry 17280
@@ -16,7 +16,7 @@ use wire::{Name, NameBuf};
 
 use super::{AnchorKey, AnchorState, TrustPoint, TrustPoints};
 
-/// What is wrong with such text: the line, from 1.
+/// The number of the malformed line, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrustTextFault(pub usize);
 
@@ -27,7 +27,7 @@ impl fmt::Display for TrustTextFault {
 }
 impl std::error::Error for TrustTextFault {}
 
-/// For a time or none.
+/// The word for an absent time.
 const NONE: &str = "-";
 
 impl fmt::Display for TrustPoints {
@@ -81,7 +81,7 @@ impl std::str::FromStr for TrustPoints {
     }
 }
 
-/// A time, or none.
+/// Parses a time or [`NONE`].
 fn time(word: &str) -> Option<Option<u64>> {
     if word == NONE { Some(None) } else { word.parse().ok().map(Some) }
 }

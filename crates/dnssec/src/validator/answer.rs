@@ -1,4 +1,4 @@
-//! Validating the answer to a question, along CNAME and DNAME (RFC 4035 §5.3, §5.4).
+//! Validates the answer to a question along CNAME and DNAME (RFC 4035 §5.3, §5.4).
 
 use wire::message::Section;
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
@@ -8,21 +8,21 @@ use super::work::{Examined, Halt, Part, Work, is_expanded};
 use crate::denial::Claim;
 use crate::outcome::{BogusReason, Security};
 
-/// Links followed, CNAME and DNAME together.
+/// Most links followed, CNAME and DNAME together.
 const LINKS: usize = 16;
 
-/// The parts of an answer, put together.
+/// The combined result of an answer's parts.
 struct Parts {
     worst: Option<Part>,
     ttl: Ttl,
     covers: Vec<usize>,
 }
 
-/// What an answer holds for a name.
+/// The answer section's content for a name.
 enum Found {
     /// A DNAME above the name.
     Dname(usize),
-    /// The RRsets asked for: one, or of ANY all there are.
+    /// The RRset of type QTYPE; for ANY all RRsets.
     Sets(Vec<usize>),
     /// A CNAME instead.
     Cname(usize),
@@ -49,8 +49,8 @@ impl Parts {
         self.covers.extend(covers);
     }
 
-    /// Lowers a secure result by a part that contradicts it. Other results prove nothing that it could
-    /// contradict.
+    /// Replaces a secure result by a part that contradicts it. Other results prove nothing that could be
+    /// contradicted.
     fn contradict(&mut self, part: Part) {
         if self.worst.is_some_and(|worst| worst.security == Security::Secure) {
             self.add(part, None);
@@ -68,12 +68,12 @@ impl Parts {
 }
 
 impl Examined {
-    /// Validates what answers the question.
+    /// Validates the answer to the question.
     pub(super) fn answer(&mut self, work: &mut Work<'_>) -> Result<Validated, Halt> {
         let asked: NameBuf = self.response.name.into();
         let (qtype, rcode) = (self.response.qtype, self.response.rcode);
         let mut parts = Parts::new();
-        // Signatures are not signed (RFC 4035 §2.2), and errors and other classes neither.
+        // Signatures, errors and other classes are not signed (RFC 4035 §2.2).
         let can_be_signed = self.response.qclass == Class::IN
             && qtype != Type::RRSIG
             && matches!(rcode, Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN);
@@ -86,7 +86,7 @@ impl Examined {
                 Found::Dname(at) => match self.dname(at, name, &mut parts, work)? {
                     Some(next) => name = next,
                     None => {
-                        // The name is too long, which has a response code of its own (RFC 6672 §2.2).
+                        // The new name is too long, for which there is a response code (RFC 6672 §2.2).
                         if rcode != Rcode::YXDOMAIN {
                             parts.contradict(work.by.part(BogusReason::Rcode, name));
                         }
@@ -107,7 +107,7 @@ impl Examined {
                     let target = self.set(at).and_then(|set| Name::from_wire(set.rdatas.first()?).ok());
                     name = target.map_or(NameBuf::ROOT, Name::to_buf);
                 }
-                // A server of a zone need not know what its aliases lead to (RFC 1034 §4.3.2).
+                // A zone's server need not answer for the target of an alias (RFC 1034 §4.3.2).
                 Found::Nothing if parts.worst.is_some() && !self.speaks_of(name.as_name()) => {
                     return Ok(parts.validated(asked, Some(name)));
                 }
@@ -124,12 +124,12 @@ impl Examined {
         Ok(parts.validated(asked, None))
     }
 
-    /// What the answer section has for a name.
+    /// Finds the answer section's content for a name.
     fn found(&self, name: Name<'_>) -> Found {
         let answers =
             || self.response.sets.iter().enumerate().filter(|(_, set)| set.section == Section::Answer);
         let here = |t: Type| self.response.find(Section::Answer, name, t);
-        // A DNAME redirects all names below it (RFC 6672 §2.4), whatever else is there.
+        // A DNAME redirects all names below it (RFC 6672 §2.4), whatever else exists there.
         let above = |owner: Name<'_>| name != owner && name.is_at_or_below(owner);
         let dname = answers().find(|(_, set)| set.rtype == Type::DNAME && above(set.owner.as_name()));
         if let Some((at, _)) = dname {
@@ -147,14 +147,15 @@ impl Examined {
         }
     }
 
-    /// Whether the authority section says something of the zone that a name is in.
+    /// Whether the authority section has an SOA of a zone that contains a name.
     fn speaks_of(&self, name: Name<'_>) -> bool {
         let authority = self.response.sets.iter().filter(|set| set.section == Section::Authority);
         let mut soa = authority.filter(|set| set.rtype == Type::SOA);
         soa.any(|set| name.is_at_or_below(set.owner.as_name()))
     }
 
-    /// An RRset of the answer: signed, and if it came of a wildcard, rightly so.
+    /// Validates an RRset of the answer: its signature, and if it was expanded from a wildcard, the proof for
+    /// that.
     fn positive(&mut self, at: usize, parts: &mut Parts, work: &mut Work<'_>) -> Result<(), Halt> {
         let settled = self.settle(at, None, work)?;
         parts.add(settled.part, Some(at));
@@ -169,8 +170,8 @@ impl Examined {
         Ok(())
     }
 
-    /// A DNAME of the answer, and the CNAME that follows from it. Returns where it leads, `None` if there is
-    /// no such name.
+    /// Validates a DNAME of the answer and the CNAME that follows from it. Returns the new name, `None` if
+    /// that would be too long.
     fn dname(
         &mut self,
         at: usize,
@@ -184,7 +185,7 @@ impl Examined {
             let target = Name::from_wire(set.rdatas.first()?).ok()?;
             NameBuf::replace_suffix(name.as_name(), set.owner.as_name().label_count(), target).ok()
         });
-        // RFC 6672 §3.1: the CNAME is not signed, so it is worth what the DNAME is, if it says the same.
+        // RFC 6672 §3.1: the CNAME is not signed, so it has the DNAME's state if it agrees with it.
         if let Some(cname) = self.response.find(Section::Answer, name.as_name(), Type::CNAME) {
             let target = self.set(cname).and_then(|set| Name::from_wire(set.rdatas.first()?).ok());
             let follows = next.is_some_and(|next| target == Some(next.as_name()));
@@ -196,7 +197,7 @@ impl Examined {
         Ok(next)
     }
 
-    /// That there is nothing at the end.
+    /// Validates that there is no data at the end of the chain.
     fn negative(&mut self, name: Name<'_>, parts: &mut Parts, work: &mut Work<'_>) -> Result<(), Halt> {
         let claim = match self.response.rcode {
             Rcode::NXDOMAIN => Claim::Name,
@@ -206,7 +207,7 @@ impl Examined {
         let absence = self.deny(name, claim, None, below, work)?;
         let zone = absence.zone;
         parts.add(absence.part, absence.proof);
-        // The SOA says how long it may be kept, so it has to be good, too.
+        // The SOA limits how long the denial may be cached, so it has to be valid, too.
         let Some(zone) = zone else { return Ok(()) };
         if let Some(at) = self.response.find(Section::Authority, zone.as_name(), Type::SOA) {
             let settled = self.settle(at, None, work)?;
@@ -217,7 +218,7 @@ impl Examined {
 }
 
 impl super::Validation<'_> {
-    /// A part that is bogus.
+    /// A bogus part.
     fn part(&self, reason: BogusReason, at: NameBuf) -> Part {
         Part { security: Security::Bogus(reason), ttl: self.settings.bogus_ttl, at }
     }

@@ -1,4 +1,4 @@
-//! Learning of a zone whether it is signed, and with which keys (RFC 4035 §5.2).
+//! Determines whether a zone is signed, and with which keys (RFC 4035 §5.2).
 
 use wire::message::Section;
 use wire::{Name, NameBuf, Rcode, Type};
@@ -11,7 +11,7 @@ use crate::outcome::{BogusReason, InsecureReason, Security};
 use crate::trust::Trust;
 
 impl Examined {
-    /// What a response to a question for DS says of its name.
+    /// The trust state that follows from a DS response.
     pub(super) fn ds(&mut self, work: &mut Work<'_>) -> Result<Learned, Halt> {
         let name: NameBuf = self.response.name.into();
         let name = name.as_name();
@@ -31,9 +31,9 @@ impl Examined {
         self.without_ds(name, claim, work)
     }
 
-    /// What a referral says of the DS of the zone that it leads to; `None` if nothing.
+    /// The trust state of the child zone that follows from a referral; `None` if it proves nothing.
     pub(super) fn referral(&mut self, child: Name<'_>, work: &mut Work<'_>) -> Result<Option<Learned>, Halt> {
-        // What the zone above says of a name with an anchor of its own does not count.
+        // Data from the zone above is ignored for a name with an anchor of its own.
         if work.ways().is_anchored(child) {
             return Ok(None);
         }
@@ -42,11 +42,11 @@ impl Examined {
             None if !self.has_denials() => return Ok(None),
             None => self.without_ds(child, Claim::Data(Type::DS), work)?,
         };
-        // A referral that proves nothing is not worth giving up the zone: its DS can be asked for.
+        // If a referral proves nothing, the zone is not given up: its DS can be queried.
         Ok(Some(learned).filter(|learned| !matches!(learned.trust, Trust::Bogus(_))))
     }
 
-    /// There are DS.
+    /// The trust state from an RRset of DS.
     fn with_ds(&mut self, at: usize, work: &mut Work<'_>) -> Result<Learned, Halt> {
         let settled = self.settle(at, None, work)?;
         let rdatas = self.set(at).map_or(&[][..], |set| &set.rdatas);
@@ -58,8 +58,8 @@ impl Examined {
         Ok(Learned { trust, by: zone, ttl: settled.part.ttl, covers: vec![at] })
     }
 
-    /// There is an alias: no zone begins at a name with CNAME (RFC 2181 §10.1), or below a DNAME (RFC 6672
-    /// §2.4). Where it leads does not matter.
+    /// The trust state from an alias: no zone begins at a name with CNAME (RFC 2181 §10.1), or below a DNAME
+    /// (RFC 6672 §2.4). The target does not matter.
     fn aliased(&mut self, name: Name<'_>, work: &mut Work<'_>) -> Result<Option<Learned>, Halt> {
         let above = |owner: Name<'_>| name != owner && name.is_at_or_below(owner);
         let is_alias = |set: &crate::response::ReceivedSet| {
@@ -67,7 +67,7 @@ impl Examined {
             set.section == Section::Answer
                 && (set.rtype == Type::DNAME && above(owner) || set.rtype == Type::CNAME && owner == name)
         };
-        // The DNAME first, which has the signature.
+        // The DNAME first, since it is the one that is signed.
         let of = |rtype| self.response.sets.iter().position(|set| is_alias(set) && set.rtype == rtype);
         let Some(at) = of(Type::DNAME).or(of(Type::CNAME)) else { return Ok(None) };
         let settled = self.settle(at, Some(name), work)?;
@@ -88,7 +88,7 @@ impl Examined {
         Ok(Some(Learned { trust, by: None, ttl: part.ttl.min(settled.part.ttl), covers }))
     }
 
-    /// There are no DS, so they are said to be absent.
+    /// The trust state from a proof that there are no DS.
     fn without_ds(&mut self, name: Name<'_>, claim: Claim, work: &mut Work<'_>) -> Result<Learned, Halt> {
         let absence = self.deny(name, claim, None, Some(name), work)?;
         let trust = match absence.part.security {
@@ -99,7 +99,7 @@ impl Examined {
         Ok(Learned { trust, by: absence.zone, ttl: absence.part.ttl, covers: absence.proof })
     }
 
-    /// What a response to a question for DNSKEY says of the zone; `None` if its DS are not known any more.
+    /// The trust state that follows from a DNSKEY response; `None` if the zone's DS are no longer cached.
     pub(super) fn keys(&mut self, work: &mut Work<'_>) -> Option<Learned> {
         let zone: NameBuf = self.response.name.into();
         let zone = zone.as_name();
@@ -114,7 +114,7 @@ impl Examined {
         let set = self.set(at)?;
         let (settings, now) = (work.by.settings, work.by.now);
         Some(match delegation::keys(set, zone, &ds, settings, now, work.budget) {
-            // The DS vouch for the keys no longer than they last themselves.
+            // The keys are valid no longer than the DS.
             Ok((trust, ttl)) => Learned { trust, by, ttl: ttl.min(left), covers: vec![at] },
             Err(reason) => Learned { by, ..Learned::bogus(reason, work) },
         })
@@ -128,12 +128,12 @@ impl Learned {
     }
 }
 
-/// What a part that is not secure says of the zone.
+/// The trust state from a part that is not secure.
 fn untrusted(part: &Part) -> Trust {
     match part.security {
         Security::Insecure(reason) => Trust::Insecure(reason),
         Security::Bogus(reason) => Trust::Bogus(reason),
-        // Without an anchor above, this would not have been asked for.
+        // Without an anchor above, no request would have been made.
         Security::Secure | Security::Indeterminate => Trust::NoCut,
     }
 }

@@ -1,6 +1,6 @@
-//! Validating a response, and asking for the DS and DNSKEY that this takes.
+//! [`Validator`]: validates a response, and requests the DS and DNSKEY that this needs.
 //!
-//! A [`Validator`] has a response to validate, and above it on a stack those that it had to ask for. It does
+//! A [`Validator`] has a stack with the response to validate, and above it those it had to request. It does
 //! no I/O:
 //!
 //! ```text
@@ -10,21 +10,21 @@
 //!                           └───▶ Progress::Done(Validated)
 //! ```
 //!
-//! The signatures say whose keys are needed. Only data without a good signature is followed down from the
-//! anchor, zone cut by zone cut, to find out whether it is insecure.
+//! The signatures determine whose keys are needed. Only for data without a valid signature, the chain is
+//! followed down from the anchor, zone cut by zone cut, to find out whether the data is insecure.
 //!
 //! | file | does |
 //! |---|---|
 //! | `answer.rs` | validates an answer along CNAME and DNAME |
-//! | `link.rs` | goes from zone to zone: DS, DNSKEY, or neither |
+//! | `link.rs` | follows the chain from zone to zone: DS, DNSKEY, or neither |
 //! | `work.rs` | validates one RRset, or one absence |
 //!
-//! What is learned on the way goes into a [`TrustTable`], from where the next lookup takes it. DS, or the
-//! proof that there are none, need not be asked for where a referral has brought them:
+//! Trust states found on the way are stored in a [`TrustTable`], where later lookups find them. DS, or the
+//! proof that there are none, need not be requested if a referral contained them:
 //! [`Validator::receive_referral`].
 //!
-//! One server of a zone may be broken while the others are well. So before DS or DNSKEY count as bogus they
-//! are to be had from another one, if there is one: [`Progress::Again`].
+//! One server of a zone may be broken while the others are not. So before DS or DNSKEY count as bogus, they
+//! are requested from another server, if there is one: [`Progress::Again`].
 
 mod answer;
 mod link;
@@ -40,68 +40,68 @@ use crate::settings::ValidationSettings;
 use crate::trust::{Need, Standing, Trust, TrustTable};
 use work::{Examined, Halt, Work};
 
-/// What validation goes by, but for what is learned.
+/// The inputs of validation, except for cached trust states.
 #[derive(Clone, Copy, Debug)]
 pub struct Validation<'a> {
-    /// What the operator decides.
+    /// The operator's settings.
     pub settings: &'a ValidationSettings,
-    /// Where trust begins.
+    /// The trust anchors.
     pub anchors: &'a TrustAnchors,
     /// The time in seconds since 1970.
     pub now: u64,
 }
 
 impl Validation<'_> {
-    /// Whether it is known that no chain of trust leads to the zone that a name is in, so that what its
-    /// servers answer is most likely for [`Validator::recall`]. It takes a few looks into the table.
+    /// Whether the zone that contains a name is known to have no chain of trust, so that
+    /// [`Validator::recall`] most likely decides its servers' responses. Takes a few lookups in the table.
     pub fn knows_insecure(&self, name: Name<'_>, table: &TrustTable) -> bool {
         matches!(self.work_of(table).zone_of(name), Ok(Standing::Insecure(..) | Standing::NoAnchor))
     }
 }
 
-/// What is known of a response.
+/// The result of validating a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validated {
-    /// The state of all that it covers together: that of its worst part.
+    /// The combined state of all that it covers: the worst one.
     pub security: Security,
-    /// The longest that it may be kept: over all that it covers the least of the TTLs received, the original
-    /// TTL and the time that the signature has left (RFC 4035 §5.3.3). Of bogus data the
-    /// [`bogus_ttl`](ValidationSettings::bogus_ttl).
+    /// The longest time for which it may be cached: over all that it covers, the minimum of the received
+    /// TTLs, the original TTL and the remaining validity of the signature (RFC 4035 §5.3.3). For bogus data
+    /// the [`bogus_ttl`](ValidationSettings::bogus_ttl).
     pub ttl: Ttl,
-    /// The name whose records decided: where the chain broke, or where it is insecure.
+    /// The name whose records decided: where the chain is broken, or where it is insecure.
     pub at: NameBuf,
-    /// The RRsets that it covers, as places in [`Response::sets`], ascending: the chain of CNAME and DNAME
-    /// from the name that was asked, the answer at its end, and what proves absences. Nothing is known of
-    /// others, which must not be kept.
+    /// The RRsets that it covers, as ascending indexes of [`Response::sets`]: the chain of CNAME and DNAME
+    /// from QNAME, the answer at its end, and the proofs of nonexistence. The state of others is unknown, and
+    /// they must not be cached.
     pub covers: Vec<usize>,
-    /// The chain leads to this name, which the response does not cover: it has to be asked for, and
-    /// validated, by itself.
+    /// The target of the chain, if the response does not cover it: it has to be queried and validated
+    /// separately.
     pub leads_to: Option<NameBuf>,
 }
 
-/// How far validation came.
+/// The progress of validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, on its way to the caller")]
 pub enum Progress {
-    /// These records are needed. [`Validator::receive`] takes the response.
+    /// These records are needed. The response goes to [`Validator::receive`].
     Need(Need),
-    /// What came for this need is bogus. [`Validator::receive`] takes what another server of the same zone
-    /// says; [`Validator::give_up`] stays with what came.
+    /// The response for this need is bogus. A response from another server of the same zone goes to
+    /// [`Validator::receive`]; [`Validator::give_up`] keeps the first result.
     Again(Need),
-    /// It is finished.
+    /// Validation is finished.
     Done(Validated),
 }
 
-/// What a response is validated for.
+/// The purpose of validating a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// To answer its question.
+    /// To answer the client's question.
     Answer,
-    /// To learn whether its name is that of a signed zone, from the answer section.
+    /// To determine from the answer section whether its name is that of a signed zone.
     Ds,
-    /// To learn the same of the zone that it refers to, from the authority section.
+    /// To determine the same for the zone that it refers to, from the authority section.
     Referral,
-    /// To learn the keys of the zone that it was asked for.
+    /// To determine the keys of the queried zone.
     Keys,
 }
 
@@ -115,16 +115,16 @@ struct Task {
     second: Second,
 }
 
-/// Whether there is a second response in place of one that was bogus.
+/// State of a second response to replace a bogus one.
 #[derive(Clone, Debug)]
 enum Second {
-    /// It is not asked for.
+    /// It was not requested.
     NotAsked,
-    /// It is asked for; this was learned from the first.
+    /// It was requested; this is the result of the first.
     Asked(Learned),
-    /// It came.
+    /// It was received.
     Came,
-    /// There is none, so this holds, which was learned from the first.
+    /// There is none, so the result of the first holds.
     None(Learned),
 }
 
@@ -133,8 +133,7 @@ impl Task {
         Task { purpose, name, examined: Examined::new(response), second: Second::NotAsked }
     }
 
-    /// What is needed once more if this is what was learned from it: nothing unless that is the response's
-    /// own fault.
+    /// The records to request once more after this result; `None` unless the response itself is at fault.
     fn again(&self, learned: &Learned, table: &TrustTable, now: u64) -> Option<Need> {
         let above = self.name.as_name().parent();
         let own = matches!((&learned.trust, &self.second), (Trust::Bogus(_), Second::NotAsked))
@@ -146,7 +145,7 @@ impl Task {
         }
     }
 
-    /// Whether what it is to say is known by now.
+    /// Whether its result is cached by now.
     fn is_known(&self, table: &TrustTable, now: u64) -> bool {
         table.get(self.name.as_name(), now).is_some_and(|trust| match self.purpose {
             Purpose::Keys => !matches!(trust, Trust::Delegated(_)),
@@ -159,7 +158,7 @@ fn done(validated: Validated) -> Progress {
     Progress::Done(validated)
 }
 
-/// What a zone's DS or keys turned out to be.
+/// The trust state found for a zone.
 #[derive(Clone, Debug)]
 struct Learned {
     trust: Trust,
@@ -168,7 +167,7 @@ struct Learned {
     covers: Vec<usize>,
 }
 
-/// A response being validated.
+/// Validates a response.
 #[derive(Clone, Debug)]
 pub struct Validator {
     stack: Vec<Task>,
@@ -176,20 +175,21 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Validates the answer to a question.
+    /// Creates a validator for the answer to a question.
     pub fn answer(response: Response) -> Self {
         let name = response.name.into();
         Validator { stack: vec![Task::new(Purpose::Answer, name, response)], need: None }
     }
 
-    /// Validates what a referral to the servers of `child` says of its DS, for the [`TrustTable`]. If it has
-    /// neither DS nor a proof, nothing is learned, and its DS will be asked for when they are needed.
+    /// Creates a validator for the DS in a referral to the servers of `child`, to fill the [`TrustTable`]. If
+    /// the referral has neither DS nor a proof, nothing is stored, and the DS are requested when they are
+    /// needed.
     pub fn referral(response: Response, child: Name<'_>) -> Self {
         Validator { stack: vec![Task::new(Purpose::Referral, child.to_buf(), response)], need: None }
     }
 
-    /// Takes, in place of an answer to the question for DS that it [needs](Progress::Need), what a referral
-    /// to the servers of that zone says. If that proves nothing, the DS are needed as before.
+    /// Processes a referral to the servers of a zone instead of a response to the DS query that it
+    /// [needs](Progress::Need). If the referral proves nothing, the DS are still needed.
     pub fn receive_referral(&mut self, response: Response) {
         if let Some(Need::Ds(name)) = self.need {
             self.need = None;
@@ -197,14 +197,14 @@ impl Validator {
         }
     }
 
-    /// The response that is validated, and not those asked for.
+    /// The response being validated, not those requested for it.
     pub fn response(&self) -> Option<&Response> {
         self.stack.first().map(|task| &task.examined.response)
     }
 
-    /// What the answer is, if what is known of zones decides that by itself: nothing is asked for, no
-    /// signature verified, no name hashed, and nothing taken from any budget. It is what [`step`](Self::step)
-    /// would come to, which goes on where this returns `None`.
+    /// Returns the result if the cached trust states alone decide it: requests nothing, verifies no
+    /// signature, hashes no name, and spends no budget. The result equals that of [`step`](Self::step), which
+    /// has to be called if this returns `None`.
     pub fn recall(&mut self, by: &Validation<'_>, table: &TrustTable) -> Option<Validated> {
         let [Task { purpose: Purpose::Answer, examined, .. }] = self.stack.as_mut_slice() else {
             return None;
@@ -213,8 +213,8 @@ impl Validator {
         examined.answer(&mut Work { by, table, budget: &mut budget, computes: false }).ok()
     }
 
-    /// Goes on as far as it can be gone. Called again without a response in between it asks for the same
-    /// again; called again when it is done, it says the same again.
+    /// Proceeds as far as possible. If called again without a response, returns the same need; if called
+    /// again when finished, returns the same result.
     pub fn step(
         &mut self,
         by: &Validation<'_>,
@@ -229,7 +229,7 @@ impl Validator {
                 if !task.is_known(table, by.now) {
                     return Progress::Again(need);
                 }
-                // Another validation has settled it.
+                // Another validation has stored the result.
                 self.need = None;
                 self.stack.pop();
                 continue;
@@ -246,7 +246,7 @@ impl Validator {
                 (_, Purpose::Keys) => Ok(task.examined.keys(&mut work)),
             };
             match learned {
-                // Never here, where whatever it takes is computed.
+                // Does not occur, since everything may be computed here.
                 Err(Halt::Computing) => return done(by.unreachable()),
                 Err(Halt::Need(need)) if self.need == Some(*need) => return Progress::Need(*need),
                 Err(Halt::Need(need)) => match budget.take_fetch() {
@@ -258,8 +258,8 @@ impl Validator {
                 },
                 Ok(learned) => {
                     let validated = by.of_learned(learned.as_ref(), name);
-                    // What one query's budget did not suffice for is not known to be bogus: others may ask
-                    // again.
+                    // If the budget of one query was too small, the data is not known to be bogus: others may
+                    // try again.
                     if let Security::Bogus(BogusReason::Limit(limit)) = validated.security
                         && limit.is_of_query()
                     {
@@ -285,7 +285,7 @@ impl Validator {
         }
     }
 
-    /// Takes the response to what was needed. One to another question is taken for none at all.
+    /// Processes the response to the needed query. A response to another question counts as none.
     pub fn receive(&mut self, response: Response, by: &Validation<'_>, table: &TrustTable) {
         let Some(need) = self.need else { return };
         let fits = response.name.as_name() == need.name() && response.qtype == need.rtype();
@@ -305,7 +305,7 @@ impl Validator {
         }
     }
 
-    /// What was needed cannot be had: no server answers, or nothing that can be read.
+    /// Reports that the needed records cannot be fetched: no server responds, or no response can be parsed.
     pub fn give_up(&mut self, by: &Validation<'_>, table: &TrustTable) {
         if let Some(need) = self.need.take() {
             if let Some(task) = self.stack.last_mut()

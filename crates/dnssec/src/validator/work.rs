@@ -1,4 +1,4 @@
-//! A response under examination: which of its RRsets have good signatures, and what they prove to be absent.
+//! [`Examined`]: a response with the checked signatures of its RRsets, and what they prove to be absent.
 
 use wire::message::Section;
 use wire::{Name, NameBuf, Ttl, Type};
@@ -12,24 +12,24 @@ use crate::signatures::{Checked, Checker};
 use crate::trust::{Need, SharedData, Standing, Trust, TrustTable, Ways};
 use crate::verify::SigFault;
 
-/// Signers of one RRset, or of what is to prove one absence, that are asked after.
+/// Most signers considered for one RRset, or for the proof of one absence.
 const SIGNERS: usize = 3;
 
-/// What examining goes by, and what it may spend.
+/// Inputs, cache and budget of the examination.
 pub(super) struct Work<'a> {
     pub(super) by: &'a Validation<'a>,
     pub(super) table: &'a TrustTable,
     pub(super) budget: &'a mut ValidationBudget,
-    /// Whether signatures are verified and names hashed, if that is what it takes.
+    /// Whether signatures may be verified and names hashed.
     pub(super) computes: bool,
 }
 
-/// Why examining goes no further.
+/// Why the examination stops.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// These records are needed first.
     Need(Box<Need>),
-    /// It takes signatures or hashes, which are not wanted.
+    /// Signatures or hashes would have to be computed, which is not allowed.
     Computing,
 }
 
@@ -59,7 +59,7 @@ impl Validation<'_> {
         self.bogus(BogusReason::Unreachable, NameBuf::ROOT)
     }
 
-    /// What was learned of a zone, as the outcome of a referral.
+    /// The result of a referral, from the trust state found.
     pub(super) fn of_learned(&self, learned: Option<&Learned>, at: NameBuf) -> Validated {
         let Some(Learned { trust, ttl, covers, .. }) = learned else {
             let (security, ttl) = (Security::Indeterminate, Ttl::ZERO);
@@ -74,7 +74,7 @@ impl Validation<'_> {
     }
 }
 
-/// A part of a response: what it is, how long, and because of which name.
+/// The state of a part of a response, its lifetime, and the name that decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) security: Security,
@@ -82,34 +82,34 @@ pub(super) struct Part {
     pub(super) at: NameBuf,
 }
 
-/// An RRset of which everything is known.
+/// An RRset whose state is determined.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settled {
     pub(super) part: Part,
-    /// If it is secure: the zone that signed, and what the signature says.
+    /// If it is secure: the zone that signed it, and the checked signature.
     pub(super) signed: Option<(NameBuf, Checked)>,
 }
 
-/// An absence of which everything is known.
+/// An absence whose state is determined.
 #[derive(Clone, Debug)]
 pub(super) struct Absence {
     pub(super) part: Part,
-    /// If it is proven: by which zone, and that it is the DS of a delegation that are absent.
+    /// If it is proven: the zone that proves it, and whether it is that of a delegation's DS.
     pub(super) zone: Option<NameBuf>,
     pub(super) delegation: bool,
-    /// The RRsets that prove it.
+    /// Indexes of the RRsets that prove it.
     pub(super) proof: Vec<usize>,
 }
 
-/// What is asked of a response: a name, a claim about it, and by which zone it is proven.
+/// Key of a proof: a name, a claim about it, and the zone that proves it.
 type AbsenceAsked = (NameBuf, Claim, NameBuf);
 
-/// A response, and what is known of it so far. Nothing is verified or proven twice, however often examining
-/// begins anew.
+/// A response with its results so far. Nothing is verified or proven twice, however often the examination
+/// restarts.
 #[derive(Clone, Debug)]
 pub(super) struct Examined {
     pub(super) response: Response,
-    /// For each RRset: what came of checking it with the keys of a zone.
+    /// For each RRset: the results of checking it, by zone.
     checks: Vec<Vec<(NameBuf, Result<Checked, BogusReason>)>>,
     absences: Vec<(AbsenceAsked, Result<Absence, BogusReason>)>,
 }
@@ -145,9 +145,9 @@ impl Examined {
         result
     }
 
-    /// Finds out about an RRset that has to be secure unless it is in an insecure zone. Where `below` is
-    /// given, only zones strictly above that name may have signed, and the zone of its parent is the one it
-    /// is in.
+    /// Determines the state of an RRset, which has to be secure unless it is in an insecure zone. If `below`
+    /// is set, only zones strictly above that name may have signed, and the RRset is in the zone of its
+    /// parent.
     pub(super) fn settle(
         &mut self,
         at: usize,
@@ -158,10 +158,10 @@ impl Examined {
             return Ok(Settled::bogus(BogusReason::Unsigned, NameBuf::ROOT, work));
         };
         let (owner, ttl, rtype) = (set.owner, set.ttl, set.rtype);
-        // DS are of the zone above the name (RFC 4035 §5.2).
+        // DS belong to the parent zone of the name (RFC 4035 §5.2).
         let below = below.map(Name::to_buf).or((rtype == Type::DS).then_some(owner));
         let mut reason = BogusReason::Unsigned;
-        // At the cut itself NSEC and DS are those of the zone above.
+        // At a cut, NSEC and DS belong to the zone above.
         let inner = match (&below, rtype) {
             (Some(name), _) => name.as_name().parent(),
             (None, Type::NSEC) => owner.as_name().parent(),
@@ -197,8 +197,8 @@ impl Examined {
         Ok(Settled { part, signed: None })
     }
 
-    /// Finds out whether a claim about a name is proven, by `zone` if one is given. Where `below` is given,
-    /// only by zones strictly above that name.
+    /// Determines whether a claim about a name is proven, by `zone` if it is set. If `below` is set, only
+    /// zones strictly above that name may prove it.
     pub(super) fn deny(
         &mut self,
         name: Name<'_>,
@@ -207,7 +207,7 @@ impl Examined {
         below: Option<Name<'_>>,
         work: &mut Work<'_>,
     ) -> Result<Absence, Halt> {
-        // DS are denied by the zone above the name (RFC 6840 §4.4).
+        // DS are denied by the parent zone of the name (RFC 6840 §4.4).
         let below = below.map(Name::to_buf).or((claim == Claim::Data(Type::DS)).then_some(name.to_buf()));
         let below = below.filter(|below| !below.as_name().is_root());
         let mut reason = BogusReason::DenialMissing;
@@ -233,7 +233,7 @@ impl Examined {
         Ok(Absence { part, zone: None, delegation: false, proof: Vec::new() })
     }
 
-    /// The zones that signed NSEC or NSEC3 and may speak of a name.
+    /// The signers of NSEC or NSEC3 that may deny a name.
     fn deniers(&self, name: Name<'_>, below: Option<NameBuf>) -> Vec<NameBuf> {
         signers(self.denials().map(|(_, set)| set), name, below)
     }
@@ -250,7 +250,7 @@ impl Examined {
         self.response.sets.iter().enumerate().filter(is_denial)
     }
 
-    /// Whether the claim is proven by a zone, whose keys are these.
+    /// Proves the claim by the records of a zone, which has these keys.
     fn proven(
         &mut self,
         zone: NameBuf,
@@ -286,7 +286,8 @@ impl Examined {
         let (mut proof, mut ttl) = (Vec::new(), Ttl::MAX);
         for at in all.into_iter().take(most) {
             match self.check(at, zone, keys, work) {
-                // One that a wildcard was expanded to is the wildcard's own, and proves nothing of this name.
+                // A record expanded from a wildcard belongs to the wildcard, and proves nothing about this
+                // name.
                 Ok(checked)
                     if self.set(at).is_some_and(|set| !is_expanded(set.owner.as_name(), &checked)) =>
                 {
@@ -318,7 +319,8 @@ impl Settled {
     }
 }
 
-/// What data without a good signature is: insecure if the zone of `home` is, and bogus if that is secure.
+/// The state of data without a valid signature: insecure if the zone of `home` is, and bogus if that is
+/// secure.
 fn unsecured(
     home: Name<'_>,
     reason: BogusReason,
@@ -338,8 +340,8 @@ fn unsecured(
     })
 }
 
-/// The signers of RRsets that `name` is at or below, or strictly below where `below` is given. The deepest
-/// come first, and only so many.
+/// The signers of RRsets that are at or above `name`, or strictly above `below` if it is set. Deepest first,
+/// at most [`SIGNERS`].
 fn signers<'s>(
     sets: impl Iterator<Item = &'s ReceivedSet>,
     name: Name<'_>,
@@ -359,13 +361,14 @@ fn signers<'s>(
     all
 }
 
-/// Whether an RRset came of a wildcard (RFC 4035 §5.3.4): fewer labels were signed than its owner has.
+/// Whether an RRset was expanded from a wildcard: fewer labels were signed than its owner has (RFC 4035
+/// §5.3.4).
 pub(super) fn is_expanded(owner: Name<'_>, checked: &Checked) -> bool {
     checked.labels < owner.label_count() - owner.is_wildcard() as usize
 }
 
-/// Whether records of this type belong to the name of a zone or to names below, so that none of them can come
-/// of a wildcard.
+/// Whether records of this type belong to the name of a zone or to names below, so that none of them can be
+/// expanded from a wildcard.
 fn never_expanded(rtype: Type) -> bool {
     matches!(rtype, Type::DS | Type::DNSKEY | Type::SOA | Type::DNAME)
 }

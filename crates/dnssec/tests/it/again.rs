@@ -1,4 +1,4 @@
-//! DS and DNSKEY that are bogus at one server and not at another, and DS that referrals bring.
+//! DS and DNSKEY that are bogus at one server and valid at another, and DS in referrals.
 
 use dnssec::{
     BogusReason, Need, Progress, Security, TrustTable, Validated, Validation, ValidationBudget,
@@ -11,7 +11,7 @@ use wire::Type;
 use crate::plain::QUESTIONS;
 use crate::support::{TREE, is_bogus, reply};
 
-/// What a validation came to, what it has asked for, and what of that once more.
+/// The result of a validation, its requests, and which of them were repeated.
 struct Run {
     validated: Validated,
     needs: Vec<Need>,
@@ -19,7 +19,7 @@ struct Run {
     budget: ValidationBudget,
 }
 
-/// What the first server says in place of an honest reply, and what the second says; `None`: there is none.
+/// The first server's response instead of an honest reply, and the second server's; `None`: there is none.
 struct Servers<'s> {
     first: &'s dyn Fn(&Need, Reply) -> Reply,
     second: &'s dyn Fn(&Need, Reply) -> Option<Reply>,
@@ -59,7 +59,7 @@ fn run(answer: &Reply, servers: &Servers<'_>, referred: &[&str], table: &TrustTa
     }
 }
 
-/// The signatures of one type are not good.
+/// Makes the signatures of one type invalid.
 fn forged(mut reply: Reply, rtype: Type) -> Reply {
     if reply.qtype == rtype {
         let signatures = reply.lines_mut().filter(|line| line.rtype == Type::RRSIG);
@@ -93,7 +93,7 @@ fn what_is_bogus_twice_or_has_no_other_server_is_bogus_and_asked_for_no_more() {
         let table = TrustTable::new(100);
         let ended = run(&reply("www.nsec.test.", Type::A), &servers, &[], &table);
         assert!(is_bogus(ended.validated.security));
-        // Of the root, which all else hangs on.
+        // The root's, on which everything else depends.
         assert_eq!(ended.again, [Need::Dnskey(name("."))]);
         assert!(table.is_broken(name("www.nsec.test.").as_name(), NOW as u64));
         let ended = run(&reply("zz.hash.test.", Type::A), &servers, &[], &table);
@@ -109,13 +109,13 @@ fn what_is_asked_for_again_is_paid_from_the_same_budget() {
     assert_eq!((ended.validated.security, ended.again.len()), (Security::Secure, 3), "root, test, nsec.test");
     assert_eq!(ended.budget.failures(), 3);
     assert_eq!(ended.budget.fetches() as usize, ended.needs.len() + ended.again.len());
-    // With a fourth zone all four failures are spent, and nothing more is verified.
+    // With a fourth zone all four failures are used up, and nothing more is verified.
     let deep = run(&reply("www.child.nsec.test.", Type::A), &servers, &[], &TrustTable::new(100));
     let spent = BogusReason::Limit(ValidationLimit::Failures);
     assert_eq!((deep.validated.security, deep.budget.failures()), (Security::Bogus(spent), 4));
 }
 
-/// A referral is worth what asking is worth: the verdicts are the same, and no DS is asked for.
+/// A referral is equivalent to a DS query: the results are the same, and no DS is requested.
 #[test]
 fn what_a_referral_says_of_ds_is_what_asking_for_them_says() {
     let honest = Servers { first: &|_, reply| reply, second: &|_, _| None };
@@ -144,7 +144,7 @@ fn what_a_referral_says_of_ds_is_what_asking_for_them_says() {
             assert_eq!(verdict(&told), verdict(&asked), "{owner}.{zone} {qtype}");
             let ds_of_zone =
                 told.needs.iter().any(|need| referred.iter().any(|zone| *need == Need::Ds(name(zone))));
-            // An unsigned zone proves nothing of DS in its referrals.
+            // The referrals of an unsigned zone prove nothing about DS.
             let says_nothing = zone == "child.plain.test.";
             assert!(!ds_of_zone || says_nothing, "{owner}.{zone} {qtype}: {:?}", told.needs);
         }

@@ -1,4 +1,4 @@
-//! Chains of trust by every algorithm that is supported, and the policy for SHA-1 (RFC 8624 §3.1, RFC 9905).
+//! Chains of trust with every supported algorithm, and the policy for SHA-1 (RFC 8624 §3.1, RFC 9905).
 
 use dnssec::{InsecureReason, Need, Security, TrustAnchors, TrustTable, ValidationSettings, Validator};
 use testkit::answers::Line;
@@ -14,7 +14,7 @@ const TTL: Ttl = Ttl::from_secs(3600);
 /// Ed448 (RFC 8080).
 const ED448: u8 = 16;
 
-/// A zone's keys: one for keys, one for all else.
+/// A zone's keys: the first signs the DNSKEY, the second everything else.
 struct Zone {
     apex: NameBuf,
     keys: [SigningKey; 2],
@@ -55,7 +55,7 @@ fn reply(name: NameBuf, qtype: Type, answer: Vec<Line>) -> Reply {
     Reply { name, qtype, rcode: Rcode::NOERROR, class: Class::IN, answer, authority: Vec::new() }
 }
 
-/// What an answer is found to be, where these have what is needed.
+/// The state of an answer, with the requested records taken from `chain`.
 fn validate(
     answer: &Reply,
     anchors: &TrustAnchors,
@@ -70,7 +70,7 @@ fn validate(
     TREE.run(validator, settings, anchors, &TrustTable::new(64), &mut other).validated.security
 }
 
-/// Changes a byte of the data of the last line, the signature.
+/// Changes the last byte of the signature in the last line.
 fn forged(mut reply: Reply) -> Reply {
     let signature = reply.answer.last_mut().expect("a line");
     *signature.rdata.last_mut().expect("data") ^= 1;
@@ -83,7 +83,7 @@ fn every_supported_algorithm_makes_a_chain_with_every_other() {
     let algorithms = [A::RSASHA256, A::RSASHA512, A::ECDSAP256SHA256, A::ECDSAP384SHA384, A::ED25519];
     let settings = ValidationSettings::default();
     for (at, above) in algorithms.into_iter().enumerate() {
-        // Keys of one zone need not be of one algorithm either.
+        // The keys of one zone need not have the same algorithm.
         let below = algorithms[(at + 1) % algorithms.len()];
         let (parent, child) = (Zone::new("above.", [above; 2]), Zone::new("zone.above.", [below, above]));
         let mut anchors = TrustAnchors::none();
@@ -102,7 +102,7 @@ fn every_supported_algorithm_makes_a_chain_with_every_other() {
             let bad = state(&answer, &chain);
             assert!(matches!(bad, Security::Bogus(_)), "{above:?} above {below:?}, link {link}: {bad:?}");
         }
-        // A signature of another key of the same algorithm.
+        // A signature by another key of the same algorithm.
         let other = Zone { keys: Zone::new("x.", [above; 2]).keys, apex: child.apex };
         let stolen = other.answer(www, Type::A, vec![vec![192, 0, 2, 1]]);
         assert!(matches!(state(&stolen, &chain), Security::Bogus(_)), "{above:?}");
@@ -141,7 +141,7 @@ fn rsa_with_sha1_is_insecure_unless_the_operator_wants_it() {
         let ds = parent.answer(zone, Type::DS, vec![ds.expect("a digest type")]);
         let chain = [parent.dnskey(), ds, keys];
         let state = |answer: &Reply, settings| validate(answer, &anchors, settings, &chain);
-        // RFC 9905 §2: as if it were not signed, whether the signature is good or not.
+        // RFC 9905 §2: as if unsigned, whether the signature is valid or not.
         let strict = ValidationSettings::default();
         let insecure = Security::Insecure(InsecureReason::UnsupportedAlgorithm);
         assert_eq!(state(&answer, &strict), insecure);
@@ -165,12 +165,12 @@ fn a_better_algorithm_beside_sha1_is_the_one_that_counts() {
     let settings = ValidationSettings::default();
     let chain = [parent.dnskey(), ds, zone.dnskey()];
     assert_eq!(validate(&answer, &anchors, &settings, &chain), Security::Secure);
-    // Signed by the old one alone it is no good, though the zone is insecure for who has nothing better.
+    // Signed by the old key alone it is bogus, though a zone with nothing better is insecure.
     let (.., weak) = sha1(SigAlgorithm::RSASHA1);
     assert!(matches!(validate(&weak, &anchors, &settings, &chain), Security::Bogus(_)));
 }
 
-/// An RRset signed with Ed448 (RFC 8080 §4), by bytes that are as long as such a signature.
+/// An RRset with an Ed448 signature (RFC 8080 §4), of arbitrary bytes of the right length.
 fn ed448(zone: &Zone, owner: NameBuf, rtype: Type, rdatas: Vec<Vec<u8>>) -> Reply {
     let mut answer = zone.answer(owner, rtype, rdatas);
     let sig = &mut answer.answer.last_mut().expect("a line").rdata;
@@ -180,8 +180,8 @@ fn ed448(zone: &Zone, owner: NameBuf, rtype: Type, rdatas: Vec<Vec<u8>>) -> Repl
     answer
 }
 
-/// Ed448 is not verified here: a zone that has nothing else is insecure (RFC 4035 §5.2, RFC 6840 §5.2), and
-/// beside another algorithm that one counts.
+/// Ed448 is not supported: a zone with nothing else is insecure (RFC 4035 §5.2, RFC 6840 §5.2), and beside
+/// another algorithm the other one counts.
 #[test]
 fn a_zone_signed_with_ed448_alone_is_insecure() {
     let (parent, zone) =

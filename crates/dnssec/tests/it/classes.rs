@@ -1,5 +1,4 @@
-//! What validators got wrong, one test for each class of mistake, named after it. Where there is one, the
-//! comment names a known case.
+//! Known mistakes of validators, one test for each class, named after it. The comments name known cases.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub(crate) fn line(owner: &str, rtype: Type, rdata: &[u8]) -> Line {
     Line { owner: name(owner), rtype, ttl: TTL, rdata: rdata.to_vec() }
 }
 
-/// An RRset signed as the zone would, whatever the zone has.
+/// An RRset with a valid signature of the zone, whether the zone has it or not.
 pub(crate) fn signed(zone: &str, owner: &str, rtype: Type, rdatas: &[&[u8]]) -> Vec<Line> {
     signed_at(zone, owner, rtype, rdatas, VALID)
 }
@@ -37,7 +36,7 @@ fn signed_at(zone: &str, owner: &str, rtype: Type, rdatas: &[&[u8]], validity: V
     lines
 }
 
-/// An NSEC record, signed as the zone would.
+/// An NSEC record with a valid signature of the zone.
 pub(crate) fn nsec(zone: &str, owner: &str, next: &str, types: &[Type]) -> Vec<Line> {
     signed(zone, owner, Type::NSEC, &[&nsec_data(next, types)])
 }
@@ -57,7 +56,7 @@ pub(crate) fn denied(qname: &str, qtype: Type, rcode: Rcode, authority: Vec<Line
     Reply { authority, ..query(qname, qtype, rcode) }
 }
 
-/// The lines of the sets of one type, with their signatures.
+/// The lines of the RRsets of one type, with their signatures.
 fn only(lines: &[Line], rtype: Type) -> Vec<Line> {
     lines.iter().filter(|line| covered(line).unwrap_or(line.rtype) == rtype).cloned().collect()
 }
@@ -68,7 +67,7 @@ fn proof(qname: &str, qtype: Type) -> Vec<Line> {
     [only(&authority, Type::NSEC), only(&authority, Type::NSEC3)].concat()
 }
 
-/// Validates with the DNSKEY reply of one zone as `make` changes it.
+/// Validates with the DNSKEY reply of one zone changed by `make`.
 fn with_dnskey(zone: &str, qname: &str, make: &dyn Fn(Reply) -> Reply) -> dnssec::Validated {
     let need = Need::Dnskey(name(zone));
     let settings = ValidationSettings::default();
@@ -77,7 +76,7 @@ fn with_dnskey(zone: &str, qname: &str, make: &dyn Fn(Reply) -> Reply) -> dnssec
         .validated
 }
 
-/// RUSTSEC-2025-0006: that a key fits its DS makes no other key of the set good.
+/// RUSTSEC-2025-0006: a key that matches its DS does not make other keys of the set valid.
 #[test]
 fn class_1_one_trusted_key_does_not_make_the_set_trusted() {
     let foreign = SigningKey::new(999, SigningKey::ZSK);
@@ -105,7 +104,7 @@ fn class_1_one_trusted_key_does_not_make_the_set_trusted() {
     assert_eq!(state(&resigned), no_key, "signed by a key that no DS names");
 }
 
-/// CVE-2026-123593: an anchor is good for its own name only.
+/// CVE-2026-123593: an anchor is valid for its own name only.
 #[test]
 fn class_2_an_anchor_is_compared_with_its_owner() {
     let key = &TREE.keys(name("nsec.test."))[0];
@@ -169,7 +168,7 @@ fn class_5_nsec3_of_another_zone() {
     let other = proof("nothing.child.hash.test.", Type::A);
     assert_bogus(&denied("nothing.hash.test.", Type::A, Rcode::NXDOMAIN, other.clone()), MISSING);
     assert_bogus(&denied("child.hash.test.", Type::DS, Rcode::NOERROR, other), MISSING);
-    // The zone's own signature, and the hash below a name that is not the zone's.
+    // With the zone's own signature, but the hash below a name that is not the apex.
     let honest = proof("nothing.hash.test.", Type::A);
     let moved: Vec<Line> = honest
         .iter()
@@ -192,7 +191,7 @@ fn class_6_the_nsec_of_a_cut_says_nothing_of_names_below() {
         let forged = denied("www.child.nsec.test.", Type::AAAA, rcode, of_cut.clone());
         assert!(is_bogus(security(&forged)), "{rcode:?}");
     }
-    // The only NSEC3 there is covers every other name.
+    // The only NSEC3 covers every other name.
     let cut = name("child.hash.test.").as_name().to_lower();
     let hash = dnssec::nsec3::hash(cut.as_lower(), &[], 0);
     let owner = String::from_utf8(testkit::answers::base32hex(&hash)).expect("ASCII");
@@ -203,7 +202,7 @@ fn class_6_the_nsec_of_a_cut_says_nothing_of_names_below() {
     };
     assert!(is_bogus(of_types(&[0, 1, 0x20])), "NS");
     assert_eq!(of_types(&[0, 1, 0x40]), Security::Secure, "A: it is no cut");
-    // A DNAME hides what is below, too.
+    // A DNAME hides the names below it, too.
     let types = [Type::DNAME, Type::RRSIG, Type::NSEC];
     let dname = nsec("nsec.test.", "m.nsec.test.", "n.nsec.test.", &types);
     let star = nsec("nsec.test.", "nsec.test.", "0.nsec.test.", &[Type::SOA, Type::NS]);
@@ -231,7 +230,7 @@ fn class_7_ds_are_denied_by_the_zone_above_alone() {
         });
         assert!(is_bogus(ended.validated.security), "{:?}", ended.validated);
     }
-    // Without the NS bit there is no delegation, so nothing is insecure for it.
+    // Without the NS bit there is no delegation, so nothing becomes insecure.
     let no_ns = nsec("nsec.test.", "child.nsec.test.", "d.nsec.test.", &[Type::RRSIG, Type::NSEC]);
     let ended =
         TREE.validate_with(&unsigned, &ValidationSettings::default(), &mut |need, reply| match need {
@@ -281,7 +280,7 @@ fn class_9_the_last_nsec3_leads_around_the_end() {
 /// CVE-2026-123587.
 #[test]
 fn class_10_an_unsigned_soa_does_not_say_where_the_zone_ends() {
-    // An SOA that claims the zone to be the one above makes its last NSEC lead nowhere, and none lead around.
+    // An SOA that claims the parent as the zone would make its last NSEC end outside, and none wrap around.
     let mut honest = reply("zzz.nsec.test.", Type::A);
     assert_eq!(security(&honest), Security::Secure);
     honest.authority.iter_mut().filter(|l| l.rtype == Type::SOA).for_each(|l| l.owner = name("test."));
@@ -289,7 +288,7 @@ fn class_10_an_unsigned_soa_does_not_say_where_the_zone_ends() {
     assert_eq!(ended.validated.security, Security::Secure);
     let sets = honest.response().sets;
     assert!(ended.validated.covers.iter().all(|at| sets[*at].rtype != Type::SOA), "the SOA is not covered");
-    // One of the zone itself that is not signed is bogus.
+    // An unsigned SOA of the zone itself is bogus.
     let unsigned = reply("zzz.nsec.test.", Type::A).without(|line| covered(line) == Some(Type::SOA));
     assert_bogus(&unsigned, BogusReason::Unsigned);
 }
@@ -345,7 +344,7 @@ fn class_14_a_signature_over_one_set_is_none_over_its_neighbour() {
         let state = security(&unsigned);
         assert!(is_bogus(state), "{t}: {state:?}");
     }
-    // An unsigned NSEC at the same owner as what is signed.
+    // An unsigned NSEC at the same owner as signed records.
     let mut forged = reply("www.nsec.test.", Type::TXT);
     forged.answer.clear();
     forged.authority = signed("nsec.test.", "www.nsec.test.", Type::A, &[&[192, 0, 2, 1]]);
@@ -398,7 +397,7 @@ fn class_17_an_island_below_an_unsigned_zone_is_not_trusted() {
     let ended = TREE.run(validator, &settings, &anchors, &table, &mut |_, reply| Some(reply));
     assert_eq!(ended.validated.security, Security::Secure);
     assert_eq!(ended.needs, [Need::Dnskey(name("island.test."))]);
-    // And a negative one makes even signed zones insecure.
+    // A negative anchor makes even signed zones insecure.
     anchors.add_negative(name("nsec.test.").as_name());
     let validator = Validator::answer(reply("www.child.nsec.test.", Type::A).response());
     let ended = TREE.run(validator, &settings, &anchors, &table, &mut |_, reply| Some(reply));
@@ -406,21 +405,21 @@ fn class_17_an_island_below_an_unsigned_zone_is_not_trusted() {
     assert_eq!(ended.needs, []);
 }
 
-/// RUSTSEC-2026-0118: whatever owners there are, validating ends.
+/// RUSTSEC-2026-0118: validation ends, whatever the owners.
 #[test]
 fn class_18_an_soa_that_is_not_above_the_name() {
     for owner in ["elsewhere.", "www.nothing.nsec.test.", "zz.test."] {
         let mut forged = reply("nothing.nsec.test.", Type::A);
         forged.authority.iter_mut().filter(|l| l.rtype == Type::SOA).for_each(|l| l.owner = name(owner));
         let ended = validate(&forged);
-        // What denies the name are the NSEC records, and they are true.
+        // The NSEC records deny the name, and they are valid.
         assert_eq!(ended.validated.security, Security::Secure, "{owner}");
         let sets = forged.response().sets;
         assert!(ended.validated.covers.iter().all(|at| sets[*at].rtype != Type::SOA), "{owner}");
     }
 }
 
-/// CVE-2026-93657, and class 22: what rewrites answers gets nothing of a bogus one.
+/// CVE-2026-93657, and class 22: code that rewrites answers gets nothing from a bogus one.
 #[test]
 fn class_19_nothing_of_a_bogus_answer_is_covered() {
     let mut forged = reply("alias.nsec.test.", Type::A);
@@ -432,7 +431,7 @@ fn class_19_nothing_of_a_bogus_answer_is_covered() {
     assert_eq!(validated.ttl, ValidationSettings::default().bogus_ttl);
 }
 
-/// CVE-2026-46582: what a wildcard was expanded to is kept with its proof only.
+/// CVE-2026-46582: a wildcard expansion is cached only with its proof.
 #[test]
 fn class_20_the_proof_of_a_wildcard_is_part_of_what_is_covered() {
     for (zone, t) in [("nsec.test.", Type::NSEC), ("hash.test.", Type::NSEC3)] {
@@ -443,7 +442,7 @@ fn class_20_the_proof_of_a_wildcard_is_part_of_what_is_covered() {
     }
 }
 
-/// CVE-2026-44687: names below one that is not there, and zones that are.
+/// CVE-2026-44687: names below a nonexistent name, and zones that exist.
 #[test]
 fn class_21_a_cut_that_is_known_is_not_denied_by_the_zone_above() {
     let table = TrustTable::new(100);
@@ -480,7 +479,7 @@ fn class_23_the_alias_beside_a_dname_has_to_follow_from_it() {
 fn class_24_what_opt_out_covers_is_never_secure() {
     let honest = reply("nothing.opt.test.", Type::A);
     assert_eq!(security(&honest), OPT_OUT);
-    // Nor does it make insecure what is there: names with data have an NSEC3.
+    // Nor does it make existing names insecure: names with data have an NSEC3.
     let www = reply("www.opt.test.", Type::A).without(|line| line.rtype == Type::RRSIG);
     let forged = Reply { authority: honest.authority, ..www };
     assert_bogus(&forged, BogusReason::Unsigned);
@@ -592,7 +591,7 @@ fn class_28_signatures_over_what_no_zone_holds() {
         let state = security(&forged);
         assert!(state != Security::Secure, "{t}: {state:?}");
     }
-    // A signature over signatures proves nothing: they cannot be signed (RFC 4035 §2.2).
+    // A signature over signatures proves nothing: RRSIG cannot be signed (RFC 4035 §2.2).
     let forged = reply("www.nsec.test.", Type::RRSIG);
     assert_eq!(security(&forged), Security::Indeterminate);
 }
@@ -604,7 +603,7 @@ fn class_29_an_alias_in_answer_to_ds_ends_there() {
     assert_eq!(ended.validated.security, Security::Bogus(BogusReason::Unsigned));
     let last = ended.needs.last();
     assert_eq!(last, Some(&Need::Ds(name("alias.nsec.test."))), "the alias says that no zone begins here");
-    // One that is not signed proves nothing, and leads nowhere either.
+    // An unsigned alias proves nothing, and is not followed.
     let settings = ValidationSettings::default();
     let ended = TREE.validate_with(&unsigned, &settings, &mut |need, reply| match need {
         Need::Ds(at) if *at == unsigned.name => Some(reply.without(|line| line.rtype == Type::RRSIG)),
@@ -614,7 +613,7 @@ fn class_29_an_alias_in_answer_to_ds_ends_there() {
     assert!(ended.needs.len() <= 8, "{:?}", ended.needs);
 }
 
-/// CVE-2026-39155: an NSEC made on the spot denies no more than it has to; as it is signed, it is believed.
+/// CVE-2026-39155: an NSEC generated on the fly denies a minimal range; as it is signed, it is accepted.
 #[test]
 fn class_30_minimal_nsec_are_believed_for_what_they_cover() {
     let types = [Type::RRSIG, Type::NSEC];
@@ -624,7 +623,7 @@ fn class_30_minimal_nsec_are_believed_for_what_they_cover() {
     assert_eq!(security(&denied("nothing.nsec.test.", Type::A, Rcode::NXDOMAIN, all)), Security::Secure);
     assert_bogus(&denied("nothing.nsec.test.", Type::A, Rcode::NXDOMAIN, span.clone()), WRONG);
     assert_bogus(&denied("other.nsec.test.", Type::A, Rcode::NXDOMAIN, span), WRONG);
-    // RFC 9824: the name itself, with a type that says that it is not there.
+    // RFC 9824: the name itself, with a type that marks it as nonexistent.
     let map = [&[0, 17][..], &[0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80]].concat();
     let rdata = [name(r"\000.nothing.nsec.test.").as_name().as_wire(), &map].concat();
     let compact = signed("nsec.test.", "nothing.nsec.test.", Type::NSEC, &[&rdata]);
@@ -634,7 +633,7 @@ fn class_30_minimal_nsec_are_believed_for_what_they_cover() {
     }
 }
 
-/// An NSEC that a wildcard was expanded to is not one of the name that it then has.
+/// An NSEC expanded from a wildcard is not one of the name that it then has.
 #[test]
 fn an_nsec_made_of_a_wildcard_proves_nothing() {
     let star = proof("x.wild.nsec.test.", Type::AAAA);
@@ -646,7 +645,7 @@ fn an_nsec_made_of_a_wildcard_proves_nothing() {
     assert_bogus(&denied("here.wild.nsec.test.", Type::TXT, Rcode::NOERROR, moved), WRONG);
 }
 
-/// A referral teaches what it proves, and no more.
+/// A referral yields the trust state that it proves, and no more.
 #[test]
 fn referrals_teach_what_they_prove() {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
@@ -714,7 +713,7 @@ fn limits_of_one_set_are_named() {
         security(&reply_of(signed("nsec.test.", "zz.nsec.test.", Type::A, &many[..256]))),
         Security::Secure
     );
-    // Signatures of keys that are not there cost nothing, but only so many are looked at.
+    // Signatures by absent keys cost nothing, but only a limited number is checked.
     let mut answer = signed("nsec.test.", "zz.nsec.test.", Type::A, &[&[192, 0, 2, 6]]);
     let good = answer.pop().expect("a signature");
     for number in 0..8u8 {
@@ -728,7 +727,7 @@ fn limits_of_one_set_are_named() {
     assert_eq!(security(&reply_of(answer)), Security::Secure, "the eighth is good");
 }
 
-/// Names with a revoked key, or one that is not for zones (RFC 5011 §2.1, RFC 4034 §2.1.1).
+/// Names with a revoked key, or one that is not a zone key (RFC 5011 §2.1, RFC 4034 §2.1.1).
 #[test]
 fn keys_that_may_not_sign_do_not() {
     let zone = name("nsec.test.");
@@ -763,7 +762,7 @@ fn what_cannot_be_had_is_bogus_and_says_so() {
     assert_eq!((ended.validated.security, ended.needs), (Security::Indeterminate, Vec::new()));
 }
 
-/// DS of the zone are known no longer than they last, and keys no longer than those.
+/// A zone's DS are cached no longer than their TTL, and keys no longer than the DS.
 #[test]
 fn what_was_learned_is_kept_for_its_time() {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());

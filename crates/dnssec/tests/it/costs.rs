@@ -1,6 +1,6 @@
-//! Attacks on a validator's time, each with what it may cost: KeyTrap (CVE-2023-50387) in all its variants,
-//! hashes for NSEC3, and chases after DS. Keys, signatures and digests of one tag are what a zone's owner can
-//! have as many of as fit into a message.
+//! Attacks on a validator's time, each with its allowed cost: KeyTrap (CVE-2023-50387) in all variants, NSEC3
+//! hashes, and long chains of DS queries. A zone's owner can create as many keys, signatures and digests of
+//! one tag as fit into a message.
 
 use dnssec::{BogusReason, Need, Security, TrustTable, ValidationLimit, ValidationSettings, Validator};
 use testkit::name;
@@ -15,12 +15,12 @@ fn limit(limit: ValidationLimit) -> Security {
     Security::Bogus(BogusReason::Limit(limit))
 }
 
-/// RDATA of so many made-up keys with one tag.
+/// RDATA of this many made-up keys with one tag.
 fn colliding(keys: usize, tag: u16) -> Vec<Vec<u8>> {
     let mut seed = 0u32;
     let mut colliding = Vec::new();
     while colliding.len() < keys {
-        // Two bytes of a made-up key are free to bring its tag to the one wanted.
+        // Two bytes of a made-up key are chosen to yield the wanted tag.
         seed += 1;
         let mut rdata = [&256u16.to_be_bytes()[..], &[3, 15], &[7; 32]].concat();
         rdata[8..12].copy_from_slice(&seed.to_be_bytes());
@@ -35,7 +35,7 @@ fn colliding(keys: usize, tag: u16) -> Vec<Vec<u8>> {
     colliding
 }
 
-/// A table, keys with one tag, and a reply signed as often as there is room.
+/// A table with keys of one tag, and a reply with this many signatures.
 fn key_trap(keys: usize, signatures: usize) -> (TrustTable, Reply) {
     let zone = name("nsec.test.");
     let colliding = colliding(keys, TREE.keys(zone)[1].tag());
@@ -67,14 +67,14 @@ fn key_trap(keys: usize, signatures: usize) -> (TrustTable, Reply) {
     (table, trap)
 }
 
-/// What an answer with so many signatures costs that so many keys might have made.
+/// The cost of an answer with this many signatures, each possibly made by any of the keys.
 fn spring(keys: usize, signatures: usize) -> Ended {
     let (table, trap) = key_trap(keys, signatures);
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
     TREE.run(Validator::answer(trap.response()), &settings, &anchors, &table, &mut |_, reply| Some(reply))
 }
 
-/// SigJam: many signatures over one RRset, all of one key's tag.
+/// SigJam: many signatures over one RRset, all with one key's tag.
 #[test]
 fn sig_jam_costs_as_many_signatures_as_may_fail() {
     for signatures in [5, 100, 400] {
@@ -84,7 +84,7 @@ fn sig_jam_costs_as_many_signatures_as_may_fail() {
     }
 }
 
-/// LockCram: one signature, and many keys of its tag.
+/// LockCram: one signature, and many keys with its tag.
 #[test]
 fn lock_cram_costs_as_many_signatures_as_keys_of_a_tag_are_tried() {
     for keys in [3, 100, 200] {
@@ -104,8 +104,8 @@ fn key_sig_trap_costs_as_many_signatures_as_may_fail() {
     }
 }
 
-/// HashTrap: many DS, and many keys that each of them might be of. Of each key that is looked at there is one
-/// digest of a type, however many DS there are.
+/// HashTrap: many DS, and many keys that may match each of them. One digest per type is computed for each key
+/// considered, however many DS there are.
 #[test]
 fn hash_trap_costs_one_digest_of_each_key_that_is_looked_at() {
     let zone = name("nsec.test.");
@@ -114,7 +114,7 @@ fn hash_trap_costs_one_digest_of_each_key_that_is_looked_at() {
     let most = honest - 1 + 2 * 2;
     for (all_ds, keys) in [(1, 100), (100, 1), (8, 200), (200, 200)] {
         let ds = |number: usize| {
-            // SHA-256 and SHA-384 in turn, all of them wrong.
+            // SHA-256 and SHA-384 in turn, all wrong.
             let mut ds = own.ds(zone.as_name());
             if number % 2 == 1 {
                 ds[3] = Ds::SHA384;
@@ -145,7 +145,7 @@ fn hash_trap_costs_one_digest_of_each_key_that_is_looked_at() {
     }
 }
 
-/// DS of many tags: so many of them are followed.
+/// DS with many tags: only a limited number is followed.
 #[test]
 fn hash_trap_with_many_tags_costs_as_many_digests_as_ds_are_followed() {
     let zone = name("nsec.test.");
@@ -174,8 +174,8 @@ fn hash_trap_with_many_tags_costs_as_many_digests_as_ds_are_followed() {
     assert_eq!(ended.budget.digests(), honest - 1 + 8 * 2);
 }
 
-/// Data without a signature is followed down from the anchor, name by name: that ends with the budget,
-/// however many labels there are and whatever the zone's servers prove of each.
+/// For data without a signature the chain is followed down from the anchor, name by name. That ends with the
+/// budget, however many labels there are and whatever the zone's servers prove for each.
 #[test]
 fn a_chase_after_ds_ends_with_the_budget() {
     let deep = format!("{}nsec.test.", "a.".repeat(110));
@@ -185,7 +185,7 @@ fn a_chase_after_ds_ends_with_the_budget() {
     let ended = TREE.validate_with(&bare, &settings, &mut |need, reply| {
         let at = need.name().to_string();
         match need {
-            // That there is a name, and no zone begins there.
+            // The name exists, and no zone begins there.
             Need::Ds(_) if at.ends_with(".nsec.test.") => {
                 let authority = nsec("nsec.test.", &at, "zz.nsec.test.", &[Type::TXT]);
                 Some(denied(&at, Type::DS, Rcode::NOERROR, authority))
@@ -204,7 +204,7 @@ fn hashes_of_a_deep_name_stay_within_the_budget() {
     let ended = validate(&reply(&deep, Type::A));
     assert_eq!(ended.validated.security, Security::Secure, "found from the zone's name on");
     assert!(ended.budget.nsec3_hashes() <= 10, "{}", ended.budget.nsec3_hashes());
-    // NSEC3 that fit nothing make it look at every name, each of them the dearer for its iterations.
+    // NSEC3 that match nothing make it hash every name, at a cost that grows with the iterations.
     let mut rdata = [&[1, 0, 0, 50, 4][..], b"salt", &[20], &[2; 20]].concat();
     rdata[8] = 0;
     let owner = format!("{}.hash.test.", "0".repeat(32));

@@ -1,5 +1,5 @@
-//! Denials used for other names than those they were proven for: they never deny what is there, and do deny
-//! what is not. What is made of wildcards is what the zone's servers would answer.
+//! Denials used for other names than those they were proven for: they never deny existing names, and do deny
+//! nonexistent ones. Wildcard expansions equal the answers of the zone's servers.
 
 use dnssec::{
     DenialWork, ProvenDenials, Security, TrustTable, ValidationLimits, ValidationSettings, Validator,
@@ -22,7 +22,7 @@ const ZONES: [&str; 8] = [
     "island.test.",
 ];
 
-/// Names that are and are not there, at, in and between all that zones have.
+/// Existing and nonexistent names: at, in and between all names of the zones.
 const OWNERS: [&str; 30] = [
     "@",
     "a",
@@ -72,7 +72,7 @@ fn validated_by(reply: &Reply, table: &TrustTable, settings: &ValidationSettings
     TREE.run(validator, settings, &anchors, table, &mut |_, reply| Some(reply))
 }
 
-/// All that the denials and wildcards among the answers to these questions teach.
+/// Stores all denials and wildcards among the answers to these questions.
 fn learn(denials: &ProvenDenials, questions: impl Iterator<Item = (NameBuf, Type)>, table: &TrustTable) {
     for (owner, qtype) in questions {
         let reply = TREE.reply(owner, qtype);
@@ -111,7 +111,7 @@ fn what_is_denied_is_not_there() {
     assert!(denied.iter().all(|count| *count > 100) && there > 500, "{denied:?} {there}");
 }
 
-/// What is made of denials is proof enough for a validating client.
+/// A synthesized denial validates at a client.
 #[test]
 fn what_is_made_of_denials_validates() {
     let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
@@ -174,7 +174,7 @@ fn neither_opt_out_nor_what_is_not_secure_teaches_anything() {
     for zone in ["opt.test.", "iter.test.", "plain.test.", "island.test.", "odd.test."] {
         learn(&denials, QUESTIONS.iter().map(|(owner, qtype)| (at(owner, zone), *qtype)), &table);
     }
-    // What test. says of DS below it is another matter.
+    // The denials of DS by test. itself are another matter.
     for zone in ["opt.test.", "iter.test.", "plain.test.", "island.test.", "odd.test."] {
         assert!(
             denials
@@ -203,8 +203,7 @@ fn they_are_bounded_and_what_came_first_goes_first() {
     assert!(denials.is_empty() && denials.bytes() == 0, "there is no room");
 }
 
-/// What is made of wildcards: the answer that the zone's servers give, and proof enough for a validating
-/// client.
+/// A wildcard expansion equals the answer of the zone's servers, and validates at a client.
 #[test]
 fn what_is_made_of_wildcards_is_what_servers_answer() {
     let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
@@ -290,8 +289,8 @@ fn large_sets_of_wildcards_are_not_kept() {
     assert!(of(400) && !of(512));
 }
 
-/// A name was hashed for the search and again for each proof, and 64 blocks of SHA-1 were all that it might
-/// cost: with more than eight iterations no name was denied, and no wildcard expanded.
+/// Regression: a name was hashed for the search and again for each proof, with a limit of 64 blocks of SHA-1:
+/// with more than eight iterations no name was denied, and no wildcard expanded.
 #[test]
 fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
     let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
@@ -314,13 +313,13 @@ fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
     assert!(star.is_some(), "the wildcard covers it");
 }
 
-/// What a zone denies, with more iterations than by default.
+/// The denials of a zone with more iterations than the default allows.
 fn many_iterations(settings: &ValidationSettings, limits: &ValidationLimits) -> ProvenDenials {
     let table = TrustTable::new(1000);
     let denials = ProvenDenials::new(0);
     denials.configure(1 << 20, settings, limits);
     for owner in ["nothing", "x.wild"] {
-        // Validated by what the operator says, as an answer is.
+        // Validated under the operator's settings, like an answer.
         let taken = ValidationSettings { max_nsec3_iterations: 51, ..ValidationSettings::default() };
         let reply = TREE.reply(at(owner, "iter.test."), Type::AAAA);
         let ended = validated_by(&reply, &table, &taken);
@@ -330,7 +329,7 @@ fn many_iterations(settings: &ValidationSettings, limits: &ValidationLimits) -> 
     denials
 }
 
-/// The bounds were those of the defaults, whatever the operator said.
+/// Regression: the default limits applied, whatever the operator's settings.
 #[test]
 fn the_operators_bounds_did_not_hold_for_denials_that_are_used_again() {
     let settings = |most| ValidationSettings { max_nsec3_iterations: most, ..ValidationSettings::default() };
@@ -341,7 +340,7 @@ fn the_operators_bounds_did_not_hold_for_denials_that_are_used_again() {
         let denial = denials.deny(1, name.as_name(), Type::TXT, 1000, &mut work);
         (denial.map(|denial| denial.rcode), work.hashes())
     };
-    // The name, the zone's, the one below that and the wildcard, each with 51 iterations.
+    // The name, the apex, the name directly below the apex, and the wildcard, each with 51 iterations.
     let hashes = 4 * 52;
     assert_eq!(deny(&many_iterations(&settings(51), &limits(hashes))), (Some(Rcode::NXDOMAIN), hashes));
     let (denied, spent) = deny(&many_iterations(&settings(51), &limits(hashes - 1)));
@@ -349,7 +348,7 @@ fn the_operators_bounds_did_not_hold_for_denials_that_are_used_again() {
     assert!(many_iterations(&settings(50), &limits(450)).is_empty(), "they are not kept");
 }
 
-/// A flood of names that are asked for once.
+/// A flood of names, each queried once.
 #[test]
 fn random_names_cost_no_more_hashes_than_one_question_may() {
     let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));

@@ -1,4 +1,4 @@
-//! Whatever arrives: nothing panics, the budget is kept, and what no key of ours has signed is never secure.
+//! Arbitrary input: nothing panics, the budget holds, and data not signed by our keys is never secure.
 
 use dnssec::{
     Progress, Response, Security, TrustTable, Validation, ValidationBudget, ValidationLimits,
@@ -11,7 +11,7 @@ use wire::Rcode;
 use crate::plain::QUESTIONS;
 use crate::support::{TREE, reply};
 
-/// Validates the first message, and gives the others to whatever is asked for.
+/// Validates the first message, and uses the others as responses to its requests.
 fn run(messages: &[Vec<u8>]) -> (Option<Security>, ValidationBudget) {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
     let by = Validation { settings: &settings, anchors: &anchors, now: NOW as u64 };

@@ -1,4 +1,4 @@
-//! Validation from outside: answers of a tree of signed zones, as they are and as an attacker makes them.
+//! Validation through the public interface: answers of a tree of signed zones, unchanged and forged.
 
 mod again;
 mod algorithms;

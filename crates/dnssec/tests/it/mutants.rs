@@ -1,7 +1,7 @@
-//! Answers as attackers make them of honest ones. Whatever they do: what is secure is true, and nothing in a
-//! signed zone becomes insecure.
+//! Forged variants of honest answers. Secure data is always true, and nothing in a signed zone becomes
+//! insecure.
 //!
-//! What is true is known: it is what the zones answer to the same question.
+//! The truth is the zones' own answer to the same question.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ use wire::{NameBuf, Rcode, Serial, Type};
 use crate::plain::QUESTIONS;
 use crate::support::{OPT_OUT, TREE, is_bogus};
 
-/// Signed zones, and whether opt-out leaves names of theirs insecure.
+/// Signed zones, and whether opt-out leaves some of their names insecure.
 const ZONES: [(&str, bool); 4] =
     [("nsec.test.", false), ("hash.test.", false), ("opt.test.", true), ("child.nsec.test.", false)];
 
-/// An RRset as it compares.
+/// An RRset for comparison.
 type Set = (NameBuf, u16, Vec<Vec<u8>>);
 
-/// What an answer section says that is signed, or should be. What follows from a DNAME is not.
+/// The signed content of an answer section. A CNAME that follows from a DNAME is not signed.
 fn said<'s>(sets: impl Iterator<Item = &'s ReceivedSet>) -> BTreeSet<Set> {
     let answers = sets.filter(|set| set.section == Section::Answer);
     let signed = answers.filter(|set| set.rtype != Type::CNAME || !set.signatures.is_empty());
@@ -48,9 +48,9 @@ impl Case {
         Case { honest, table, opt_out }
     }
 
-    /// Validates what was made of the honest answer; `made` says how. Returns whether it was rejected.
+    /// Validates a mutant of the honest answer; `made` describes it. Returns whether it was rejected.
     fn judge(&self, mutant: &Reply, made: &str) -> bool {
-        // What cannot be read is not validated.
+        // A malformed response is not validated.
         let Ok(response) = Response::read(&mutant.message(), mutant.rcode) else { return true };
         let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
         let table = self.table.clone();
@@ -68,7 +68,7 @@ impl Case {
                 let context = || format!("{made}: {validated:?} {mutant:#?} {truth:#?}");
                 assert!(validated.ttl.as_secs() <= 3600, "{}", context());
                 match validated.leads_to {
-                    // The end is asked for by itself.
+                    // The target is queried separately.
                     Some(_) => assert!(covered.is_subset(&honest) && !covered.is_empty(), "{}", context()),
                     None => assert!(covered == honest && mutant.rcode == truth.rcode, "{}", context()),
                 }
@@ -86,7 +86,7 @@ fn cases() -> impl Iterator<Item = Case> {
     ZONES.iter().flat_map(|zone| QUESTIONS.iter().map(move |(owner, qtype)| Case::new(owner, *qtype, *zone)))
 }
 
-/// Applies `change` to each line of a reply in turn, which says whether it has changed it.
+/// Applies `change` to each line of a reply in turn; it returns whether it changed the line.
 fn each_line(honest: &Reply, change: impl Fn(&mut Line) -> bool) -> Vec<Reply> {
     let lines = honest.answer.len() + honest.authority.len();
     let changed = |at: usize| {
@@ -245,7 +245,7 @@ fn answers_to_one_question_given_to_another() {
                 let mutant = Reply { name, qtype, ..answered.honest.clone() };
                 mutants += 1;
                 rejected += asked.judge(&mutant, "of another question") as u32;
-                // The answer as it is, with another one's proof, and the other way round.
+                // The answer with the proof of another one, and vice versa.
                 let crossed = Reply { answer: asked.honest.answer.clone(), ..mutant };
                 asked.judge(&crossed, "with the proof of another question");
                 let rcode = answered.honest.rcode;
@@ -306,12 +306,12 @@ fn signatures_out_of_their_time() {
         let good = each_line(&case.honest, |line| resign(&case.honest, line, NOW - 10, NOW + 10));
         assert!(good.iter().all(|good| !case.judge(good, "signed anew")), "signed anew is as good");
     }
-    // Without some records of a proof the rest of it is enough.
+    // Without some records of a proof the rest of it may suffice.
     assert!(mutants > 600 && rejected > mutants * 9 / 10, "{rejected} of {mutants}");
 }
 
-/// Signs the set of this RRSIG anew, with the zone's key, for another time. Leaves those of wildcards as they
-/// are.
+/// Signs the RRset of this RRSIG again, with the zone's key, for another time. Leaves RRsets of wildcards
+/// unchanged.
 fn resign(reply: &Reply, line: &mut Line, inception: u32, expiration: u32) -> bool {
     let Some(rtype) = covered(line) else { return false };
     let sig = wire::rdata::view::Rrsig::read(&line.rdata).expect("an RRSIG");

@@ -1,16 +1,16 @@
-//! Mutants judged by Unbound and BIND, too: a server on loopback answers for the tree's zones, and gives one
-//! question an answer as an attacker makes it. Unbound, and BIND's `delv`, ask it, and their verdicts are
-//! compared with ours.
+//! Mutants judged by Unbound and BIND, too: a server on loopback answers for the tree's zones, and responds
+//! to one question with a mutant. Unbound and BIND's `delv` query it, and their verdicts are compared with
+//! ours.
 //!
-//! Usually every fortieth mutant is judged, with `MUTANTS_STEP` or in long tests (`NOMEN_LONG_TESTS`) more:
+//! Usually every fortieth mutant is judged; `MUTANTS_STEP` and long tests (`NOMEN_LONG_TESTS`) judge more:
 //!
 //! ```text
 //! MUTANTS_STEP=1 cargo test -p dnssec --test it -- --nocapture peers
 //! ```
 //!
-//! It prints a line for each way to make mutants, and one for each triple of verdicts. All that differ are in
-//! `verdicts.txt` in the folder that it names; `peers.md` beside this file explains them, and a triple that
-//! it does not have fails.
+//! Prints a line for each kind of mutant, and one for each triple of verdicts. All differences are in
+//! `verdicts.txt` in the folder that it prints; `peers.md` beside this file explains them, and a triple
+//! missing there is a failure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ use crate::plain::QUESTIONS;
 
 const ZONES: [&str; 4] = ["nsec.test.", "hash.test.", "opt.test.", "child.nsec.test."];
 
-/// What a validator says of an answer.
+/// A validator's verdict on an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Secure,
@@ -55,7 +55,7 @@ fn now() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as u32
 }
 
-/// Applies `change` to each line in turn, if it has anything to change there.
+/// Applies `change` to each line in turn, unless it changes nothing there.
 fn each_line(honest: &Reply, change: impl Fn(&mut Line)) -> Vec<(String, Reply)> {
     let lines = honest.answer.len() + honest.authority.len();
     let changed = |at: usize| {
@@ -68,7 +68,7 @@ fn each_line(honest: &Reply, change: impl Fn(&mut Line)) -> Vec<(String, Reply)>
     (0..lines).filter_map(changed).collect()
 }
 
-/// A change of an RRSIG's RDATA, and what it is.
+/// A change of an RRSIG's RDATA, with its description.
 type Change = (&'static str, fn(&mut Vec<u8>));
 
 const OF_SIGNATURES: [Change; 8] = [
@@ -85,7 +85,7 @@ const OF_SIGNATURES: [Change; 8] = [
     }),
 ];
 
-/// Mutants of one honest reply; `number` says which of those that there are too many of.
+/// Mutants of one honest reply; `number` selects among those of which there are too many.
 fn mutants_of(tree: &Tree, honest: &Reply, zone: &str, number: usize) -> Vec<Mutant> {
     let mut all = Vec::new();
     let mut add = |family, detail: String, reply| all.push(Mutant { family, detail, reply });
@@ -137,7 +137,7 @@ fn mutants_of(tree: &Tree, honest: &Reply, zone: &str, number: usize) -> Vec<Mut
     all
 }
 
-/// What we say.
+/// Our verdict.
 fn ours(tree: &Tree, table: &TrustTable, reply: &Reply) -> Verdict {
     let Ok(response) = Response::read(&reply.message(), reply.rcode) else { return Verdict::Bogus };
     let (settings, anchors) = (ValidationSettings::default(), tree.anchors());
@@ -162,7 +162,7 @@ fn ours(tree: &Tree, table: &TrustTable, reply: &Reply) -> Verdict {
     }
 }
 
-/// The server's end: answers as the tree does, and one question as the mutant does.
+/// The server: answers like the tree, and one question with the mutant.
 fn serve(socket: &UdpSocket, tree: &Tree, mutant: &Mutex<Option<Reply>>) {
     let mut query = [0; 4096];
     while let Ok((len, from)) = socket.recv_from(&mut query) {
@@ -185,7 +185,7 @@ fn serve(socket: &UdpSocket, tree: &Tree, mutant: &Mutex<Option<Reply>>) {
     }
 }
 
-/// A process that goes with us.
+/// A process that is killed when this is dropped.
 struct Kept(Child);
 
 impl Drop for Kept {
@@ -205,7 +205,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Unbound, which asks the server at this address, and its own.
+/// Starts Unbound with this server as upstream; returns its own address, too.
 fn unbound(tree: &Tree, server: SocketAddr) -> (Kept, SocketAddr) {
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
     let own = free.expect("a free port");
@@ -231,7 +231,7 @@ fn unbound(tree: &Tree, server: SocketAddr) -> (Kept, SocketAddr) {
     (Kept(child), own)
 }
 
-/// What the resolver at an address says; `None`: nothing.
+/// The verdict of the resolver at an address; `None` if it does not respond.
 fn asked(socket: &UdpSocket, at: SocketAddr, reply: &Reply) -> Option<Verdict> {
     let mut header = Header::query(7);
     header.set_recursion_desired(true);
@@ -251,7 +251,7 @@ fn asked(socket: &UdpSocket, at: SocketAddr, reply: &Reply) -> Option<Verdict> {
     })
 }
 
-/// What delv says.
+/// The verdict of delv.
 fn delv(anchors: &Path, server: SocketAddr, reply: &Reply) -> Verdict {
     let output = Command::new("delv")
         .args(["-4", "-a", &anchors.display().to_string(), "+root=.", "@127.0.0.1", "-p"])
@@ -260,7 +260,7 @@ fn delv(anchors: &Path, server: SocketAddr, reply: &Reply) -> Verdict {
         .output()
         .expect("delv");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    // A denial, which it prints as a failure, too.
+    // A denial, which delv also prints as a failure.
     let denied = text.contains("resolution failed: ncache");
     if text.contains("resolution failed") && !denied {
         Verdict::Bogus
@@ -273,7 +273,7 @@ fn delv(anchors: &Path, server: SocketAddr, reply: &Reply) -> Verdict {
     }
 }
 
-/// The verdicts of this crate, Unbound and BIND that occur where they differ, each explained in `peers.md`.
+/// The differing verdicts of this crate, Unbound and BIND, each explained in `peers.md`.
 const EXPLAINED: [[Verdict; 3]; 13] = {
     use Verdict::{Bogus, Insecure, Secure};
     [
@@ -293,14 +293,14 @@ const EXPLAINED: [[Verdict; 3]; 13] = {
     ]
 };
 
-/// Of how many mutants one is judged.
+/// One of this many mutants is judged.
 fn step() -> usize {
     let is_long = std::env::var_os("NOMEN_LONG_TESTS").is_some_and(|long| !long.is_empty());
     let usual = if is_long { 1 } else { 40 };
     std::env::var("MUTANTS_STEP").map_or(usual, |step| step.parse().expect("a number"))
 }
 
-/// Whether this machine has the program.
+/// Whether the program is installed.
 fn has(program: &str) -> bool {
     Command::new(program).arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }

@@ -1,4 +1,4 @@
-//! Honest answers, each with the state it should have.
+//! Honest answers, each with its expected state.
 
 use dnssec::{InsecureReason, Security};
 use wire::Type;

@@ -9,8 +9,8 @@ use wire::{NameBuf, Rcode, Type};
 use crate::classes::signed;
 use crate::support::{TREE, is_bogus, reply, security, validate};
 
-/// Names that every zone of the tree has, or has not, with a type: data, aliases, wildcards, absences, and
-/// delegations.
+/// Names that exist or do not exist in every zone of the tree, with a type: data, aliases, wildcards,
+/// absences, and delegations.
 const QUESTIONS: [(&str, Type); 22] = [
     ("www.", Type::A),
     ("www.", Type::ANY),
@@ -38,7 +38,7 @@ const QUESTIONS: [(&str, Type); 22] = [
 
 const WITH_RECORDS: [Rcode; 3] = [Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN];
 
-/// Answers whose name a DNAME makes too long, at once and behind an alias.
+/// Answers whose name a DNAME makes too long, directly and after an alias.
 fn too_long(zone: &str) -> [Reply; 2] {
     let label = |letter: &str, len: usize| letter.repeat(len);
     let target = name(&format!("{}.{zone}", label("d", 63)));
@@ -56,7 +56,7 @@ fn too_long(zone: &str) -> [Reply; 2] {
     [of(long, dname.clone()), of(name(&format!("alias.{zone}")), [alias, dname].concat())]
 }
 
-/// A signed answer whose response code was changed to YXDOMAIN went out as YXDOMAIN with AD.
+/// Regression: a signed answer whose response code was changed to YXDOMAIN was sent as YXDOMAIN with AD.
 #[test]
 fn a_response_code_that_signatures_prove_wrong_is_bogus() {
     for zone in ["nsec.test.", "hash.test."] {
@@ -75,7 +75,7 @@ fn a_response_code_that_signatures_prove_wrong_is_bogus() {
     assert_eq!(security(&changed), Security::Bogus(BogusReason::Rcode));
 }
 
-/// The proofs say what is not there, with an SOA beside them and without.
+/// The proofs deny the name, with an SOA beside them and without.
 #[test]
 fn a_denial_without_its_soa_proves_its_response_code_and_no_other() {
     for zone in ["nsec.test.", "hash.test."] {
@@ -88,7 +88,7 @@ fn a_denial_without_its_soa_proves_its_response_code_and_no_other() {
                 let changed = Reply { rcode, ..honest.clone().without(is_soa) };
                 let ended = validate(&changed).validated;
                 let (state, right) = (ended.security, rcode == honest.rcode);
-                // Of the name that an alias leads to nothing is said then, so the response code is no one's.
+                // Nothing is proven about the target of an alias then, so the response code is not decided.
                 let expected = match changed.answer.is_empty() {
                     true if right => state == Security::Secure,
                     true => is_bogus(state),
@@ -101,8 +101,8 @@ fn a_denial_without_its_soa_proves_its_response_code_and_no_other() {
     }
 }
 
-/// An empty answer with servers in the authority section, those of the zone or of one below, is no proof of
-/// anything.
+/// An empty answer with NS records in the authority section, those of the zone or of one below, proves
+/// nothing.
 #[test]
 fn what_a_referral_has_is_no_secure_answer_with_any_response_code() {
     for zone in ["nsec.test.", "hash.test."] {
@@ -139,11 +139,11 @@ fn what_a_referral_has_is_no_secure_answer_with_any_response_code() {
     }
 }
 
-/// Where nothing is signed no response code is proven, neither right nor wrong.
+/// Without signatures no response code is proven, neither right nor wrong.
 #[test]
 fn no_response_code_makes_an_insecure_zone_secure() {
     for zone in ["plain.test.", "island.test.", "bare.nsec.test."] {
-        // One alias leads to a zone that is signed.
+        // One alias points into a signed zone.
         for (owner, qtype) in QUESTIONS.into_iter().filter(|(owner, _)| *owner != "gone.") {
             for rcode in WITH_RECORDS {
                 let changed = Reply { rcode, ..reply(&format!("{owner}{zone}"), qtype) };
@@ -157,7 +157,7 @@ fn no_response_code_makes_an_insecure_zone_secure() {
     }
 }
 
-/// No signature covers what comes with an error. Those from 16 on have bits in OPT.
+/// No signature covers the records of an error response. Codes from 16 on use bits of OPT.
 #[test]
 fn no_error_is_secure_whatever_records_come_with_it() {
     for rcode in (0..=23).chain([256, 4095]).map(Rcode).filter(|rcode| !WITH_RECORDS.contains(rcode)) {

@@ -1,5 +1,5 @@
-//! What is known of zones decides some answers by itself: then it decides as validating does, and nothing is
-//! spent on it.
+//! Cached trust states alone decide some answers: the result equals that of validation, and no budget is
+//! spent.
 
 use dnssec::{Progress, Security, TrustTable, Validation, ValidationBudget, ValidationSettings, Validator};
 use testkit::name;
@@ -41,7 +41,7 @@ fn what_is_recalled_is_what_validating_finds_and_takes_no_signature() {
                     Progress::Again(_) => validator.give_up(&by, &table),
                 }
             };
-            // Now that the zones on the way are known, also for who has not verified anything of this answer.
+            // Now that the zones on the way are cached, with a new validator.
             let (mut again, mut spent) =
                 (Validator::answer(answer), ValidationBudget::new(Default::default()));
             let found = again.recall(&by, &table);

@@ -1,4 +1,4 @@
-//! Trust anchors that follow their zone (RFC 5011), through its whole timetable, on virtual time.
+//! Trust anchors that follow their zone (RFC 5011), through all states, on virtual time.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 const START: u64 = 1_760_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 86_400;
-/// The TTL of the root's keys, and how long their signatures are good when they are made.
+/// The TTL of the root's keys, and the validity of new signatures.
 const TTL: u32 = 172_800;
 const GOOD_FOR: u64 = 14 * DAY;
 
@@ -28,7 +28,7 @@ fn revoked(number: u16) -> SigningKey {
     SigningKey::new(number, SigningKey::KSK | 0x80)
 }
 
-/// The root's DNSKEY RRset with these keys, signed by those, when its signatures end at a time.
+/// The root's DNSKEY RRset with these keys, signed by `signers` until `end`.
 fn signed(keys: &[&SigningKey], signers: &[&SigningKey], ttl: u32, end: u64) -> Response {
     let mut rdatas: Vec<Vec<u8>> = keys.iter().map(|key| key.dnskey.clone()).collect();
     rdatas.sort_unstable();
@@ -46,7 +46,7 @@ fn signed(keys: &[&SigningKey], signers: &[&SigningKey], ttl: u32, end: u64) -> 
     Response { name, qtype: Type::DNSKEY, qclass, rcode, sets: vec![set] }
 }
 
-/// Anchors for the root: these keys.
+/// These keys as anchors of the root.
 fn anchors(keys: &[u16]) -> TrustAnchors {
     let mut anchors = TrustAnchors::none();
     keys.iter()
@@ -54,7 +54,7 @@ fn anchors(keys: &[u16]) -> TrustAnchors {
     anchors
 }
 
-/// A resolver that follows the root.
+/// A resolver that follows the root's anchors.
 struct Follower {
     points: TrustPoints,
     configured: TrustAnchors,
@@ -62,20 +62,20 @@ struct Follower {
 }
 
 impl Follower {
-    /// A follower configured to trust these keys.
+    /// Creates a follower with these configured keys.
     fn new(configured: &[u16]) -> Self {
         let (mut points, configured) = (TrustPoints::default(), anchors(configured));
         points.follow(&configured, |_| true);
         Follower { points, configured, now: START }
     }
 
-    /// Configures it to trust these keys from now on.
+    /// Changes the configured keys.
     fn reconfigure(&mut self, configured: &[u16]) {
         self.configured = anchors(configured);
         self.points.follow(&self.configured, |_| true);
     }
 
-    /// Sees the root's keys, signed by some.
+    /// Processes the root's keys, signed by some of them.
     fn sees(&mut self, keys: &[&SigningKey], signers: &[&SigningKey]) -> Vec<(u16, AnchorEvent)> {
         let (fault, changes) = self.takes(&signed(keys, signers, TTL, self.now + GOOD_FOR));
         assert_eq!(fault, None);
@@ -107,7 +107,7 @@ impl Follower {
         root.keys().iter().find(|known| known.tag() == key(number).tag()).map(|key| key.state)
     }
 
-    /// Seconds until it asks.
+    /// Seconds until the next query is due.
     fn wait(&self) -> u64 {
         self.points.wait(self.now).expect("a zone is followed")
     }
@@ -127,7 +127,7 @@ fn a_new_key_is_trusted_after_thirty_days_and_not_a_second_before() {
     assert!(it.trusts(&[1]));
     assert_eq!(it.after(1).sees(&[&old, &new], &[&old]), [(new.tag(), AnchorEvent::Accepted)]);
     assert!(it.trusts(&[1, 2]));
-    // From now on the new one will do.
+    // From now on the new key suffices.
     assert_eq!(it.after(DAY).sees(&[&new], &[&new]), [(old.tag(), AnchorEvent::Missed)]);
 }
 
@@ -168,8 +168,7 @@ fn a_key_seen_only_in_a_bogus_answer_does_nothing() {
     it.sees(&[&old], &[&old]);
     let before = it.points.to_string();
     let end = it.now + GOOD_FOR;
-    // Signed by the new key itself, not signed, signed by a key that is not there, at another time, for
-    // another name.
+    // Signed by the new key itself, unsigned, signed by an absent key, expired, for another name.
     let mut of_another_name = signed(&[&old, &new], &[&old], TTL, end);
     of_another_name.name = testkit::name("example.").as_name().to_lower();
     for (response, fault) in [
@@ -186,12 +185,12 @@ fn a_key_seen_only_in_a_bogus_answer_does_nothing() {
         assert_eq!(it.state(2), None);
     }
     assert!(it.trusts(&[1]));
-    // Nothing but the time of the next question is another.
+    // Only the time of the next query differs.
     let times = |text: &str| text.split(' ').nth(5).map(str::to_owned);
     assert_eq!(it.points.to_string().replace(&times(&it.points.to_string()).expect("a time"), "T"), {
         before.replace(&times(&before).expect("a time"), "T")
     });
-    // Nor does one end the time of a key that is pending, or make it shorter.
+    // It does not end or shorten the time of a pending key either.
     it.sees(&[&old, &new], &[&old]);
     it.after(DAY).takes(&signed(&[&old], &[], TTL, end));
     assert_eq!(it.state(2), Some(AnchorState::Pending { until: START + HOLD_DOWN }));
@@ -205,19 +204,18 @@ fn a_revoked_key_is_no_anchor_from_then_on_and_is_removed_after_thirty_days() {
     let mut it = Follower::new(&[1, 2]);
     let (old, new, gone) = (key(1), key(2), revoked(1));
     it.sees(&[&old, &new], &[&old]);
-    // REVOKE is a bit of the flags, so the tag is another. What is reported is the one that the operator
-    // knows.
+    // REVOKE is a bit of the flags, so the tag differs. The operator's tag is reported.
     assert_ne!(gone.tag(), old.tag());
     let changes = it.after(DAY).sees(&[&gone, &new], &[&gone, &new]);
     assert_eq!(changes, [(old.tag(), AnchorEvent::Revoked)]);
     assert!(it.trusts(&[2]));
     assert_eq!(it.after(DAY).sees(&[&gone, &new], &[&gone, &new]), []);
-    // It signs nothing any more, and it does not come back.
+    // It signs nothing any more, and is never an anchor again.
     let (fault, changes) = it.takes(&signed(&[&old, &new, &key(3)], &[&old], TTL, it.now + GOOD_FOR));
     assert!(fault.is_some() && changes.is_empty(), "{fault:?} {changes:?}");
     assert_eq!(it.sees(&[&old, &new], &[&new]), []);
     assert!(it.trusts(&[2]));
-    // The time runs from when it is gone.
+    // The time starts when it disappears.
     assert_eq!(it.after(DAY).sees(&[&new], &[&new]), []);
     assert_eq!(it.after(HOLD_DOWN - 1).sees(&[&new], &[&new]), []);
     assert_eq!(it.after(1).sees(&[&new], &[&new]), [(old.tag(), AnchorEvent::Removed)]);
@@ -238,7 +236,7 @@ fn only_the_key_itself_can_revoke_a_key() {
     assert!(fault.is_some(), "of the rest nothing is known");
     assert_eq!(changes, [(old.tag(), AnchorEvent::Revoked)]);
     assert!(it.trusts(&[2]));
-    // An old signature does not do it.
+    // An old signature does not.
     let (_, changes) = it.takes(&signed(&[&old, &revoked(2)], &[&revoked(2)], TTL, it.now - DAY));
     assert_eq!(changes, []);
     assert!(it.trusts(&[2]));
@@ -290,13 +288,13 @@ fn a_clock_that_is_put_back_makes_nobody_trusted_early() {
     assert_eq!(it.state(2), Some(AnchorState::Pending { until: it.now + HOLD_DOWN }));
     assert_eq!(it.after(HOLD_DOWN - 1).sees(&[&old, &new], &[&old]), []);
     assert_eq!(it.after(1).sees(&[&old, &new], &[&old]), [(new.tag(), AnchorEvent::Accepted)]);
-    // The same of a key that was revoked.
+    // The same for a revoked key.
     it.sees(&[&revoked(1), &new], &[&revoked(1), &new]);
     it.after(DAY).sees(&[&new], &[&new]);
     it.now -= 40 * DAY;
     assert_eq!(it.sees(&[&new], &[&new]), []);
     assert_eq!(it.after(HOLD_DOWN).sees(&[&new], &[&new]), [(old.tag(), AnchorEvent::Removed)]);
-    // And a question that lies far ahead is asked at once.
+    // A query that lies far ahead is due at once.
     it.now -= 365 * DAY;
     assert_eq!(it.wait(), 0);
 }
@@ -311,7 +309,7 @@ fn a_clock_that_is_far_ahead_ends_no_hold_down() {
     assert!(it.trusts(&[1]));
 }
 
-/// Only a clock put back by more than 15 days had the keys asked for at once.
+/// Regression: only if the clock was set back by more than 15 days, the keys were due at once.
 #[test]
 fn a_clock_that_is_put_has_the_keys_asked_for_at_once() {
     let mut it = Follower::new(&[1]);
@@ -329,7 +327,7 @@ fn a_clock_that_is_put_has_the_keys_asked_for_at_once() {
 #[test]
 fn questions_are_asked_as_often_as_rfc_5011_says() {
     assert_eq!(Follower::new(&[1]).wait(), 0, "at once");
-    // TTL, what the signature has left, when it is asked next, when again if that comes to nothing (§2.3).
+    // TTL, remaining validity, time of the next query, and of the retry after a failure (§2.3).
     for (ttl, left, next, retry) in [
         (172_800, 14 * DAY, DAY, 17_280),
         (172_800, DAY, 12 * HOUR, 8640),
@@ -338,7 +336,7 @@ fn questions_are_asked_as_often_as_rfc_5011_says() {
         (300, 14 * DAY, HOUR, HOUR),
         (172_800, 600, HOUR, HOUR),
     ] {
-        // The time that clocks may differ counts, too.
+        // The allowed clock skew counts, too.
         let left_by_us = left - 60;
         let mut it = Follower::new(&[1]);
         it.takes(&signed(&[&key(1)], &[&key(1)], ttl, it.now + left_by_us));
@@ -358,7 +356,7 @@ fn questions_are_asked_as_often_as_rfc_5011_says() {
     assert_eq!(never.wait(), HOUR);
 }
 
-/// What happens in so many days with these keys, if the zone is asked whenever that is due.
+/// The events within this many days with these keys, if the zone is queried whenever due.
 fn phase(it: &mut Follower, days: u64, keys: &[&SigningKey], signers: &[&SigningKey]) -> Vec<AnchorEvent> {
     let (until, mut events) = (it.now + days * DAY, Vec::new());
     while it.now < until {
@@ -389,7 +387,7 @@ fn what_the_operator_takes_away_is_gone_and_what_was_revoked_stays_so() {
     it.after(HOLD_DOWN).sees(&[&one, &two, &three], &[&one]);
     it.after(DAY).sees(&[&one, &revoked(2), &three], &[&one, &revoked(2)]);
     assert!(it.trusts(&[1, 3]));
-    // One more is named, as by an update: what was learned stays.
+    // Another one is configured, as by an update: learned keys stay.
     it.reconfigure(&[1, 2, 4]);
     assert!(it.trusts(&[1, 3, 4]));
     assert_eq!(it.wait(), 0, "whether the zone has it is asked at once");
@@ -435,16 +433,15 @@ fn text_that_is_no_state_is_refused_with_its_line() {
     assert_eq!(fault(&format!("{good}{last}\n")), 4);
 }
 
-/// What a key is in the root's RRset at some time: 0 it is not there, 1 it is, 2 it is revoked; and whether
-/// it signs.
+/// A key in the root's RRset at some time: 0 absent, 1 present, 2 revoked; and whether it signs.
 type Part = (u8, bool);
 
-/// RFC 5011 in as few words as possible, for one zone and a clock that goes on.
+/// A minimal RFC 5011, for one zone and a clock that only advances.
 #[derive(Default)]
 struct Model {
     trusted: BTreeSet<u16>,
     revoked: BTreeSet<u16>,
-    /// Since when each key was in all RRsets with a good signature.
+    /// Since when each key was in all RRsets with a valid signature.
     there: std::collections::BTreeMap<u16, u64>,
 }
 
@@ -473,8 +470,8 @@ impl Model {
 }
 
 proptest! {
-    /// Whatever a zone does, and in whatever order: those keys are anchors that RFC 5011 says, no revoked key
-    /// is one again, and a restart at any time changes nothing.
+    /// Whatever a zone does, in whatever order: the anchors are those of RFC 5011, no revoked key is one
+    /// again, and a restart at any time changes nothing.
     #[test]
     fn whatever_a_zone_does_the_right_keys_are_anchors(
         steps in prop::collection::vec((0..20u64, prop::collection::vec((0..3u8, any::<bool>()), 4)), 1..30),

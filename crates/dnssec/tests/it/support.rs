@@ -1,4 +1,4 @@
-//! The tree that all tests share, and short ways to ask it.
+//! The tree of zones that all tests share, with short helpers.
 
 use std::sync::LazyLock;
 
@@ -15,12 +15,12 @@ pub(crate) fn reply(qname: &str, qtype: Type) -> Reply {
     TREE.reply(name(qname), qtype)
 }
 
-/// How it validates.
+/// Validates a reply.
 pub(crate) fn validate(reply: &Reply) -> Ended {
     TREE.validate(reply)
 }
 
-/// What it is found to be.
+/// The security state of a reply.
 pub(crate) fn security(reply: &Reply) -> Security {
     validate(reply).validated.security
 }
@@ -28,12 +28,12 @@ pub(crate) fn security(reply: &Reply) -> Security {
 pub(crate) const UNSIGNED: Security = Security::Insecure(InsecureReason::Unsigned);
 pub(crate) const OPT_OUT: Security = Security::Insecure(InsecureReason::OptOut);
 
-/// Whether it is bogus.
+/// Whether the state is bogus.
 pub(crate) fn is_bogus(security: Security) -> bool {
     matches!(security, Security::Bogus(_))
 }
 
-/// Asserts that an answer is bogus for this reason, and its honest twin is not.
+/// Asserts that an answer is bogus for this reason, and the honest answer is not.
 pub(crate) fn assert_bogus(reply: &Reply, reason: BogusReason) {
     let honest = security(&TREE.reply(reply.name, reply.qtype));
     assert!(!is_bogus(honest), "{} {}: {honest:?} unchanged", reply.name, reply.qtype);

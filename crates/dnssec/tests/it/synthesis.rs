@@ -1,5 +1,5 @@
-//! Answers made of what other answers prove, beside those that a model of the zone's servers gives: for every
-//! name that there could be in zones of every shape.
+//! Synthesized answers, compared with a model of the zone's servers: for all possible names in zones of every
+//! shape.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
