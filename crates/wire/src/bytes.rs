@@ -1,8 +1,7 @@
-//! Short pieces of memory copied and compared without the call that the standard library makes for slices of
-//! any length.
+//! Copying and comparing short byte slices without the library call that handles slices of any length.
 
-/// Copies `from` to `to`, which is as long. Short copies are most of an answer, and are done in place: two
-/// moves that may overlap.
+/// Copies `from` to `to`, which has the same length. Most copies of a response are short and are done inline,
+/// by two moves that may overlap.
 #[inline]
 pub fn copy(to: &mut [u8], from: &[u8]) {
     match from.len() {
@@ -13,8 +12,8 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Copies the first and the last `N` bytes, which overlap where there are fewer than `2 * N`: of 11 bytes
-/// with `N` 8 those are 0 to 7 and 3 to 10.
+/// Copies the first and the last `N` bytes, which overlap if there are fewer than `2 * N`: of 11 bytes with
+/// `N` = 8, bytes 0 to 7 and 3 to 10.
 #[inline]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
@@ -27,9 +26,9 @@ fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Whether both are the same bytes, without the call that the standard library makes for slices of any
-/// length: whole words of eight bytes, and then the last eight, which overlap the word before. Of 13 bytes
-/// those are 0 to 7 and 5 to 12. From four to seven bytes, words are of four.
+/// Whether both slices are equal. Avoids the library call for slices of any length: compares words of eight
+/// bytes, then the last eight, which overlap the previous word. Of 13 bytes these are 0 to 7 and 5 to 12. For
+/// four to seven bytes, words of four bytes are used.
 #[inline]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -44,7 +43,7 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// The same for fewer than eight bytes, of which both have as many.
+/// [`same`] for two slices of equal length below eight bytes.
 #[inline]
 fn same_few(a: &[u8], b: &[u8]) -> bool {
     match (a.last_chunk::<4>(), b.last_chunk::<4>()) {

@@ -33,56 +33,56 @@ impl OptionCode {
 pub struct ErrorInfo(pub u16);
 
 impl ErrorInfo {
-    /// Other: the text says it.
+    /// Other: see the text.
     pub const OTHER: ErrorInfo = ErrorInfo(0);
-    /// No key of the zone is of an algorithm that is supported, so it is taken for insecure.
+    /// The zone has no key of a supported algorithm, so it is treated as insecure.
     pub const UNSUPPORTED_DNSKEY_ALGORITHM: ErrorInfo = ErrorInfo(1);
-    /// No DS of the zone is of a digest type that is supported, so it is taken for insecure.
+    /// The zone has no DS of a supported digest type, so it is treated as insecure.
     pub const UNSUPPORTED_DS_DIGEST: ErrorInfo = ErrorInfo(2);
-    /// Older than its TTL allows, because no server answered (RFC 8767).
+    /// The answer is older than its TTL, because no server responded (RFC 8767).
     pub const STALE_ANSWER: ErrorInfo = ErrorInfo(3);
-    /// Made by this server, not by the name's zone.
+    /// Synthesized by this server, not by the name's zone.
     pub const FORGED_ANSWER: ErrorInfo = ErrorInfo(4);
-    /// Whether the data is secure cannot be determined (RFC 4035 §4.3).
+    /// The security of the data cannot be determined (RFC 4035 §4.3).
     pub const DNSSEC_INDETERMINATE: ErrorInfo = ErrorInfo(5);
-    /// The data should be secure, and is not (RFC 4035 §4.3).
+    /// The data should be secure, but is not (RFC 4035 §4.3).
     pub const DNSSEC_BOGUS: ErrorInfo = ErrorInfo(6);
     /// A signature has expired, and no other is valid.
     pub const SIGNATURE_EXPIRED: ErrorInfo = ErrorInfo(7);
     /// A signature is not valid yet, and no other is.
     pub const SIGNATURE_NOT_YET_VALID: ErrorInfo = ErrorInfo(8);
-    /// No DNSKEY of the zone fits a DS of its parent.
+    /// No DNSKEY of the zone matches a DS of its parent.
     pub const DNSKEY_MISSING: ErrorInfo = ErrorInfo(9);
-    /// There are no signatures where there should be some.
+    /// Required signatures are missing.
     pub const RRSIGS_MISSING: ErrorInfo = ErrorInfo(10);
     /// No DNSKEY of the zone has the Zone Key flag.
     pub const NO_ZONE_KEY: ErrorInfo = ErrorInfo(11);
-    /// Nothing proves that what is absent is absent.
+    /// The proof of nonexistence is missing.
     pub const NSEC_MISSING: ErrorInfo = ErrorInfo(12);
-    /// An error that came a short time ago and is remembered (RFC 9520).
+    /// A cached failure (RFC 9520).
     pub const CACHED_ERROR: ErrorInfo = ErrorInfo(13);
-    /// The server is not ready to answer anything yet.
+    /// The server is not ready to respond yet.
     pub const NOT_READY: ErrorInfo = ErrorInfo(14);
-    /// Not answered, as the client's operator wants it.
+    /// Filtered at the request of the client's operator.
     pub const FILTERED: ErrorInfo = ErrorInfo(17);
-    /// The client may not ask this.
+    /// The client is not permitted to ask this.
     pub const PROHIBITED: ErrorInfo = ErrorInfo(18);
-    /// A denial that is older than its TTL allows, because no server answered (RFC 8767).
+    /// The denial is older than its TTL, because no server responded (RFC 8767).
     pub const STALE_NXDOMAIN: ErrorInfo = ErrorInfo(19);
-    /// The server has no such zone and offers no recursion.
+    /// The server does not have the zone and offers no recursion.
     pub const NOT_AUTHORITATIVE: ErrorInfo = ErrorInfo(20);
     /// The operation or type is not supported.
     pub const NOT_SUPPORTED: ErrorInfo = ErrorInfo(21);
-    /// No authoritative server could be reached, or all of them refused.
+    /// No authoritative server was reachable, or all of them refused.
     pub const NO_REACHABLE_AUTHORITY: ErrorInfo = ErrorInfo(22);
-    /// Talking to another server failed.
+    /// Communication with another server failed.
     pub const NETWORK_ERROR: ErrorInfo = ErrorInfo(23);
-    /// The data is not valid (a zone that could not be loaded, or has expired, say).
+    /// The data is invalid (for example, a zone that could not be loaded, or has expired).
     pub const INVALID_DATA: ErrorInfo = ErrorInfo(24);
 
-    /// A signature that is over before it begins.
+    /// The signature's expiration precedes its inception.
     pub const SIGNATURE_EXPIRED_BEFORE_VALID: ErrorInfo = ErrorInfo(25);
-    /// NSEC3 with more iterations than are followed, so its zone is taken for insecure (RFC 9276 §3.2).
+    /// NSEC3 with more iterations than supported, so the zone is treated as insecure (RFC 9276 §3.2).
     pub const UNSUPPORTED_NSEC3_ITERATIONS: ErrorInfo = ErrorInfo(27);
 
     /// The registry's name for the code.
@@ -124,16 +124,16 @@ impl ErrorInfo {
     }
 }
 
-/// What the sender of a message says about itself in OPT.
+/// The content of a message's OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edns<'m> {
-    /// The largest UDP payload the sender can take; values below 512 mean 512 (RFC 6891 §6.2.3).
+    /// The largest UDP payload that the sender accepts; values below 512 mean 512 (RFC 6891 §6.2.3).
     pub udp_size: u16,
     /// The upper eight bits of the response code.
     pub extended_rcode: u8,
-    /// EDNS version; we know 0.
+    /// EDNS version; only 0 is supported.
     pub version: u8,
-    /// DO: DNSSEC records are wanted (RFC 3225).
+    /// DO: the client requests DNSSEC records (RFC 3225).
     pub dnssec_ok: bool,
     /// The options, still in wire form.
     pub options: Options<'m>,
@@ -148,7 +148,8 @@ pub fn plain_opt(udp_size: u16, dnssec_ok: bool) -> [u8; OPT_LEN] {
     [0, a, b, c, d, 0, 0, u8::from(dnssec_ok) << 7, 0, 0, 0]
 }
 
-/// The same with these options. What is longer than an option or a record can be is cut off.
+/// An OPT record with these options. Stops before the first option that exceeds the size of an option or
+/// record.
 pub fn opt_with_options(udp_size: u16, dnssec_ok: bool, options: &[(OptionCode, &[u8])]) -> Vec<u8> {
     let mut record = plain_opt(udp_size, dnssec_ok).to_vec();
     for (code, data) in options {
@@ -166,7 +167,7 @@ pub fn opt_with_options(udp_size: u16, dnssec_ok: bool, options: &[(OptionCode, 
 }
 
 impl<'m> Edns<'m> {
-    /// Reads an OPT record; [`Malformed`] if its owner is not the root or its options overrun it.
+    /// Parses an OPT record; [`Malformed`] if its owner is not the root or its options overrun it.
     pub fn parse(message: &'m [u8], record: &RawRecord) -> Result<Self, Malformed> {
         let rdata = message.get(record.rdata.clone()).ok_or(Malformed)?;
         if !record.owner_is_root(message) {
@@ -179,7 +180,7 @@ impl<'m> Edns<'m> {
         Ok(Edns { udp_size: record.class.0, extended_rcode, version, dnssec_ok, options })
     }
 
-    /// Reads a whole OPT record that has no options; `None` for anything else.
+    /// Parses a whole OPT record without options; `None` for anything else.
     #[inline]
     pub fn plain(record: &'m [u8]) -> Option<Self> {
         let [0, t0, t1, s0, s1, extended_rcode, version, high, _, 0, 0] = *record.as_array::<OPT_LEN>()?
@@ -203,7 +204,7 @@ impl<'m> Edns<'m> {
     }
 }
 
-/// The options of an OPT record, in the order they came.
+/// The options of an OPT record, in wire order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options<'m>(&'m [u8]);
 
@@ -233,7 +234,7 @@ pub struct OptWriter {
 }
 
 impl OptWriter {
-    /// Writes the fixed part. Room for it should have been kept free.
+    /// Writes the fixed part. Room for it should have been reserved.
     #[inline]
     pub fn begin(
         b: &mut Builder<'_>,
@@ -250,7 +251,7 @@ impl OptWriter {
         Ok(OptWriter { options_at: b.end() })
     }
 
-    /// Adds an option; on [`Full`] the record is as before.
+    /// Adds an option; on [`Full`] the record is unchanged.
     pub fn option(&mut self, b: &mut Builder<'_>, code: OptionCode, parts: &[&[u8]]) -> Result<(), Full> {
         let len: usize = parts.iter().map(|p| p.len()).sum();
         if 4 + len > b.room() {

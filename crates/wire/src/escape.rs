@@ -1,4 +1,4 @@
-//! Escapes in master-file text (RFC 1035 §5.1): `\X` and `\DDD`, resolved and written.
+//! Escapes in zone file text (RFC 1035 §5.1): resolving and writing `\X` and `\DDD`.
 
 use std::fmt;
 
@@ -20,9 +20,9 @@ pub fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadEscape> {
     Ok(())
 }
 
-/// Reads one byte at the front, its escape resolved; returns it and how many bytes of text it took.
+/// Reads the first byte, resolving its escape; returns it with the number of text bytes read.
 ///
-/// `text` must not be empty; if it is, that is a [`BadEscape`].
+/// An empty `text` is a [`BadEscape`].
 pub(crate) fn unescape_one(text: &[u8]) -> Result<(u8, usize), BadEscape> {
     match *text {
         [b'\\', a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ..] => {
@@ -46,7 +46,7 @@ pub(crate) fn write_escaped(
         let run = rest.iter().position(|&byte| !plain(byte)).unwrap_or(rest.len());
         write_ascii(&rest[..run], to)?;
         let Some(&byte) = rest.get(run) else { break };
-        // Some readers take `\[` for a bit-string label (RFC 2673), which nothing uses any more.
+        // Some readers treat `\[` as a bit-string label (RFC 2673), which is obsolete.
         if matches!(byte, 0x21..=0x7e) && byte != b'[' {
             write_ascii(&[b'\\', byte], to)?;
         } else {
@@ -57,7 +57,7 @@ pub(crate) fn write_escaped(
     Ok(())
 }
 
-/// Writes bytes that are ASCII; others are an error, as there is no such text.
+/// Writes ASCII bytes; other bytes are an error.
 pub(crate) fn write_ascii(bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
     to.write_str(std::str::from_utf8(bytes).map_err(|_| fmt::Error)?)
 }

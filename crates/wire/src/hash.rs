@@ -1,29 +1,29 @@
-//! One pass over a name for its lower-case form, its label offsets and the keyed hash of every suffix.
+//! Computes the lower-case form of a name, its label offsets and the keyed hash of every suffix in one pass.
 //!
-//! The hash of a name is folded label by label from the root, so that the hash of `www.example.com`
-//! passes through those of `com` and `example.com`: the zone, the closest encloser and the wildcard of a
-//! question are found without hashing again. Keys are secret per process, so that no client can choose names
-//! that collide (hash flooding).
+//! The hash of a name is folded label by label from the root, so that the hash of `www.example.com` passes
+//! through those of `com` and `example.com`: the zone, the closest encloser and the wildcard are found
+//! without hashing again. Keys are secret per process, so that clients cannot choose names that collide (hash
+//! flooding).
 
 use crate::name::{LowerName, MAX_LABELS, Name, copy_lower};
 
-/// The secret behind all name hashes of one process.
+/// The secret key of all name hashes of one process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashKey([u64; 3]);
 
-/// The hash of a name under a [`HashKey`]. Hashes under different keys have nothing to do with each other.
+/// The hash of a name under a [`HashKey`]. Hashes under different keys are unrelated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct NameHash(u64);
 
 impl NameHash {
-    /// All 64 bits, for tables that are searched by some of them.
+    /// All 64 bits, for tables that index by some of them.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// The hash of these [`bits`](Self::bits), for tables that keep those that they look at.
+    /// The hash with these [`bits`](Self::bits), for tables that store them.
     #[inline]
     pub const fn of_bits(bits: u64) -> Self {
         NameHash(bits)
@@ -31,19 +31,19 @@ impl NameHash {
 }
 
 impl HashKey {
-    /// A key made of 24 secret bytes.
+    /// Creates a key from 24 secret bytes.
     pub fn new(secret: [u64; 3]) -> Self {
         // Odd multipliers keep the folded multiplication from losing low bits.
         HashKey([secret[0] | 1, secret[1] | 1, secret[2]])
     }
 
-    /// A key from the standard library's per-process random state; no two calls return the same.
+    /// Creates a key from the standard library's per-process random state; each call returns another key.
     pub fn random() -> Self {
         use std::hash::{BuildHasher, RandomState};
         HashKey::new([1u64, 2, 3].map(|i| RandomState::new().hash_one(i)))
     }
 
-    /// The hash of the root: where every fold begins.
+    /// The hash of the root, from which every fold starts.
     #[inline]
     pub fn root(&self) -> NameHash {
         NameHash(self.0[2])
@@ -68,7 +68,7 @@ impl HashKey {
     }
 }
 
-/// Up to seven bytes as one word, without a loop: reads that may overlap and leave nothing out.
+/// Up to seven bytes as one word, without a loop: overlapping reads that omit no byte.
 ///
 /// ```text
 /// 0 bytes  nothing
@@ -76,8 +76,8 @@ impl HashKey {
 /// 4 to 7   the first four and the last four:             "abcde" is abcd bcde
 /// ```
 ///
-/// Two tails of one length never have the same word. Those of different lengths may, as `a` and `aa`: the
-/// length of the label is hashed, too.
+/// Two tails of equal length never have the same word. Those of different lengths may, such as `a` and `aa`,
+/// but the length of the label is hashed, too.
 #[inline]
 fn tail_word(tail: &[u8]) -> u64 {
     match (tail.first_chunk(), tail.last_chunk()) {
@@ -94,17 +94,17 @@ fn tail_word(tail: &[u8]) -> u64 {
     }
 }
 
-/// Folded multiplication: both halves of the 128-bit product, one over the other. Each bit of the result
-/// depends on bits all over both factors, for the price of one multiplication.
+/// Folded multiplication: the xor of both halves of the 128-bit product. Each bit of the result depends on
+/// bits of both factors, at the cost of one multiplication.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = (a as u128).wrapping_mul(b as u128);
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// A name ready to be looked up: lower-case, with label offsets and every suffix's hash.
+/// A name prepared for lookups: in lower case, with label offsets and every suffix's hash.
 ///
-/// Meant to be kept and set again for each question; nothing is cleared between uses.
+/// Meant to be reused for each question; nothing is cleared between uses.
 pub struct HashedName {
     len: u8,
     labels: u8,
@@ -120,19 +120,19 @@ impl Default for HashedName {
 }
 
 impl HashedName {
-    /// The root, under no key: call [`set`](Self::set) before looking anything up.
+    /// Creates the root, without a key: call [`set`](Self::set) before a lookup.
     pub fn new() -> Self {
         let (offsets, hashes) = ([0; MAX_LABELS + 1], [NameHash(0); MAX_LABELS + 1]);
         HashedName { len: 1, labels: 0, lower: [0; 256], offsets, hashes }
     }
 
-    /// Takes `name`, lowers it and hashes all its suffixes.
+    /// Sets the name: lowers it and hashes all its suffixes.
     #[inline]
     pub fn set(&mut self, key: &HashKey, name: Name<'_>) {
         let wire = name.as_wire();
         self.len = wire.len() as u8;
         copy_lower(wire, &mut self.lower);
-        // A name has no more bytes than a `u8` can count.
+        // The length of a name fits a `u8`.
         let (mut at, mut n) = (0u8, 0usize);
         while self.lower[usize::from(at)] != 0 && n < MAX_LABELS {
             self.offsets[n] = at;
@@ -151,7 +151,7 @@ impl HashedName {
         }
     }
 
-    /// Number of labels, the root not counted.
+    /// Number of labels, without the root.
     #[inline]
     pub fn label_count(&self) -> usize {
         self.labels as usize
@@ -175,7 +175,7 @@ impl HashedName {
         self.offsets[skip.min(self.labels as usize)] as usize
     }
 
-    /// The hash of that suffix.
+    /// The hash of the name without its `skip` leftmost labels.
     #[inline]
     pub fn hash(&self, skip: usize) -> NameHash {
         self.hashes[skip.min(self.labels as usize)]

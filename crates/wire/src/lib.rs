@@ -1,21 +1,20 @@
-//! DNS on the wire and as text: names, types, messages, EDNS and record data.
+//! DNS in wire format and as text: names, types, messages, EDNS and RDATA.
 //!
-//! What lives here: everything that can be said about bytes alone. No sockets, no files, no clock, no
-//! zone or cache, and no allocation while parsing. What does not: what an answer should be
-//! (`authority`), how a record is signed (`dnssec`), where a record is kept (`zone`).
+//! This crate covers everything that depends on bytes alone, without zones or caches, and parses without
+//! allocating. Other crates determine answers (`authority`), sign (`dnssec`) and store records (`zone`).
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`bytes`] | short pieces of memory, copied and compared |
-//! | [`name`] | domain names in wire form, their order, their text; those known to be in lower case |
+//! | [`bytes`] | copying and comparing short byte slices |
+//! | [`name`] | domain names in wire form, their order, their text; names in lower case |
 //! | [`hash`] | one pass over a name: lower case, label offsets, the keyed hash of every suffix |
 //! | [`rr`] | record types and classes with their mnemonics |
-//! | `serial`, `ttl` | numbers with an arithmetic of their own: [`Serial`], [`Ttl`] |
-//! | `malformed` | what is wrong with bytes that cannot be read: [`Malformed`] |
+//! | `serial`, `ttl` | numbers with special arithmetic: [`Serial`], [`Ttl`] |
+//! | `malformed` | the parse error [`Malformed`] |
 //! | [`message`] | layout, header, parser, builder with compression |
 //! | [`edns`] | OPT: sizes, flags, options, extended errors |
-//! | [`rdata`] | one file per record type: layout, validation, text; views of the types that others look into |
-//! | `escape` | escapes in text, resolved and written |
+//! | [`rdata`] | one file per record type: layout, validation, text; views of the types that other crates use |
+//! | `escape` | escapes in text |
 //! | [`text`] | tokens, escapes, numbers, addresses, base64 and hex |
 //!
 //! This crate has no dependency, reads no clock and does no I/O.

@@ -1,10 +1,9 @@
-//! The one thing that can be wrong with bytes.
+//! [`Malformed`]: the parse error.
 
 use std::fmt;
 
-/// Bytes that do not have the form that an RFC asks for: a message, or the data of a record. Carries nothing:
-/// on the query path the answer is FORMERR or silence, and elsewhere the caller knows what it was about to
-/// read.
+/// The bytes do not have the format that an RFC requires of a message or of RDATA. Carries no details: on the
+/// query path the response is FORMERR or none, and elsewhere the caller knows what it was parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 

@@ -1,7 +1,7 @@
 //! Domain names in uncompressed wire form (RFC 1035 §3.1): borrowed [`Name`] and owned [`NameBuf`].
 //!
-//! Names keep the letter case they came with and compare without it (RFC 1035 §2.3.3, RFC 4343).
-//! Compressed names are read by [`crate::message::Parser`]; hashing is in [`crate::hash`].
+//! Names keep their letter case and are compared without regard to it (RFC 1035 §2.3.3, RFC 4343).
+//! [`crate::message::Parser`] reads compressed names; hashing is in [`crate::hash`].
 
 mod case;
 mod lower;
@@ -14,14 +14,14 @@ pub(crate) use lower::copy_lower;
 pub use lower::{LowerName, LowerNameBuf};
 pub use text::NameTextError;
 
-/// The longest name in bytes, length bytes and root included (RFC 1035 §2.3.4).
+/// Longest name in bytes, including length bytes and root (RFC 1035 §2.3.4).
 pub const MAX_NAME: usize = 255;
-/// The longest label in bytes, without its length byte (RFC 1035 §2.3.4).
+/// Longest label in bytes, without its length byte (RFC 1035 §2.3.4).
 pub const MAX_LABEL: usize = 63;
-/// The most labels a name can have, the root not counted.
+/// Most labels of a name, without the root.
 pub const MAX_LABELS: usize = 127;
 
-/// Bytes that are not a name in uncompressed wire form.
+/// The bytes are not a name in uncompressed wire form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadName;
 
@@ -33,7 +33,7 @@ impl<'a> Name<'a> {
     /// The root.
     pub const ROOT: Name<'static> = Name(&[0]);
 
-    /// Reads the name at the front of `bytes`, which may go on after it.
+    /// Parses the name at the front of `bytes`, which may continue after it.
     ///
     /// Compression pointers and the unassigned label kinds are [`BadName`].
     #[inline]
@@ -51,14 +51,14 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Takes all of `bytes` as one name.
+    /// Parses all of `bytes` as one name.
     pub fn from_wire(bytes: &'a [u8]) -> Result<Self, BadName> {
         let name = Self::parse(bytes)?;
         if name.0.len() == bytes.len() { Ok(name) } else { Err(BadName) }
     }
 
-    /// Takes bytes that [`parse`](Self::parse) has taken before, from [`as_wire`](Self::as_wire), without
-    /// looking again. Of other bytes nothing can be said but that no memory is at risk.
+    /// Creates a name without checks from bytes that were [`as_wire`](Self::as_wire) of a name. Other bytes
+    /// yield undefined results, but no memory unsafety.
     #[inline]
     pub fn of_checked(wire: &'a [u8]) -> Self {
         debug_assert!(Self::from_wire(wire).is_ok(), "not a name");
@@ -96,7 +96,7 @@ impl<'a> Name<'a> {
         Labels(self.0)
     }
 
-    /// Number of labels, the root not counted.
+    /// Number of labels, without the root.
     pub fn label_count(self) -> usize {
         self.labels().count()
     }
@@ -113,19 +113,19 @@ impl<'a> Name<'a> {
         std::iter::successors(Some(self), |n| n.parent())
     }
 
-    /// The name without its `n` leftmost labels; the root if there are no more.
+    /// The name without its `n` leftmost labels; the root if it has fewer.
     pub fn skip(self, n: usize) -> Name<'a> {
         self.ancestors().nth(n).unwrap_or(Name(&self.0[self.0.len() - 1..]))
     }
 
-    /// Whether the name is `ancestor` or lies below it.
+    /// Whether the name is at or below `ancestor`.
     #[inline]
     pub fn is_at_or_below(self, ancestor: Name<'_>) -> bool {
         let Some(cut) = self.0.len().checked_sub(ancestor.0.len()) else { return false };
         self.0[cut..].eq_ignore_ascii_case(ancestor.0) && self.has_label_at(cut)
     }
 
-    /// Whether a label starts `cut` bytes into the name, or the root does.
+    /// Whether a label or the root starts at offset `cut`.
     #[inline]
     fn has_label_at(self, cut: usize) -> bool {
         let mut at = 0;
@@ -146,7 +146,7 @@ impl<'a> Name<'a> {
         n
     }
 
-    /// Canonical order (RFC 4034 §6.1): by label from the right, as lower-case bytes, short before long.
+    /// Canonical order (RFC 4034 §6.1): labels from right to left, as lower-case bytes, short before long.
     pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
         let (mut a, mut b) = ([0u8; MAX_LABELS + 1], [0u8; MAX_LABELS + 1]);
         let (na, nb) = (self.offsets(&mut a), other.offsets(&mut b));
@@ -185,7 +185,8 @@ fn cmp_label(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 impl PartialEq for Name<'_> {
-    /// Equal without regard to ASCII letter case. Length bytes are below `A`, so whole names compare at once.
+    /// Compares without regard to ASCII letter case. Length bytes are below `A`, so whole names can be
+    /// compared.
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(other.0)
@@ -204,7 +205,7 @@ impl Ord for Name<'_> {
 }
 
 impl fmt::Display for Name<'_> {
-    /// Master-file form with the final dot, as [`crate::text::write_name`] has it.
+    /// Zone file text with the final dot, as [`crate::text::write_name`] writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text::write_name(*self, f)
     }
@@ -215,7 +216,7 @@ impl fmt::Debug for Name<'_> {
     }
 }
 
-/// The labels of a name, left to right, without the root.
+/// Iterates over the labels of a name, left to right, without the root.
 #[derive(Clone)]
 pub struct Labels<'a>(&'a [u8]);
 
@@ -233,7 +234,7 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// A domain name, owned: 256 bytes on the spot, no allocation.
+/// An owned domain name: 256 bytes inline, without allocation.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
     len: u8,
@@ -244,8 +245,8 @@ impl NameBuf {
     /// The root.
     pub const ROOT: NameBuf = NameBuf { len: 1, bytes: [0; MAX_NAME] };
 
-    /// Reads master-file text as [`crate::text::name`] does: escapes, `@` for the origin, relative names
-    /// completed by it.
+    /// Parses zone file text as [`crate::text::name`] does: escapes, `@` for the origin, relative names
+    /// completed by the origin.
     pub fn from_text(text: &[u8], origin: Option<Name<'_>>) -> Result<Self, NameTextError> {
         let mut wire = Vec::with_capacity(MAX_NAME);
         text::name(text, origin, &mut wire)?;
@@ -258,7 +259,7 @@ impl NameBuf {
         Name(&self.bytes[..self.len as usize])
     }
 
-    /// Puts `label` in front; [`BadName`] if the label or the name grows too long.
+    /// Prepends `label`; [`BadName`] if the label or the result is too long.
     pub fn prepend(label: &[u8], name: Name<'_>) -> Result<Self, BadName> {
         let len = label.len() + 1 + name.len();
         if label.is_empty() || label.len() > MAX_LABEL || len > MAX_NAME {
@@ -271,7 +272,7 @@ impl NameBuf {
         Ok(buf)
     }
 
-    /// `prefix` without its last `drop` labels, then `suffix`: DNAME substitution (RFC 6672 §2.2).
+    /// Replaces the last `drop` labels of `name` by `suffix`: DNAME substitution (RFC 6672 §2.2).
     ///
     /// [`BadName`] if the result is longer than 255 bytes.
     pub fn replace_suffix(name: Name<'_>, drop: usize, suffix: Name<'_>) -> Result<Self, BadName> {
@@ -287,12 +288,13 @@ impl NameBuf {
         Ok(buf)
     }
 
-    /// Where the message parser writes labels, with their length bytes.
+    /// The buffer into which the message parser writes labels with their length bytes.
     pub(crate) fn writer(&mut self) -> &mut [u8; MAX_NAME] {
         &mut self.bytes
     }
 
-    /// The root follows the first so many bytes, 254 at most, which are whole labels.
+    /// Sets the name to the first `labels` bytes, which are whole labels and at most 254, followed by the
+    /// root.
     pub(crate) fn end_after(&mut self, labels: usize) {
         self.bytes[labels] = 0;
         self.len = labels as u8 + 1;
@@ -301,7 +303,7 @@ impl NameBuf {
 
 impl std::str::FromStr for NameBuf {
     type Err = NameTextError;
-    /// Text without an origin: the final dot may be missing.
+    /// Parses text without an origin; the final dot may be missing.
     fn from_str(text: &str) -> Result<Self, NameTextError> {
         NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
     }
@@ -323,7 +325,7 @@ impl Ord for NameBuf {
     }
 }
 impl std::hash::Hash for NameBuf {
-    /// Hashes the lower-case form, in step with `Eq`.
+    /// Hashes the lower-case form, consistent with `Eq`.
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         for byte in self.as_name().as_wire() {
             state.write_u8(byte.to_ascii_lowercase());
@@ -402,7 +404,7 @@ mod tests {
     fn below_means_at_a_label_boundary() {
         assert!(name("a.b.c").as_name().is_at_or_below(name("B.c").as_name()));
         assert!(!name("ab.c").as_name().is_at_or_below(name("b.c").as_name()));
-        // The bytes of `\001b` look like the label `b`, but the boundary is elsewhere.
+        // The last bytes of `\001b` look like the label `b`, but no label starts there.
         assert!(!name(r"x\001b.c").as_name().is_at_or_below(name("b.c").as_name()));
         assert!(name("a").as_name().is_at_or_below(Name::ROOT));
     }

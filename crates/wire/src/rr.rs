@@ -55,13 +55,13 @@ impl Type {
         matches!(self.0, 0 | 41 | 128..=255)
     }
 
-    /// Whether records of this type may be at a name that has a CNAME, itself left out: those that DNSSEC
-    /// puts there (RFC 2181 §10.1, RFC 4034 §3, RFC 2535 §2.3.5).
+    /// Whether records of this type may coexist with a CNAME, other than the CNAME itself: the DNSSEC types
+    /// (RFC 2181 §10.1, RFC 4034 §3, RFC 2535 §2.3.5).
     pub fn may_be_beside_cname(self) -> bool {
         matches!(self, Self::NSEC | Self::NSEC3 | Self::RRSIG | Self::KEY | Self::SIG | Self::NXT)
     }
 
-    /// Reads a mnemonic, in any letter case, or `TYPEn`.
+    /// Parses a mnemonic, in any letter case, or `TYPEn`.
     pub fn from_text(text: &[u8]) -> Result<Self, UnknownMnemonic> {
         let mut slot = mnemonic_slot(text);
         while let Some((t, name)) = TYPES.get(MNEMONICS[slot] as usize) {
@@ -77,8 +77,8 @@ impl Type {
 /// Marks an empty slot of [`MNEMONICS`].
 const EMPTY: u8 = u8::MAX;
 
-/// Indices into [`TYPES`] by a hash of the mnemonic, collisions in the slots that follow: zone files name a
-/// type in every record and several in every NSEC.
+/// Indexes into [`TYPES`] by a hash of the mnemonic, with linear probing. Zone files have a type in every
+/// record and several in every NSEC.
 static MNEMONICS: [u8; 512] = {
     assert!(TYPES.len() < EMPTY as usize);
     let mut slots = [EMPTY; 512];
@@ -94,11 +94,11 @@ static MNEMONICS: [u8; 512] = {
     slots
 };
 
-/// Where the search for a mnemonic starts; letter case does not matter, as bit 5, in which `A` (0x41) and `a`
-/// (0x61) differ, is set in every byte.
+/// The slot at which the search for a mnemonic starts. Independent of letter case: bit 5, in which `A` (0x41)
+/// and `a` (0x61) differ, is set in every byte.
 #[inline]
 const fn mnemonic_slot(text: &[u8]) -> usize {
-    // Longer texts are no mnemonics; the first sixteen bytes differ in all that there are.
+    // Longer texts are not mnemonics; the first sixteen bytes of all mnemonics differ.
     let len = if text.len() < 16 { text.len() } else { 16 };
     let (mut hash, mut i) = (0u32, 0);
     while i < len {
@@ -145,7 +145,7 @@ pub struct Class(pub u16);
 impl Class {
     /// The Internet.
     pub const IN: Class = Class(1);
-    /// CHAOS: what servers say of themselves (RFC 4892).
+    /// CHAOS: information about the server itself (RFC 4892).
     pub const CH: Class = Class(3);
     /// Hesiod.
     pub const HS: Class = Class(4);
@@ -157,7 +157,7 @@ impl Class {
     const NAMES: [(Class, &str); 5] =
         [(Self::IN, "IN"), (Self::CH, "CH"), (Self::HS, "HS"), (Self::NONE, "NONE"), (Self::ANY, "ANY")];
 
-    /// Reads a mnemonic, in any letter case, or `CLASSn`.
+    /// Parses a mnemonic, in any letter case, or `CLASSn`.
     pub fn from_text(text: &[u8]) -> Result<Self, UnknownMnemonic> {
         let found = Self::NAMES.iter().find(|(_, name)| name.as_bytes().eq_ignore_ascii_case(text));
         found.map(|&(c, _)| c).or_else(|| numbered(text, b"CLASS").map(Class)).ok_or(UnknownMnemonic)

@@ -3,21 +3,21 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A serial number of 32 bits: the version of a zone (RFC 1035 §3.3.13), or a time in seconds since 1970 that
-/// counts on beyond 2106 (RFC 4034 §3.1.5).
+/// A 32-bit serial number: the version of a zone (RFC 1035 §3.3.13), or a time in seconds since 1970 that
+/// wraps in 2106 (RFC 4034 §3.1.5).
 ///
-/// There is no greatest one: counting up goes on from 4294967295 to 0. So the numbers have no order from
-/// first to last, and the type is not `Ord`; two of them are compared by [`compare`](Self::compare).
+/// There is no greatest serial: 0 follows 4294967295. So serials have no total order, and the type is not
+/// `Ord`; [`compare`](Self::compare) compares two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Serial(pub u32);
 
 impl Serial {
-    /// The most that can be added at once (RFC 1982 §3.1).
+    /// The largest number that can be added at once (RFC 1982 §3.1).
     pub const MAX_STEP: u32 = (1 << 31) - 1;
 
-    /// Whether this one comes before, is, or comes after `other` (RFC 1982 §3.2); `None` if the two are as
-    /// far apart as can be, for which the RFC leaves it undefined.
+    /// Whether this serial is less than, equal to or greater than `other` (RFC 1982 §3.2); `None` if they are
+    /// half the number space apart, for which the RFC leaves it undefined.
     #[inline]
     pub fn compare(self, other: Serial) -> Option<Ordering> {
         match self.0.wrapping_sub(other.0) {
@@ -28,8 +28,8 @@ impl Serial {
         }
     }
 
-    /// The number `step` further on (RFC 1982 §3.1); `None` if `step` is more than
-    /// [`MAX_STEP`](Self::MAX_STEP), for which the sum would not come after this one.
+    /// The serial plus `step` (RFC 1982 §3.1); `None` if `step` exceeds [`MAX_STEP`](Self::MAX_STEP), for
+    /// which the sum would not be greater.
     #[inline]
     pub fn plus(self, step: u32) -> Option<Serial> {
         if step <= Self::MAX_STEP { Some(Serial(self.0.wrapping_add(step))) } else { None }

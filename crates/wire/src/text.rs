@@ -1,8 +1,8 @@
-//! The pieces of master-file text (RFC 1035 §5.1): tokens, escapes, names, numbers, addresses, encodings.
+//! Elements of zone file text (RFC 1035 §5.1): tokens, escapes, names, numbers, addresses, encodings.
 //!
-//! What lives here: how one token is read, and how strings are written; names and escapes are passed on from
-//! the modules that read and write them. What does not: splitting a file into tokens with parentheses and
-//! comments (the zone scanner), and which tokens a record type wants ([`crate::rdata`]).
+//! Parses single tokens and writes strings; re-exports the parsing and writing of names and escapes. Other
+//! modules split a file into tokens with parentheses and comments (the zone scanner), and determine the
+//! tokens of a record type ([`crate::rdata`]).
 
 mod address;
 mod encoding;
@@ -19,20 +19,20 @@ pub use number::{decimal, duration, time, write_decimal, write_time};
 
 /// One token of a record's text.
 ///
-/// A quotation mark that opens a token makes the token quoted; its `bytes` are what lies between the marks.
-/// A quotation mark inside a token that did not open with one stays in `bytes` with all that follows up to
-/// the closing mark, white space included: `alpn="h2 h3"` is one token of twelve bytes (RFC 9460 §2.1).
+/// A leading quotation mark makes the token quoted; its `bytes` are those between the marks. A quotation mark
+/// inside an unquoted token stays in `bytes` with everything up to the closing mark, including white space:
+/// `alpn="h2 h3"` is one token of twelve bytes (RFC 9460 §2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// The bytes as written: escapes not resolved, the enclosing quotation marks taken off.
+    /// The bytes as written: with escapes, without the enclosing quotation marks.
     pub bytes: &'a [u8],
-    /// Whether the token stood in quotation marks.
+    /// Whether the token was quoted.
     pub quoted: bool,
 }
 
-/// Splits one line into tokens; it knows quotes and escapes, but neither comments nor parentheses.
+/// Splits one line into tokens; handles quotes and escapes, but neither comments nor parentheses.
 ///
-/// For text that is one record's data; master files are read by the zone scanner.
+/// For the text of one record's RDATA; the zone scanner reads zone files.
 pub fn tokens(line: &str) -> impl Iterator<Item = Token<'_>> {
     let mut rest = line.as_bytes();
     std::iter::from_fn(move || {
@@ -58,7 +58,7 @@ pub fn tokens(line: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
-/// Bytes up to the quotation mark that is not escaped, or to the end.
+/// Length up to the first unescaped quotation mark, or to the end.
 fn quoted_len(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(&byte) = text.get(at).filter(|&&byte| byte != b'"') {
@@ -67,7 +67,7 @@ fn quoted_len(text: &[u8]) -> usize {
     at.min(text.len())
 }
 
-/// Writes a string in quotation marks, escaped so that any reader finds the same bytes.
+/// Writes a string in quotation marks, escaped so that any reader gets the same bytes.
 pub fn write_quoted(bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
     to.write_str("\"")?;
     write_escaped(bytes, to, |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))?;

@@ -1,39 +1,39 @@
-//! How long a record may be kept (RFC 1035 §3.2.1, RFC 2181 §8).
+//! The time for which a record may be cached (RFC 1035 §3.2.1, RFC 2181 §8).
 
 use std::fmt;
 
 /// A time to live in seconds, 0 to 2147483647.
 ///
-/// RFC 2181 §8: a value with the most significant bit set is taken for 0, wherever it comes from.
+/// RFC 2181 §8: a value with the most significant bit set counts as 0, whatever its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Ttl(u32);
 
 impl Ttl {
-    /// Not to be kept at all.
+    /// Not to be cached.
     pub const ZERO: Ttl = Ttl(0);
-    /// The longest there is: 68 years.
+    /// The longest TTL: 68 years.
     pub const MAX: Ttl = Ttl((1 << 31) - 1);
 
-    /// So many seconds; 0 if they are more than [`MAX`](Self::MAX).
+    /// A TTL of this many seconds; 0 if they exceed [`MAX`](Self::MAX).
     #[inline]
     pub const fn from_secs(seconds: u32) -> Ttl {
         if seconds <= Self::MAX.0 { Ttl(seconds) } else { Ttl::ZERO }
     }
 
-    /// In seconds.
+    /// The TTL in seconds.
     #[inline]
     pub const fn as_secs(self) -> u32 {
         self.0
     }
 
-    /// Read from a message, with the rule of [`from_secs`](Self::from_secs).
+    /// Parses a TTL in wire form, with the rule of [`from_secs`](Self::from_secs).
     #[inline]
     pub const fn from_be_bytes(bytes: [u8; 4]) -> Ttl {
         Ttl::from_secs(u32::from_be_bytes(bytes))
     }
 
-    /// As it stands in a message.
+    /// The TTL in wire form.
     #[inline]
     pub const fn to_be_bytes(self) -> [u8; 4] {
         self.0.to_be_bytes()
@@ -41,7 +41,7 @@ impl Ttl {
 }
 
 impl fmt::Display for Ttl {
-    /// Seconds in decimal, as in a master file.
+    /// Seconds in decimal, as in a zone file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }

@@ -1,8 +1,8 @@
-//! Writing messages into a buffer of fixed size, names compressed as they come.
+//! Builds messages in a buffer of fixed size, with name compression.
 //!
-//! Space for OPT, TSIG or padding is kept free by [`Builder::set_limit`]; a record that does not fit leaves
-//! the message as it was and says [`Full`]. Section counts live in the builder until
-//! [`Builder::finish`] patches them into the header.
+//! Space for OPT, TSIG or padding is reserved by [`Builder::set_limit`]; a record that does not fit leaves
+//! the message unchanged and returns [`Full`]. The builder holds the section counts until [`Builder::finish`]
+//! writes them into the header.
 
 use super::compress::{Compressor, Suffixes};
 use super::header::{Header, Rcode};
@@ -20,7 +20,7 @@ use crate::ttl::Ttl;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A section of a message, by its place in the header's counts.
+/// A section of a message, numbered as in the header's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// Answer.
@@ -31,25 +31,25 @@ pub enum Section {
     Additional = 3,
 }
 
-/// How a record's owner is written.
+/// The form in which a record's owner is written.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
     /// As a name, compressed against the message.
     Name(Name<'a>),
-    /// As the name that already stands at this offset, in the question, as an owner or in RDATA: by a pointer
-    /// to it, or written again where no pointer reaches.
+    /// As the name already written at this offset, in the question, as an owner or in RDATA: as a pointer to
+    /// it, or written again if no pointer reaches it.
     At(Offset),
 }
 
-/// A state of a message to come back to.
+/// A state of a message, for rollback.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     len: usize,
     counts: Counts,
 }
 
-/// Counts of the four sections in one register, the first one lowest. No message has room for so many records
-/// that one count would run into the next.
+/// Counts of the four sections in one register, the first one lowest. A message cannot hold enough records
+/// for one count to overflow into the next.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts(u64);
 
@@ -65,10 +65,9 @@ impl Counts {
         (self.0 >> (16 * section)) as u16
     }
 
-    /// As they stand in the header, where each is big-endian: the two bytes of every count change places, all
-    /// at once. Counts 1, 2, 3 and 4 are `0004_0003_0002_0001`; moved by a byte to either side and put
-    /// together again they are `0400_0300_0200_0100`, and from the lowest byte on that is
-    /// `00 01 00 02 00 03 00 04`.
+    /// The counts as in the header, where each is big-endian: swaps the two bytes of all counts at once.
+    /// Counts 1, 2, 3 and 4 are `0004_0003_0002_0001`; shifted by a byte in both directions and combined they
+    /// are `0400_0300_0200_0100`, which is `00 01 00 02 00 03 00 04` from the lowest byte on.
     #[inline]
     fn to_bytes(self) -> [u8; 8] {
         let high = 0x00ff_00ff_00ff_00ff;
@@ -87,8 +86,8 @@ pub struct Builder<'b> {
 }
 
 impl<'b> Builder<'b> {
-    /// Starts a message in `buf` with `header`, whose counts are ignored; at most `limit` bytes and what
-    /// `buf` holds. The buffer must have room for the header.
+    /// Starts a message in `buf` with `header`, whose counts are ignored. The message has at most `limit`
+    /// bytes and fits in `buf`, which must have room for the header.
     #[inline]
     pub fn new(buf: &'b mut [u8], limit: usize, header: Header, names: &'b mut Compressor) -> Self {
         names.clear();
@@ -106,7 +105,7 @@ impl<'b> Builder<'b> {
         self.len
     }
 
-    /// The offset of what is written next.
+    /// The offset at which the next byte will be written.
     #[inline]
     pub fn end(&self) -> Offset {
         Offset::end_of(self.len)
@@ -118,13 +117,13 @@ impl<'b> Builder<'b> {
         self.limit - self.len
     }
 
-    /// What has been written so far; the header in it is not there yet.
+    /// The bytes written so far, without a valid header.
     #[inline]
     pub fn written(&self) -> &[u8] {
         &self.buf[..self.len]
     }
 
-    /// A copy of the message as it stands.
+    /// A copy of the message with its current header.
     pub fn message(&self) -> Vec<u8> {
         let mut message = self.written().to_vec();
         message[..4].copy_from_slice(&self.header.as_bytes()[..4]);
@@ -132,12 +131,12 @@ impl<'b> Builder<'b> {
         message
     }
 
-    /// Sets the largest size the message may reach, as far as the buffer goes; never below what is written.
+    /// Sets the size limit, bounded by the buffer and at least the current length.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(self.buf.len()).max(self.len);
     }
 
-    /// The header as it stands, but for its counts; [`flags`](Self::flags) changes it.
+    /// The current header without counts; [`flags`](Self::flags) changes it.
     #[inline]
     pub fn header(&self) -> Header {
         self.header
@@ -160,7 +159,7 @@ impl<'b> Builder<'b> {
         self.header().rcode()
     }
 
-    /// Records in `section` so far.
+    /// Number of records in `section` so far.
     #[inline]
     pub fn count(&self, section: Section) -> u16 {
         self.counts.get(section as usize)
@@ -172,26 +171,26 @@ impl<'b> Builder<'b> {
         self.counts.add(section as usize, n);
     }
 
-    /// A state to come back to with [`rollback`](Self::rollback).
+    /// The current state, for [`rollback`](Self::rollback).
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark { len: self.len, counts: self.counts }
     }
 
-    /// Takes back everything written since `mark`.
+    /// Removes everything written since `mark`.
     pub fn rollback(&mut self, mark: Mark) {
         self.len = mark.len;
         self.counts = mark.counts;
         self.names.truncate(mark.len);
     }
 
-    /// Counts the question whose bytes have just been appended.
+    /// Counts the question whose bytes were just appended.
     #[inline]
     pub fn add_question(&mut self) {
         self.counts.add(0, 1);
     }
 
-    /// Appends bytes as they are and returns where they start.
+    /// Appends bytes unchanged and returns their offset.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> Result<Offset, Full> {
         let (start, begin) = (self.len, self.end());
@@ -204,17 +203,18 @@ impl<'b> Builder<'b> {
         Ok(begin)
     }
 
-    /// Room for more, for those who write bytes that [`advance`](Self::advance) then counts.
+    /// The remaining buffer, for callers that write bytes themselves and then call
+    /// [`advance`](Self::advance).
     #[inline]
     pub fn spare_mut(&mut self) -> &mut [u8] {
         &mut self.buf[self.len..self.limit]
     }
 
-    /// Takes over so many bytes of [`spare_mut`](Self::spare_mut): so many records of the answer, authority
-    /// and additional section. Names in them are not known to compression.
+    /// Adds the first `len` bytes of [`spare_mut`](Self::spare_mut) to the message, with this many records of
+    /// the answer, authority and additional section. Names in them are not available for compression.
     ///
     /// # Panics
-    /// If there was less room.
+    /// If `len` exceeds the room.
     #[inline]
     pub fn advance(&mut self, len: usize, records: [u16; 3]) {
         assert!(len <= self.room());
@@ -224,21 +224,21 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Bytes already written, to patch in place.
+    /// The bytes written so far, for patching in place.
     #[inline]
     pub fn written_mut(&mut self) -> &mut [u8] {
         &mut self.buf[..self.len]
     }
 
-    /// Ends the RDATA that starts at `rdata_at` here: its length goes into the two bytes in front of it.
+    /// Ends the RDATA that starts at `rdata_at` here: writes its length into the two bytes before it.
     #[inline]
     pub fn end_rdata(&mut self, rdata_at: Offset) {
         let start = rdata_at.index();
-        let len = (self.len - start) as u16; // a message has no more
+        let len = (self.len - start) as u16; // a message is no longer
         self.buf[start - 2..start].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// Adds a question, its name as it is: the first one stands at [`Offset::QNAME`].
+    /// Adds a question with its name uncompressed; the first one is at [`Offset::QNAME`].
     #[inline]
     pub fn question(&mut self, name: Name<'_>, qtype: Type, qclass: Class) -> Result<(), Full> {
         let mark = self.mark();
@@ -254,7 +254,7 @@ impl<'b> Builder<'b> {
         Ok(())
     }
 
-    /// Makes the compressor know a name that stands uncompressed at `at`, as the question's does.
+    /// Registers a name written uncompressed at `at`, such as the question's, for compression.
     pub fn learn(&mut self, name: Name<'_>, at: Offset) {
         self.names.insert(&Suffixes::of(name), usize::MAX, at);
     }
@@ -282,8 +282,8 @@ impl<'b> Builder<'b> {
         Ok(start)
     }
 
-    /// The pointer to the name at `at`, if one reaches it. Where that is a pointer itself, it is that one:
-    /// owners that point at each other would make a chain without an end (see
+    /// A pointer to the name at `at`, if it is in reach. If that is itself a pointer, returns that pointer:
+    /// owners that point at each other would form an endless chain (see
     /// [`MAX_POINTERS`](super::MAX_POINTERS)).
     #[inline]
     fn pointer_to(&self, at: Offset) -> Option<[u8; POINTER_LEN]> {
@@ -293,7 +293,7 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Writes the name that stands at `at` again; [`Full`], too, if no name stands there.
+    /// Writes the name at `at` again; also returns [`Full`] if there is no name at `at`.
     #[cold]
     fn name_again(&mut self, at: Offset) -> Result<Offset, Full> {
         let (_, mut parser) = Parser::new(self.written()).map_err(|_| Full)?;
@@ -301,8 +301,8 @@ impl<'b> Builder<'b> {
         self.name(name.as_name())
     }
 
-    /// Adds a record with uncompressed `rdata`, compressing the names in it that may be, and returns where
-    /// its RDATA starts. On [`Full`] the message is as before.
+    /// Adds a record with uncompressed `rdata`, compressing the names that may be compressed, and returns the
+    /// offset of its RDATA. On [`Full`] the message is unchanged.
     pub fn record(
         &mut self,
         section: Section,
@@ -364,7 +364,7 @@ impl<'b> Builder<'b> {
         self.close()
     }
 
-    /// The same, for builders that are borrowed.
+    /// Like [`finish`](Self::finish), for borrowed builders.
     #[inline]
     pub fn close(&mut self) -> usize {
         self.buf[..4].copy_from_slice(&self.header.as_bytes()[..4]);
@@ -458,7 +458,7 @@ mod tests {
         };
         assert_eq!(add(&mut b, &long, &[0; 40]), Err(Full));
         assert_eq!((b.end(), b.count(Section::Answer)), (before, 0));
-        // Had the table kept the names taken back, this owner would be a pointer into nothing.
+        // If the table still had the removed names, this owner would point nowhere.
         b.set_limit(512);
         add(&mut b, &long, &[0; 4]).expect("fits");
         let len = b.finish();
@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(parser.name_at(before), Ok(long));
     }
 
-    /// How many pointers a reader of the name at `at` follows.
+    /// The number of pointers that a reader of the name at `at` follows.
     fn pointers(message: &[u8], at: Offset) -> usize {
         let mut at = at.index();
         let mut pointers = 0;
@@ -491,7 +491,7 @@ mod tests {
         let mut at = Offset::QNAME;
         for label in b'a'..=b'z' {
             let target = NameBuf::prepend(&[label], owner.as_name()).expect("short");
-            // The owner is what the record before names, by a pointer, and by name.
+            // The owner is the target of the previous record, once by offset and once by name.
             let rdata = target.as_name().as_wire();
             at = b.record(Section::Answer, Owner::At(at), Type::NS, Class::IN, MINUTE, rdata).expect("fits");
             b.record(Section::Answer, Owner::Name(target.as_name()), Type::A, Class::IN, MINUTE, &[0; 4])

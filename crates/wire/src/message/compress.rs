@@ -1,14 +1,14 @@
 //! Name compression for a message being built (RFC 1035 §4.1.4).
 //!
-//! An open-addressed set of (16-bit hash, 16-bit offset): four bytes a slot and no names stored; the
-//! message itself is what candidates are compared with. The table is kept by the caller that builds messages
-//! and reused from one to the next.
+//! The table is an open-addressed set of (16-bit hash, 16-bit offset): four bytes per slot, without names;
+//! candidates are compared with the message itself. The caller reuses the table for further messages.
 //!
-//! A name is only compressed where letter case agrees: a reader sees each name as it was written.
+//! A name is only compressed against one in the same letter case, so that readers see each name as it was
+//! written.
 //!
-//! A client that can choose names can choose them so that all their suffixes have one hash. So a suffix is
-//! looked for in so many slots and a name held against so many others, and where that is not enough it is
-//! written out, which is only longer.
+//! Clients may choose names whose suffixes all have the same hash. So a lookup probes a limited number of
+//! slots per suffix and compares a limited number of candidates per name; beyond that the name is written
+//! out, which only makes the message longer.
 
 use super::layout::{MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 use crate::name::{MAX_LABELS, Name};
@@ -23,26 +23,26 @@ struct Slot {
 const FREE: Slot = Slot { hash: 0, offset: 0 };
 const GONE: u16 = u16::MAX;
 
-/// Slots that a suffix may be in, from that of its hash on. In a table as full as it gets hardly one lies
-/// further away.
+/// Most slots probed for a suffix, starting at that of its hash. Even in a table at its fill limit hardly any
+/// suffix is further away.
 const REACHED: usize = 64;
-/// What suffixes of one name are compared with, all together: what has the same hash. Mostly that is the one
-/// that is found.
+/// Most candidates with an equal hash compared for all suffixes of one name. Usually the only candidate is
+/// the match.
 const COMPARED: u32 = 16;
 
-/// The set of names a message already holds.
+/// The set of names that a message contains.
 pub struct Compressor {
     slots: Box<[Slot]>,
     used: usize,
 }
 
 impl Compressor {
-    /// For answers: 64 slots are more names than nearly all of them hold.
+    /// A table for responses: 64 slots are enough for nearly all of them.
     pub fn small() -> Self {
         Self::with_slots(64)
     }
 
-    /// For transfers, whose messages are full.
+    /// A table for transfers, whose messages are full.
     pub fn large() -> Self {
         Self::with_slots(8192)
     }
@@ -51,7 +51,7 @@ impl Compressor {
         Compressor { slots: vec![FREE; n].into(), used: 0 }
     }
 
-    /// Forgets all names.
+    /// Removes all names.
     #[inline]
     pub fn clear(&mut self) {
         if self.used > 0 {
@@ -60,7 +60,7 @@ impl Compressor {
         }
     }
 
-    /// Forgets the names at or after `len`, which are no longer part of the message.
+    /// Removes the names at or after `len`, which are no longer part of the message.
     pub(super) fn truncate(&mut self, len: usize) {
         if self.used > 0 {
             for slot in self.slots.iter_mut().filter(|s| s.offset as usize >= len) {
@@ -69,12 +69,11 @@ impl Compressor {
         }
     }
 
-    /// Finds the longest suffix of a name in `message` that a compressed name may point at: how many labels
-    /// lie in front of it, and the pointer to it.
+    /// Finds the longest suffix of a name in `message` to which a compressed name may point: returns the
+    /// number of labels before it, and the pointer to it.
     ///
-    /// Where the longest is too deep already, one that follows no pointers is taken, so that the names that
-    /// come after this one have somewhere to point: names that grow label by label would else all be written
-    /// from the seventh on.
+    /// If the longest suffix already needs too many pointers, takes one that needs none, so that later names
+    /// have a target: names that grow label by label would otherwise all be written out from the seventh on.
     pub(super) fn find(&self, message: &[u8], suffixes: &Suffixes<'_>) -> Option<(usize, [u8; POINTER_LEN])> {
         if self.used == 0 {
             return None;
@@ -87,8 +86,8 @@ impl Compressor {
         })
     }
 
-    /// Where `suffix` stands and follows at most `deepest` pointers, which becomes 0 if it only stands
-    /// deeper.
+    /// Offset of `suffix` in the message, if it needs at most `deepest` pointers. Sets `deepest` to 0 if it
+    /// only occurs with more.
     fn probe(&self, message: &[u8], suffix: &[u8], hash: u16, left: &mut Left) -> Option<Offset> {
         let mask = self.slots.len() - 1;
         let (first, mut too_deep) = (hash as usize, false);
@@ -111,13 +110,14 @@ impl Compressor {
         None
     }
 
-    /// Remembers the first `labels` suffixes of a name written at `at`.
+    /// Stores the first `labels` suffixes of a name written at `at`.
     pub(super) fn insert(&mut self, suffixes: &Suffixes<'_>, labels: usize, at: Offset) {
         let mask = self.slots.len() - 1;
         let known = suffixes.hashes[..suffixes.count.min(labels)].iter().zip(&suffixes.starts);
         for (&hash, &start) in known {
             let offset = at.index() + usize::from(start);
-            // Full at three quarters: names that come later are found no more, which is only longer.
+            // The table is full at three quarters: later names are not found, which only makes messages
+            // longer.
             if offset >= Offset::REACH || self.used * 4 >= self.slots.len() * 3 {
                 return;
             }
@@ -131,15 +131,15 @@ impl Compressor {
     }
 }
 
-/// What is left of the work that finding one name may be.
+/// The remaining work for finding one name.
 struct Left {
-    /// The most pointers that what is found may follow.
+    /// Most pointers that the match may need.
     deepest: usize,
-    /// What its suffixes may still be compared with.
+    /// Remaining comparisons for its suffixes.
     compared: u32,
 }
 
-/// The suffixes of a name but for the root, longest first: where each begins in the name, and its hash.
+/// The suffixes of a name except the root, longest first: offset in the name, and hash.
 pub(super) struct Suffixes<'a> {
     name: &'a [u8],
     starts: [u8; MAX_LABELS],
@@ -157,7 +157,7 @@ impl<'a> Suffixes<'a> {
             count += 1;
             at += usize::from(name[at]) + 1;
         }
-        // From the right, so that equal suffixes hash alike whatever stands in front of them.
+        // From the right, so that equal suffixes have equal hashes whatever precedes them.
         let mut hash = SEED;
         for i in (0..count).rev() {
             let end = at;
@@ -171,18 +171,18 @@ impl<'a> Suffixes<'a> {
         Suffixes { name, starts, hashes, count }
     }
 
-    /// The suffix behind so many labels.
+    /// The suffix after this many labels.
     fn wire(&self, labels: usize) -> &'a [u8] {
         &self.name[usize::from(self.starts[labels])..]
     }
 
-    /// How many bytes lie in front of it.
+    /// Number of bytes before it.
     pub(super) fn bytes_before(&self, labels: usize) -> usize {
         usize::from(self.starts[labels])
     }
 }
 
-/// Odd, and of no pattern.
+/// Odd, without a pattern.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// At most `length` and at most eight bytes of `name` from `at` on, as a number.
@@ -190,19 +190,19 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 fn bytes(name: &[u8], at: usize, length: usize) -> u64 {
     let word = match (name.get(at..at + 8), name.last_chunk::<8>()) {
         (Some(word), _) => word.try_into().map_or(0, u64::from_le_bytes),
-        // The end of the name stands in the upper bytes of its last eight.
+        // The end of the name is in the upper bytes of its last eight.
         (None, Some(last)) => u64::from_le_bytes(*last) >> (8 * (at + 8 - name.len())),
         (None, None) => name[at..].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
     };
     if length < 8 { word & ((1 << (8 * length)) - 1) } else { word }
 }
 
-/// The most pointers in a suffix that a name may point at: that name has one more, and an owner may be
-/// nothing but a pointer to it.
+/// Most pointers in a suffix that a name may point at: the name has one more, and an owner may be only a
+/// pointer to the name.
 const DEEPEST: usize = MAX_POINTERS - 2;
 
-/// How many pointers a reader of `offset` of `message`, which we wrote ourselves, follows to find `name`
-/// there; `None` if it is not what he finds.
+/// The number of pointers that a reader of `offset` in our own `message` follows to find `name` there; `None`
+/// if another name is there.
 fn depth_at(message: &[u8], mut offset: usize, mut name: &[u8]) -> Option<usize> {
     let mut depth = 0;
     loop {
@@ -214,7 +214,7 @@ fn depth_at(message: &[u8], mut offset: usize, mut name: &[u8]) -> Option<usize>
                 len => labels += usize::from(len) + 1,
             }
         };
-        // The labels up to the root or the next pointer, at once.
+        // The labels up to the root or the next pointer, compared at once.
         let (first, rest) = name.split_at_checked(labels)?;
         if first != &here[..labels] {
             return None;
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::name::NameBuf;
 
-    /// A name of labels of two bytes, all of whose suffixes have the hash of the first of them.
+    /// A name with two-byte labels, for which all suffixes are given the same hash.
     fn colliding(labels: usize, number: u16) -> NameBuf {
         let mut name = NameBuf::ROOT;
         for label in 0..labels {
@@ -249,8 +249,8 @@ mod tests {
         Suffixes { hashes: [hash; MAX_LABELS], ..Suffixes::of(name.as_name()) }
     }
 
-    /// CVE-2024-8508, CVE-2026-44390: names whose suffixes all have one hash do not make writing the next one
-    /// slow.
+    /// CVE-2024-8508, CVE-2026-44390: names whose suffixes have equal hashes do not slow down writing the
+    /// next one.
     #[test]
     fn names_that_collide_cost_no_more_than_others() {
         let mut names = Compressor::large();
@@ -264,14 +264,14 @@ mod tests {
             written += 80;
         }
         assert!(written > 5000 && names.used == REACHED, "{} of {written} are kept", names.used);
-        // Another one is compared with a few of them, and not once for each of its suffixes.
+        // Another name is compared with a few of them, not once for each of its suffixes.
         let other = colliding(80, 1000);
         let mut left = Left { deepest: DEEPEST, compared: COMPARED };
         let other = suffixes(&other, 4711);
         let found = (0..80).find_map(|at| names.probe(&message, other.wire(at), 4711, &mut left));
         assert_eq!((found, left.compared), (None, 0));
         assert_eq!(names.find(&message, &other), None);
-        // What does not collide is found beside them.
+        // Names that do not collide are still found.
         let plain: NameBuf = "www.example.".parse().expect("a name");
         let at = Offset::new(message.len()).expect("it is within reach");
         names.insert(&Suffixes::of(plain.as_name()), usize::MAX, at);

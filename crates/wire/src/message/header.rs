@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::layout::HEADER_LEN;
 
-/// A message header, as the bytes it is.
+/// A message header in wire form.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Header([u8; HEADER_LEN]);
 
@@ -31,9 +31,10 @@ impl Header {
         header
     }
 
-    /// The header that answers this one: ID, opcode and RD kept, QR set, all else zero (RFC 1035 §4.1.1).
+    /// The header of the response to this one: keeps ID, opcode and RD, sets QR, clears everything else (RFC
+    /// 1035 §4.1.1).
     ///
-    /// CD is the resolver's to copy; authoritative answers have it clear (RFC 4035 §3.1.6).
+    /// Resolvers have to copy CD; authoritative responses have it clear (RFC 4035 §3.1.6).
     #[inline]
     pub fn reply(self) -> Header {
         let mut out = [0; HEADER_LEN];
@@ -42,19 +43,19 @@ impl Header {
         Header(out)
     }
 
-    /// The header as it stands in front of a message.
+    /// The header in wire form.
     #[inline]
     pub fn as_bytes(&self) -> &[u8; HEADER_LEN] {
         &self.0
     }
 
-    /// The ID that pairs an answer with its query.
+    /// The ID that pairs a response with its query.
     #[inline]
     pub fn id(&self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// What kind of query this is.
+    /// The kind of query.
     #[inline]
     pub fn opcode(&self) -> Opcode {
         Opcode(self.0[2] >> 3 & 0xf)
@@ -137,7 +138,7 @@ impl Opcode {
     pub const IQUERY: Opcode = Opcode(1);
     /// A server status request, never defined.
     pub const STATUS: Opcode = Opcode(2);
-    /// A change of zone is announced (RFC 1996).
+    /// A notification of a zone change (RFC 1996).
     pub const NOTIFY: Opcode = Opcode(4);
     /// A dynamic update (RFC 2136).
     pub const UPDATE: Opcode = Opcode(5);
@@ -159,7 +160,7 @@ impl fmt::Display for Opcode {
     }
 }
 
-/// A response code, with the eight upper bits that OPT carries (RFC 6895 §2.3).
+/// A response code, with the eight upper bits from OPT (RFC 6895 §2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
 pub struct Rcode(pub u16);
 

@@ -1,22 +1,22 @@
-//! Where things stand in a message (RFC 1035 §4.1): lengths of what has a fixed length, offsets, compression
-//! pointers. Everybody who reads or writes a message by hand takes the numbers from here.
+//! Layout of a message (RFC 1035 §4.1): fixed lengths, offsets, compression pointers. All code that parses or
+//! writes messages by hand uses these constants.
 
 /// Length of the header in bytes (RFC 1035 §4.1.1).
 pub const HEADER_LEN: usize = 12;
 
-/// Bytes of a question behind its name: QTYPE and QCLASS (RFC 1035 §4.1.2).
+/// Bytes of a question after its name: QTYPE and QCLASS (RFC 1035 §4.1.2).
 pub const QUESTION_TAIL: usize = 4;
 
 /// Bytes of a record between its owner and its RDATA: TYPE, CLASS, TTL and RDLENGTH (RFC 1035 §4.1.3).
 pub const RECORD_HEAD: usize = 10;
 
-/// Where in a [`RECORD_HEAD`] the TTL stands.
+/// Offset of the TTL in a [`RECORD_HEAD`].
 pub const TTL_AT: usize = 4;
 
-/// Where in a [`RECORD_HEAD`] RDLENGTH stands.
+/// Offset of RDLENGTH in a [`RECORD_HEAD`].
 pub const RDLENGTH_AT: usize = 8;
 
-/// The bytes of RDATA that `head`, which begins with a [`RECORD_HEAD`], announces.
+/// The RDATA length in `head`, which begins with a [`RECORD_HEAD`].
 #[inline]
 pub fn rdlength(head: &[u8]) -> usize {
     u16::from_be_bytes([head[RDLENGTH_AT], head[RDLENGTH_AT + 1]]) as usize
@@ -25,39 +25,39 @@ pub fn rdlength(head: &[u8]) -> usize {
 /// Bytes of a compression pointer (RFC 1035 §4.1.4).
 pub const POINTER_LEN: usize = 2;
 
-/// The most compression pointers that reading any name of a message made here follows.
+/// Most compression pointers that a reader follows for any name of a message built here.
 ///
-/// RFC 1035 §4.1.4 has no bound, but readers have, each its own: the library that Go programs resolve names
-/// with takes a name of more than ten pointers for a loop. So a name that is written out or compressed
-/// follows one less than this, and an owner that is nothing but a pointer to such a name follows as many.
+/// RFC 1035 §4.1.4 has no limit, but readers have: Go's resolver library treats a name with more than ten
+/// pointers as a loop. So a compressed name needs one pointer less than this, and an owner that is only a
+/// pointer to such a name needs this many.
 pub const MAX_POINTERS: usize = 8;
 
-/// The most bytes one message can have over a stream, and so at all (RFC 1035 §4.2.2).
+/// Most bytes of a message over a stream, and so of any message (RFC 1035 §4.2.2).
 pub const MAX_MESSAGE: usize = 65_535;
 
 /// The bits that make two bytes a compression pointer; the other 14 are the offset (RFC 1035 §4.1.4).
 const POINTER_BITS: u16 = 0xc000;
 
-/// The pointer to the name of the first question, which nearly every owner in an answer is: `c00c`.
+/// The pointer to the name of the first question, `c00c`, which is the owner of most records in a response.
 pub const QNAME_POINTER: [u8; POINTER_LEN] = (POINTER_BITS | HEADER_LEN as u16).to_be_bytes();
 
-/// A name goes on with a pointer where it has this byte or a greater one: the first of the pointer's two.
+/// A name continues with a pointer at a byte of this value or greater, the first of the pointer's two.
 pub const POINTER: u8 = (POINTER_BITS >> 8) as u8;
 
-/// An offset in a message, in bytes from the start of its header. No message is longer than [`MAX_MESSAGE`],
-/// so 16 bits hold every one.
+/// An offset in a message, in bytes from the start of its header. Fits 16 bits, since no message exceeds
+/// [`MAX_MESSAGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Offset(u16);
 
 impl Offset {
-    /// Where the name of the first question stands: right behind the header.
+    /// The name of the first question, directly after the header.
     pub const QNAME: Offset = Offset(HEADER_LEN as u16);
 
-    /// Pointers have 14 bits: they reach what stands below this many bytes, and nothing from there on.
+    /// Offsets below this are in reach of a pointer, which has 14 bits.
     pub const REACH: usize = 0x4000;
 
-    /// The offset `at` bytes from the start; `None` where no message has any.
+    /// The offset `at` bytes from the start; `None` beyond [`MAX_MESSAGE`].
     #[inline]
     pub const fn new(at: usize) -> Option<Offset> {
         if at <= MAX_MESSAGE { Some(Offset(at as u16)) } else { None }
@@ -76,7 +76,7 @@ impl Offset {
         self.0 as usize
     }
 
-    /// The offset `bytes` further on, if a message can reach so far.
+    /// The offset `bytes` further on; `None` beyond [`MAX_MESSAGE`].
     #[inline]
     pub const fn plus(self, bytes: usize) -> Option<Offset> {
         match self.index().checked_add(bytes) {
@@ -85,13 +85,13 @@ impl Offset {
         }
     }
 
-    /// The pointer to it; `None` if it lies out of [`REACH`](Self::REACH).
+    /// A pointer to the offset; `None` if it is out of [`REACH`](Self::REACH).
     #[inline]
     pub const fn pointer(self) -> Option<[u8; POINTER_LEN]> {
         if self.index() < Self::REACH { Some((POINTER_BITS | self.0).to_be_bytes()) } else { None }
     }
 
-    /// Where a pointer leads. Of its bits only the 14 of the offset are looked at.
+    /// The offset that a pointer refers to; ignores its two upper bits.
     #[inline]
     pub const fn of_pointer(pointer: [u8; POINTER_LEN]) -> Offset {
         Offset(u16::from_be_bytes(pointer) & !POINTER_BITS)

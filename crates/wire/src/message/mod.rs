@@ -1,7 +1,7 @@
-//! Messages (RFC 1035 §4): the header, a parser that never allocates, a builder that compresses names.
+//! Messages (RFC 1035 §4): the header, a parser that never allocates, and a builder with name compression.
 //!
-//! The builder compresses names, never with more pointers in a row than readers follow, and rolls back a
-//! record that does not fit.
+//! The builder never nests more compression pointers than readers follow, and rolls back a record that does
+//! not fit.
 
 mod build;
 mod compress;

@@ -1,8 +1,8 @@
-//! Reading messages: a cursor with a budget for compression pointers, and nothing allocated.
+//! [`Parser`]: reads messages without allocating, with a limit on compression pointers.
 //!
-//! A pointer must lead to before the byte where the run of labels it ends began, so chains always move
-//! backwards and end; and all names of one message share one budget of pointer hops, so that a message
-//! full of long chains costs no more than a plain one.
+//! A pointer must refer to before the start of the labels it ends, so that chains always move backwards and
+//! end. All names of a message share one budget of pointer hops, so that a message full of long chains costs
+//! no more than an ordinary one.
 
 use std::ops::Range;
 
@@ -17,24 +17,24 @@ use crate::rdata;
 use crate::rr::{Class, Type};
 use crate::ttl::Ttl;
 
-/// Compression pointers followed for one message; one that needs more is hostile.
+/// Most compression pointers followed per message; a message that needs more is hostile.
 ///
-/// A full 64 KiB transfer message of small records holds about 4,000 names of one hop each.
+/// A full transfer message of 64 KiB with small records has about 4,000 names of one hop each.
 pub const MAX_POINTER_HOPS: u16 = 16_384;
 
-/// [`MAX_LABEL`], as a length stands in a message.
+/// [`MAX_LABEL`] as a length byte.
 const LABEL: u8 = MAX_LABEL as u8;
 
 /// A cursor over one message.
 #[derive(Clone)]
 pub struct Parser<'m> {
     message: &'m [u8],
-    /// What is still to be read: the end of the message.
+    /// The rest of the message, not read yet.
     rest: &'m [u8],
     hops_left: u16,
 }
 
-/// A question whose name lies in the message uncompressed.
+/// A question, with its name uncompressed in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question<'m> {
     /// QNAME in the letter case it came in.
@@ -45,42 +45,41 @@ pub struct Question<'m> {
     pub qclass: Class,
 }
 
-/// A record found in a message, its owner and data still in place.
+/// A record in a message, with owner and RDATA not decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRecord {
-    /// Where the owner name starts.
+    /// Offset of the owner name.
     pub owner_at: Offset,
     /// TYPE.
     pub rtype: Type,
     /// CLASS; for OPT the sender's UDP size.
     pub class: Class,
-    /// The field that holds the [`ttl`](Self::ttl), or for OPT response code, version and flags (RFC 6891
+    /// The field with the [`ttl`](Self::ttl), or for OPT with response code, version and flags (RFC 6891
     /// §6.1.3).
     pub ttl_field: [u8; 4],
-    /// Where RDATA lies, inside the message.
+    /// Byte range of RDATA in the message.
     pub rdata: Range<usize>,
 }
 
 impl RawRecord {
-    /// Whether the owner is the root, written as the single byte zero.
+    /// Whether the owner is the root, written as a single zero byte.
     pub fn owner_is_root(&self, message: &[u8]) -> bool {
         message.get(self.owner_at.index()) == Some(&0)
     }
 
-    /// TTL, of types other than OPT.
+    /// The TTL, for types other than OPT.
     pub fn ttl(&self) -> Ttl {
         Ttl::from_be_bytes(self.ttl_field)
     }
 
-    /// Where RDATA starts.
+    /// Offset of RDATA.
     pub fn rdata_at(&self) -> Offset {
         Offset::end_of(self.rdata.start)
     }
 }
 
 impl<'m> Parser<'m> {
-    /// Reads the header and stands in front of the question section. No message is longer than
-    /// [`MAX_MESSAGE`].
+    /// Parses the header and moves to the question section. Rejects messages longer than [`MAX_MESSAGE`].
     #[inline]
     pub fn new(message: &'m [u8]) -> Result<(Header, Self), Malformed> {
         let header = Header::of(message).filter(|_| message.len() <= MAX_MESSAGE).ok_or(Malformed)?;
@@ -98,18 +97,18 @@ impl<'m> Parser<'m> {
         Offset::end_of(self.message.len() - self.rest.len())
     }
 
-    /// Stands at `offset`; beyond the end there is nothing to read.
+    /// Moves to `offset`; beyond the end nothing is left to read.
     pub fn seek(&mut self, offset: Offset) {
         self.rest = self.message.get(offset.index()..).unwrap_or_default();
     }
 
-    /// What is still to be read.
+    /// The bytes not read yet.
     #[inline]
     pub fn rest(&self) -> &'m [u8] {
         self.rest
     }
 
-    /// The same, and takes it as read.
+    /// Returns the bytes not read yet and moves to the end.
     #[inline]
     pub fn take_rest(&mut self) -> &'m [u8] {
         std::mem::take(&mut self.rest)
@@ -128,8 +127,8 @@ impl<'m> Parser<'m> {
         Ok(bytes)
     }
 
-    /// Reads a question whose name is not compressed; there is nothing in front of the first one that a
-    /// pointer could honestly mean.
+    /// Reads a question with an uncompressed name; before the first one there is nothing that a pointer could
+    /// validly refer to.
     #[inline]
     pub fn question(&mut self) -> Result<Question<'m>, Malformed> {
         let name = Name::parse(self.rest).map_err(|_| Malformed)?;
@@ -139,7 +138,7 @@ impl<'m> Parser<'m> {
         Ok(Question { name, qtype, qclass })
     }
 
-    /// Reads a record up to the end of its data, without decoding either name or data.
+    /// Reads a record up to the end of its RDATA, without decoding name or RDATA.
     #[inline]
     pub fn record(&mut self) -> Result<RawRecord, Malformed> {
         let owner_at = self.position();
@@ -157,7 +156,7 @@ impl<'m> Parser<'m> {
         })
     }
 
-    /// Steps over a name, compressed or not, without following its pointer.
+    /// Skips a name, compressed or not, without following its pointer.
     #[inline]
     pub fn skip_name(&mut self) -> Result<(), Malformed> {
         let (labels, end) = run(self.rest)?;
@@ -166,20 +165,20 @@ impl<'m> Parser<'m> {
         Ok(())
     }
 
-    /// Decodes the name at `at`, which may be compressed; the cursor does not move.
+    /// Decodes the name at `at`, which may be compressed, without moving.
     pub fn name_at(&mut self, at: Offset) -> Result<NameBuf, Malformed> {
         let mut name = NameBuf::ROOT;
         self.read_name_at(at, &mut name)?;
         Ok(name)
     }
 
-    /// The same to a place that is there already. What is there after a fault is of no use.
+    /// Like [`name_at`](Self::name_at), into an existing buffer, whose content is undefined after an error.
     #[inline]
     pub fn read_name_at(&mut self, at: Offset, name: &mut NameBuf) -> Result<(), Malformed> {
         self.decode(at.index(), self.message.len(), name).map(|_| ())
     }
 
-    /// Decodes the name at the cursor and steps over it.
+    /// Decodes the name at the current position and moves past it.
     pub fn name(&mut self) -> Result<NameBuf, Malformed> {
         let mut name = NameBuf::ROOT;
         let end = self.decode(self.position().index(), self.message.len(), &mut name)?;
@@ -187,15 +186,15 @@ impl<'m> Parser<'m> {
         Ok(name)
     }
 
-    /// Decodes a name to `name` and returns the offset behind its own bytes; it may not start or run beyond
-    /// `end` before its first pointer. What `name` is after a fault is of no use.
+    /// Decodes a name into `name` and returns the offset after its own bytes; before its first pointer it
+    /// must not extend beyond `end`. The content of `name` is undefined after an error.
     fn decode(&mut self, start: usize, end: usize, name: &mut NameBuf) -> Result<usize, Malformed> {
         let (bytes, mut len) = (name.writer(), 0);
         let (mut message, mut at, mut after) = (&self.message[..end], start, None);
         loop {
             let here = message.get(at..).ok_or(Malformed)?;
             let (labels, end) = run(here)?;
-            // One byte stays free for the root.
+            // One byte is reserved for the root.
             let to = bytes.get_mut(len..len + labels).filter(|_| len + labels < MAX_NAME);
             copy(to.ok_or(Malformed)?, &here[..labels]);
             len += labels;
@@ -214,8 +213,8 @@ impl<'m> Parser<'m> {
         }
     }
 
-    /// Appends a record's data to `out` with its names decompressed, for the types in which compression may
-    /// be met; see [`rdata::expand`].
+    /// Appends a record's RDATA to `out` with its names decompressed, for the types that may contain
+    /// compressed names; see [`rdata::expand`].
     pub fn expand_rdata(&mut self, record: &RawRecord, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let Range { start, end } = record.rdata.clone();
         let region = self.message.get(start..end).ok_or(Malformed)?;
@@ -228,8 +227,8 @@ impl<'m> Parser<'m> {
     }
 }
 
-/// The bytes that the labels at the front of `bytes` take, and the byte behind them: the root's zero or the
-/// first of a pointer.
+/// The length of the labels at the front of `bytes`, and the byte after them: the root's zero or the first
+/// byte of a pointer.
 #[inline]
 fn run(bytes: &[u8]) -> Result<(usize, u8), Malformed> {
     let mut at = 0;
@@ -292,7 +291,7 @@ mod tests {
 
     #[test]
     fn one_budget_of_hops_for_the_whole_message() {
-        // A ladder of pointers, each to the one before: the top one costs as many hops as there are rungs.
+        // Each pointer points at the previous one: the last one costs as many hops as there are pointers.
         let mut body = vec![0];
         for rung in 0..2_000u16 {
             let target = if rung == 0 { 12 } else { 13 + 2 * (rung - 1) };

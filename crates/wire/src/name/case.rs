@@ -1,5 +1,5 @@
-//! The letter case of a name, kept beside its lower-case form: one bit for each byte, the lowest first, set
-//! where the byte is an upper-case letter.
+//! The letter case of a name, stored beside its lower-case form: one bit per byte, lowest first, set for
+//! upper-case letters.
 //!
 //! `WWW.example.` takes 13 bytes, so its letter case takes two: `0e 00`. Bits 1, 2 and 3 are set; byte 0 is
 //! the length of the first label.
@@ -7,7 +7,7 @@
 use super::{LowerName, Name, NameBuf};
 
 impl Name<'_> {
-    /// Bytes that the letter case of a name of `len` bytes takes.
+    /// Bytes needed for the letter case of a name of `len` bytes.
     pub const fn case_len(len: usize) -> usize {
         len.div_ceil(8)
     }
@@ -18,7 +18,7 @@ impl Name<'_> {
         self.as_wire().iter().any(u8::is_ascii_uppercase)
     }
 
-    /// Writes the letter case to `to`: zeros, [`case_len`](Self::case_len) of them.
+    /// Writes the letter case to `to`, which must be [`case_len`](Self::case_len) zeros.
     pub fn write_case(self, to: &mut [u8]) {
         let bits = self.as_wire().iter().map(|byte| u8::from(byte.is_ascii_uppercase()));
         bits.enumerate().for_each(|(i, bit)| to[i / 8] |= bit << (i % 8));
@@ -26,8 +26,8 @@ impl Name<'_> {
 }
 
 impl LowerName<'_> {
-    /// The name in the letter case that [`Name::write_case`] has written. Bits of bytes that are no letters
-    /// change nothing, and missing ones stand for lower case.
+    /// The name in the letter case written by [`Name::write_case`]. Bits of bytes that are not letters have
+    /// no effect; missing bits mean lower case.
     pub fn in_case(self, case: &[u8]) -> NameBuf {
         let mut written = self.as_name().to_buf();
         for (i, byte) in written.bytes[..self.len()].iter_mut().enumerate() {
@@ -54,7 +54,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written in lower case and beside it as letter case reads as before.
+        /// The lower-case form and the letter case restore the original name.
         #[test]
         fn lower_case_and_letter_case_make_the_name(labels in prop::collection::vec("[a-zA-Z0-9@\\[`{-]{1,40}", 0..5)) {
             let text: String = labels.iter().map(|label| format!("{}.", label.replace('@', "\\@"))).collect();
@@ -67,7 +67,7 @@ mod tests {
             prop_assert_eq!(in_case(&case), name.as_wire());
             prop_assert_eq!(name.has_upper_case(), case.iter().any(|&bits| bits != 0));
             prop_assert_eq!(in_case(&[]), lower.as_name().as_wire());
-            // Bits where no letters are change nothing.
+            // Bits of bytes that are not letters have no effect.
             prop_assert_eq!(in_case(&[0xff; 32]), name.as_wire().to_ascii_uppercase());
         }
     }

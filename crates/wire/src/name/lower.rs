@@ -1,36 +1,35 @@
-//! Names that are known to be in lower case: what is looked up, hashed and kept as an owner.
+//! Names in lower case: for lookups, hashes and stored owners.
 //!
-//! Letter case counts in none of these (RFC 4343 §2), so all names are brought to one case first. The type
-//! keeps a name as it came from being taken for one that was.
+//! Letter case has no meaning there (RFC 4343 §2), so names are lowered first. The type keeps an unlowered
+//! name from being used by mistake.
 
 use std::fmt;
 
 use super::{BadName, MAX_NAME, Name, NameBuf};
 use crate::bytes::same;
 
-/// A domain name in lower case: borrowed, uncompressed wire form. Made by
-/// [`HashedName`](crate::hash::HashedName), by [`Name::to_lower`], and of bytes that were known to be one
-/// before.
+/// A domain name in lower case: borrowed, uncompressed wire form. Created by
+/// [`HashedName`](crate::hash::HashedName), by [`Name::to_lower`], or from bytes of such a name.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct LowerName<'a>(Name<'a>);
 
 impl<'a> LowerName<'a> {
-    /// Takes a name that has no upper-case letter; [`BadName`] if it has one.
+    /// Wraps a name without upper-case letters; [`BadName`] if it has any.
     pub fn new(name: Name<'a>) -> Result<Self, BadName> {
-        // Lengths are below `A`, so the whole wire form can be looked at.
+        // Length bytes are below `A`, so the whole wire form can be checked.
         if name.as_wire().iter().any(u8::is_ascii_uppercase) { Err(BadName) } else { Ok(LowerName(name)) }
     }
 
-    /// Takes bytes that were [`as_wire`](Self::as_wire) of such a name before, without looking again. Of
-    /// other bytes nothing can be said but that no memory is at risk.
+    /// Creates a name without checks from bytes that were [`as_wire`](Self::as_wire) of a lower-case name.
+    /// Other bytes yield undefined results, but no memory unsafety.
     #[inline]
     pub fn of_checked(wire: &'a [u8]) -> Self {
         debug_assert!(Name::from_wire(wire).and_then(LowerName::new).is_ok(), "not a name in lower case");
         LowerName(Name(wire))
     }
 
-    /// The name, as one of any case.
+    /// The name as a [`Name`].
     #[inline]
     pub fn as_name(self) -> Name<'a> {
         self.0
@@ -55,7 +54,7 @@ impl<'a> LowerName<'a> {
         self.0.labels()
     }
 
-    /// Number of labels, the root not counted.
+    /// Number of labels, without the root.
     pub fn label_count(self) -> usize {
         self.0.label_count()
     }
@@ -66,7 +65,7 @@ impl<'a> LowerName<'a> {
         self.0.parent().map(LowerName)
     }
 
-    /// Whether the name is `ancestor` or lies below it.
+    /// Whether the name is at or below `ancestor`.
     #[inline]
     pub fn is_at_or_below(self, ancestor: LowerName<'_>) -> bool {
         let (name, end) = (self.as_wire(), ancestor.as_wire());
@@ -78,7 +77,7 @@ impl<'a> LowerName<'a> {
         LowerNameBuf(self.0.to_buf())
     }
 
-    /// The wildcard right below the name, `*` in front of it, made in `buf`; [`BadName`] if that is too long.
+    /// The wildcard directly below the name, written to `buf`; [`BadName`] if that is too long.
     #[inline]
     pub fn wildcard(self, buf: &mut [u8; MAX_NAME]) -> Result<LowerName<'_>, BadName> {
         let (asterisk, rest) = buf.split_at_mut(2);
@@ -107,7 +106,7 @@ impl fmt::Debug for LowerName<'_> {
     }
 }
 
-/// A domain name in lower case, owned: 256 bytes on the spot, no allocation.
+/// An owned domain name in lower case: 256 bytes inline, without allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LowerNameBuf(NameBuf);
 
@@ -115,7 +114,7 @@ impl LowerNameBuf {
     /// The root.
     pub const ROOT: LowerNameBuf = LowerNameBuf(NameBuf::ROOT);
 
-    /// A copy of the name with its letters turned to lower case.
+    /// A copy of the name in lower case.
     #[inline]
     pub(super) fn of(name: Name<'_>) -> Self {
         let mut lower = NameBuf { len: name.len() as u8, bytes: [0; MAX_NAME] };
@@ -123,7 +122,7 @@ impl LowerNameBuf {
         LowerNameBuf(lower)
     }
 
-    /// Becomes a copy of the name with its letters turned to lower case.
+    /// Sets this to a copy of the name in lower case.
     #[inline]
     pub fn set(&mut self, name: Name<'_>) {
         copy_lower(name.as_wire(), &mut self.0.bytes);
@@ -136,7 +135,7 @@ impl LowerNameBuf {
         LowerName(self.0.as_name())
     }
 
-    /// Borrows the name, as one of any case.
+    /// Borrows the name as a [`Name`].
     #[inline]
     pub fn as_name(&self) -> Name<'_> {
         self.0.as_name()
@@ -159,11 +158,11 @@ impl fmt::Debug for LowerNameBuf {
     }
 }
 
-/// Copies the bytes of a name in lower case to the front of `to`, eight at a time; the last eight overlap
-/// those before where the length is no multiple of eight.
+/// Copies a name in lower case to the front of `to`, eight bytes at a time; the last eight overlap the
+/// previous ones if the length is not a multiple of eight.
 ///
-/// Lengths are at most 63 and so never in `A` (65) to `Z` (90): a whole wire name can be lowered without
-/// looking where its labels start.
+/// Length bytes are at most 63, and so never in `A` (65) to `Z` (90): a whole wire name can be lowered
+/// without looking for its labels.
 #[inline]
 pub(crate) fn copy_lower<const N: usize>(wire: &[u8], to: &mut [u8; N]) {
     let lower = |word: &[u8; 8]| lower_word(u64::from_le_bytes(*word)).to_le_bytes();
@@ -172,7 +171,7 @@ pub(crate) fn copy_lower<const N: usize>(wire: &[u8], to: &mut [u8; N]) {
         return;
     };
     match wire.len() {
-        // Most names asked for have no word between these two.
+        // Most names queried have no word between these two.
         ..=16 => to[..8].copy_from_slice(&lower(first)),
         _ => {
             let words = wire.as_chunks().0;
@@ -182,11 +181,11 @@ pub(crate) fn copy_lower<const N: usize>(wire: &[u8], to: &mut [u8; N]) {
     to[wire.len() - 8..wire.len()].copy_from_slice(&lower(last));
 }
 
-/// Lowers eight bytes at once, one in each lane of a word, without a branch.
+/// Lowers eight bytes at once, one in each lane of a word, without branches.
 ///
-/// An upper-case letter becomes a lower-case one by setting bit 5 (0x20). So bit 7 of each lane is made to
-/// say whether its byte is in `A..=Z`, and moved down by two. Bit 7 says whether an addition passed 0x7f; the
-/// byte's own bit 7 is taken off first, so that no lane carries into the next:
+/// Setting bit 5 (0x20) makes an upper-case letter lower-case. So bit 7 of each lane is computed to state
+/// whether its byte is in `A..=Z`, and shifted down by two. Bit 7 states whether an addition exceeded 0x7f;
+/// the byte's own bit 7 is cleared first, so that no lane carries into the next:
 ///
 /// ```text
 ///                               '@' 0x40   'A' 0x41   'Z' 0x5a   '[' 0x5b   0xc1
@@ -224,7 +223,7 @@ mod tests {
         {
             assert_eq!(LowerName::new(name(text).as_name()).is_ok(), lower, "{text}");
         }
-        // Bytes that are letters in no alphabet we know stay what they are.
+        // Bytes beyond ASCII are not changed.
         assert!(LowerName::new(name(r"\192\223.").as_name()).is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! Names as master-file text (RFC 1035 §5.1): read with an origin, and written.
+//! Names as zone file text (RFC 1035 §5.1): parsing with an origin, and writing.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use crate::escape::{unescape_one, write_escaped};
 /// Why a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameTextError {
-    /// Nothing at all.
+    /// The text is empty.
     Empty,
-    /// Two dots in a row, or one in front.
+    /// Two consecutive dots, or a leading dot.
     EmptyLabel,
     /// A label of more than 63 bytes.
     LabelTooLong,
@@ -36,8 +36,8 @@ impl fmt::Display for NameTextError {
 }
 impl std::error::Error for NameTextError {}
 
-/// Appends the wire form of a name (RFC 1035 §5.1): escapes, `@` for the origin, relative names completed by
-/// it.
+/// Parses a name and appends its wire form (RFC 1035 §5.1): escapes, `@` for the origin, relative names
+/// completed by the origin.
 ///
 /// On an error `out` may have grown.
 #[inline]
@@ -54,7 +54,7 @@ pub fn name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Result<
         }
         _ => {}
     }
-    // The wire form is the text moved by one byte, with a length in place of each dot.
+    // The wire form is the text shifted by one byte, with a length instead of each dot.
     let start = out.len();
     out.reserve(text.len() + 2);
     out.push(0);
@@ -78,7 +78,7 @@ pub fn name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Result<
     finish_name(start, label, origin, out)
 }
 
-/// Writes the length of the label that ends in front of `at` over the byte at `label`.
+/// Writes the length of the label that ends before `at` over the byte at `label`.
 #[inline]
 fn end_label(wire: &mut [u8], label: usize, at: usize) -> Result<(), NameTextError> {
     match at - label - 1 {
@@ -91,7 +91,7 @@ fn end_label(wire: &mut [u8], label: usize, at: usize) -> Result<(), NameTextErr
     }
 }
 
-/// Ends the name at `out[start..]`, whose last length byte is at `label`: the root, or the origin.
+/// Ends the name at `out[start..]`, whose last length byte is at `label`, with the root or the origin.
 #[inline]
 fn finish_name(
     start: usize,
@@ -110,7 +110,7 @@ fn finish_name(
     if out.len() - start > MAX_NAME { Err(NameTextError::NameTooLong) } else { Ok(()) }
 }
 
-/// [`name`] for text with escapes in it, byte by byte.
+/// [`name`] for text with escapes, byte by byte.
 #[cold]
 fn escaped_name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Result<(), NameTextError> {
     let start = out.len();
@@ -134,8 +134,8 @@ fn escaped_name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Res
 
 /// Writes a name with the final dot; `.` for the root (RFC 1035 §5.1, RFC 4343 §2.1).
 ///
-/// All bytes but letters, digits and `-`, `_`, `*`, `/` are escaped, since some master-file readers take no
-/// others as they are.
+/// Escapes all bytes except letters, digits, `-`, `_`, `*` and `/`, since some zone file readers accept no
+/// others unescaped.
 pub fn write_name(name: Name<'_>, to: &mut dyn fmt::Write) -> fmt::Result {
     if name.is_root() {
         return to.write_str(".");

@@ -8,7 +8,7 @@ use crate::malformed::Malformed;
 use crate::rr::Type;
 use crate::text::write_ascii;
 
-/// Bytes of the map of one whole window.
+/// Most bytes of the map of one window.
 const WINDOW: usize = 32;
 
 /// Checks that windows ascend, hold 1 to 32 bytes and do not end with a zero byte.
@@ -28,13 +28,13 @@ pub(super) fn validate(mut map: &[u8]) -> Result<(), Malformed> {
     if map.is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
-/// The types at a name (RFC 4034 §4.1.2), as NSEC, NSEC3 and CSYNC have them: for each window of 256 types
-/// that has any, its number, the length of its map, and the map, whose bits count from the left.
+/// The types at a name (RFC 4034 §4.1.2), as in NSEC, NSEC3 and CSYNC: for each window of 256 types with any
+/// types, its number, the length of its map, and the map, whose bits count from the left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TypeBitmap<'a>(&'a [u8]);
 
 impl<'a> TypeBitmap<'a> {
-    /// Reads all of `map`: windows ascend, hold 1 to 32 bytes and do not end in a zero byte.
+    /// Parses `map`: windows ascend, hold 1 to 32 bytes and do not end with a zero byte.
     pub fn read(map: &'a [u8]) -> Result<Self, Malformed> {
         validate(map).map(|()| TypeBitmap(map))
     }
@@ -61,7 +61,7 @@ impl<'a> TypeBitmap<'a> {
         })
     }
 
-    /// Whether `t` is one of them.
+    /// Whether the map contains `t`.
     pub fn contains(self, t: Type) -> bool {
         let [window, low] = t.0.to_be_bytes();
         let bytes = self.windows().find(|&(number, _)| number == window).map_or(&[][..], |(_, bytes)| bytes);
@@ -91,7 +91,7 @@ pub(super) fn parse(cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// [`parse`] for maps with types above 255: the whole number space at once.
+/// [`parse`] for maps with types above 255: uses a map of all types.
 #[cold]
 fn parse_high(cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
     let mut windows = [0u8; 65_536 / 8];

@@ -1,4 +1,4 @@
-//! What can be wrong with the text of a record's data, by the name of the fault.
+//! Faults in the text of RDATA.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::MAX_RDATA;
 use crate::name::NameTextError;
 use crate::text::{BadEncoding, BadEscape};
 
-/// A fault in a record's text and where it is.
+/// A fault in a record's text, with its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextFault {
     /// Index of the offending token; the number of tokens if one is missing.
@@ -27,16 +27,16 @@ impl fmt::Display for TextFault {
 }
 impl std::error::Error for TextFault {}
 
-/// What is wrong with a record's text.
+/// The kind of a [`TextFault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextFaultKind {
     /// The record ends before this field.
     Missing,
     /// More tokens than the type has fields.
     Extra,
-    /// A quoted string where the form has none.
+    /// A quoted string where none is allowed.
     Quoted,
-    /// A quotation mark amid a string that did not open with one.
+    /// A quotation mark inside a string that did not start with one.
     StrayQuote,
     /// Not a decimal number.
     NotANumber,
@@ -71,30 +71,30 @@ pub enum TextFaultKind {
     BadType,
     /// Neither a number nor a mnemonic of the field.
     BadMnemonic,
-    /// Not in the form that this field has, which the text says.
+    /// Not in the format of the field, which the text describes.
     BadForm(&'static str),
-    /// The fields are well formed but break a rule of the type, which the text says.
+    /// The fields are well formed but violate a rule of the type, which the text describes.
     Rule(&'static str),
     /// A service parameter key that is neither registered nor `keyN` (RFC 9460 §2.1).
     UnknownSvcKey,
-    /// A service parameter key twice (RFC 9460 §2.1).
+    /// A service parameter key occurs twice (RFC 9460 §2.1).
     DuplicateSvcKey,
-    /// A service parameter without the value it must have.
+    /// A service parameter lacks its required value.
     MissingSvcValue,
-    /// A service parameter with a value although it has none.
+    /// A service parameter that takes no value has one.
     UnexpectedSvcValue,
     /// More than 65,535 bytes.
     TooLong,
-    /// The type has no text form but the generic one (RFC 3597 §5).
+    /// The type has only the generic text form (RFC 3597 §5).
     OnlyGeneric,
-    /// The bytes after `\# length` are more or fewer than the length says.
+    /// The bytes after `\# length` do not match the length.
     GenericLength {
-        /// What the length says.
+        /// The length.
         declared: u64,
-        /// The bytes there are.
+        /// The number of bytes found.
         found: usize,
     },
-    /// The bytes in generic form are not data of this type.
+    /// The bytes in generic form are not valid RDATA of this type.
     GenericMalformed,
 }
 
@@ -148,7 +148,7 @@ impl From<BadEscape> for TextFaultKind {
     }
 }
 
-/// For hex, the encoding with the most users; the others are mapped where they are read.
+/// For hex, the most frequent encoding; others are mapped where they are parsed.
 impl From<BadEncoding> for TextFaultKind {
     fn from(_: BadEncoding) -> Self {
         Self::BadHex

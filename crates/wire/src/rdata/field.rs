@@ -1,4 +1,4 @@
-//! What fields there are, and the walk over wire bytes: how long each is, where names are.
+//! Field kinds of RDATA, and the walk over wire bytes: field lengths and names.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::malformed::Malformed;
 use crate::name::Name;
 use crate::rr::Type;
 
-/// What may be done to a name inside RDATA.
+/// Compression and letter case of a name inside RDATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// May be compressed when sent: the types of RFC 1035 (RFC 3597 §4). Lower case in canonical form.
@@ -17,43 +17,43 @@ pub enum NameRule {
     /// Sent uncompressed, decompressed on receipt (RFC 3597 §4), lower case in canonical form (RFC 4034
     /// §6.2).
     Lower,
-    /// Never compressed, letter case kept.
+    /// Never compressed; letter case kept.
     Plain,
 }
 
 /// A name inside RDATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddedName {
-    /// Where it starts in the RDATA.
+    /// Its offset in the RDATA.
     pub start: usize,
-    /// Its bytes, root label included.
+    /// Its length in bytes, including the root label.
     pub len: usize,
-    /// What may be done to it.
+    /// Its compression and letter case.
     pub rule: NameRule,
 }
 
 /// One field of a type.
 #[derive(Clone, Copy)]
 pub struct Field {
-    /// What the RFC calls it.
+    /// Its name in the RFC.
     pub name: &'static str,
-    /// Its form.
+    /// Its kind.
     pub kind: Kind,
 }
 
 impl Field {
-    /// A field of this name and form.
+    /// Creates a field with this name and kind.
     pub const fn new(name: &'static str, kind: Kind) -> Self {
         Field { name, kind }
     }
 }
 
-/// The form of a field on the wire and in text.
+/// The kind of a field, in wire form and text.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// A domain name.
     Name(NameRule),
-    /// Domain names up to the end, perhaps none.
+    /// Domain names up to the end, possibly none.
     Names(NameRule),
     /// One byte, decimal.
     U8,
@@ -63,7 +63,7 @@ pub enum Kind {
     U32,
     /// Eight bytes, decimal.
     U64,
-    /// Four bytes: seconds, in text with units if one likes.
+    /// Four bytes: seconds, in text optionally with units.
     Duration,
     /// Four bytes: seconds since 1970 as a serial number, in text a date (RFC 4034 §3.2).
     Time,
@@ -73,91 +73,91 @@ pub enum Kind {
     Ipv6,
     /// A character-string: a length byte and as many bytes (RFC 1035 §3.3).
     String,
-    /// Character-strings up to the end, one at least.
+    /// Character-strings up to the end, at least one.
     Strings,
-    /// A character-string that text may leave out together with its bytes.
+    /// A character-string that may be absent, in text and on the wire.
     OptionalString,
     /// A character-string of one or more letters and digits, never quoted (RFC 8659 §4.1.1).
     Tag,
-    /// One quoted string without a length byte, up to the end; the number is its least length.
+    /// One quoted string without a length byte, up to the end; the number is its minimum length.
     LongString(usize),
-    /// Bytes up to the end, in base64; the number is the least there must be.
+    /// Bytes up to the end, in base64; the number is the minimum length.
     Base64(usize),
     /// Bytes up to the end, in base64, `-` if there are none.
     Base64OrDash,
     /// A two-byte length and as many bytes; in text the length and, unless it is 0, one base64 token.
     SizedBase64,
-    /// Bytes up to the end, in hex; the number is the least there must be.
+    /// Bytes up to the end, in hex; the number is the minimum length.
     Hex(usize),
-    /// A length byte and as many bytes; hex in one token, `-` for none (RFC 5155 §3.3).
+    /// A length byte and that many bytes; hex in one token, `-` for none (RFC 5155 §3.3).
     SizedHex,
-    /// A length byte and as many bytes, one at least; base32hex in one token (RFC 5155 §3.3).
+    /// A length byte and that many bytes, at least one; base32hex in one token (RFC 5155 §3.3).
     SizedBase32,
-    /// So many bytes, in text hex with this between groups of so many bytes.
+    /// A fixed number of bytes, in text groups of hex digits with a separator.
     Grouped {
-        /// Bytes in all.
+        /// Total number of bytes.
         bytes: usize,
-        /// Bytes in a group.
+        /// Bytes per group.
         group: usize,
-        /// What stands between groups.
+        /// The separator between groups.
         separator: u8,
     },
     /// Two bytes: a record type by mnemonic.
     Type,
     /// The types present at a name, up to the end (RFC 4034 §4.1.2).
     TypeBitmap,
-    /// One byte: a number, read from a mnemonic out of the list too.
+    /// One byte: a number; text may also have a mnemonic from the list.
     Mnemonic8(&'static [(u8, &'static str)]),
-    /// One byte: a number, read from a mnemonic out of the list too and written as one.
+    /// One byte: a number; text may also have a mnemonic from the list, and is written with it.
     Mnemonic8Named(&'static [(u8, &'static str)]),
-    /// Two bytes: a number, read from a mnemonic out of the list too and written as one.
+    /// Two bytes: a number; text may also have a mnemonic from the list, and is written with it.
     Mnemonic16(&'static [(u16, &'static str)]),
-    /// Any bytes up to the end, without a text form (RFC 3597 §5 serves).
+    /// Any bytes up to the end, with only the generic text form (RFC 3597 §5).
     Opaque,
-    /// A form of its own.
+    /// A special kind.
     Special(&'static dyn Special),
 }
 
-/// A form that only one type has.
+/// A field kind that only one type, or few types, have.
 pub trait Special: Sync {
-    /// Bytes that the field takes up at the front of `rest`, having checked them.
+    /// Checks the field at the front of `rest` and returns its length in bytes.
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed>;
 
-    /// The name inside the field's bytes, if it holds one.
+    /// The name inside the field's bytes, if any.
     fn name(&self, _bytes: &[u8]) -> Option<EmbeddedName> {
         None
     }
 
-    /// Whether text can express these bytes, which have passed [`Special::wire_len`].
+    /// Whether text can express these bytes, which [`Special::wire_len`] has accepted.
     fn has_text(&self, _bytes: &[u8]) -> bool {
         true
     }
 
-    /// Reads the field's tokens and appends its wire form.
+    /// Parses the field's tokens and appends its wire form.
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind>;
 
-    /// Writes the field's bytes as text, without white space in front or behind; nothing at all for a field
-    /// that text leaves out.
+    /// Writes the field's bytes as text, without surrounding white space; nothing for a field that text
+    /// omits.
     fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result;
 }
 
-/// A rule on RDATA whose fields are well formed: its words if it is broken.
+/// A rule on RDATA with well-formed fields; returns its description if it is violated.
 pub(super) type Check = fn(&[u8]) -> Result<(), &'static str>;
 
 /// The description of a type.
 pub struct Layout {
     /// The type.
     pub rtype: Type,
-    /// Its fields in wire order, which is that of the text too.
+    /// Its fields in wire order, which is also the order of the text.
     pub fields: &'static [Field],
-    /// What the fields alone cannot say.
+    /// A rule beyond the single fields.
     pub(super) check: Option<Check>,
-    /// Number of fields up to the last one that may hold a name.
+    /// Number of fields up to the last one that may contain a name.
     names_end: usize,
 }
 
 impl Layout {
-    /// Describes a type.
+    /// Creates a description.
     pub(super) const fn new(rtype: Type, fields: &'static [Field]) -> Self {
         let (mut i, mut names_end) = (0, 0);
         while i < fields.len() {
@@ -186,12 +186,12 @@ impl Layout {
         self.check.map_or(Ok(()), |check| check(rdata).map_err(|_| Malformed))
     }
 
-    /// Whether a name in RDATA may come compressed (RFC 3597 §4).
+    /// Whether RDATA may contain compressed names (RFC 3597 §4).
     pub(super) fn may_be_compressed(&self) -> bool {
         self.fields.iter().any(|field| matches!(field.kind, Kind::Name(NameRule::Compress | NameRule::Lower)))
     }
 
-    /// Copies RDATA out of a message, names read by `name`.
+    /// Copies RDATA from a message; `name` reads its names.
     pub(super) fn expand(
         &self,
         region: &[u8],
@@ -212,23 +212,23 @@ impl Layout {
         if at == region.len() { Ok(()) } else { Err(Malformed) }
     }
 
-    /// The walk over the names of RDATA, at its start.
+    /// A walk over the names of RDATA.
     pub(super) fn names(&self) -> NameWalk {
         NameWalk { fields: &self.fields[..self.names_end], at: 0 }
     }
 }
 
-/// A walk over the names of RDATA that does not hold on to it.
+/// A walk over the names of RDATA that does not borrow it.
 #[derive(Clone)]
 pub(super) struct NameWalk {
-    /// Fields still to be looked at, up to the last one that may hold a name.
+    /// Remaining fields, up to the last one that may contain a name.
     fields: &'static [Field],
-    /// Where the first of them starts, or the next name of a list.
+    /// Offset of the first of them, or of the next name of a list.
     at: usize,
 }
 
 impl NameWalk {
-    /// The next name of `rdata`, which must be the same bytes each time but for letter case.
+    /// The next name of `rdata`, which must be the same bytes on each call except for letter case.
     #[inline]
     pub(super) fn next(&mut self, rdata: &[u8]) -> Option<EmbeddedName> {
         loop {
@@ -255,7 +255,7 @@ impl NameWalk {
     }
 }
 
-/// The names inside RDATA.
+/// Iterates over the names inside RDATA.
 #[derive(Clone)]
 pub struct EmbeddedNames<'r> {
     walk: NameWalk,
@@ -279,7 +279,7 @@ impl Iterator for EmbeddedNames<'_> {
 }
 
 impl Kind {
-    /// Bytes that a field of this form takes up at the front of `rest`, having checked them.
+    /// Checks a field of this kind at the front of `rest` and returns its length in bytes.
     #[inline]
     pub fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
         let fixed = |len| if len <= rest.len() { Ok(len) } else { Err(Malformed) };
@@ -319,7 +319,7 @@ impl Kind {
     }
 }
 
-/// The length of `rest` if items of the length that `item` returns fill it.
+/// The length of `rest` if items with the lengths that `item` returns fill it.
 fn all(rest: &[u8], item: impl Fn(&[u8]) -> Result<usize, Malformed>) -> Result<usize, Malformed> {
     let mut at = 0;
     while at < rest.len() {

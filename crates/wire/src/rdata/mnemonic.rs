@@ -1,4 +1,4 @@
-//! Fields that are numbers on the wire and may be mnemonics in text.
+//! Number fields that have mnemonics in text.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub(super) const ERRORS: &[(u16, &str)] = &[
     (22, "BADTRUNC"),
 ];
 
-/// Takes a number, or a mnemonic of the list in any letter case.
+/// Parses a number, or a mnemonic from the list in any letter case.
 #[inline]
 pub(super) fn parse<N: Copy + Into<u64>>(
     cursor: &mut Cursor<'_, '_>,

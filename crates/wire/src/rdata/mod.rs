@@ -1,10 +1,9 @@
-//! Record data: one file per type, each a description of its fields that serves every use.
+//! RDATA: one file per type, each with a description of its fields that serves all uses.
 //!
 //! A type's file declares a [`Layout`], the list of its fields in wire order. One engine interprets the list:
-//! `field` walks it over wire bytes (validation, names inside, canonical form), `parse` reads text with it
-//! and `write` writes text. [`view`] has the types whose fields are looked into elsewhere. The few types
-//! whose text is not a row of fields bring a `field::Special`. What does not live here: which types go with
-//! which, or what a record means.
+//! `field` walks it over wire bytes (validation, embedded names, canonical form), `parse` parses text and
+//! `write` writes text. [`view`] has the types whose fields other modules use. The few types whose text is
+//! not a sequence of fields implement `field::Special`. The meaning of records is not covered here.
 
 mod bitmap;
 mod fault;
@@ -26,10 +25,10 @@ pub use fault::{TextFault, TextFaultKind};
 pub use field::{EmbeddedName, EmbeddedNames, Field, Kind, Layout, NameRule, Special};
 pub use parse::Cursor;
 
-/// The longest RDATA: its length is a 16-bit field (RFC 1035 §3.2.1).
+/// Most bytes of RDATA: its length is a 16-bit field (RFC 1035 §3.2.1).
 pub const MAX_RDATA: usize = u16::MAX as usize;
 
-/// The fields of a type; `None` if it is unknown or has no form of its own.
+/// The layout of a type; `None` if the type is unknown.
 #[inline]
 pub fn layout(t: Type) -> Option<&'static Layout> {
     types::find(t)
@@ -37,15 +36,15 @@ pub fn layout(t: Type) -> Option<&'static Layout> {
 
 /// The names inside uncompressed RDATA, in wire order.
 ///
-/// Costs one table look-up for types without names and for unknown types. Stops where `rdata` is malformed.
+/// Costs one table lookup for types without names and for unknown types. Stops where `rdata` is malformed.
 #[inline]
 pub fn embedded_names(t: Type, rdata: &[u8]) -> EmbeddedNames<'_> {
     EmbeddedNames::new(layout(t), rdata)
 }
 
-/// Checks that uncompressed RDATA has the form of its type, with nothing missing and nothing left over.
+/// Checks that uncompressed RDATA has its type's format, with nothing missing and nothing left over.
 ///
-/// Data of unknown types is always well formed (RFC 3597 §3), up to 65,535 bytes.
+/// RDATA of unknown types is always well formed (RFC 3597 §3), up to 65,535 bytes.
 #[inline]
 pub fn validate(t: Type, rdata: &[u8]) -> Result<(), Malformed> {
     if rdata.len() > MAX_RDATA {
@@ -54,12 +53,12 @@ pub fn validate(t: Type, rdata: &[u8]) -> Result<(), Malformed> {
     layout(t).map_or(Ok(()), |layout| layout.validate(rdata))
 }
 
-/// Appends RDATA found in a message to `out`, its names decompressed where the type allows compression on
+/// Appends RDATA from a message to `out`, with its names decompressed if the type allows compression on
 /// receipt (RFC 3597 §4).
 ///
-/// `name` is asked to read the possibly compressed name that starts at an offset of `region`: it appends the
-/// name's uncompressed form and returns the bytes it took up in `region`. What was expanded is validated;
-/// data of other types is copied as it is. On an error `out` is as before.
+/// `name` reads the possibly compressed name at an offset of `region`: it appends the name's uncompressed
+/// form and returns the length of its compressed form in `region`. Expanded RDATA is validated; RDATA of
+/// other types is copied unchanged. On an error `out` is unchanged.
 pub fn expand(
     t: Type,
     region: &[u8],
@@ -78,13 +77,13 @@ pub fn expand(
     done
 }
 
-/// Whether the names in data of type `t` may come compressed, so that [`expand`] validates it.
+/// Whether RDATA of type `t` may contain compressed names, so that [`expand`] validates it.
 #[inline]
 pub fn is_expanded(t: Type) -> bool {
     layout(t).is_some_and(|layout| layout.may_be_compressed())
 }
 
-/// Lower-cases the names in RDATA that the canonical form wants in lower case (RFC 4034 §6.2, RFC 6840 §5.1).
+/// Lowers the names in RDATA that are in lower case in canonical form (RFC 4034 §6.2, RFC 6840 §5.1).
 pub fn canonical(t: Type, rdata: &mut [u8]) {
     let Some(layout) = layout(t) else { return };
     let mut names = layout.names();
@@ -95,8 +94,8 @@ pub fn canonical(t: Type, rdata: &mut [u8]) {
     }
 }
 
-/// Whether the uncompressed RDATA of two records of type `t` is the same in [canonical] form: the letter case
-/// of most names does not count (RFC 4034 §6.2).
+/// Whether the uncompressed RDATA of two records of type `t` is equal in [canonical] form, which ignores the
+/// letter case of most names (RFC 4034 §6.2).
 pub fn is_same(t: Type, a: &[u8], b: &[u8]) -> bool {
     let canonical = |rdata: &[u8]| {
         let mut rdata = rdata.to_vec();
@@ -106,10 +105,10 @@ pub fn is_same(t: Type, a: &[u8], b: &[u8]) -> bool {
     a == b || a.eq_ignore_ascii_case(b) && canonical(a) == canonical(b)
 }
 
-/// Reads the text of a record's data and appends its uncompressed wire form to `out`.
+/// Parses the text of a record's RDATA and appends its uncompressed wire form to `out`.
 ///
-/// Takes the form of the type or, for every type, the generic one of RFC 3597 §5 (`\# length hex`). Relative
-/// names are completed by `origin`. On an error `out` is as before.
+/// Accepts the form of the type or, for every type, the generic one of RFC 3597 §5 (`\# length hex`).
+/// Relative names are completed by `origin`. On an error `out` is unchanged.
 #[inline]
 pub fn parse_text(
     t: Type,
@@ -125,10 +124,10 @@ pub fn parse_text(
     done
 }
 
-/// Writes RDATA as one line that any master-file reader turns into the same bytes.
+/// Writes RDATA as one line that any zone file reader turns into the same bytes.
 ///
-/// Unknown types, malformed data and data that the type's own form cannot express are written as RFC 3597 §5
-/// has it.
+/// Unknown types, malformed RDATA and RDATA that the type's own form cannot express are written in the
+/// generic form of RFC 3597 §5.
 pub fn write_text(t: Type, rdata: &[u8], to: &mut impl fmt::Write) -> fmt::Result {
     write::record_data(t, rdata, to)
 }

@@ -9,9 +9,9 @@ use crate::name::Name;
 use crate::rr::Type;
 use crate::text::{self, Base32Hex, Base64, Hex, Token};
 
-/// The tokens of a record's data and how far they have been read.
+/// The tokens of a record's RDATA, and the read position.
 ///
-/// A fault is at the token taken last; the methods keep to that.
+/// A fault is at the token taken last; all methods maintain this.
 pub struct Cursor<'t, 'a> {
     tokens: &'t [Token<'a>],
     next: usize,
@@ -30,7 +30,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         self.next
     }
 
-    /// Reads again from the token at `position`, which was asked for before.
+    /// Moves back to the token at `position`.
     pub(super) fn go_back_to(&mut self, position: usize) {
         self.next = position;
     }
@@ -87,7 +87,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         Ok(())
     }
 
-    /// Takes all tokens that are left as one base64 text of at least so many bytes.
+    /// Takes all remaining tokens as one base64 text of at least `least` bytes.
     #[inline]
     pub fn base64_to_end(&mut self, least: usize, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let start = out.len();
@@ -99,7 +99,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         if out.len() - start < least { Err(TextFaultKind::Missing) } else { Ok(()) }
     }
 
-    /// Takes all tokens that are left as one hex text of at least so many bytes.
+    /// Takes all remaining tokens as one hex text of at least `least` bytes.
     #[inline]
     pub fn hex_to_end(&mut self, least: usize, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let start = out.len();
@@ -111,7 +111,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         if out.len() - start < least { Err(TextFaultKind::Missing) } else { Ok(()) }
     }
 
-    /// Takes one token of hex and appends it with a length byte in front; `-` means none.
+    /// Takes one token of hex and appends it after a length byte; `-` means none.
     fn sized_hex(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let word = self.word()?;
         let start = out.len();
@@ -123,7 +123,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         Ok(())
     }
 
-    /// Takes one token of base32hex and appends it with a length byte in front.
+    /// Takes one token of base32hex and appends it after a length byte.
     fn sized_base32(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let word = self.word()?;
         let start = out.len();
@@ -136,7 +136,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         Ok(())
     }
 
-    /// Takes a length and, unless it is 0, a token of base64 that has as many bytes.
+    /// Takes a length and, unless it is 0, a token of base64 with that many bytes.
     fn sized_base64(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let size = self.number(u16::MAX as u64)?;
         out.extend_from_slice(&(size as u16).to_be_bytes());
@@ -151,7 +151,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         if fits { Ok(()) } else { Err(TextFaultKind::BadForm("as long as the length in front of it")) }
     }
 
-    /// Takes hex digits in groups of `group` bytes, `bytes` in all.
+    /// Takes hex digits in groups of `group` bytes, `bytes` in total.
     fn grouped(
         &mut self,
         bytes: usize,
@@ -171,8 +171,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
     }
 }
 
-/// Whether a token that did not open with a quotation mark has one that is not escaped, as `key="value"`
-/// does.
+/// Whether a token that did not start with a quotation mark has an unescaped one, as in `key="value"`.
 #[cold]
 fn has_stray_quote(mut text: &[u8]) -> bool {
     loop {
@@ -184,14 +183,14 @@ fn has_stray_quote(mut text: &[u8]) -> bool {
     }
 }
 
-/// Appends the bytes of one whole hex text.
+/// Appends the bytes of one complete hex text.
 pub(super) fn hex_word(word: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
     let mut reader = Hex::default();
     reader.feed(word, out)?;
     Ok(reader.finish()?)
 }
 
-/// Reads a record's data; `out` may have grown on an error.
+/// Parses a record's RDATA; `out` may have grown on an error.
 #[inline]
 pub(super) fn record_data(
     t: Type,
@@ -222,7 +221,7 @@ pub(super) fn record_data(
     Ok(())
 }
 
-/// A fault at the token taken last, or at the end if one is missing.
+/// A fault at the token taken last, or at the end if a token is missing.
 #[cold]
 fn fault(field: &'static str, cursor: &Cursor<'_, '_>, kind: TextFaultKind) -> TextFault {
     let token = if kind == TextFaultKind::Missing { cursor.next } else { cursor.next.saturating_sub(1) };
@@ -318,7 +317,7 @@ fn parse_rare_field(
     Ok(())
 }
 
-/// `\# length hex…` (RFC 3597 §5): for every type; known types must get data of their form.
+/// `\# length hex…` (RFC 3597 §5), for every type; RDATA of known types must be valid.
 #[cold]
 fn generic(t: Type, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFault> {
     let start = out.len();

@@ -1,4 +1,4 @@
-//! What the unit tests of the types share: text against wire, both ways.
+//! Helpers of the types' unit tests: text against wire form, in both directions.
 
 use super::{TextFaultKind, parse_text, validate, write_text};
 use crate::name::Name;
@@ -7,12 +7,12 @@ use crate::text::{Token, tokens};
 
 const ORIGIN: &[u8] = b"\x07example\x03com\0";
 
-/// Reads `text` with the origin `example.com.`.
+/// Parses `text` with the origin `example.com.`.
 pub(crate) fn parse(t: Type, text: &str) -> Result<Vec<u8>, TextFaultKind> {
     parse_at(t, text).map_err(|(_, kind)| kind)
 }
 
-/// Reads `text`; an error comes with the index of its token.
+/// Parses `text`; an error includes the index of its token.
 pub(crate) fn parse_at(t: Type, text: &str) -> Result<Vec<u8>, (usize, TextFaultKind)> {
     let list: Vec<Token<'_>> = tokens(text).collect();
     let mut out = vec![0xaa];
@@ -32,14 +32,14 @@ pub(crate) fn write(t: Type, wire: &[u8]) -> String {
     text
 }
 
-/// Asserts that `text` reads to `wire`, and `wire` is written as `text` itself.
+/// Asserts that `text` parses to `wire`, and `wire` is written as `text`.
 #[track_caller]
 pub(crate) fn both(t: Type, text: &str, wire: &[u8]) {
     reads(t, text, wire);
     assert_eq!(write(t, wire), text);
 }
 
-/// Asserts that `text` reads to `wire`, that this is valid, and that what is written for it reads back.
+/// Asserts that `text` parses to `wire`, that this is valid, and that the text written for it parses back.
 #[track_caller]
 pub(crate) fn reads(t: Type, text: &str, wire: &[u8]) {
     let read = parse(t, text).unwrap_or_else(|fault| panic!("{t} {text}: {fault}"));
@@ -48,7 +48,7 @@ pub(crate) fn reads(t: Type, text: &str, wire: &[u8]) {
     assert_eq!(parse(t, &write(t, wire)).as_deref(), Ok(wire), "{t} {text}");
 }
 
-/// Bytes from hex, white space ignored.
+/// Bytes from hex, ignoring white space.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     digits

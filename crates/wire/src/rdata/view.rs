@@ -1,8 +1,7 @@
-//! Record data read into its fields, for the types that more than one room looks into.
+//! RDATA parsed into its fields, for the types that several modules use.
 //!
-//! A view borrows uncompressed RDATA and is as strict as [`validate`](super::validate): what one takes the
-//! other takes, and nothing is missing or left over. What a record means, and what is computed from it, is
-//! not said here.
+//! A view borrows uncompressed RDATA and is as strict as [`validate`](super::validate): both accept the same
+//! RDATA, with nothing missing or left over. The meaning of a record is not covered here.
 //!
 //! Other crates read RDATA through these views, so that none of them counts bytes by hand.
 
@@ -18,7 +17,7 @@ use crate::ttl::Ttl;
 
 pub use bitmap::TypeBitmap;
 
-/// RDATA that is still to be read.
+/// RDATA not read yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -47,7 +46,7 @@ impl<'a> Rest<'a> {
         Ok(name)
     }
 
-    /// A length byte and as many bytes.
+    /// Reads a length byte and that many bytes.
     fn sized(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.u8()? as usize;
         let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
@@ -55,12 +54,12 @@ impl<'a> Rest<'a> {
         Ok(bytes)
     }
 
-    /// Everything up to the end, which must not be nothing.
+    /// Returns everything up to the end, at least one byte.
     fn some(self) -> Result<&'a [u8], Malformed> {
         if self.0.is_empty() { Err(Malformed) } else { Ok(self.0) }
     }
 
-    /// That nothing is left over.
+    /// Checks that nothing is left over.
     fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed) }
     }
@@ -71,30 +70,30 @@ impl<'a> Rest<'a> {
 pub struct Soa<'a> {
     /// MNAME: the primary server of the zone (RFC 1035 §3.3.13, RFC 1996 §1.2).
     pub mname: Name<'a>,
-    /// RNAME: the mailbox of who is in charge, its first label the part in front of the `@` (RFC 1035
+    /// RNAME: the mailbox of the responsible person; its first label is the part before the `@` (RFC 1035
     /// §3.3.13, §8).
     pub rname: Name<'a>,
-    /// The five numbers.
+    /// The five numeric fields.
     pub numbers: SoaNumbers,
 }
 
-/// The numbers of an SOA record (RFC 1035 §3.3.13); times are in seconds.
+/// The numeric fields of an SOA record (RFC 1035 §3.3.13); times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoaNumbers {
     /// SERIAL: the version of the zone (RFC 1982).
     pub serial: Serial,
-    /// REFRESH: time until a secondary looks for a new version (RFC 1034 §4.3.5).
+    /// REFRESH: time until a secondary checks for a new version (RFC 1034 §4.3.5).
     pub refresh: u32,
-    /// RETRY: time until it looks again if it got no answer (RFC 1034 §4.3.5).
+    /// RETRY: time until a secondary checks again after a failure (RFC 1034 §4.3.5).
     pub retry: u32,
-    /// EXPIRE: time after which, without an answer, it has no zone any more (RFC 1034 §4.3.5).
+    /// EXPIRE: time without a successful check after which a secondary drops the zone (RFC 1034 §4.3.5).
     pub expire: u32,
-    /// MINIMUM: the most a negative answer may be kept (RFC 2308 §4).
+    /// MINIMUM: the longest time for which a negative answer may be cached (RFC 2308 §4).
     pub minimum: u32,
 }
 
 impl<'a> Soa<'a> {
-    /// Reads RDATA.
+    /// Parses RDATA.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);
         let (mname, rname) = (rest.name()?, rest.name()?);
@@ -118,7 +117,7 @@ pub struct Ns<'a> {
 }
 
 impl<'a> Ns<'a> {
-    /// Reads RDATA.
+    /// Parses RDATA.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);
         let nsdname = rest.name()?;
@@ -134,7 +133,7 @@ pub struct SigAlgorithm(pub u8);
 impl SigAlgorithm {
     /// RSA with SHA-1 (RFC 3110).
     pub const RSASHA1: SigAlgorithm = SigAlgorithm(5);
-    /// The same, for zones with NSEC3 (RFC 5155 §2).
+    /// RSA with SHA-1, for zones with NSEC3 (RFC 5155 §2).
     pub const RSASHA1_NSEC3_SHA1: SigAlgorithm = SigAlgorithm(7);
     /// RSA with SHA-256 (RFC 5702).
     pub const RSASHA256: SigAlgorithm = SigAlgorithm(8);
@@ -149,7 +148,7 @@ impl SigAlgorithm {
 }
 
 impl fmt::Display for SigAlgorithm {
-    /// The mnemonic, or the number of one that has none.
+    /// The mnemonic, or the number if it has none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match ALGORITHMS.iter().find(|(number, _)| *number == self.0) {
             Some((_, name)) => f.write_str(name),
@@ -161,30 +160,31 @@ impl fmt::Display for SigAlgorithm {
 /// RRSIG (RFC 4034 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rrsig<'a> {
-    /// Type Covered: the type of the RRset that is signed (RFC 4034 §3.1.1).
+    /// Type Covered: the type of the signed RRset (RFC 4034 §3.1.1).
     pub type_covered: Type,
     /// Algorithm of the signature (RFC 4034 §3.1.2).
     pub algorithm: SigAlgorithm,
-    /// Labels of the owner that was signed, the root and a `*` in front not counted (RFC 4034 §3.1.3).
+    /// Number of labels of the signed owner, without the root and a leading `*` (RFC 4034 §3.1.3).
     pub labels: u8,
     /// Original TTL: that of the RRset in its zone (RFC 4034 §3.1.4).
     pub original_ttl: Ttl,
     /// Signature Expiration: the end of validity, in seconds since 1970 (RFC 4034 §3.1.5).
     pub expiration: Serial,
-    /// Signature Inception: the start of validity, likewise (RFC 4034 §3.1.5).
+    /// Signature Inception: the start of validity, in seconds since 1970 (RFC 4034 §3.1.5).
     pub inception: Serial,
-    /// Key Tag of the key that signed (RFC 4034 §3.1.6).
+    /// Key Tag of the signing key (RFC 4034 §3.1.6).
     pub key_tag: u16,
-    /// Signer's Name: the zone whose key signed (RFC 4034 §3.1.7).
+    /// Signer's Name: the zone of the signing key (RFC 4034 §3.1.7).
     pub signer: Name<'a>,
-    /// Signature, in the form of its algorithm (RFC 4034 §3.1.8).
+    /// Signature, in the format of its algorithm (RFC 4034 §3.1.8).
     pub signature: &'a [u8],
-    /// All fields but the signature, as they came: what it signs of its own record (RFC 4034 §3.1.8.1).
+    /// All fields except the signature, in wire form: the part of its own record that is signed (RFC 4034
+    /// §3.1.8.1).
     pub signed_fields: &'a [u8],
 }
 
 impl<'a> Rrsig<'a> {
-    /// Reads RDATA.
+    /// Parses RDATA.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);
         Ok(Rrsig {
@@ -201,7 +201,7 @@ impl<'a> Rrsig<'a> {
         })
     }
 
-    /// Reads Type Covered alone, for those who only sort signatures.
+    /// Parses Type Covered alone, for callers that only sort signatures.
     #[inline]
     pub fn read_type_covered(rdata: &[u8]) -> Result<Type, Malformed> {
         Rest(rdata).u16().map(Type)
@@ -211,29 +211,29 @@ impl<'a> Rrsig<'a> {
 /// DNSKEY (RFC 4034 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dnskey<'a> {
-    /// Flags: what the key is for (RFC 4034 §2.1.1).
+    /// Flags: the purpose of the key (RFC 4034 §2.1.1).
     pub flags: u16,
-    /// Protocol: [`DNSSEC`](Self::DNSSEC), or the key is of no use (RFC 4034 §2.1.2).
+    /// Protocol: must be [`DNSSEC`](Self::DNSSEC) (RFC 4034 §2.1.2).
     pub protocol: u8,
     /// Algorithm of the key (RFC 4034 §2.1.3).
     pub algorithm: SigAlgorithm,
-    /// Public Key, in the form of its algorithm (RFC 4034 §2.1.4).
+    /// Public Key, in the format of its algorithm (RFC 4034 §2.1.4).
     pub public_key: &'a [u8],
-    /// The whole RDATA, of which tags and digests are computed (RFC 4034 §5.1.4, appendix B).
+    /// The whole RDATA, over which tags and digests are computed (RFC 4034 §5.1.4, appendix B).
     pub rdata: &'a [u8],
 }
 
 impl<'a> Dnskey<'a> {
-    /// The protocol number of every key that is good (RFC 4034 §2.1.2).
+    /// The protocol number of every valid key (RFC 4034 §2.1.2).
     pub const DNSSEC: u8 = 3;
-    /// In the flags: Zone Key, it may sign the zone's data (RFC 4034 §2.1.1).
+    /// Flag Zone Key: the key may sign the zone's data (RFC 4034 §2.1.1).
     const ZONE_KEY: u16 = 0x0100;
-    /// In the flags: REVOKE (RFC 5011 §3).
+    /// Flag REVOKE (RFC 5011 §3).
     pub const REVOKE: u16 = 0x0080;
-    /// In the flags: Secure Entry Point (RFC 4034 §2.1.1).
+    /// Flag Secure Entry Point (RFC 4034 §2.1.1).
     const SEP: u16 = 0x0001;
 
-    /// Reads RDATA.
+    /// Parses RDATA.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);
         Ok(Dnskey {
@@ -251,7 +251,7 @@ impl<'a> Dnskey<'a> {
         self.flags & (Self::ZONE_KEY | Self::REVOKE) == Self::ZONE_KEY && self.protocol == Self::DNSSEC
     }
 
-    /// Whether the REVOKE bit is set: its owner says that it is not to be trusted any more (RFC 5011 §2.1).
+    /// Whether the REVOKE bit is set: the key's owner has withdrawn it (RFC 5011 §2.1).
     pub fn is_revoked(&self) -> bool {
         self.flags & Self::REVOKE != 0
     }
@@ -269,7 +269,7 @@ pub struct Ds<'a> {
     pub key_tag: u16,
     /// Algorithm of that key (RFC 4034 §5.1.2).
     pub algorithm: SigAlgorithm,
-    /// Digest Type: how the digest was made (RFC 4034 §5.1.3, RFC 4509 §2.1, RFC 6605 §2).
+    /// Digest Type: the digest algorithm (RFC 4034 §5.1.3, RFC 4509 §2.1, RFC 6605 §2).
     pub digest_type: u8,
     /// Digest of the key's owner and its RDATA (RFC 4034 §5.1.4).
     pub digest: &'a [u8],
@@ -283,7 +283,7 @@ impl<'a> Ds<'a> {
     /// The digest type SHA-384 (RFC 6605 §2).
     pub const SHA384: u8 = 4;
 
-    /// Reads RDATA.
+    /// Parses RDATA.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);
         Ok(Ds {
@@ -298,22 +298,21 @@ impl<'a> Ds<'a> {
 /// NSEC (RFC 4034 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nsec<'a> {
-    /// Next Domain Name: the owner that follows in canonical order, the apex behind the last (RFC 4034
-    /// §4.1.1).
+    /// Next Domain Name: the next owner in canonical order, for the last one the apex (RFC 4034 §4.1.1).
     pub next: Name<'a>,
     /// Type Bit Maps: the types at the owner (RFC 4034 §4.1.2).
     pub types: TypeBitmap<'a>,
 }
 
 impl<'a> Nsec<'a> {
-    /// Reads RDATA.
+    /// Parses RDATA.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);
         Ok(Nsec { next: rest.name()?, types: TypeBitmap::read(rest.0)? })
     }
 }
 
-/// NSEC3PARAM (RFC 5155 §4), and the fields that NSEC3 begins with (RFC 5155 §3.2): how names were hashed.
+/// NSEC3PARAM (RFC 5155 §4), and the first fields of NSEC3 (RFC 5155 §3.2): the hash parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nsec3Param<'a> {
     /// Hash Algorithm (RFC 5155 §3.1.1): [`SHA1`](Self::SHA1) is the only one.
@@ -330,13 +329,13 @@ pub struct Nsec3Param<'a> {
 impl<'a> Nsec3Param<'a> {
     /// The hash algorithm SHA-1 (RFC 5155 §11).
     pub const SHA1: u8 = 1;
-    /// The longest salt in bytes: its length is one byte (RFC 5155 §3.1.4).
+    /// Longest salt in bytes: its length is one byte (RFC 5155 §3.1.4).
     pub const MAX_SALT: usize = u8::MAX as usize;
-    /// In the flags: the hashes between this one and the next may be those of insecure delegations (RFC 5155
+    /// Flag Opt-Out: the hashes between this one and the next may belong to insecure delegations (RFC 5155
     /// §3.1.2.1).
     pub const OPT_OUT: u8 = 1;
 
-    /// Reads RDATA of NSEC3PARAM.
+    /// Parses RDATA of NSEC3PARAM.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);
         let param = Self::read_front(&mut rest)?;
@@ -353,7 +352,7 @@ impl<'a> Nsec3Param<'a> {
         })
     }
 
-    /// Whether both hash names alike: all but the flags are the same (RFC 5155 §7.2).
+    /// Whether both hash names equally: all fields except the flags are equal (RFC 5155 §7.2).
     pub fn hashes_as(&self, other: &Nsec3Param<'_>) -> bool {
         let hashing = |p: &Nsec3Param<'_>| (p.algorithm, p.iterations);
         hashing(self) == hashing(other) && self.salt == other.salt
@@ -363,16 +362,16 @@ impl<'a> Nsec3Param<'a> {
 /// NSEC3 (RFC 5155 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nsec3<'a> {
-    /// How the owner's hash and the next one were made, and the flags (RFC 5155 §3.1.1 to §3.1.5).
+    /// Hash parameters and flags (RFC 5155 §3.1.1 to §3.1.5).
     pub param: Nsec3Param<'a>,
-    /// Next Hashed Owner Name: the hash that follows, the first behind the last (RFC 5155 §3.1.7).
+    /// Next Hashed Owner Name: the next hash, for the last one the first (RFC 5155 §3.1.7).
     pub next_hash: &'a [u8],
-    /// Type Bit Maps: the types at the name that was hashed (RFC 5155 §3.1.8).
+    /// Type Bit Maps: the types at the hashed name (RFC 5155 §3.1.8).
     pub types: TypeBitmap<'a>,
 }
 
 impl<'a> Nsec3<'a> {
-    /// Reads RDATA.
+    /// Parses RDATA.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);
         let param = Nsec3Param::read_front(&mut rest)?;
@@ -383,7 +382,7 @@ impl<'a> Nsec3<'a> {
         Ok(Nsec3 { param, next_hash, types: TypeBitmap::read(rest.0)? })
     }
 
-    /// Reads the parameters alone, for those who only ask which chain the record is of.
+    /// Parses the parameters alone, for callers that only need the record's chain.
     pub fn read_param(rdata: &'a [u8]) -> Result<Nsec3Param<'a>, Malformed> {
         Nsec3Param::read_front(&mut Rest(rdata))
     }

@@ -1,4 +1,4 @@
-//! Wire to text: the fields of a type written with spaces between them, or the generic form of RFC 3597.
+//! Wire to text: the fields of a type separated by spaces, or the generic form of RFC 3597.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::rr::Type;
 use crate::text;
 
-/// Writes RDATA in the form of its type if it has one that fits.
+/// Writes RDATA in its type's form, if the type has one that can express it.
 pub(super) fn record_data(t: Type, rdata: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
     match layout(t) {
         Some(layout) if layout.validate(rdata).is_ok() && has_text(layout, rdata) => {
@@ -21,7 +21,7 @@ pub(super) fn record_data(t: Type, rdata: &[u8], to: &mut dyn fmt::Write) -> fmt
     }
 }
 
-/// Whether every field of valid RDATA can be expressed in its own form.
+/// Whether each field of valid RDATA can be expressed in the type's form.
 fn has_text(layout: &Layout, rdata: &[u8]) -> bool {
     let mut at = 0;
     for field in layout.fields {
@@ -66,7 +66,7 @@ fn fields(layout: &Layout, rdata: &[u8], to: &mut dyn fmt::Write) -> fmt::Result
     Ok(())
 }
 
-/// Puts a space in front of what is written next; a field that writes nothing leaves no space behind.
+/// Writes a space before the next output; a field that writes nothing leaves no space.
 struct Spaced<'w> {
     to: &'w mut dyn fmt::Write,
     pending: bool,
@@ -144,7 +144,7 @@ fn write_field(kind: &Kind, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Resul
     }
 }
 
-/// Writes a row of items of one form.
+/// Writes a sequence of items of one kind.
 fn each(bytes: &[u8], kind: &Kind, to: &mut dyn fmt::Write) -> fmt::Result {
     let mut at = 0;
     while at < bytes.len() {

@@ -1,6 +1,6 @@
-//! IPv4 and IPv6 addresses, read as strictly as `inet_pton` does.
+//! IPv4 and IPv6 addresses, parsed as strictly as by `inet_pton`.
 
-/// Reads four decimal numbers up to 255 with dots between them; no leading zeros, no short forms.
+/// Parses four decimal numbers up to 255 separated by dots; no leading zeros, no short forms.
 #[inline]
 pub fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
     let mut address = [0u8; 4];
@@ -29,7 +29,7 @@ pub fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
     Some(address)
 }
 
-/// Reads an IPv6 address (RFC 4291 §2.2): groups of one to four hex digits, `::` once, an IPv4 tail.
+/// Parses an IPv6 address (RFC 4291 §2.2): groups of one to four hex digits, `::` once, an IPv4 tail.
 #[inline]
 pub fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     let mut address = [0u8; 16];
@@ -38,7 +38,7 @@ pub fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     if let Some(tail) = rest.strip_prefix(b"::") {
         (gap, rest) = (Some(0), tail);
     }
-    // Each turn reads one group; what follows it decides whether there is another.
+    // Each iteration reads one group; the character after it decides whether there is another.
     while !rest.is_empty() {
         let (mut value, mut len) = (0u16, 0);
         while let Some(digit) = rest.get(len).and_then(|&byte| hex_digit(byte)) {
@@ -70,8 +70,8 @@ pub fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     }
     match gap {
         None if filled == 16 => Some(address),
-        // `::` means one group of zeros at least. What stands behind it was put right behind what stands in
-        // front: `1::2` as 1, 2, 0, 0, 0, 0, 0, 0; turning what follows the gap brings it to the end.
+        // `::` means at least one group of zeros. The groups after it were written directly after those
+        // before it: `1::2` as 1, 2, 0, 0, 0, 0, 0, 0. Rotating the part after the gap moves them to the end.
         Some(at) if filled <= 14 => {
             address[at..].rotate_right(16 - filled);
             Some(address)

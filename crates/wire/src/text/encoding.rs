@@ -6,12 +6,12 @@ use std::fmt;
 
 use super::write_ascii;
 
-/// Text outside the encoding's alphabet, of a wrong length, or with bits set that no byte holds.
+/// Text with characters outside the alphabet, of a wrong length, or with nonzero padding bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEncoding;
 
-/// Marks bytes outside the alphabet: a bit that no value inside one has, so that several values are looked at
-/// by one test of all of them put together.
+/// Marks bytes outside the alphabet: a bit that no valid value has, so that one test covers several values
+/// combined.
 const NONE: u8 = 0x80;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const BASE32HEX: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
@@ -20,7 +20,7 @@ static BASE64_VALUES: [u8; 256] = values(BASE64, false);
 static BASE32HEX_VALUES: [u8; 256] = values(BASE32HEX, true);
 static HEX_VALUES: [u8; 256] = values(HEX, true);
 
-/// The value of every byte in `alphabet`, [`NONE`] for the others.
+/// The value of every byte in `alphabet`, [`NONE`] for other bytes.
 const fn values(alphabet: &[u8], any_case: bool) -> [u8; 256] {
     let mut table = [NONE; 256];
     let mut i = 0;
@@ -35,10 +35,10 @@ const fn values(alphabet: &[u8], any_case: bool) -> [u8; 256] {
     table
 }
 
-/// Reads base64 with its padding.
+/// Decodes base64 with padding.
 #[derive(Default)]
 pub struct Base64 {
-    /// Bits of the characters that do not fill a byte yet.
+    /// Bits of the characters that do not form a byte yet.
     bits: u32,
     /// Characters of the group so far, padding included, 0 to 3.
     in_group: u8,
@@ -49,7 +49,7 @@ pub struct Base64 {
 }
 
 impl Base64 {
-    /// Decodes one piece and appends what it holds.
+    /// Decodes one piece and appends its bytes.
     #[inline]
     pub fn feed(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), BadEncoding> {
         let mut rest = text;
@@ -85,7 +85,7 @@ impl Base64 {
         let (bits, padding) = (self.bits << (6 * self.padding), self.padding);
         let bytes = bits.to_be_bytes();
         let kept = 3 - padding as usize;
-        // Bits beyond the last byte must be zero (RFC 4648 §3.5), so that every value has one spelling.
+        // Bits beyond the last byte must be zero (RFC 4648 §3.5), so that every value has one encoding.
         if bytes[1 + kept..].iter().any(|&byte| byte != 0) {
             return Err(BadEncoding);
         }
@@ -94,13 +94,13 @@ impl Base64 {
         Ok(())
     }
 
-    /// Checks that the text ended where a group does.
+    /// Checks that the text ended at the end of a group.
     pub fn finish(self) -> Result<(), BadEncoding> {
         if self.in_group == 0 { Ok(()) } else { Err(BadEncoding) }
     }
 }
 
-/// Decodes whole groups of four letters of the alphabet and returns the rest of the text.
+/// Decodes whole groups of four letters and returns the rest of the text.
 fn decode_groups<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     let (groups, _) = text.as_chunks::<4>();
     let start = out.len();
@@ -118,12 +118,12 @@ fn decode_groups<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     &text[done * 4..]
 }
 
-/// Reads base32hex without padding, in any letter case.
+/// Decodes base32hex without padding, in any letter case.
 #[derive(Default)]
 pub struct Base32Hex;
 
 impl Base32Hex {
-    /// Decodes `text` and appends what it holds.
+    /// Decodes `text` and appends its bytes.
     #[inline]
     pub fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), BadEncoding> {
         let (mut bits, mut held) = (0u32, 0u32);
@@ -140,19 +140,19 @@ impl Base32Hex {
                 bits &= (1 << held) - 1;
             }
         }
-        // Five bits or more left over would be a letter that adds nothing.
+        // Five or more remaining bits would be a superfluous letter.
         if held < 5 && bits == 0 { Ok(()) } else { Err(BadEncoding) }
     }
 }
 
-/// Reads hex digits in any letter case; a pair may be split over two pieces.
+/// Decodes hex digits in any letter case; a pair may be split over two pieces.
 #[derive(Default)]
 pub struct Hex {
     high: Option<u8>,
 }
 
 impl Hex {
-    /// Decodes one piece and appends what it holds.
+    /// Decodes one piece and appends its bytes.
     #[inline]
     pub fn feed(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), BadEncoding> {
         for &byte in text {

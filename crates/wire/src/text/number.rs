@@ -1,10 +1,10 @@
-//! Numbers, durations and points in time, read without going through `str`.
+//! Numbers, durations and points in time, parsed without `str`.
 
 use std::fmt;
 
 use super::write_ascii;
 
-/// Reads decimal digits, nothing else; `None` also when the number does not fit 64 bits.
+/// Parses decimal digits, nothing else; `None` also if the number exceeds 64 bits.
 #[inline]
 pub fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
@@ -21,10 +21,10 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Reads a time span in seconds, plain or with units in any letter case: `3600`, `1h`, `1w2d3h4m5s`.
+/// Parses a time span in seconds, plain or with units in any letter case: `3600`, `1h`, `1w2d3h4m5s`.
 ///
-/// A number behind the last unit counts as seconds, as every master-file reader takes it. `None` for
-/// anything else and for more than 32 bits.
+/// A number after the last unit counts as seconds, as in other zone file readers. `None` for anything else,
+/// and for more than 32 bits.
 #[inline]
 pub fn duration(text: &[u8]) -> Option<u32> {
     let (mut total, mut value, mut digits) = (0u64, 0u64, false);
@@ -48,7 +48,7 @@ pub fn duration(text: &[u8]) -> Option<u32> {
             total += value * unit;
             (value, digits) = (0, false);
         }
-        // Keeps every later step far below overflow.
+        // Keeps all later steps far below overflow.
         if value > u32::MAX as u64 || total > u32::MAX as u64 {
             return None;
         }
@@ -59,17 +59,17 @@ pub fn duration(text: &[u8]) -> Option<u32> {
     u32::try_from(total + value).ok()
 }
 
-/// Days from 1970-01-01 to the first of `month` (1 to 12) in `year`, Gregorian, for years from 1970.
+/// Days from 1970-01-01 to the first of `month` (1 to 12) in `year`, in the Gregorian calendar from 1970 on.
 fn days_to_month(year: u64, month: u64) -> u64 {
-    // Years that begin in March put the leap day at the end. Their months have 31, 30, 31, 30 and 31 days,
-    // which is 153 in five, and again: (m * 153 + 2) / 5 is 0, 31, 61, 92, 122, 153 for the first six.
+    // Years that begin in March have the leap day at the end. Their months have 31, 30, 31, 30 and 31 days,
+    // which is 153 in five, repeatedly: (m * 153 + 2) / 5 is 0, 31, 61, 92, 122, 153 for the first six.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 - 719_468
 }
 
-/// Reads `YYYYMMDDHHmmSS` (UTC) or seconds since 1970 up to 32 bits (RFC 4034 §3.2).
+/// Parses `YYYYMMDDHHmmSS` (UTC) or seconds since 1970 up to 32 bits (RFC 4034 §3.2).
 ///
-/// A date beyond 2106 is taken modulo 2³², as its field is a serial number (RFC 4034 §3.1.5).
+/// A date beyond 2106 is taken modulo 2³², as the field is a serial number (RFC 4034 §3.1.5).
 #[inline]
 pub fn time(text: &[u8]) -> Option<u32> {
     let value = decimal(text)?;
@@ -90,10 +90,10 @@ pub fn time(text: &[u8]) -> Option<u32> {
     Some(((first + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second) as u32)
 }
 
-/// Writes seconds since 1970 as `YYYYMMDDHHmmSS`; the dates end in 2106, where 32 bits do.
+/// Writes seconds since 1970 as `YYYYMMDDHHmmSS`; 32 bits end in 2106.
 pub fn write_time(seconds: u32, to: &mut dyn fmt::Write) -> fmt::Result {
     let days = seconds as u64 / 86_400;
-    // The year, guessed from below by the mean length of a year and set right.
+    // Estimates the year by the mean length of a year, and corrects it.
     let mut year = 1970 + days * 400 / 146_097;
     while days_to_month(year + 1, 1) <= days {
         year += 1;

@@ -1,4 +1,4 @@
-//! The `domain` crate as oracle: it finds the same bytes in our text, and we in its text.
+//! The `domain` crate as oracle: it reads the same bytes from our text, and we from its text.
 
 use domain::base::rdata::{ComposeRecordData, ParseAnyRecordData};
 use domain::base::zonefile_fmt::{DisplayKind, ZonefileFmt};
@@ -11,7 +11,7 @@ use wire::rdata::embedded_names;
 
 use crate::{agree, arbitrary, read, written};
 
-/// The types whose own form `domain` knows.
+/// The types whose text form `domain` supports.
 const KNOWN: &[Type] = &[
     Type::A,
     Type::NS,
@@ -50,7 +50,7 @@ const KNOWN: &[Type] = &[
     Type::CAA,
 ];
 
-/// What `domain` makes of a line of a master file.
+/// The bytes that `domain` reads from a line of a zone file.
 fn bytes_of_text(t: Type, text: &str) -> Result<Vec<u8>, String> {
     let line = format!("owner.example. 3600 IN {t} {text}\n");
     let entry =
@@ -71,10 +71,11 @@ fn text_of_bytes(t: Type, rdata: &[u8]) -> Result<(String, Vec<u8>), String> {
     Ok((data.display_zonefile(DisplayKind::Simple).to_string(), bytes))
 }
 
-/// Text that `domain` does not read although it should.
+/// Text that `domain` rejects although it is valid.
 fn unread_by_domain(t: Type, text: &str) -> bool {
     match t {
-        // RFC 3597 §4 and the registry: NSAP-PTR is a mnemonic like any other; `domain` has no hyphen in it.
+        // RFC 3597 §4 and the registry: NSAP-PTR is a mnemonic like any other; `domain` writes it without a
+        // hyphen.
         Type::NSEC | Type::NSEC3 | Type::RRSIG => text.contains("NSAP-PTR"),
         // RFC 9460 §2.1: unrecognised keys are written "keyNNNNN"; `domain` does not read them everywhere.
         // §7.1.1: "the parser MAY disallow" commas and backslashes in ALPN identifiers, and `domain` does.
@@ -83,18 +84,18 @@ fn unread_by_domain(t: Type, text: &str) -> bool {
     }
 }
 
-/// Text that `domain` writes for bytes and that means something else.
+/// Text that `domain` writes for bytes, with another meaning.
 fn miswritten_by_domain(t: Type, rdata: &[u8], text: &str) -> bool {
-    // RFC 1035 §5.1: a quotation mark begins a quoted string; `domain` leaves it unescaped in names.
+    // RFC 1035 §5.1: a quotation mark begins a quoted string; `domain` does not escape it in names.
     let quote = embedded_names(t, rdata).any(|n| rdata[n.start..n.start + n.len].contains(&b'"'));
     quote
         || match t {
-            // RFC 4025 §3.1 has a dot where there is no gateway; `domain` writes nothing.
+            // RFC 4025 §3.1 has a dot for no gateway; `domain` writes nothing.
             Type::IPSECKEY => rdata.get(1) == Some(&0),
             // As above: the registry's mnemonic is NSAP-PTR.
             Type::NSEC | Type::NSEC3 | Type::RRSIG => text.contains("NSAPPTR"),
             // RFC 9460 appendix A: white space, quotes and bytes beyond ASCII are escaped in values, commas
-            // in lists; `domain` does not do so for every key, and §14.3.2 has hyphens in no-default-alpn.
+            // in lists; `domain` does not do this for every key, and §14.3.2 has hyphens in no-default-alpn.
             Type::SVCB | Type::HTTPS => {
                 let ours = written(t, rdata);
                 let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ',' | '-' | '/');

@@ -1,4 +1,4 @@
-//! The `hickory-proto` crate as oracle: it finds the same bytes in our text, and we in its text.
+//! The `hickory-proto` crate as oracle: it reads the same bytes from our text, and we from its text.
 
 use hickory_proto::rr::{Name, RData, RecordType};
 use hickory_proto::serialize::binary::{BinDecoder, BinEncodable, BinEncoder, NameEncoding, Restrict};
@@ -9,7 +9,7 @@ use crate::{agree, arbitrary, known_types, read, written};
 
 /// The types whose text `hickory-proto` reads.
 ///
-/// DNSSEC types "should be dynamically generated", as it says; the others it does not know.
+/// Its documentation says DNSSEC types "should be dynamically generated"; others it does not know.
 const READ: &[Type] = &[
     Type::A,
     Type::NS,
@@ -29,8 +29,8 @@ const READ: &[Type] = &[
     Type::CAA,
 ];
 
-/// The types that `hickory-proto` writes in the form of a master file; others show as base64, and
-/// TXT without the bounds of its strings.
+/// The types that `hickory-proto` writes in zone file form; others are written as base64, and TXT without the
+/// boundaries of its strings.
 const WRITTEN: &[Type] = &[
     Type::A,
     Type::NS,
@@ -56,7 +56,7 @@ fn bytes_of(data: &RData) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What it makes of a line of a master file.
+/// The bytes that it reads from a line of a zone file.
 fn bytes_of_text(t: Type, text: &str) -> Result<Vec<u8>, String> {
     let line = format!("owner.example. 3600 IN {t} {text}\n");
     let (_, sets) = Parser::new(line, None, Some(Name::root())).parse().map_err(|error| error.to_string())?;
@@ -78,15 +78,15 @@ fn what_hickory_takes_in_it_sends_unchanged() {
             bytes if bytes == rdata => Ok(()),
             bytes => Err(format!("they send {bytes:?}, not {rdata:?}")),
         },
-        // RFC 3403 §4.1 leaves FLAGS to the application, RFC 7477 §2.1.1.2 has the unknown flags of CSYNC
-        // only rejected by who acts on them, RFC 9460 §2.2 has unknown and later keys in wire form.
+        // RFC 3403 §4.1 leaves FLAGS to the application, RFC 7477 §2.1.1.2 rejects unknown flags of CSYNC
+        // only when acting on them, RFC 9460 §2.2 has unknown and later keys in wire form.
         Err(_) if matches!(t, Type::NAPTR | Type::CSYNC | Type::SVCB | Type::HTTPS) => Ok(()),
         Err(error) => Err(format!("{rdata:?}: {error}")),
     });
 }
 
-// RFC 1035 §2.3.3 would have letter case preserved, §5.1 any byte as \DDD: `hickory-proto` does neither, so
-// names and strings are plain ones.
+// RFC 1035 §2.3.3 requires that letter case is preserved, and §5.1 allows any byte as \DDD: `hickory-proto`
+// supports neither, so names and strings are plain ones.
 
 #[test]
 fn hickory_reads_our_text() {
@@ -94,8 +94,8 @@ fn hickory_reads_our_text() {
         let text = written(t, rdata);
         match bytes_of_text(t, &text) {
             Ok(bytes) if bytes == rdata => Ok(()),
-            // RFC 4398 §2.2: the type is "an unsigned decimal integer or ... a mnemonic symbol"; they read
-            // digits.
+            // RFC 4398 §2.2: the type is "an unsigned decimal integer or ... a mnemonic symbol"; it reads
+            // only digits.
             Err(_) if t == Type::CERT && text.starts_with(|c: char| !c.is_ascii_digit()) => Ok(()),
             other => Err(format!("{text}: {other:?}, not {rdata:?}")),
         }

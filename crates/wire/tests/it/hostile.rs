@@ -1,4 +1,4 @@
-//! Any bytes and any text: no panic, and what is accepted is well formed.
+//! Arbitrary bytes and text: no panic, and accepted input is well formed.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -22,7 +22,7 @@ fn for_every_type<S: Strategy>(
     }
 }
 
-/// One change to a row of bytes.
+/// Changes a byte string at one place.
 fn change(bytes: &mut Vec<u8>, at: prop::sample::Index, what: u8, byte: u8) {
     if bytes.is_empty() {
         return bytes.push(byte);
@@ -170,7 +170,7 @@ fn tokens_out_of_nowhere() {
     );
 }
 
-/// The longest of everything, where sizes are counted in 16 bits.
+/// The longest data, where sizes are counted in 16 bits.
 #[test]
 fn longest_data() {
     let rdata = vec![0xff; 65_535];

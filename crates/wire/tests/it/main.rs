@@ -1,4 +1,4 @@
-//! Tests of record data that go over all types at once: round trips, hostile input, other implementations.
+//! Tests of RDATA over all types at once: round trips, hostile input, other implementations.
 
 mod arbitrary;
 mod domain;
@@ -12,12 +12,12 @@ use wire::rdata::{TextFault, parse_text, write_text};
 use wire::text::{Token, tokens};
 use wire::{Name, Type};
 
-/// Every type with a form of its own.
+/// Every type with its own layout.
 fn known_types() -> impl Iterator<Item = Type> {
     wire::rr::TYPES.iter().map(|&(t, _)| t).filter(|&t| wire::rdata::layout(t).is_some())
 }
 
-/// Reads text with the origin `example.com.`.
+/// Parses text with the origin `example.com.`.
 fn read(t: Type, text: &str) -> Result<Vec<u8>, TextFault> {
     let list: Vec<Token<'_>> = tokens(text).collect();
     let mut out = Vec::new();
@@ -30,9 +30,9 @@ fn written(t: Type, rdata: &[u8]) -> String {
     text
 }
 
-/// Runs a comparison with another implementation on well-formed data of each type; its error says where they
-/// differ. All types are gone through before the test fails. The data is the same in every run, as a new
-/// quirk of the other side must not break a build at random.
+/// Compares with another implementation on well-formed data of each type; the error describes the difference.
+/// Tries all types before the test fails. The data is the same in every run, so that a newly found quirk of
+/// the other side does not break a build at random.
 fn agree(
     types: &[Type],
     cases: u32,

@@ -8,7 +8,7 @@ use wire::{Name, Type};
 use crate::arbitrary;
 use crate::{known_types, read, written};
 
-/// Runs a property on well-formed data of every type.
+/// Checks a property on well-formed data of every type.
 fn for_every_type(cases: u32, property: impl Fn(Type, &[u8]) -> Result<(), TestCaseError>) {
     for t in known_types() {
         let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
@@ -111,7 +111,7 @@ fn name_rules_are_those_of_the_rfcs() {
 #[test]
 fn expanded_names_make_the_uncompressed_form() {
     for_every_type(20, |t, rdata| {
-        // The region is the uncompressed form with each name that may be compressed replaced by a pointer.
+        // The region is the uncompressed form with each compressible name replaced by a pointer.
         let (mut region, mut names, mut at) = (Vec::new(), Vec::new(), 0);
         let whole_fields = t != Type::A6;
         for found in embedded_names(t, rdata).filter(|found| whole_fields && found.rule != NameRule::Plain) {

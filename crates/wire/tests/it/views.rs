@@ -1,4 +1,4 @@
-//! Views against what reads and writes the same types field by field: the text of a record, and validation.
+//! Views compared with the text and validation of the same types.
 
 use proptest::prelude::*;
 use wire::rdata::validate;
@@ -27,7 +27,7 @@ fn param(param: &Nsec3Param<'_>) -> String {
     format!("{} {} {} {salt}", param.algorithm, param.flags, param.iterations)
 }
 
-/// The fields of a view as a master file has them.
+/// The fields of a view as in a zone file.
 fn text(t: Type, rdata: &[u8]) -> Result<String, Malformed> {
     Ok(match t {
         Type::SOA => {
@@ -39,7 +39,7 @@ fn text(t: Type, rdata: &[u8]) -> Result<String, Malformed> {
             let s = Rrsig::read(rdata)?;
             assert_eq!([s.signed_fields, s.signature].concat(), rdata);
             assert_eq!(Rrsig::read_type_covered(rdata), Ok(s.type_covered));
-            // As text the TTL is any number; what it means is another matter (RFC 2181 §8).
+            // In text the TTL is any number; its meaning differs (RFC 2181 §8).
             let ttl = u32::from_be_bytes(*rdata[4..].first_chunk().expect("four bytes"));
             assert_eq!(s.original_ttl.as_secs(), if ttl >> 31 == 0 { ttl } else { 0 });
             let times = [s.expiration, s.inception].map(|time| with(|to| write_time(time.0, to)));
@@ -76,7 +76,7 @@ fn text(t: Type, rdata: &[u8]) -> Result<String, Malformed> {
     })
 }
 
-/// Data of one of the types, and the type.
+/// RDATA of one of the types, with the type.
 fn any_of_them() -> impl Strategy<Value = (Type, Vec<u8>)> {
     prop::sample::select(TYPES.to_vec()).prop_flat_map(|t| (Just(t), rdata(t)))
 }

@@ -1,9 +1,9 @@
-//! A6: part of an IPv6 address and where the rest is (RFC 2874 §3), historic (RFC 6563).
+//! A6: part of an IPv6 address and the name with the rest (RFC 2874 §3), historic (RFC 6563).
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 1 | prefix length in bits, 0 to 128 |
-//! | 0–16 | address suffix: the bytes that the prefix does not cover whole, its own bits zero |
+//! | 0–16 | address suffix: the bytes not completely covered by the prefix; its prefix bits are zero |
 //! | 0 or n | prefix name, absent if the prefix length is 0 |
 
 use std::fmt;
@@ -21,7 +21,7 @@ pub(super) static LAYOUT: Layout = Layout::new(Type::A6, &[Field::new("address",
 
 struct Partial;
 
-/// Bytes of the address that a prefix of so many bits leaves to the suffix.
+/// Bytes of the address suffix for a prefix of this many bits.
 fn suffix_len(bits: u8) -> Option<usize> {
     if bits <= 128 { Some(16 - bits as usize / 8) } else { None }
 }
@@ -32,7 +32,7 @@ fn prefix_mask(bits: u8) -> u8 {
 }
 
 impl Special for Partial {
-    /// Bits of the prefix inside the suffix must be zero: RFC 2874 §3.1.1 has them so when sent.
+    /// Bits of the prefix inside the suffix must be zero, as RFC 2874 §3.1.1 requires of senders.
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
         let (&bits, rest) = rest.split_first().ok_or(Malformed)?;
         let (suffix, name) = rest.split_at_checked(suffix_len(bits).ok_or(Malformed)?).ok_or(Malformed)?;

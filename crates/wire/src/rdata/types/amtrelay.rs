@@ -2,9 +2,9 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | precedence: the lower one is tried first |
-//! | 1 | D, the highest bit: discovery may be left out; type: 0 none, 1 IPv4, 2 IPv6, 3 a name |
-//! | 0, 4, 16 or n | relay, in text `.` for none; of other types anything |
+//! | 1 | precedence: the lowest is tried first |
+//! | 1 | D, the highest bit: discovery is optional; type: 0 none, 1 IPv4, 2 IPv6, 3 a name |
+//! | 0, 4, 16 or n | relay, in text `.` for none; any bytes for other types |
 
 use std::fmt;
 

@@ -1,12 +1,12 @@
 //! APL: a list of address prefixes (RFC 3123).
 //!
-//! Any number of items, perhaps none:
+//! Any number of items, possibly none:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 2 | ADDRESSFAMILY: 1 IPv4, 2 IPv6 |
 //! | 1 | PREFIX: bits |
-//! | 1 | N, the highest bit: all but this prefix; AFDLENGTH: bytes of the address |
+//! | 1 | N, the highest bit: all except this prefix; AFDLENGTH: bytes of the address |
 //! | 0–127 | AFDPART: the address without the zero bytes at its end |
 //!
 //! Text: `[!]family:address/prefix` for each.
@@ -35,7 +35,7 @@ struct Item<'r> {
     address: &'r [u8],
 }
 
-/// Reads the item at the front and returns the rest.
+/// Parses the first item and returns the rest.
 fn item(rest: &[u8]) -> Option<(Item<'_>, &[u8])> {
     let (head, rest) = rest.split_first_chunk::<4>()?;
     let (address, rest) = rest.split_at_checked((head[3] & 0x7f) as usize)?;
@@ -44,7 +44,7 @@ fn item(rest: &[u8]) -> Option<(Item<'_>, &[u8])> {
 }
 
 impl Item<'_> {
-    /// No zero byte at the end (RFC 3123 §4); for the families known, no more than the address has.
+    /// No trailing zero byte (RFC 3123 §4); for known families, no more bytes than an address has.
     fn is_valid(&self) -> bool {
         let fits = match self.family {
             IPV4 => self.prefix <= 32 && self.address.len() <= 4,
@@ -70,7 +70,7 @@ impl Special for Prefixes {
         Ok(bytes.len())
     }
 
-    /// Text is defined for IPv4 and IPv6 only.
+    /// Text is defined only for IPv4 and IPv6.
     fn has_text(&self, bytes: &[u8]) -> bool {
         let mut rest = bytes;
         while let Some((item, later)) = item(rest) {

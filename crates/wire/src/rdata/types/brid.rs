@@ -1,6 +1,6 @@
 //! BRID: what is broadcast for remote identification (RFC 9886 §5.2).
 //!
-//! The CBOR inside is not looked at.
+//! The CBOR inside is not validated.
 //!
 //! | bytes | field |
 //! |---|---|

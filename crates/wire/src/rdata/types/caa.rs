@@ -1,4 +1,4 @@
-//! CAA: who may issue certificates (RFC 8659 §4.1).
+//! CAA: the certification authorities allowed to issue certificates (RFC 8659 §4.1).
 //!
 //! | bytes | field |
 //! |---|---|

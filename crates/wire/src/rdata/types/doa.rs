@@ -2,9 +2,9 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 4 | DOA-ENTERPRISE: who defines the type |
+//! | 4 | DOA-ENTERPRISE: the enterprise that defines the type |
 //! | 4 | DOA-TYPE: the type |
-//! | 1 | DOA-LOCATION: where the data is |
+//! | 1 | DOA-LOCATION: the location of the data |
 //! | 1+n | DOA-MEDIA-TYPE: the media type |
 //! | n | DOA-DATA: the data, in text `-` if there is none |
 

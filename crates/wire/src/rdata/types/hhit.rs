@@ -1,6 +1,6 @@
 //! HHIT: a hierarchical host identity tag (RFC 9886 §5.1).
 //!
-//! The CBOR inside is not looked at.
+//! The CBOR inside is not validated.
 //!
 //! | bytes | field |
 //! |---|---|

@@ -7,7 +7,7 @@
 //! | 2 | PK length |
 //! | n | HIT, in text one token of hex |
 //! | n | public key, in text one token of base64 |
-//! | n | rendezvous servers: names, perhaps none, never compressed |
+//! | n | rendezvous servers: names, possibly none, never compressed |
 //!
 //! Text: `algorithm HIT key [server…]`.
 
@@ -28,7 +28,7 @@ pub(super) static LAYOUT: Layout = Layout::new(
     ],
 );
 
-/// Everything in front of the servers.
+/// All fields before the servers.
 struct Identity;
 
 /// Bytes of the two lengths and the algorithm.

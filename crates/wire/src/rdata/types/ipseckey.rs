@@ -2,7 +2,7 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | precedence: the lower one is tried first |
+//! | 1 | precedence: the lowest is tried first |
 //! | 1 | gateway type: 0 none, 1 IPv4, 2 IPv6, 3 a name |
 //! | 1 | algorithm of the key: 1 DSA, 2 RSA, 3 ECDSA; 0 without a key |
 //! | 0, 4, 16 or n | gateway, in text `.` for none |
@@ -28,14 +28,14 @@ pub(super) static LAYOUT: Layout = Layout::new(
 )
 .with_check(algorithm_has_key);
 
-/// RFC 4025 §2.4: algorithm 0 "indicates that no key is present", so any other comes with one.
+/// RFC 4025 §2.4: algorithm 0 "indicates that no key is present", so any other requires a key.
 fn algorithm_has_key(rdata: &[u8]) -> Result<(), &'static str> {
     let head = 1 + Gateway.wire_len(rdata.get(1..).unwrap_or_default()).unwrap_or(0);
     let keyless = rdata.len() <= head && rdata.get(2).is_some_and(|&algorithm| algorithm != 0);
     if keyless { Err("an algorithm but no key") } else { Ok(()) }
 }
 
-/// Gateway type, algorithm and gateway: the type says how long the gateway is.
+/// Gateway type, algorithm and gateway: the type determines the gateway's length.
 struct Gateway;
 
 impl Special for Gateway {

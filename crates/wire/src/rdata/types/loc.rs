@@ -1,13 +1,13 @@
-//! LOC: where on Earth something is (RFC 1876).
+//! LOC: a location on Earth (RFC 1876).
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | VERSION: 0; what follows any other version is not known |
-//! | 1 | SIZE: diameter of the thing in cm, mantissa and power of ten, four bits each, both up to 9 |
-//! | 1 | HORIZ PRE: precision in the plane, likewise |
-//! | 1 | VERT PRE: precision of the altitude, likewise |
+//! | 1 | VERSION: 0; other versions are undefined |
+//! | 1 | SIZE: diameter in cm, mantissa and power of ten, four bits each, both up to 9 |
+//! | 1 | HORIZ PRE: horizontal precision, same format |
+//! | 1 | VERT PRE: vertical precision, same format |
 //! | 4 | LATITUDE: thousandths of a second of arc, 2³¹ at the equator |
-//! | 4 | LONGITUDE: likewise, 2³¹ at the prime meridian |
+//! | 4 | LONGITUDE: thousandths of a second of arc, 2³¹ at the prime meridian |
 //! | 4 | ALTITUDE: cm above 100,000 m below the WGS 84 spheroid |
 //!
 //! Text: `d1 [m1 [s1]] N|S d2 [m2 [s2]] E|W alt[m] [siz[m] [hp[m] [vp[m]]]]`.
@@ -24,13 +24,13 @@ use crate::text::{decimal, write_decimal};
 pub(super) static LAYOUT: Layout =
     Layout::new(Type::LOC, &[Field::new("location", Kind::Special(&Location))]);
 
-/// The equator, the prime meridian.
+/// The value of the equator and the prime meridian.
 const MIDDLE: u32 = 1 << 31;
 /// Thousandths of a second of arc in a degree.
 const DEGREE: u32 = 3_600_000;
-/// Centimetres that altitudes are raised by.
+/// Centimetres added to altitudes.
 const BASE: i64 = 10_000_000;
-/// Size, horizontal and vertical precision that text may leave out: 1 m, 10 km, 10 m (RFC 1876 §3).
+/// Defaults of size, horizontal and vertical precision in text: 1 m, 10 km, 10 m (RFC 1876 §3).
 const DEFAULTS: [u8; 3] = [0x12, 0x16, 0x13];
 /// The largest size or precision that mantissa and exponent can express, in cm.
 const LARGEST: u64 = 9_000_000_000;
@@ -53,7 +53,7 @@ impl Special for Location {
         }
     }
 
-    /// Version 0, and sizes in the one spelling that text leads to: a mantissa of 0 has the exponent 0.
+    /// Checks for version 0, and for sizes as text produces them: a mantissa of 0 has the exponent 0.
     fn has_text(&self, bytes: &[u8]) -> bool {
         bytes[0] == 0 && bytes[1..4].iter().all(|&size| size >> 4 != 0 || size == 0)
     }
@@ -99,7 +99,7 @@ fn coordinates(fields: &[u8; 15]) -> (u32, u32, u32) {
     (number(3), number(7), number(11))
 }
 
-/// Degrees, perhaps minutes and seconds, and one of the two directions, the first of which adds.
+/// Parses degrees, optional minutes and seconds, and one of two directions, the first of which is positive.
 fn angle(cursor: &mut Cursor<'_, '_>, most: u32, [plus, minus]: [u8; 2]) -> Result<u32, TextFaultKind> {
     let mut angle = cursor.number(most as u64)? as u32 * DEGREE;
     for step in 0..3 {
@@ -139,7 +139,7 @@ fn seconds(word: &[u8]) -> Result<u32, TextFaultKind> {
     }
 }
 
-/// A decimal number with up to `places` digits behind the point, as a multiple of the last place.
+/// Parses a decimal number with up to `places` digits after the point, as a multiple of the last place.
 fn fixed_point(word: &[u8], places: usize) -> Result<u64, TextFaultKind> {
     let (whole, fraction) = match word.iter().position(|&byte| byte == b'.') {
         Some(point) => (&word[..point], &word[point + 1..]),
@@ -148,13 +148,13 @@ fn fixed_point(word: &[u8], places: usize) -> Result<u64, TextFaultKind> {
     if fraction.len() > places {
         return Err(TextFaultKind::BadForm("a number with so few digits behind the point"));
     }
-    // Up to eleven digits in front of the point keep all products far below overflow.
+    // Up to eleven digits before the point keep all products far below overflow.
     let whole = decimal(whole).filter(|&value| value < 100_000_000_000).ok_or(TextFaultKind::NotANumber)?;
     let part = decimal(fraction).ok_or(TextFaultKind::NotANumber)?;
     Ok(whole * 10u64.pow(places as u32) + part * 10u64.pow((places - fraction.len()) as u32))
 }
 
-/// Metres with an optional `m` behind, as centimetres.
+/// Parses metres with an optional `m`, as centimetres.
 fn metres(word: &[u8]) -> Result<u64, TextFaultKind> {
     fixed_point(word.strip_suffix(b"m").or(word.strip_suffix(b"M")).unwrap_or(word), 2)
 }
@@ -168,7 +168,7 @@ fn altitude(word: &[u8]) -> Result<u32, TextFaultKind> {
         .map_err(|_| TextFaultKind::BadForm("an altitude of -100000 m to 42849672.95 m"))
 }
 
-/// A size or precision as mantissa and exponent; digits that the mantissa cannot hold are dropped.
+/// A size or precision as mantissa and exponent; drops digits that the mantissa cannot hold.
 fn size_from(word: &[u8]) -> Result<u8, TextFaultKind> {
     let (mut mantissa, mut exponent) = (metres(word)?, 0);
     if mantissa > LARGEST {

@@ -1,9 +1,9 @@
-//! MINFO: who is in charge of a mailbox or list, experimental (RFC 1035 §3.3.7).
+//! MINFO: the mailboxes responsible for a mailbox or list, experimental (RFC 1035 §3.3.7).
 //!
 //! | bytes | field |
 //! |---|---|
-//! | n | RMAILBX: who is responsible |
-//! | n | EMAILBX: who gets error reports |
+//! | n | RMAILBX: the responsible mailbox |
+//! | n | EMAILBX: the mailbox for error reports |
 
 use crate::rdata::field::{Field, Kind, Layout, NameRule};
 use crate::rr::Type;

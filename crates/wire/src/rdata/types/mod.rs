@@ -1,4 +1,4 @@
-//! The types, one file each, and the table that finds the description of a type by its number.
+//! The record types, one file each, and the table that finds a type's layout by its number.
 
 mod a;
 mod a6;
@@ -95,7 +95,7 @@ mod zonemd;
 use super::field::Layout;
 use crate::rr::Type;
 
-/// Every type that has a form of its own.
+/// Every type with its own layout.
 pub(super) static ALL: &[&Layout] = &[
     &a::LAYOUT,
     &a6::LAYOUT,
@@ -189,7 +189,7 @@ pub(super) static ALL: &[&Layout] = &[
     &zonemd::LAYOUT,
 ];
 
-/// Types below this are found by number alone; the few above are looked for one by one.
+/// Types below this are indexed by number; the few above are searched.
 const DENSE: usize = 265;
 
 static BY_NUMBER: [Option<&Layout>; DENSE] = by_number();
@@ -207,7 +207,7 @@ const fn by_number() -> [Option<&'static Layout>; DENSE] {
     table
 }
 
-/// The description of a type.
+/// The layout of a type.
 #[inline]
 pub(super) fn find(t: Type) -> Option<&'static Layout> {
     match BY_NUMBER.get(t.0 as usize) {

@@ -18,7 +18,7 @@ pub(super) static LAYOUT: Layout = Layout::new(
     &[Field::new("Preference", Kind::U16), Field::new("NodeID", Kind::Special(&Groups))],
 );
 
-/// 64 bits as four groups of up to four hex digits; L64 has the same.
+/// 64 bits as four groups of up to four hex digits, also used by L64.
 pub(super) struct Groups;
 
 impl Special for Groups {

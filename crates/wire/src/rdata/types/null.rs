@@ -1,10 +1,10 @@
-//! NULL: anything at all, experimental (RFC 1035 §3.3.10).
+//! NULL: arbitrary bytes, experimental (RFC 1035 §3.3.10).
 //!
-//! RFC 1035 keeps it out of master files; the generic form of RFC 3597 carries it all the same.
+//! RFC 1035 does not allow it in zone files; the generic form of RFC 3597 supports it.
 //!
 //! | bytes | field |
 //! |---|---|
-//! | n | DATA: anything |
+//! | n | DATA: any bytes |
 
 use crate::rdata::field::{Field, Kind, Layout};
 use crate::rr::Type;

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | n | next domain name, lower case in canonical form |
-//! | 1–16 | type bit map: one bit for each of the types 1 to 127 from the left, bit 0 is zero |
+//! | 1–16 | type bit map: one bit for each of the types 1 to 127 from the left; bit 0 is zero |
 
 use std::fmt;
 
@@ -27,13 +27,13 @@ const LONGEST: usize = 16;
 struct OldBitmap;
 
 impl Special for OldBitmap {
-    /// Bit 0 set would announce another format, which was never defined (RFC 2535 §5.2).
+    /// Bit 0 would indicate another format, which was never defined (RFC 2535 §5.2).
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
         let well_formed = rest.len() <= LONGEST && rest.first().is_none_or(|&first| first & 0x80 == 0);
         if well_formed { Ok(rest.len()) } else { Err(Malformed) }
     }
 
-    /// Text says which types are there, not how many zero bytes follow them.
+    /// Text lists the types, but not how many zero bytes follow them.
     fn has_text(&self, bytes: &[u8]) -> bool {
         bytes.last() != Some(&0)
     }

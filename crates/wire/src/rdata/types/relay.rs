@@ -1,4 +1,4 @@
-//! What IPSECKEY and AMTRELAY share: a field that is nothing, an address or a name, as a number says.
+//! The gateway of IPSECKEY and relay of AMTRELAY: nothing, an address or a name, depending on a type number.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::rdata::field::{EmbeddedName, Kind, NameRule};
 use crate::rdata::parse::Cursor;
 use crate::text;
 
-/// The last number that has a meaning.
+/// The greatest defined type number.
 pub(super) const LAST: u64 = 3;
 
 /// The forms of a gateway or relay (RFC 4025 §2.3, RFC 8777 §4.2.3).
@@ -22,7 +22,7 @@ pub(super) enum Relay {
 }
 
 impl Relay {
-    /// The form that a number encodes.
+    /// The form for a type number.
     pub(super) fn of(number: u8) -> Option<Relay> {
         Some(match number {
             0 => Relay::Nothing,
@@ -33,7 +33,7 @@ impl Relay {
         })
     }
 
-    /// Bytes that it takes up at the front of `rest`.
+    /// Checks the field at the front of `rest` and returns its length in bytes.
     pub(super) fn wire_len(self, rest: &[u8]) -> Result<usize, Malformed> {
         match self {
             Relay::Nothing => Ok(0),
@@ -43,7 +43,7 @@ impl Relay {
         }
     }
 
-    /// Takes its token, `.` if there is nothing.
+    /// Parses the field's token, `.` for nothing.
     pub(super) fn parse(self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         match self {
             Relay::Nothing if cursor.word()? == b"." => {}
@@ -55,7 +55,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Writes its bytes.
+    /// Writes the field as text.
     pub(super) fn write(self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
         match self {
             Relay::Nothing => to.write_str("."),
@@ -72,7 +72,7 @@ impl Relay {
     }
 }
 
-/// The name in a field that has `start` bytes in front of it.
+/// The name in a field with `start` bytes before it.
 pub(super) fn name(relay: Relay, start: usize, bytes: &[u8]) -> Option<EmbeddedName> {
     let len = bytes.len().checked_sub(start)?;
     (relay == Relay::Name).then_some(EmbeddedName { start, len, rule: NameRule::Plain })

@@ -1,4 +1,4 @@
-//! RP: who is responsible for a name (RFC 1183 §2.2).
+//! RP: the responsible person of a name (RFC 1183 §2.2).
 //!
 //! | bytes | field |
 //! |---|---|

@@ -9,8 +9,8 @@
 //! | 1 | labels: labels of the owner, `*` and the root not counted |
 //! | 4 | original TTL: the TTL of the RRset in its zone |
 //! | 4 | expiration: not valid after, seconds since 1970 modulo 2³² |
-//! | 4 | inception: not valid before, likewise |
-//! | 2 | key tag: which key |
+//! | 4 | inception: not valid before, seconds since 1970 modulo 2³² |
+//! | 2 | key tag: the tag of the key |
 //! | n | signer's name: the owner of the key |
 //! | n | signature: the signature |
 

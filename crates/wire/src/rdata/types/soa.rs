@@ -1,16 +1,16 @@
 //! SOA: start of a zone of authority (RFC 1035 §3.3.13).
 //!
-//! The four time spans may be written with units, as every master-file reader takes them.
+//! The four time spans may be written with units, as in other zone file readers.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | n | MNAME: the primary server |
-//! | n | RNAME: the mailbox of who is in charge |
+//! | n | RNAME: the mailbox of the responsible person |
 //! | 4 | SERIAL: version of the zone |
-//! | 4 | REFRESH: seconds between looks for a new version |
-//! | 4 | RETRY: seconds until the next look if one failed |
-//! | 4 | EXPIRE: seconds after which the data is no longer good |
-//! | 4 | MINIMUM: seconds that a negative answer lives (RFC 2308 §4) |
+//! | 4 | REFRESH: seconds between checks for a new version |
+//! | 4 | RETRY: seconds until the next check after a failure |
+//! | 4 | EXPIRE: seconds after which the data is no longer valid |
+//! | 4 | MINIMUM: TTL of negative answers in seconds (RFC 2308 §4) |
 
 use crate::rdata::field::{Field, Kind, Layout, NameRule};
 use crate::rr::Type;

@@ -1,6 +1,6 @@
 //! SRV: the server of a service (RFC 2782).
 //!
-//! The target is not to be compressed; RFC 2782 says so over RFC 2052.
+//! The target must not be compressed; RFC 2782 changed this from RFC 2052.
 //!
 //! | bytes | field |
 //! |---|---|

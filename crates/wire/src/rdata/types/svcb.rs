@@ -2,12 +2,12 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 2 | SvcPriority: 0 for an alias, else the lowest is used first |
+//! | 2 | SvcPriority: 0 for an alias; the lowest value is used first |
 //! | n | TargetName, never compressed |
 //! | n | SvcParams: key, length and value of each, keys ascending |
 //!
 //! Text: `priority target [key[=value]]…` in any order. Values are character-strings, for some keys with
-//! commas inside, whose own escapes come under those of the string (RFC 9460 appendix A).
+//! commas inside; the escapes of the list are nested in those of the string (RFC 9460 appendix A).
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -21,7 +21,7 @@ use crate::text::{self, Base64};
 
 pub(super) static LAYOUT: Layout = Layout::new(Type::SVCB, FIELDS);
 
-/// What SVCB and HTTPS share: everything.
+/// The fields of SVCB and HTTPS.
 pub(super) const FIELDS: &[Field] = &[
     Field::new("SvcPriority", Kind::U16),
     Field::new("TargetName", Kind::Name(NameRule::Plain)),
@@ -31,21 +31,21 @@ pub(super) const FIELDS: &[Field] = &[
 const MANDATORY: u16 = 0;
 const ALPN: u16 = 1;
 const NO_DEFAULT_ALPN: u16 = 2;
-/// "Invalid key" (RFC 9460 §14.3.2): never written by name, never read from text.
+/// "Invalid key" (RFC 9460 §14.3.2): never written by name, rejected in text.
 const INVALID: u16 = 65_535;
-/// Keys up to this, those of RFC 9460, are written by name. Readers older than a key know it as `keyN` only.
+/// Keys up to this, those of RFC 9460, are written by name. Readers older than a key only know it as `keyN`.
 const LAST_NAMED: u16 = 6;
 
-/// The form of a parameter's value.
+/// The format of a parameter's value.
 #[derive(Clone, Copy)]
 enum Value {
     /// Keys, ascending, without `mandatory` itself.
     Keys,
-    /// Strings with a length byte each; whether there may be none, which is no value at all.
+    /// Strings with a length byte each; `optional` if there may be none, which is an empty value.
     Strings { optional: bool },
-    /// None.
+    /// No value.
     Nothing,
-    /// A number of 16 bits.
+    /// A 16-bit number.
     Port,
     /// 16-bit numbers, each once (RFC 9847 registry of groups).
     Groups,
@@ -55,9 +55,9 @@ enum Value {
     Ipv6,
     /// Bytes, in base64.
     Base64,
-    /// UTF-8, one byte at least (RFC 9461 §5).
+    /// UTF-8, at least one byte (RFC 9461 §5).
     Text,
-    /// Bytes as they are.
+    /// Arbitrary bytes.
     Any,
 }
 
@@ -80,7 +80,7 @@ fn form_of(key: u16) -> Value {
     KEYS.iter().find(|entry| entry.0 == key).map_or(Value::Any, |entry| entry.2)
 }
 
-/// The parameters on the wire, in order; `None` for the rest if that is cut short.
+/// The parameters on the wire, in order; `None` for the rest if it is truncated.
 fn params(mut rest: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -102,7 +102,8 @@ fn has_key(bytes: &[u8], wanted: u16) -> bool {
 struct Params;
 
 impl Special for Params {
-    /// Keys ascend, values have their form, what `mandatory` lists is there (RFC 9460 §2.2, §8).
+    /// Checks that keys ascend, values have their format, and all keys in `mandatory` exist (RFC 9460 §2.2,
+    /// §8).
     fn wire_len(&self, bytes: &[u8]) -> Result<usize, Malformed> {
         let mut least = 0;
         for param in params(bytes) {
@@ -117,7 +118,7 @@ impl Special for Params {
     }
 
     fn has_text(&self, bytes: &[u8]) -> bool {
-        // Text is held to more than the wire is: a lone no-default-alpn is not self-consistent.
+        // Text is stricter than the wire form: no-default-alpn alone is not self-consistent.
         !has_key(bytes, INVALID) && is_consistent(bytes).is_ok()
     }
 
@@ -143,7 +144,7 @@ impl Special for Params {
     }
 }
 
-/// RFC 9460 §8: whatever `mandatory` lists must be there.
+/// RFC 9460 §8: all keys in `mandatory` must exist.
 fn mandatory_are_there(bytes: &[u8]) -> Result<(), &'static str> {
     let listed =
         params(bytes).flatten().find(|(key, _)| *key == MANDATORY).map_or(&[][..], |(_, value)| value);
@@ -158,7 +159,7 @@ fn is_consistent(bytes: &[u8]) -> Result<(), &'static str> {
     if lone { Err("no-default-alpn without alpn") } else { Ok(()) }
 }
 
-/// Moves the parameter at `at`, the last one, to its place among those from `start` on.
+/// Moves the last parameter, at `at`, to its place among those from `start` on.
 fn insert(start: usize, at: usize, key: u16, out: &mut [u8]) -> Result<(), TextFaultKind> {
     let mut place = start;
     for (other, value) in params(&out[start..at]).flatten() {
@@ -173,7 +174,7 @@ fn insert(start: usize, at: usize, key: u16, out: &mut [u8]) -> Result<(), TextF
     Ok(())
 }
 
-/// Reads `key[=value]`, appends key, length and value, and returns the key.
+/// Parses `key[=value]`, appends key, length and value, and returns the key.
 fn param(word: &[u8], out: &mut Vec<u8>) -> Result<u16, TextFaultKind> {
     let (name, raw) = match word.iter().position(|&byte| byte == b'=') {
         Some(at) => (&word[..at], unquoted(&word[at + 1..])?),
@@ -204,13 +205,13 @@ fn generic_key(name: &[u8]) -> Result<u16, TextFaultKind> {
     number.filter(|&key| key != INVALID).ok_or(TextFaultKind::UnknownSvcKey)
 }
 
-/// Takes the quotation marks off a value.
+/// Removes the quotation marks around a value.
 fn unquoted(raw: &[u8]) -> Result<&[u8], TextFaultKind> {
     let inner = match raw {
         [b'"', inner @ .., b'"'] => inner,
         _ => raw,
     };
-    // A mark left over must be escaped.
+    // Other quotation marks must be escaped.
     let mut rest = inner;
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
         match rest[at] {
@@ -222,7 +223,7 @@ fn unquoted(raw: &[u8]) -> Result<&[u8], TextFaultKind> {
 }
 
 impl Value {
-    /// Whether a value on the wire has this form.
+    /// Whether a value on the wire has this format.
     fn accepts(self, value: &[u8]) -> bool {
         match self {
             Value::Keys => {
@@ -242,7 +243,7 @@ impl Value {
             Value::Groups => {
                 let (groups, rest) = value.as_chunks::<2>();
                 let once = groups.iter().enumerate().all(|(i, group)| !groups[..i].contains(group));
-                // The quadratic look for repetitions is bounded by the registry's own size.
+                // The size limit, that of the registry, bounds the quadratic search for repetitions.
                 rest.is_empty() && !groups.is_empty() && groups.len() <= 1024 && once
             }
             Value::Ipv4 => !value.is_empty() && value.len().is_multiple_of(4),
@@ -253,7 +254,7 @@ impl Value {
         }
     }
 
-    /// Reads a value's raw text, whose escapes are not resolved, and appends its wire form.
+    /// Parses a value's raw text, with escapes, and appends its wire form.
     fn parse(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         match self {
             Value::Nothing if raw.is_empty() => return Ok(()),
@@ -313,8 +314,8 @@ fn parse_keys(raw: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
     Ok(())
 }
 
-/// Strings with commas between them; under the string's escapes `\,` and `\\` stand for `,` and `\`
-/// (RFC 9460 appendix A.1).
+/// Strings separated by commas; within the string's escapes, `\,` and `\\` mean `,` and `\` (RFC 9460
+/// appendix A.1).
 fn parse_strings(raw: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
     const EMPTY: TextFaultKind = TextFaultKind::BadForm("a list of strings that are not empty");
     let (mut rest, mut escaped, mut length_at) = (raw, false, out.len());
@@ -390,7 +391,8 @@ fn write_param(key: u16, value: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
     }
 }
 
-/// Strings with commas between, in quotation marks: a comma inside one becomes `\\,`, a backslash `\\\\`.
+/// Writes strings separated by commas in quotation marks: a comma inside one becomes `\\,`, a backslash
+/// `\\\\`.
 fn write_strings(value: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
     to.write_str("\"")?;
     let mut rest = value;
@@ -455,7 +457,7 @@ mod tests {
         assert_eq!(write(Type::SVCB, &escaped), r#"16 foo.example.org. alpn="f\\\\oo\\,bar,h2""#);
     }
 
-    /// RFC 9460 appendix D.3: what must fail.
+    /// RFC 9460 appendix D.3: invalid parameters.
     #[test]
     fn failures_are_named() {
         use TextFaultKind as Kind;
@@ -516,7 +518,7 @@ mod tests {
         ] {
             assert!(LAYOUT.validate(&hex(&["000100", bad].concat())).is_err(), "{bad}");
         }
-        // Only text is held to no-default-alpn's company; key 65535 has no text.
+        // Only in text, no-default-alpn needs alpn; key 65535 has no text.
         assert!(write(Type::SVCB, &hex("000100 00020000")).starts_with(r"\#"));
         assert!(write(Type::SVCB, &hex("000100 ffff0000")).starts_with(r"\#"));
     }

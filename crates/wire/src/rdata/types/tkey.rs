@@ -1,6 +1,6 @@
 //! TKEY: setting up a shared key (RFC 2930 §2).
 //!
-//! Only in messages; text is for people who look at them.
+//! Occurs only in messages; the text form is for display.
 //!
 //! | bytes | field |
 //! |---|---|

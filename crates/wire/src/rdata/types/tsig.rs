@@ -1,6 +1,6 @@
 //! TSIG: the signature of a message with a shared key (RFC 8945 §4.2).
 //!
-//! Only in messages; text is for people who look at them.
+//! Occurs only in messages; the text form is for display.
 //!
 //! | bytes | field |
 //! |---|---|

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 4 | ADDRESS |
-//! | 1 | PROTOCOL: an IP protocol number, in text perhaps a mnemonic |
+//! | 1 | PROTOCOL: an IP protocol number, in text optionally a mnemonic |
 //! | n | BIT MAP: one bit per port, from port 0 on |
 
 use std::fmt;
@@ -24,10 +24,10 @@ pub(super) static LAYOUT: Layout = Layout::new(
     ],
 );
 
-/// The protocols that have services with names.
+/// The protocols with named services.
 const PROTOCOLS: &[(u8, &str)] = &[(6, "TCP"), (17, "UDP")];
 
-/// Services by the names that RFC 1010, which WKS refers to, and today's registry agree on.
+/// Services whose names are the same in RFC 1010, to which WKS refers, and in today's registry.
 const SERVICES: &[(u16, &str)] = &[
     (5, "rje"),
     (7, "echo"),
@@ -68,7 +68,7 @@ const SERVICES: &[(u16, &str)] = &[
     (544, "kshell"),
 ];
 
-/// Bytes that one bit for every port takes.
+/// Bytes of a map with one bit for every port.
 const LONGEST: usize = 65_536 / 8;
 
 struct Ports;
@@ -78,7 +78,7 @@ impl Special for Ports {
         if rest.len() <= LONGEST { Ok(rest.len()) } else { Err(Malformed) }
     }
 
-    /// Text says which ports are there, not how many zero bytes follow them.
+    /// Text lists the ports, but not how many zero bytes follow them.
     fn has_text(&self, bytes: &[u8]) -> bool {
         bytes.last() != Some(&0)
     }

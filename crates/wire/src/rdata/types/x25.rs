@@ -10,7 +10,7 @@ use crate::rr::Type;
 pub(super) static LAYOUT: Layout =
     Layout::new(Type::X25, &[Field::new("PSDN-address", Kind::String)]).with_check(four_digits);
 
-/// An X.121 address has four digits at least: the network's number.
+/// An X.121 address has at least four digits: the network's number.
 fn four_digits(rdata: &[u8]) -> Result<(), &'static str> {
     let is_address = rdata.len() > 4 && rdata[1..].iter().all(u8::is_ascii_digit);
     if is_address { Ok(()) } else { Err("not four digits or more") }
