@@ -1,5 +1,5 @@
-//! Trust anchors of resolvers, from statements and from files. Those of the public root are not written:
-//! nomen has them, and would follow no others where they stand in its configuration.
+//! Trust anchors of resolvers, from statements and from files. Anchors of the public root are not written:
+//! nomen has them built in, and does not follow their rollover if its configuration lists them.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use crate::tree::{Statement, last};
 use crate::units;
 use crate::work::{Anchor, Anchors, Work, domain, is_base64};
 
-/// Algorithms whose signatures nomen verifies (IANA's numbers).
+/// Signature algorithms that nomen supports (IANA's numbers).
 const ALGORITHMS: [u8; 7] = [5, 7, 8, 10, 13, 14, 15];
-/// Types of digests that nomen knows, with their length in bytes (RFC 4034 §5.1.4, RFC 4509, RFC 6605).
+/// Digest types that nomen supports, with their length in bytes (RFC 4034 §5.1.4, RFC 4509, RFC 6605).
 const DIGESTS: [(u16, usize); 3] = [(1, 20), (2, 32), (4, 48)];
-/// The public root's: the digest of each DS, and how each public key begins, which no other does.
+/// The public root's anchors: the digest of each DS, and the unique start of each public key.
 const ROOT: [[&str; 2]; 2] = [
     [
         "E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D",
@@ -27,12 +27,12 @@ const ROOT: [[&str; 2]; 2] = [
         "AwEAAa96jeuknZlaeSrvyAJj6ZHv28hhOKkx3rLGXVaC6rXTsDc449/c",
     ],
 ];
-/// The same as nomen's configuration has them, for where others stand beside them.
+/// The same anchors in nomen's configuration format, written if other anchors are written.
 const ROOT_LINES: [&str; 2] = [
     ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D",
     ". DS 38696 8 2 683D2D0ACB8C9B712A1948B27F741219298D0A450D612C483AF444A4C0FB2B16",
 ];
-/// Where Unbound has its anchors from. Without any it validates nothing.
+/// Statements that give Unbound its anchors. Without any, Unbound does not validate.
 const ANCHORS: [&str; 4] =
     ["trust-anchor", "trust-anchor-file", "auto-trust-anchor-file", "trusted-keys-file"];
 const OF_ROOT: &str = "nomen has the keys of the public root";
@@ -57,7 +57,7 @@ fn add(
             let len = len.ok_or("nomen does not know this type of digest")?;
             (rest.len() == len && rest.bytes().all(|byte| byte.is_ascii_hexdigit()), second)
         }
-        // The Zone Key flag, and not revoked (RFC 4034 §2.1.1, RFC 5011 §7).
+        // The Zone Key flag is set, and REVOKE is not (RFC 4034 §2.1.1, RFC 5011 §7).
         _ => (first & 0x180 == 0x100 && second == 3 && is_base64(&rest), third),
     };
     if !good {
@@ -77,11 +77,12 @@ fn add(
     Ok(root)
 }
 
-/// Writes what was found, and which of it follows its zone: in nomen that is all that are written, or none.
+/// Writes the anchors and `trust-anchor-rollover`: in nomen either all written anchors follow their zones, or
+/// none.
 pub(crate) fn write(work: &mut Work) {
     let Anchors { found, public_root, root_followed } = std::mem::take(&mut work.anchors);
     if found.iter().all(|anchor| anchor.root) {
-        // nomen's own anchors follow their zone, unless it is configured otherwise.
+        // nomen's built-in anchors follow their zone by default.
         if !found.is_empty() && !public_root && !found.iter().any(|anchor| anchor.followed) {
             work.recurse().text("trust-anchor-rollover", "off");
         }
@@ -107,7 +108,7 @@ pub(crate) fn write(work: &mut Work) {
     }
 }
 
-/// What became of the anchor that a statement has.
+/// Reports the outcome of a statement with an anchor.
 fn account(work: &mut Work, statement: &Statement, found: Result<bool, &'static str>) {
     match found {
         Ok(true) => work.ledger.unneeded(statement, OF_ROOT),
@@ -116,7 +117,7 @@ fn account(work: &mut Work, statement: &Statement, found: Result<bool, &'static 
     }
 }
 
-/// `trust-anchors`, `managed-keys` and `trusted-keys` of BIND.
+/// Converts `trust-anchors`, `managed-keys` and `trusted-keys` of BIND.
 pub(crate) fn of_bind(work: &mut Work, list: &Statement) {
     work.ledger.open(list);
     for entry in list.block() {
@@ -125,8 +126,8 @@ pub(crate) fn of_bind(work: &mut Work, list: &Statement) {
     }
 }
 
-/// `NAME static-ds TAG ALGORITHM TYPE DIGEST`, `NAME static-key FLAGS PROTOCOL ALGORITHM KEY`, the same with
-/// `initial-`, and the latter without a word for it.
+/// Parses `NAME static-ds TAG ALGORITHM TYPE DIGEST`, `NAME static-key FLAGS PROTOCOL ALGORITHM KEY`, both
+/// with `initial-`, and the latter without a keyword.
 fn bind_entry(work: &mut Work, entry: &Statement) -> Result<bool, &'static str> {
     let words: Vec<&str> = entry.words().map(|word| word.text.as_str()).collect();
     match words[..] {
@@ -141,14 +142,14 @@ fn bind_entry(work: &mut Work, entry: &Statement) -> Result<bool, &'static str> 
     }
 }
 
-/// A statement whose value is a record.
+/// Converts a statement whose value is a record.
 pub(crate) fn of_record(work: &mut Work, statement: &Statement) {
     let words: Vec<&str> = statement.value().split_whitespace().collect();
     let found = record(work, &words, false).unwrap_or(Err(NO_ANCHOR));
     account(work, statement, found);
 }
 
-/// `NAME [TTL] [CLASS] TYPE DATA`; none if it is of another type.
+/// Parses `NAME [TTL] [CLASS] TYPE DATA`; `None` for other types.
 fn record(work: &mut Work, words: &[&str], followed: bool) -> Option<Result<bool, &'static str>> {
     let at =
         words.iter().take(4).position(|word| ["DS", "DNSKEY"].contains(&word.to_ascii_uppercase().as_str()));
@@ -156,7 +157,7 @@ fn record(work: &mut Work, words: &[&str], followed: bool) -> Option<Result<bool
     Some(add(work, name, &words[at].to_ascii_uppercase(), &words[at + 1..], followed))
 }
 
-/// A statement that names a file of records, such as Unbound and its `unbound-anchor` write.
+/// Converts a statement that names a file of records, as written by Unbound and its `unbound-anchor`.
 pub(crate) fn of_file(work: &mut Work, texts: &Texts<'_>, statement: &Statement, path: &Path) {
     let Ok(bytes) = texts.files.read(path) else { return unreadable(work, statement, path) };
     let text = String::from_utf8_lossy(&bytes);
@@ -164,8 +165,8 @@ pub(crate) fn of_file(work: &mut Work, texts: &Texts<'_>, statement: &Statement,
     let (mut words, mut open) = (Vec::new(), false);
     for line in text.lines() {
         let (data, comment) = line.split_once(';').unwrap_or((line, ""));
-        // Keys that Unbound follows (RFC 5011) have their state behind them; 2 and 3 are good, if perhaps
-        // missing.
+        // Keys that Unbound follows (RFC 5011) are followed by their state; 2 (valid) and 3 (missing) are
+        // anchors.
         let state = comment.split_once("state=").and_then(|(_, state)| state.chars().next());
         open = data.chars().fold(open, |open, c| c == '(' || open && c != ')');
         words.extend(
@@ -185,7 +186,7 @@ pub(crate) fn of_file(work: &mut Work, texts: &Texts<'_>, statement: &Statement,
     work.in_key(statement, Section::Resolver, "trust-anchors");
 }
 
-/// A statement that names files with `trusted-keys` of BIND.
+/// Converts a statement that names files with `trusted-keys` of BIND.
 pub(crate) fn of_bind_files(work: &mut Work, texts: &mut Texts<'_>, statement: &Statement, base: &Path) {
     let path = join(base, statement.value());
     let paths = if is_pattern(statement.value()) { expand(texts.files, &path) } else { vec![path] };
@@ -200,7 +201,7 @@ pub(crate) fn of_bind_files(work: &mut Work, texts: &mut Texts<'_>, statement: &
 }
 
 fn unreadable(work: &mut Work, statement: &Statement, path: &Path) {
-    // Most such files have the public root's alone.
+    // Most such files only have the public root's anchors.
     work.anchors.public_root = true;
     let how = format!(
         "{} cannot be read here; {OF_ROOT}, and those of other zones belong into `trust-anchors` of [resolver]",
@@ -209,7 +210,7 @@ fn unreadable(work: &mut Work, statement: &Statement, path: &Path) {
     work.ledger.differs(statement, how);
 }
 
-/// Unbound validates if it has the module and at least one anchor, and acts on what it finds.
+/// Unbound validates if it has the module and at least one anchor, and does not run in permissive mode.
 pub(crate) fn of_unbound(work: &mut Work, texts: &mut Texts<'_>, all: &[&Statement], directory: &Path) {
     let module = last(all, "module-config").is_none_or(|modules| modules.value().contains("validator"));
     let permissive =
@@ -231,8 +232,8 @@ pub(crate) fn of_unbound(work: &mut Work, texts: &mut Texts<'_>, all: &[&Stateme
     }
 }
 
-/// A Lua configuration of the recursor, of which `addTA`, `addDS` and `addNTA` count.
-/// With `off` nothing is validated, and none counts.
+/// Converts the `addTA`, `addDS` and `addNTA` calls of a Lua configuration of the recursor. With `off`
+/// nothing is validated, and all are ignored.
 pub(crate) fn of_lua(work: &mut Work, texts: &Texts<'_>, statement: &Statement, path: &Path, off: bool) {
     let Ok(bytes) = texts.files.read(path) else { return unreadable(work, statement, path) };
     let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -1,5 +1,4 @@
-//! The syntax of unbound.conf and nsd.conf: `section:`, and `key: value` in it, as many on a line as there is
-//! room for.
+//! The syntax of unbound.conf and nsd.conf: `section:`, and any number of `key: value` on a line.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +6,10 @@ use crate::files::{expand, is_pattern, join};
 use crate::text::{SourceSpan, SyntaxFault, SyntaxFaultKind, Texts};
 use crate::tree::{Part, SourceWord, Statement};
 
-/// Most files that include each other.
+/// Most nested includes.
 const MAX_DEPTH: usize = 50;
 
-/// What was read.
+/// The parsed configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
     /// A statement for each section, with its keys in a block.
@@ -19,7 +18,7 @@ pub(crate) struct Parsed {
     pub(crate) includes: Vec<Statement>,
 }
 
-/// Reads a file and all it includes; `sections` are the words that begin one.
+/// Parses a file with all its includes; `sections` are the keywords that begin a section.
 pub(crate) fn parse(texts: &mut Texts<'_>, path: &Path, sections: &[&str]) -> Result<Parsed, SyntaxFault> {
     let mut out = Parsed::default();
     let mut base = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -47,7 +46,7 @@ fn file(
             let span = Some(first.word.span.clone());
             return Err(SyntaxFault { span, kind: SyntaxFaultKind::NoKeyword });
         };
-        // Values stand on the keyword's line; the first one may also stand on the next.
+        // Values are on the keyword's line; the first one may also be on the next line.
         let mut end = at + 1;
         while words
             .get(end)
@@ -78,7 +77,7 @@ fn add(
 ) -> Result<(), SyntaxFault> {
     let fault = |kind| Err(SyntaxFault { span: Some(statement.span.clone()), kind });
     let key = statement.key().to_owned();
-    // In nsd.conf `zone:` begins a section, and in a pattern it is no key; a section has no value.
+    // In nsd.conf `zone:` begins a section, but is not a key in a pattern; a section has no value.
     if statement.parts.len() == 1 {
         if !sections.contains(&key.as_str()) {
             return fault(SyntaxFaultKind::NoValue(key));
@@ -109,7 +108,7 @@ fn add(
     Ok(())
 }
 
-/// The keyword that a word is, without its colon.
+/// The keyword in a word, without its colon.
 fn keyword(word: &SourceWord) -> Option<&str> {
     let key = word.text.strip_suffix(':').filter(|_| !word.quoted)?;
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -148,7 +147,7 @@ fn words(text: &str, number: usize) -> Result<Vec<Placed>, SyntaxFault> {
             }
             _ => {
                 let end = rest.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(rest.len());
-                // `key:value` without a blank between them.
+                // `key:value` without white space.
                 let colon = rest[..end].find(':').map(|colon| colon + 1).filter(|colon| {
                     let span = SourceSpan { text: number, range: 0..0 };
                     let first = out.last().is_none_or(|last| last.line < line);

@@ -1,4 +1,4 @@
-//! dnstap: which messages are copied, and where to. nomen has one `[dnstap]` for all.
+//! dnstap: which messages are logged, and to which sink. nomen has one `[dnstap]` section.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::tree::Statement;
 use crate::units;
 use crate::work::{Work, path_text};
 
-/// What nomen cannot write to.
+/// A sink that nomen does not support.
 const NO_NETWORK: &str = "nomen writes to a Unix socket or a file, not over the network";
 
-/// How a server names itself in frames: a text, or nothing said of it.
+/// Sets the server's identity or version in frames: a text, or hidden.
 fn named(keys: &mut Keys, key: &'static str, shown: bool, text: Option<&str>) {
     match (shown, text.filter(|text| !text.is_empty())) {
         (false, _) => keys.text(key, "hide"),
@@ -24,7 +24,7 @@ fn write(work: &mut Work, keys: Keys) {
     *work.nomen.section(Section::Dnstap) = keys;
 }
 
-/// The section `dnstap` of Unbound and NSD.
+/// Converts the section `dnstap` of Unbound and NSD.
 pub(crate) fn of_section(work: &mut Work, section: &Statement, base: &Path) {
     work.ledger.open(section);
     let last = |key: &str| section.block().iter().rev().find(|statement| statement.key() == key);
@@ -51,7 +51,7 @@ pub(crate) fn of_section(work: &mut Work, section: &Statement, base: &Path) {
     let mut keys = Keys::default();
     keys.text("socket", path_text(&join(base, socket)));
     for (theirs, ours) in [
-        // A client's message is of either kind here: about a zone, or about another name.
+        // A client's message may be of either kind in nomen: about a local zone, or about another name.
         ("client-query", &["client-query", "auth-query"][..]),
         ("client-response", &["client-response", "auth-response"]),
         ("auth-query", &["auth-query"]),
@@ -89,7 +89,7 @@ pub(crate) fn of_section(work: &mut Work, section: &Statement, base: &Path) {
     }
 }
 
-/// `dnstap` of BIND, and the statements about it; `get` finds one of them.
+/// Converts `dnstap` of BIND and related statements, which `get` looks up.
 pub(crate) fn of_bind<'s>(work: &mut Work, directory: &Path, get: &dyn Fn(&str) -> Option<&'s Statement>) {
     let Some(list) = get("dnstap") else {
         for key in ["dnstap-output", "dnstap-identity", "dnstap-version"] {
@@ -131,7 +131,7 @@ pub(crate) fn of_bind<'s>(work: &mut Work, directory: &Path, get: &dyn Fn(&str) 
     }
 }
 
-/// The kinds of messages behind a word of BIND's.
+/// The message types for a word of BIND's.
 fn kinds(word: &str) -> Option<&'static [&'static str]> {
     Some(match word {
         "auth" => &["auth-query", "auth-response"],
@@ -155,7 +155,7 @@ fn kinds(word: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// An item of Knot's `mod-dnstap`, for all zones here.
+/// Converts an item of Knot's `mod-dnstap`, for all zones.
 pub(crate) fn of_knot(work: &mut Work, item: &Statement) {
     work.ledger.open(item);
     let text = |key: &str| item.find(key).map(Statement::value).filter(|text| !text.is_empty());

@@ -1,30 +1,30 @@
-//! What is needed of a file system: reading a file, and the names in a folder. Tests have one in memory.
+//! [`Files`]: the file system operations needed. Tests use an in-memory file system.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// A file system that is only read.
+/// A read-only file system.
 pub trait Files {
-    /// A whole file.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Read errors.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The names in a folder, in any order.
+    /// Returns the names in a folder, in any order.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Read errors.
     fn names(&self, folder: &Path) -> io::Result<Vec<String>>;
 }
 
-/// The file system of this machine.
+/// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // A pipe or a device may never end.
+        // Reading from a pipe or device might never end.
         if !path.metadata()?.is_file() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
@@ -37,7 +37,7 @@ impl Files for Disk {
     }
 }
 
-/// `path` as seen from `base`, without `.` and `..` where they can be taken out of the text.
+/// `path` relative to `base`, with `.` and `..` resolved in the text where possible.
 pub(crate) fn join(base: &Path, path: &str) -> PathBuf {
     let mut out = PathBuf::new();
     for part in base.join(path).components() {
@@ -53,12 +53,12 @@ pub(crate) fn join(base: &Path, path: &str) -> PathBuf {
     out
 }
 
-/// Whether there is a wildcard in it.
+/// Whether the path has a wildcard.
 pub(crate) fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// The files that fit an absolute pattern of glob(7), in the order of their names.
+/// The files that match an absolute pattern of glob(7), sorted by name.
 pub(crate) fn expand(files: &dyn Files, pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {
@@ -79,9 +79,9 @@ pub(crate) fn expand(files: &dyn Files, pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a file name fits a pattern of `*`, `?` and `[…]`.
+/// Whether a file name matches a pattern of `*`, `?` and `[…]`.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    // Where to go on if what follows the last `*` does not fit.
+    // Where to continue if the text after the last `*` does not match.
     let (mut p, mut n, mut retry) = (0, 0, None);
     while n < name.len() {
         let step = match pattern.get(p) {
@@ -107,7 +107,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// The length of the `[…]` at the front of a pattern, if it takes this byte.
+/// The length of the leading `[…]` of a pattern, if it matches this byte.
 fn one_of(pattern: &[u8], byte: u8) -> Option<usize> {
     let end = 2 + pattern.iter().skip(2).position(|byte| *byte == b']')?;
     let inner = &pattern[1..end];

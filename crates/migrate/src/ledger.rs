@@ -1,56 +1,57 @@
-//! What became of every statement. None is dropped in silence: what has no account is reported in the end.
+//! The outcome of every statement. None is dropped silently: statements without an outcome are reported at
+//! the end.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::text::SourceSpan;
 use crate::tree::Statement;
 
-/// What became of a statement.
+/// The outcome of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// It is in the configuration that was made.
+    /// It is in the new configuration.
     Translated,
-    /// It needs no counterpart: nomen does so anyway, or has no use for it.
+    /// It needs no counterpart: nomen does it by default, or has no need for it.
     Unneeded,
-    /// It is in the configuration that was made, and means something else there; or a default does.
+    /// It is in the new configuration with a different meaning; or a default differs.
     Differs,
-    /// It cannot be said exactly: fewer clients, names or zones are served than by the source.
+    /// It cannot be expressed exactly: fewer clients, names or zones are served than before.
     Narrower,
     /// It has no counterpart.
     Missing,
 }
 
-/// What became of one statement, or of what was not written and held all the same.
+/// The outcome of one statement, or of a default that was in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Where it stands; none for what holds without having been written.
+    /// Its place; `None` for a default.
     pub span: Option<SourceSpan>,
-    /// How it begins.
+    /// The beginning of the statement.
     pub statement: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Where it went, or why it did not: a sentence without a full stop.
+    /// Its new place, or why there is none: a sentence without a full stop.
     pub words: String,
 }
 
-/// Whether something is missing or narrower than it was.
+/// Whether any outcome is missing or narrower.
 pub(crate) fn is_less(accounts: &[Account]) -> bool {
     accounts.iter().any(|account| matches!(account.outcome, Outcome::Missing | Outcome::Narrower))
 }
 
-/// Whether the statements in a statement's blocks are accounted for with it.
+/// Whether a statement's outcome includes the statements in its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Whole,
     Opened,
 }
 
-/// The accounts.
+/// The outcomes of all statements.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) accounts: Vec<Account>,
     seen: HashMap<usize, Seen>,
-    /// What stands in `accounts`: a statement that holds for many zones has an account all the same.
+    /// Entries of `accounts`, to report a statement that applies to many zones once.
     told: HashSet<(usize, usize, Outcome, String)>,
 }
 
@@ -60,37 +61,37 @@ impl Ledger {
         self.part(&statement.span, &statement.title(), outcome, words);
     }
 
-    /// The statement is in these keys now.
+    /// Reports a statement as translated to these keys.
     pub(crate) fn translated(&mut self, statement: &Statement, to: impl Into<String>) {
         self.add(statement, Outcome::Translated, to.into());
     }
 
-    /// The statement needs no counterpart.
+    /// Reports a statement that needs no counterpart.
     pub(crate) fn unneeded(&mut self, statement: &Statement, why: impl Into<String>) {
         self.add(statement, Outcome::Unneeded, why.into());
     }
 
-    /// The statement means something else here.
+    /// Reports a statement with a different meaning in nomen.
     pub(crate) fn differs(&mut self, statement: &Statement, how: impl Into<String>) {
         self.add(statement, Outcome::Differs, how.into());
     }
 
-    /// The statement cannot be said exactly, and less is served for it.
+    /// Reports a statement that cannot be expressed exactly, so that less is served.
     pub(crate) fn narrower(&mut self, statement: &Statement, why: impl Into<String>) {
         self.add(statement, Outcome::Narrower, why.into());
     }
 
-    /// The statement has no counterpart.
+    /// Reports a statement without a counterpart.
     pub(crate) fn missing(&mut self, statement: &Statement, why: impl Into<String>) {
         self.add(statement, Outcome::Missing, why.into());
     }
 
-    /// The statement is a frame: each statement in it has an account of its own.
+    /// Marks a statement as a container: each statement in it has its own outcome.
     pub(crate) fn open(&mut self, statement: &Statement) {
         self.seen.insert(statement.id, Seen::Opened);
     }
 
-    /// What became of a part of a statement.
+    /// Reports the outcome of a part of a statement.
     pub(crate) fn part(&mut self, span: &SourceSpan, part: &str, outcome: Outcome, words: impl Into<String>) {
         let words = words.into();
         if self.told.insert((span.text, span.range.start, outcome, words.clone())) {
@@ -99,12 +100,12 @@ impl Ledger {
         }
     }
 
-    /// What no statement sets, and is otherwise here.
+    /// Reports a default that differs.
     pub(crate) fn unwritten(&mut self, outcome: Outcome, words: impl Into<String>) {
         self.accounts.push(Account { span: None, statement: String::new(), outcome, words: words.into() });
     }
 
-    /// Accounts for all that has no account yet. `explain` finds words for a statement.
+    /// Reports all statements that have no outcome yet. `explain` returns outcome and text for a statement.
     pub(crate) fn sweep(
         &mut self,
         statements: &[Statement],
@@ -122,7 +123,7 @@ impl Ledger {
         }
     }
 
-    /// Statements without an account: none, once they were swept.
+    /// Number of statements without an outcome: 0 after [`sweep`](Self::sweep).
     #[cfg(test)]
     pub(crate) fn unaccounted(&self, statements: &[Statement]) -> usize {
         let of = |statement: &Statement| match self.seen.get(&statement.id) {

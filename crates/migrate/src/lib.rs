@@ -1,22 +1,22 @@
-//! Configurations of BIND, NSD, Knot DNS, Unbound and PowerDNS, and what nomen's would say instead.
+//! Converts configurations of BIND, NSD, Knot DNS, Unbound and PowerDNS to nomen's.
 //!
-//! A syntax is read into statements (`tree`), whose words and blocks know their places. A file for each
-//! program knows what its statements mean and fills one `model`; `write` prints that. The `ledger` has an
-//! account of each statement: where it went, why nomen needs none, what is otherwise here, or what is
-//! missing. None is without one.
+//! A parser reads the syntax into statements (`tree`), whose words and blocks have their positions. A module
+//! for each program interprets its statements and fills one `model`, which `write` prints. The `ledger` has
+//! an outcome for each statement: its new place, why nomen needs none, what differs, or what is missing. No
+//! statement is without one.
 //!
 //! | module | does |
 //! |---|---|
-//! | `bind`, `nsd`, `knot`, `pdns`, `unbound` | what statements mean |
-//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings` | syntaxes |
-//! | `nsd_unbound` | statements that two of them share |
-//! | `text`, `tree`, `files` | texts and places, statements, the file system |
-//! | `network`, `units` | lists of clients without refusals, numbers with units |
-//! | `anchors`, `dnstap`, `local_root` | trust anchors, copies of messages, a copy of the root zone: what several programs have |
-//! | `work`, `ledger` | the move under way, what became of each statement |
-//! | `narrow` | what is refused, because what the source does with it cannot be said |
-//! | `model`, `mend`, `write` | nomen's configuration, what cannot be true together in it, its text |
-//! | `zone_files` | `$INCLUDE` that leads elsewhere, root servers of one's own |
+//! | `bind`, `nsd`, `knot`, `pdns`, `unbound` | interpret the statements |
+//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings` | parse the syntaxes |
+//! | `nsd_unbound` | statements common to NSD and Unbound |
+//! | `text`, `tree`, `files` | texts and positions, statements, the file system |
+//! | `network`, `units` | client lists without refusals, numbers with units |
+//! | `anchors`, `dnstap`, `local_root` | trust anchors, dnstap, a copy of the root zone: common to several programs |
+//! | `work`, `ledger` | the conversion in progress, the outcome of each statement |
+//! | `narrow` | refuses what cannot be expressed exactly |
+//! | `model`, `mend`, `write` | nomen's configuration, removal of contradictions, its text |
+//! | `zone_files` | `$INCLUDE` with another base folder, custom root servers |
 #![forbid(unsafe_code)]
 
 mod anchors;
@@ -54,7 +54,7 @@ pub use work::is_special;
 use text::Texts;
 use work::Work;
 
-/// Whose configuration it is.
+/// The program that a configuration is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerProgram {
     /// BIND's named.conf.
@@ -85,40 +85,40 @@ impl PeerProgram {
     }
 }
 
-/// A configuration that was moved.
+/// A converted configuration.
 #[derive(Debug)]
 pub struct Converted {
-    /// Whose it was.
+    /// The program it was for.
     pub program: PeerProgram,
     /// nomen's configuration.
     pub toml: String,
-    /// The texts that it was made of, and zone files that accounts point into.
+    /// The source texts, and zone files to which outcomes refer.
     pub texts: Vec<SourceText>,
-    /// What became of each statement, in the order of their places; what was not written comes last.
+    /// The outcome of each statement, in source order; differing defaults come last.
     pub accounts: Vec<Account>,
 }
 
 impl Converted {
-    /// Whether something is missing or narrower than it was.
+    /// Whether any outcome is missing or narrower.
     pub fn is_less(&self) -> bool {
         ledger::is_less(&self.accounts)
     }
 }
 
-/// A configuration that cannot be read.
+/// A configuration that cannot be parsed.
 #[derive(Debug)]
 pub struct Unreadable {
     /// The texts read so far.
     pub texts: Vec<SourceText>,
-    /// What is wrong.
+    /// The fault.
     pub fault: SyntaxFault,
 }
 
-/// Reads the configuration at `path` with all it includes, and says it in nomen's words. Without `program`,
-/// its text shows whose it is.
+/// Reads the configuration at `path` with all its includes, and converts it. Without `program`, the program
+/// is recognised from the text.
 ///
 /// # Errors
-/// [`Unreadable`], if a file cannot be read or is no such configuration.
+/// [`Unreadable`], if a file cannot be read or is not such a configuration.
 pub fn convert(
     path: &Path,
     program: Option<PeerProgram>,
@@ -146,7 +146,7 @@ pub fn convert(
     }
 }
 
-/// Does what needs all statements to be read.
+/// Completes the conversion with steps that need all statements.
 fn finish(texts: &mut Texts<'_>, work: &mut Work) {
     zone_files::hints(texts.files, work);
     anchors::write(work);
@@ -184,7 +184,7 @@ fn run(
     Ok(program)
 }
 
-/// Which of the two programs of PowerDNS a text is for.
+/// Determines which of PowerDNS's two programs a text is for.
 fn powerdns(path: &Path, text: &str) -> PeerProgram {
     let keys =
         text.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key.trim().trim_end_matches('+'));
@@ -196,7 +196,7 @@ fn powerdns(path: &Path, text: &str) -> PeerProgram {
     }
 }
 
-/// Keywords that one program alone has, of those whose files look alike.
+/// Keywords that only one of the programs with similar files has.
 #[rustfmt::skip]
 const SIGNS: [(PeerProgram, &[&str]); 3] = [
     (PeerProgram::Nsd, &["zonesdir", "request-xfr", "provide-xfr", "zonefile", "pattern", "include-pattern", "server-count", "zonelistfile", "log-only-syslog", "xfrdfile", "ip-address", "tcp-count", "zonefiles-check", "verify"]),
@@ -204,7 +204,7 @@ const SIGNS: [(PeerProgram, &[&str]); 3] = [
     (PeerProgram::Knot, &["listen", "rundir", "template", "storage", "remote", "acl", "domain", "udp-workers", "automatic-acl", "target", "database", "semantic-checks"]),
 ];
 
-/// Whose configuration a text is, by what its lines look like, and else by the file's name.
+/// Recognises the program from the lines of a text, or else from the file's name.
 fn recognise(path: &Path, text: &str) -> Option<PeerProgram> {
     let lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '/', '*']));

@@ -1,5 +1,5 @@
-//! A copy of the root zone that resolvers ask in place of the root servers (RFC 8806): `auth-zone` of
-//! Unbound, and what it cannot be true together with. Mirror zones are in `bind::zones`.
+//! A copy of the root zone for resolvers, queried instead of the root servers (RFC 8806): `auth-zone` of
+//! Unbound, and conflicts with other settings. Mirror zones of BIND are in `bind::zones`.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::tree::Statement;
 use crate::units;
 use crate::work::{Work, path_text, server_with_port};
 
-/// Why files of zones from servers are not read.
+/// Why a file of such a zone is not read.
 const WHY_FILES_ARE_NOT_READ: &str =
     "nomen takes the copy from its servers at the start, and keeps it in `state-dir`";
-/// What nomen does anyway.
+/// nomen does this by default.
 const ANYWAY: &str = "nomen does so anyway";
 
-/// Moves an `auth-zone` with `for-downstream: no`, if it is of the root.
+/// Converts an `auth-zone` with `for-downstream: no`, if it is the root.
 pub(crate) fn of_unbound(work: &mut Work, section: &Statement, name: &str, directory: &Path) {
     if name != "." {
         work.refuse_domain(name);
@@ -87,7 +87,7 @@ pub(crate) fn of_unbound(work: &mut Work, section: &Statement, name: &str, direc
     }
 }
 
-/// A copy of the root is of use only where names are found from the root servers down.
+/// Removes the copy of the root unless names are resolved starting at the root servers.
 pub(crate) fn mend(nomen: &mut Nomen, words: &mut Vec<String>) {
     let is_root = |keys: &Keys| keys.get("domain") == Some(&Setting::Text(".".into()));
     let forwarded = nomen.forwards.iter().any(is_root);

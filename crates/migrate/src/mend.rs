@@ -1,4 +1,4 @@
-//! What cannot be true together in a configuration of nomen, put right, with an account of it.
+//! Removes contradictions from a nomen configuration and reports the changes.
 
 use std::collections::HashSet;
 
@@ -8,11 +8,11 @@ use crate::model::{Keys, Nomen, Setting, bounded};
 use crate::units;
 use crate::work::Work;
 
-/// A key with its bound from below and the one from above.
+/// Keys with a minimum and a maximum.
 const ORDERS: [(&str, &str); 3] =
     [("min-refresh", "max-refresh"), ("min-retry", "max-retry"), ("min-expire", "max-expire")];
 
-/// Puts all of it right.
+/// Removes all contradictions.
 pub(crate) fn mend(work: &mut Work) {
     let nomen = &mut work.nomen;
     let mut words = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn mend(work: &mut Work) {
     words.into_iter().for_each(|words| work.ledger.unwritten(Outcome::Differs, words));
 }
 
-/// Zones are listed in catalog zones that are made here.
+/// Removes entries in catalog zones that nomen does not produce.
 fn listings(nomen: &mut Nomen, words: &mut Vec<String>) {
     let produced: HashSet<String> =
         nomen.zones.iter().filter(|zone| zone.is_produced()).map(|zone| zone.name.clone()).collect();
@@ -57,7 +57,7 @@ fn listings(nomen: &mut Nomen, words: &mut Vec<String>) {
     }
 }
 
-/// One client may not open more connections than there are.
+/// Limits the connections per client to the total.
 fn connections(nomen: &mut Nomen) {
     const USUAL: u64 = 100;
     let number = |key| match nomen.server.get(key) {
@@ -72,7 +72,7 @@ fn connections(nomen: &mut Nomen) {
     }
 }
 
-/// An address beside all addresses of its port is one of them. What else a block says holds for all.
+/// Removes addresses that a wildcard address on the same port includes. Other keys of a block apply to all.
 fn listens(nomen: &mut Nomen, words: &mut Vec<String>) {
     let mut block = nomen.listens.first().cloned().unwrap_or_default();
     let mut all: Vec<String> =
@@ -102,7 +102,7 @@ fn listens(nomen: &mut Nomen, words: &mut Vec<String>) {
     }
 }
 
-/// There is one rule for a domain.
+/// Keeps one rule per domain.
 fn rules(nomen: &mut Nomen, words: &mut Vec<String>) {
     let mut seen = HashSet::new();
     let mut first = |rule: &Keys| match rule.get("domain") {
@@ -119,8 +119,7 @@ fn rules(nomen: &mut Nomen, words: &mut Vec<String>) {
     nomen.stubs.retain(&mut first);
 }
 
-/// The time to the next try at a server that was never measured lies between the least and the most; nomen's
-/// own values count where none is written.
+/// Puts the first timeout for an unmeasured server between minimum and maximum, including nomen's defaults.
 fn timeouts(resolver: &mut Keys, words: &mut Vec<String>) {
     let time = |key, usual| match resolver.get(key) {
         Some(Setting::Text(text)) => ms(text),
@@ -140,7 +139,7 @@ fn timeouts(resolver: &mut Keys, words: &mut Vec<String>) {
     }
 }
 
-/// The least is not more than the most.
+/// Limits a minimum to its maximum.
 fn order(keys: &mut Keys, low: &'static str, high: &'static str, usual: &str, words: &mut Vec<String>) {
     let time = |key, usual: &str| match keys.get(key) {
         Some(Setting::Text(text)) => ms(text),
@@ -154,7 +153,7 @@ fn order(keys: &mut Keys, low: &'static str, high: &'static str, usual: &str, wo
     }
 }
 
-/// A duration that `units::duration` has written.
+/// Parses a duration written by `units::duration`, as milliseconds.
 fn ms(text: &str) -> Option<u64> {
     match text.strip_suffix("ms") {
         Some(number) => number.parse().ok(),

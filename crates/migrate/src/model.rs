@@ -1,22 +1,22 @@
-//! A configuration of nomen while it is made: sections of keys, with the bounds that nomen has for them.
+//! A nomen configuration under construction: sections of keys, with nomen's limits.
 //!
-//! A test of `tools` compares the bounds with those of the keys.
+//! A test of `tools` compares the limits with those of the keys.
 
 use crate::text::SourceSpan;
 use crate::units;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Setting {
     Text(String),
     Texts(Vec<String>),
-    /// Names and texts, in one line.
+    /// Names with texts, on one line.
     Table(Vec<(String, String)>),
     Number(u64),
     Switch(bool),
 }
 
-/// Keys of one section, in the order in which they are written.
+/// Keys of one section, in output order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Keys(pub(crate) Vec<(&'static str, Setting)>);
 
@@ -40,7 +40,7 @@ impl Keys {
         self.set(key, Setting::Switch(on));
     }
 
-    /// Sets a list; an empty one is none.
+    /// Sets a list; an empty one removes the key.
     pub(crate) fn texts(&mut self, key: &'static str, texts: Vec<String>) {
         match texts.is_empty() {
             true => self.remove(key),
@@ -48,7 +48,7 @@ impl Keys {
         }
     }
 
-    /// Adds to a list what is not in it.
+    /// Adds a text to a list, unless present.
     pub(crate) fn add(&mut self, key: &'static str, text: impl Into<String>) {
         let text = text.into();
         match self.0.iter_mut().find(|(name, _)| *name == key) {
@@ -71,7 +71,7 @@ impl Keys {
     }
 }
 
-/// The sections that a configuration has once.
+/// Sections that occur once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Server,
@@ -99,30 +99,30 @@ impl Section {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Zone {
     pub(crate) name: String,
-    /// Its master file, if it has one, as an absolute path where the peer's is.
+    /// Its zone file, if any, as an absolute path if the source's is absolute.
     pub(crate) file: Option<String>,
-    /// The template that the peer has for it.
+    /// The source's template for it.
     pub(crate) template: Option<String>,
     pub(crate) keys: Keys,
     pub(crate) span: Option<SourceSpan>,
 }
 
 impl Zone {
-    /// Whether it is a catalog zone whose records nomen makes.
+    /// Whether it is a catalog zone whose records nomen produces.
     pub(crate) fn is_produced(&self) -> bool {
         self.keys.get("catalog-produce") == Some(&Setting::Switch(true))
     }
 }
 
-/// A configuration while it is made.
+/// A configuration under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Nomen {
     pub(crate) server: Keys,
-    /// Addresses, and whether they are for UDP and TCP.
+    /// Addresses, each with its protocols.
     pub(crate) listens: Vec<Keys>,
     pub(crate) transfers: Keys,
     pub(crate) tsig_keys: Vec<Keys>,
-    /// Templates by their names, beside those that zones have in common.
+    /// Templates by name, beside those generated for common keys.
     pub(crate) templates: Vec<(String, Keys)>,
     pub(crate) zones: Vec<Zone>,
     pub(crate) resolver: Option<Keys>,
@@ -132,7 +132,7 @@ pub(crate) struct Nomen {
     pub(crate) metrics: Option<Keys>,
     pub(crate) log: Keys,
     pub(crate) dnstap: Option<Keys>,
-    /// `freebind` of every `[[listen]]`, if the source says so.
+    /// `freebind` of every `[[listen]]`, if the source sets it.
     pub(crate) freebind: Option<bool>,
 }
 
@@ -148,13 +148,13 @@ impl Nomen {
         }
     }
 
-    /// Whether there is a key of this name.
+    /// Whether there is a TSIG key of this name.
     pub(crate) fn has_key(&self, name: &str) -> bool {
         let is = |key: &Keys| matches!(key.get("name"), Some(Setting::Text(text)) if text == name);
         self.tsig_keys.iter().any(is)
     }
 
-    /// The names of all keys.
+    /// The names of all TSIG keys.
     pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
         self.tsig_keys.iter().filter_map(|key| match key.get("name") {
             Some(Setting::Text(name)) => Some(name.as_str()),
@@ -162,12 +162,12 @@ impl Nomen {
         })
     }
 
-    /// Adds a pass to `[[resolver.access]]`, to the last block if that says the same.
+    /// Adds clients to `[[resolver.access]]`, to the last block if it has the same action.
     pub(crate) fn grant(&mut self, action: &str, from: impl Into<String>) {
         self.grant_over(action, from, None);
     }
 
-    /// The same, for questions over one transport alone.
+    /// [`grant`](Self::grant) for queries over one transport.
     pub(crate) fn grant_over(&mut self, action: &str, from: impl Into<String>, proto: Option<&str>) {
         self.resolver.get_or_insert_default();
         let wanted = Setting::Text(action.to_owned());
@@ -187,24 +187,24 @@ impl Nomen {
     }
 }
 
-/// In what a number of nomen's configuration is counted.
+/// The unit of a number in nomen's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// Things.
+    /// A count.
     Count,
-    /// Milliseconds; written with units.
+    /// Milliseconds, written with units.
     Millis,
-    /// Bytes; written with units.
+    /// Bytes, written with units.
     Bytes,
 }
 
-/// A key that holds a number: its section as it is written, its name, its measure, the least and the most.
+/// Limits of a number: section header, key, unit, minimum and maximum.
 pub type Bound = (&'static str, &'static str, Measure, u64, u64);
 
 const DAY: u64 = 86_400_000;
 const SOA: (u64, u64) = (1_000, 2_147_483_647_000);
 
-/// The bounds of the keys that are written. A test of the program compares them with its own.
+/// Limits of the keys that are written. A test of the program compares them with its own.
 #[rustfmt::skip]
 pub const BOUNDS: &[Bound] = &[
     ("[server]", "workers", Measure::Count, 1, 1024),
@@ -266,8 +266,7 @@ pub const BOUNDS: &[Bound] = &[
     ("[dnstap]", "sample", Measure::Count, 1, 1_000_000),
 ];
 
-/// A number for a key, within its bounds, and whether it had to be changed for that. `value` is in the key's
-/// measure.
+/// A number within a key's limits, and whether it had to be changed. `value` is in the key's unit.
 pub(crate) fn bounded(header: &str, key: &str, value: u64) -> Option<(Setting, bool)> {
     let (_, _, measure, least, most) =
         BOUNDS.iter().find(|(section, name, ..)| *section == header && *name == key)?;

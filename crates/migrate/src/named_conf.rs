@@ -6,21 +6,21 @@ use crate::files::{expand, is_pattern, join};
 use crate::text::{SourceSpan, SyntaxFault, SyntaxFaultKind, Texts};
 use crate::tree::{Part, SourceWord, Statement};
 
-/// Most blocks within each other, and most files that include each other.
+/// Most nested blocks and includes.
 const MAX_DEPTH: usize = 50;
 
-/// What was read.
+/// The parsed configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
-    /// All statements; those of included files stand where these are named.
+    /// All statements; those of an included file are at the place of its `include`.
     pub(crate) statements: Vec<Statement>,
     /// Every `include`.
     pub(crate) includes: Vec<Statement>,
-    /// The folder that relative paths start from, in the end.
+    /// The folder for relative paths, at the end of the file.
     pub(crate) directory: Option<PathBuf>,
 }
 
-/// Reads a named.conf and all it includes. Relative paths start from `base` until `directory` changes that.
+/// Parses a named.conf with all its includes. Relative paths start at `base` until `directory` changes that.
 pub(crate) fn parse(texts: &mut Texts<'_>, path: &Path, base: &Path) -> Result<Parsed, SyntaxFault> {
     let mut out = Parsed { directory: Some(base.to_owned()), ..Parsed::default() };
     out.statements = file(texts, path, None, &mut out.includes, &mut out.directory)?;
@@ -68,7 +68,7 @@ impl Reader<'_, '_> {
         Err(SyntaxFault { span: Some(span), kind })
     }
 
-    /// Passes over blanks and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) -> Result<(), SyntaxFault> {
         loop {
             let rest = &self.text[self.at..];
@@ -130,7 +130,7 @@ impl Reader<'_, '_> {
         self.fault(span, SyntaxFaultKind::OpenString)
     }
 
-    /// Statements up to the brace that closes the block, or the end of the file.
+    /// Parses statements up to the closing brace of the block, or the end of the file.
     fn statements(&mut self, open: Option<SourceSpan>, depth: usize) -> Result<Vec<Statement>, SyntaxFault> {
         if depth + self.texts.depth() > MAX_DEPTH {
             let span = open.unwrap_or(SourceSpan { text: self.number, range: 0..0 });
@@ -170,8 +170,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A statement that does not end: the fault is behind its last word, or where it begins if a block is its
-    /// end.
+    /// Reports a statement without an end, after its last word, or at its beginning if it ends with a block.
     fn unfinished<T>(&self, from: usize, parts: &[Part]) -> Result<T, SyntaxFault> {
         let span = match (parts.last(), parts.first()) {
             (Some(Part::Word(word)), _) | (_, Some(Part::Word(word))) => word.span.clone(),
@@ -187,7 +186,7 @@ impl Reader<'_, '_> {
         depth: usize,
         all: &mut Vec<Statement>,
     ) -> Result<(), SyntaxFault> {
-        // The caret is for how it begins; its blocks have statements of their own.
+        // The span covers the beginning; statements in blocks have their own.
         let words = parts.iter().map_while(|part| match part {
             Part::Word(word) => Some(word.span.range.end),
             Part::Block(_) => None,
@@ -200,7 +199,7 @@ impl Reader<'_, '_> {
                 self.includes.push(statement);
                 return Ok(());
             }
-            // BIND goes to the folder at once, so what follows is looked for there.
+            // BIND changes the folder immediately, which affects later paths.
             ("directory", 2) if depth == 1 => {
                 let base = self.directory.clone().unwrap_or_default();
                 *self.directory = Some(join(&base, statement.value()));

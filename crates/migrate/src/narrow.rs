@@ -1,38 +1,39 @@
-//! What cannot be said exactly becomes less: names that are refused, and recursion that is refused
-//! altogether.
+//! Narrows what cannot be expressed exactly: refuses certain names, or recursion altogether.
 //!
-//! So no client gains anything by the move; `tests/reference.rs` compares with models of what each program
-//! lets clients do.
+//! So no client gains access by the conversion; `tests/reference.rs` compares with models of the access that
+//! each program permits.
 
 use crate::ledger::Outcome;
 use crate::model::{Keys, Setting};
 use crate::tree::Statement;
 use crate::work::Work;
 
-/// Why a zone whose queries are limited is left out.
+/// Why a zone with limited queries is left out.
 pub(crate) const LIMITED: &str = "it limits who may query, and nomen answers every client from its zones: the zones that it is for are left out. To move them, limit the clients in a firewall and migrate a copy of the file without it";
 
 impl Work {
-    /// Has no name at or below a domain asked of other servers: the rule or the zone for it is left out.
+    /// Refuses upstream queries for names at or below a domain, whose rule or zone is left out.
     pub(crate) fn refuse_domain(&mut self, domain: &str) {
         if !self.narrow.domains.iter().any(|other| other == domain) {
             self.narrow.domains.push(domain.to_owned());
         }
     }
 
-    /// The same, where the source asks no server for a name below the domain, whatever rule there is for it.
+    /// Like [`refuse_domain`](Self::refuse_domain), if the source queries no server for names below the
+    /// domain, whatever rules it has for them.
     pub(crate) fn refuse_all_below(&mut self, domain: &str) {
         self.refuse_domain(domain);
         self.narrow.whole.push(domain.to_owned());
     }
 
-    /// Has the names of a domain found from the root servers down, or refused where a rule above it asks
-    /// other servers.
+    /// Resolves the names of a domain starting at the root servers; refuses them if a rule above the domain
+    /// has other servers.
     pub(crate) fn iterate_domain(&mut self, domain: &str) {
         self.narrow.iterated.push(domain.to_owned());
     }
 
-    /// Refuses recursion to every client, for a statement that limits it in a way that cannot be said.
+    /// Refuses recursion to all clients, because of a statement that limits it in a way that nomen cannot
+    /// express.
     pub(crate) fn refuse_recursion(&mut self, statement: &Statement, why: &str) {
         let words = format!(
             "{why}: recursion is refused to every client, so that none gets what this statement denies; to do without it, migrate a copy of the file that does not have it"
@@ -41,18 +42,18 @@ impl Work {
         self.narrow.closed = true;
     }
 
-    /// Has a zone left out unless it becomes a catalog zone.
+    /// Leaves a zone out unless it becomes a catalog zone.
     pub(crate) fn serve_as_catalog_alone(&mut self, zone: &str) {
         self.narrow.only_catalogs.push(zone.to_owned());
     }
 }
 
-/// Whether a name is a domain, or is below it.
+/// Whether a name is at or below a domain.
 pub(crate) fn is_below(name: &str, domain: &str) -> bool {
     domain == "." || name == domain || name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
 }
 
-/// Writes what is refused.
+/// Writes the refusals.
 pub(crate) fn write(work: &mut Work) {
     let narrow = std::mem::take(&mut work.narrow);
     let mut domains = narrow.domains;

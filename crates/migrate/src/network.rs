@@ -1,10 +1,9 @@
-//! Networks: what is left of one if others are taken out of it, and lists of which the first member that fits
-//! decides.
+//! Networks, set differences of networks, and client lists with refusals.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// All addresses whose first bits are these.
+/// A network prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Network {
     v6: bool,
@@ -14,7 +13,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// The network of this length that an address is in.
+    /// The network with this prefix length that contains an address.
     pub(crate) fn of(address: IpAddr, len: u8) -> Option<Self> {
         let (v6, bits) = match address {
             IpAddr::V4(v4) => (false, u128::from(u32::from(v4))),
@@ -29,10 +28,10 @@ impl Network {
         [false, true].map(|v6| Self { v6, bits: 0, len: 0 })
     }
 
-    /// All addresses that are in none of these; `None` if these are too many networks.
+    /// All addresses outside these networks; `None` if that takes too many networks.
     pub(crate) fn complement(networks: &[Self]) -> Option<Vec<Self>> {
         let left = without(&Self::all(), networks);
-        // More may have been dropped.
+        // At the limit, networks may have been dropped.
         (left.len() < MAX_PASSES).then_some(left)
     }
 
@@ -52,18 +51,18 @@ impl Network {
         self.v6 == other.v6 && self.len <= other.len && other.bits & !self.host_mask() == self.bits
     }
 
-    /// How many bits all its addresses have in common.
+    /// The prefix length.
     pub(crate) fn length(self) -> u8 {
         self.len
     }
 
-    /// Its address, if it has just one.
+    /// The address, if there is only one.
     pub(crate) fn single(self) -> Option<IpAddr> {
         (self.len == self.width()).then(|| self.address())
     }
 
-    /// Whether it is of IPv4 addresses mapped into IPv6, which nomen takes for the IPv4 addresses themselves.
-    /// The peers do not.
+    /// Whether it is within IPv4 addresses mapped into IPv6, which nomen treats as the IPv4 addresses. The
+    /// other programs do not.
     pub(crate) fn is_mapped(self) -> bool {
         self.v6 && self.len >= 96 && self.bits >> 32 == 0xffff
     }
@@ -81,7 +80,7 @@ impl Network {
         [lower, Self { bits: self.bits | (lower.host_mask() + 1), ..lower }]
     }
 
-    /// What is left of it without another one.
+    /// Appends the rest of the network without another one.
     fn without(self, other: Self, out: &mut Vec<Self>) {
         if other.covers(self) {
         } else if self.covers(other) {
@@ -91,7 +90,7 @@ impl Network {
         }
     }
 
-    /// Reads `address`, `address/length`, or an IPv4 address with fewer parts before the `/`, as in `10/8`.
+    /// Parses `address`, `address/length`, or an IPv4 address with fewer parts before the `/`, as in `10/8`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (address, len) = text.split_once('/').map_or((text, None), |(a, len)| (a, Some(len)));
         let address: IpAddr = match address.parse() {
@@ -113,7 +112,8 @@ impl Network {
         }
     }
 
-    /// Reads what `parse` does, `first-last`, or `address&mask`: as networks that are together the same.
+    /// Parses the input of [`parse`](Self::parse), `first-last`, or `address&mask`, as networks that cover
+    /// the same addresses.
     pub(crate) fn parse_range(text: &str) -> Option<Vec<Self>> {
         if let Some((first, last)) = text.split_once('-') {
             return Self::range(first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -130,13 +130,13 @@ impl Network {
         Self::parse(text).map(|network| vec![network])
     }
 
-    /// The networks that are together all addresses from one to another.
+    /// The networks that cover the addresses from `first` to `last`.
     fn range(first: IpAddr, last: IpAddr) -> Option<Vec<Self>> {
         let first = Self::of(first, if first.is_ipv4() { 32 } else { 128 })?;
         let last = Self::of(last, first.width()).filter(|last| last.bits >= first.bits)?;
         let (mut out, mut next) = (Vec::new(), Some(first));
         while let Some(mut network) = next {
-            // As wide as the place where it begins and the end allow.
+            // The largest network that starts here and ends within the range.
             while let Some(len) = network.len.checked_sub(1) {
                 let wider = Self { len, ..network };
                 if wider.bits & wider.host_mask() != 0 || wider.last() > last.bits {
@@ -161,27 +161,27 @@ impl fmt::Display for Network {
     }
 }
 
-/// Members of a list of clients.
+/// A member of a client list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Client {
     Networks(Vec<Network>),
     Key(String),
-    /// Whom a list within the list lets pass; whom it does not, the rest of the outer list decides about.
+    /// A nested list: the clients that it permits match; for others the outer list continues.
     List(Vec<Member>),
-    /// At least these; which others depends on the machine.
+    /// At least these networks; others depend on the host.
     AtLeast(Vec<Network>),
-    /// Its clients cannot be determined here.
+    /// The clients cannot be determined.
     Unknown,
 }
 
-/// A member of a list of which the first one that fits decides.
+/// A member of a list in which the first match decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) deny: bool,
     pub(crate) client: Client,
 }
 
-/// The clients that pass: those in the network and with the key, as far as these are set.
+/// Clients that pass: those in the network and with the key, if these are set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pass {
     pub(crate) network: Option<Network>,
@@ -199,11 +199,11 @@ impl fmt::Display for Pass {
     }
 }
 
-/// Most members that a list without refusals may have. A list of more is not intended.
+/// Most members of a list without refusals. A longer list is not intended.
 const MAX_PASSES: usize = 2000;
 
-/// The clients that a list lets pass, as a list without refusals. None where there is no such list: then no
-/// client passes, which is less.
+/// Converts a client list to a list without refusals. `None` if that is not possible: no client then passes,
+/// which is narrower.
 pub(crate) fn passes(members: &[Member]) -> Option<Vec<Pass>> {
     let (mut out, mut denied) = (Vec::new(), Vec::new());
     collect(members, &mut denied, &mut out)?;
@@ -243,7 +243,7 @@ fn collect(members: &[Member], denied: &mut Vec<Network>, out: &mut Vec<Pass>) -
     Some(())
 }
 
-/// The networks that a refused list covers. None where a member of it cannot be named exactly, or is a key.
+/// The networks that a refused list covers. `None` if a member cannot be expressed exactly, or is a key.
 pub(crate) fn refusals(list: &[Member]) -> Option<Vec<Network>> {
     fn is_exact(list: &[Member]) -> bool {
         list.iter().all(|member| match &member.client {
@@ -266,7 +266,7 @@ pub(crate) fn refusals(list: &[Member]) -> Option<Vec<Network>> {
     Some(out)
 }
 
-/// Whether a list lets every client pass.
+/// Whether a list permits every client.
 pub(crate) fn is_for_all(members: &[Member]) -> bool {
     let Some(found) = passes(members) else { return false };
     let open: Vec<Option<Network>> =
@@ -274,8 +274,8 @@ pub(crate) fn is_for_all(members: &[Member]) -> bool {
     open.contains(&None) || Network::all().iter().all(|all| open.contains(&Some(*all)))
 }
 
-/// The networks of a set in which the longest network that a client is in decides, and of one length the
-/// last: those that pass. `None` is a refusal whose network cannot be read: no client passes.
+/// The permitted networks of a set in which the longest match decides, and of equal networks the last one.
+/// `None` is a refusal with an unreadable network: no client then passes.
 pub(crate) fn of_longest_match(members: &[(bool, Option<Network>)]) -> Vec<Network> {
     let mut set: Vec<(bool, Network)> = Vec::new();
     for (deny, network) in members {
@@ -306,7 +306,7 @@ fn push(out: &mut Vec<Pass>, pass: Pass) {
     if pass.network.is_some_and(Network::is_mapped) {
         return;
     }
-    // What a wider member says need not be said again.
+    // Omits what a wider member already includes.
     let covered = |other: &Pass| match (other.network, pass.network) {
         _ if other.key.is_some() && other.key != pass.key => false,
         (None, _) => true,
@@ -318,7 +318,7 @@ fn push(out: &mut Vec<Pass>, pass: Pass) {
     }
 }
 
-/// What is left of networks without others.
+/// The rest of networks without others.
 fn without(networks: &[Network], denied: &[Network]) -> Vec<Network> {
     denied.iter().fold(networks.to_vec(), |left, deny| {
         let mut out = Vec::new();
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(shown(&[member(true, "key:k"), member(false, "any")]), None);
     }
 
-    /// `!{ !10/8; any; }; key k;` is BIND's way to ask for a network and a key.
+    /// `!{ !10/8; any; }; key k;` is BIND's notation for a network and a key.
     #[test]
     fn a_network_and_a_key() {
         let inner = vec![member(true, "10.0.0.0/8"), member(false, "any")];
@@ -379,7 +379,7 @@ mod tests {
     }
 
     proptest! {
-        /// The first member that fits decides, and a list without refusals decides the same.
+        /// The first match decides, and the list without refusals decides equally.
         #[test]
         fn a_list_without_refusals_lets_the_same_pass(
             list in prop::collection::vec((any::<bool>(), 0u8..=255, 24u8..=32), 0..6),

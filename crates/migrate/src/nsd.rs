@@ -16,7 +16,7 @@ use crate::tree::{Statement, last};
 use crate::units;
 use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, server};
 
-/// Words that begin a section.
+/// Keywords that begin a section.
 pub(crate) const SECTIONS: &[&str] =
     &["server", "zone", "pattern", "key", "remote-control", "tls-auth", "verify", "dnstap", "xdp"];
 
@@ -131,7 +131,7 @@ const RULES: &[NamedRule] = &[
     ("allow-query", Rule::Same(&["0.0.0.0/0", "::/0"], "nomen answers every client from its zones")),
 ];
 
-/// Moves a configuration.
+/// Converts a configuration.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
     let parsed = clauses::parse(texts, path, SECTIONS)?;
     for include in &parsed.includes {
@@ -223,7 +223,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
         }
     }
     if let Some(found) = last(all, "tcp-count") {
-        // Each server process counts by itself.
+        // The limit is per server process.
         let servers =
             last(all, "server-count").and_then(|found| units::size(found.value())).unwrap_or(1).max(1);
         let value = units::size(found.value()).and_then(|value| value.checked_mul(servers));
@@ -257,7 +257,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// Whom the process becomes.
+/// Converts the user that the process changes to.
 fn user(work: &mut Work, all: &[&Statement]) {
     match last(all, "username") {
         None => work.nomen.server.text("user", "nsd"),
@@ -265,7 +265,7 @@ fn user(work: &mut Work, all: &[&Statement]) {
             work.ledger.unneeded(found, "nomen stays who it is unless `user` of [server] says otherwise");
         }
         Some(found) => {
-            // `user.group` is how NSD writes both.
+            // NSD writes both as `user.group`.
             let (user, group) = found.value().split_once('.').unwrap_or((found.value(), ""));
             work.nomen.server.text("user", user);
             if !group.is_empty() {
@@ -276,7 +276,7 @@ fn user(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// Keys of zones and patterns that are translated.
+/// Translated keys of zones and patterns.
 const ZONE_KEYS: &[&str] = &[
     "name",
     "zonefile",
@@ -299,7 +299,7 @@ const ZONE_KEYS: &[&str] = &[
     "catalog-producer-zone",
 ];
 
-/// A zone's statements and those of the patterns that it includes, and the pattern it has first.
+/// Collects a zone's statements with those of included patterns; returns the first pattern.
 fn flattened<'t>(
     work: &mut Work,
     section: &'t Statement,
@@ -342,7 +342,7 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     let template = flattened(work, section, patterns, 0, &mut all);
     let limited = limit(work, &all);
     if limited.is_some() && last(&all, "catalog").is_some_and(|role| role.value() == "consumer") {
-        // A zone whose members are served answers no queries here.
+        // nomen answers no queries from a zone whose members are served.
         work.serve_as_catalog_alone(&name);
     } else if let Some(limit) = limited {
         work.ledger.narrower(limit, LIMITED);
@@ -394,7 +394,7 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     work.nomen.zones.push(Zone { name, file, template, keys, span: Some(section.span.clone()) });
 }
 
-/// The first statement that keeps clients from querying a zone, if not every client may.
+/// The first statement that limits the clients that may query a zone, if not all may.
 fn limit<'t>(work: &mut Work, all: &[&'t Statement]) -> Option<&'t Statement> {
     let first = all.iter().find(|statement| statement.key() == "allow-query")?;
     let found = clients(work, all, "allow-query");
@@ -402,7 +402,7 @@ fn limit<'t>(work: &mut Work, all: &[&'t Statement]) -> Option<&'t Statement> {
     (!open).then_some(first)
 }
 
-/// Keys that a zone and a template may have, but for primaries.
+/// Converts the keys common to zones and templates, except primaries.
 fn shared_keys(work: &mut Work, all: &[&Statement], secondary: bool, keys: &mut Keys) {
     for (theirs, ours) in [("provide-xfr", "allow-transfer"), ("allow-notify", "allow-notify")] {
         let mut list = clients(work, all, theirs);
@@ -419,7 +419,7 @@ fn shared_keys(work: &mut Work, all: &[&Statement], secondary: bool, keys: &mut 
     source(work, all, keys);
 }
 
-/// The first source address of each family for queries and NOTIFY to a zone's servers.
+/// Converts the first source address of each family for queries and NOTIFY to a zone's servers.
 fn source(work: &mut Work, all: &[&Statement], keys: &mut Keys) {
     let mut taken: Vec<IpAddr> = Vec::new();
     for found in all.iter().filter(|statement| statement.key() == "outgoing-interface") {
@@ -437,8 +437,8 @@ fn source(work: &mut Work, all: &[&Statement], keys: &mut Keys) {
     keys.texts("source", taken.iter().map(ToString::to_string).collect());
 }
 
-/// What a zone is to catalog zones: one whose members are served, one that nomen makes, or a member. Returns
-/// whether nomen makes it.
+/// Converts a zone's catalog role: its members are served, nomen produces it, or it is a member. Returns
+/// whether nomen produces it.
 fn catalog(
     work: &mut Work,
     all: &[&Statement],
@@ -490,7 +490,7 @@ fn catalog(
     false
 }
 
-/// Whether a pattern limits who may query its zones.
+/// Whether a pattern limits the clients that may query its zones.
 fn is_limited(work: &mut Work, name: &str, patterns: &[&Statement]) -> bool {
     let named = |pattern: &&&Statement| pattern.find("name").is_some_and(|found| found.value() == name);
     let mut all = Vec::new();
@@ -500,7 +500,7 @@ fn is_limited(work: &mut Work, name: &str, patterns: &[&Statement]) -> bool {
     limit(work, &all).is_some()
 }
 
-/// A pattern as a template for members of a catalog zone. Returns whether it is there.
+/// Converts a pattern to a template for members of a catalog zone. Returns whether it exists.
 fn member_template(work: &mut Work, name: &str, patterns: &[&Statement], zonesdir: &Path) -> bool {
     let named = |pattern: &&&Statement| pattern.find("name").is_some_and(|found| found.value() == name);
     let Some(pattern) = patterns.iter().find(named) else { return false };
@@ -587,11 +587,11 @@ fn zone_key(work: &mut Work, statement: &Statement, secondary: bool, keys: &mut 
     }
 }
 
-/// `request-xfr: [AXFR|UDP] ADDRESS KEY`, and whether it is for AXFR alone.
+/// Parses `request-xfr: [AXFR|UDP] ADDRESS KEY`; also returns whether it is for AXFR only.
 fn primary(work: &mut Work, statement: &Statement) -> Option<(String, bool)> {
     let kind = statement.value();
     let skip = usize::from(["AXFR", "UDP"].contains(&kind));
-    // A third word names what encrypts the transfer.
+    // A third word is a TLS authentication name.
     if statement.argument(skip + 2).is_some() {
         work.ledger.missing(statement, "nomen has no transfers over TLS; the server is left out");
         return None;
@@ -604,7 +604,7 @@ fn primary(work: &mut Work, statement: &Statement) -> Option<(String, bool)> {
     Some((server, kind == "AXFR"))
 }
 
-/// `ADDRESS[@PORT] KEY`, behind so many words.
+/// Parses `ADDRESS[@PORT] KEY` after `skip` words.
 fn peer(work: &mut Work, statement: &Statement, skip: usize) -> Option<String> {
     let (address, key) = (statement.argument(skip)?, statement.argument(skip + 1));
     let (ip, port) =
@@ -625,7 +625,7 @@ fn peer(work: &mut Work, statement: &Statement, skip: usize) -> Option<String> {
     }
 }
 
-/// Whom `provide-xfr` or `allow-notify` lets pass. What is blocked is so wherever it stands.
+/// The clients that `provide-xfr` or `allow-notify` permits. BLOCKED takes precedence wherever it is.
 fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
     let (mut blocked, mut allowed) = (Vec::new(), Vec::new());
     for statement in all.iter().filter(|statement| statement.key() == key) {
@@ -678,7 +678,7 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
             }
         }
     }
-    // A key from anywhere.
+    // A key with all addresses.
     let v4 = out.iter().filter_map(|text| text.strip_prefix("0.0.0.0/0 key:"));
     let keys: Vec<String> =
         v4.filter(|key| out.contains(&format!("::/0 key:{key}"))).map(str::to_owned).collect();
@@ -689,8 +689,8 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
     out
 }
 
-/// A zone's file by its pattern: `%s` is the name, `%1` to `%3` its first characters, `%z`, `%y` and `%x` its
-/// last labels.
+/// A zone's file from its pattern: `%s` is the name, `%1` to `%3` are its first characters, `%z`, `%y` and
+/// `%x` its last labels.
 fn file_name(pattern: &str, zone: &str) -> String {
     let labels: Vec<&str> = zone.split('.').filter(|label| !label.is_empty()).collect();
     let label = |n: usize| labels.iter().rev().nth(n).map_or(".", |label| *label).to_owned();
@@ -709,7 +709,7 @@ fn file_name(pattern: &str, zone: &str) -> String {
     })
 }
 
-/// A pattern with what stands behind each `%` replaced; that for which there is nothing stays.
+/// Replaces `%` and the character after it in a pattern; those without a replacement stay.
 fn filled(pattern: &str, with: &mut dyn FnMut(char) -> Option<String>) -> String {
     let (mut out, mut chars) = (String::new(), pattern.chars());
     while let Some(c) = chars.next() {

@@ -1,4 +1,4 @@
-//! Statements that nsd.conf and unbound.conf share.
+//! Statements common to nsd.conf and unbound.conf.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::tree::{Statement, last};
 use crate::units;
 use crate::work::{Work, with_port};
 
-/// The level of the log for a verbosity.
+/// Converts the verbosity to a log level.
 pub(crate) fn verbosity(work: &mut Work, statement: &Statement) {
     let level = match statement.value().parse::<u32>() {
         Ok(0) => "warn",
@@ -20,7 +20,7 @@ pub(crate) fn verbosity(work: &mut Work, statement: &Statement) {
     work.in_key(statement, Section::Log, "level");
 }
 
-/// `nsid: "ascii_TEXT"`, or hexadecimal digits.
+/// Converts `nsid: "ascii_TEXT"`, or hexadecimal digits.
 pub(crate) fn nsid(work: &mut Work, found: &Statement) {
     let text = match found.value().strip_prefix("ascii_") {
         Some(text) => text.to_owned(),
@@ -36,8 +36,7 @@ pub(crate) fn nsid(work: &mut Work, found: &Statement) {
     work.in_key(found, Section::Server, "nsid");
 }
 
-/// The addresses that clients ask: those that are named, or else these. Ports that
-/// are not `plain` are for TLS.
+/// Converts the listening addresses, by default `unnamed`. Ports that are not `plain` are for TLS.
 pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], plain: impl Fn(u16) -> bool) {
     let port = last(all, "port");
     let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
@@ -76,10 +75,10 @@ pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], 
     work.nomen.listens.push(block);
 }
 
-/// Without addresses the usual ones count.
+/// Without addresses nomen uses its default ones.
 const NOWHERE: &str = "it listens on no address that nomen could; without any [[listen]], nomen does on 127.0.0.1 and ::1 at port 5300";
 
-/// `do-ip4` and `do-ip6`: addresses of a family that is off are not listened on.
+/// Applies `do-ip4` and `do-ip6`: drops addresses of a disabled family.
 fn drop_families(all: &[&Statement], block: &mut Keys) {
     for (key, v6) in [("do-ip4", false), ("do-ip6", true)] {
         if last(all, key).is_some_and(|found| units::switch(found.value()) == Some(false)) {

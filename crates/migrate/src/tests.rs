@@ -1,4 +1,4 @@
-//! Configurations as operators write them, and what becomes of each statement.
+//! Typical configurations, and the outcomes of their statements.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,7 +39,7 @@ fn bind(text: &str) -> Converted {
     of(PeerProgram::Bind, &[("/etc/bind/named.conf", text)])
 }
 
-/// The outcomes of the statements that begin so.
+/// The outcomes of the statements that begin with `statement`.
 fn outcomes(converted: &Converted, statement: &str) -> Vec<Outcome> {
     let found = converted.accounts.iter().filter(|account| account.statement.starts_with(statement));
     found.map(|account| account.outcome).collect()
@@ -155,7 +155,8 @@ zone "b.example" { type master; file "b"; allow-transfer { key old; }; };"#,
     {
         assert_eq!(outcomes(&found, statement), [Outcome::Missing], "{statement}");
     }
-    // Zones of views would come from one of them, and a zone for a key that is gone is for no client.
+    // A zone of a view would be served to clients of other views, and a rule for a missing key permits no
+    // client.
     assert!(!found.toml.contains("a.example") && !found.toml.contains("allow-transfer"), "{}", found.toml);
 }
 
@@ -177,7 +178,7 @@ fn includes_are_followed_from_the_folder_that_bind_is_in() {
     let span = bogus.span.as_ref().expect("it has a place");
     assert_eq!(found.texts[span.text].path, Path::new("/srv/dns/zones/b.conf"));
     assert_eq!(&found.texts[span.text].text[span.range.clone()], "bogus");
-    // Of both zones, the one in a folder of its own includes another file here.
+    // Of both zones, the one in its own folder includes another file in nomen.
     assert_eq!(outcomes(&found, "$INCLUDE"), [Outcome::Differs]);
 }
 
@@ -257,10 +258,10 @@ stub-zone:\n  name: corp.example\n  stub-addr: 10.0.0.1\n";
             "domain = \"corp.example\"",
         ],
     );
-    // The longest network decides there, and the first here.
+    // In the source the longest match decides, in nomen the first.
     let [refused, allowed] = ["10.9.0.0/16", "10.0.0.0/8\""].map(|text| found.toml.rfind(text).expect(text));
     assert!(refused < allowed, "{}", found.toml);
-    // What went encrypted does not go in the clear.
+    // Names queried over TLS are not queried in the clear.
     has(&found, &["refused-domains = [\"lan\", \"tls.example\"]"]);
     assert!(!found.toml.contains("192.0.2.54"), "{}", found.toml);
     assert_eq!(outcomes(&found, "ratelimit"), [Outcome::Missing]);
@@ -296,7 +297,7 @@ fn who_validates_goes_on_and_who_does_not_goes_on_without() {
     );
 }
 
-/// Debian's key of another zone, as `unbound-anchor` and `named.conf` would have it.
+/// DS of another zone, in the formats of `unbound-anchor` and `named.conf`.
 const OTHER_DS: &str = "60485 13 2 2BB183AF5F22588179A53B0A98631FAD1A292118AB2D5E9F5D6B5C1C6D6E2B3A";
 const ROOT_DS: &str = "20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
 const ROOT_KEY: &str = "257 3 8 AwEAAaz/tAm8yTn4Mfeh5eyI96WSVexTBAvkMgJzkKTOiW1vkIbzxeF3+/4RgWOq7HrxRixHlFlExOLAJr5emLvN7SWXgnLh4+B5xQlNVz8Og8kvArMtNROxVQuCaSnIDdD5LKyWbRd2n9WGe2R8PzgCmr3EgVLrjyBxWezF0jLHwVN8efS3rCj/EWgvIWgb9tarpVUDK/b58Da+sqqls3eNbuv7pr+eoZG+SrDK6nWeL3c6H5Apxz7LjVc1uTIdsIXxuOLYA4/ilBmSVIzuDWfdRUfhHdY6+cn8HFRm+2hM8AnXGXws9555KrUB5qihylGa8subX2Nn6UwNR1AkUTV74bU=";
@@ -313,7 +314,7 @@ fn the_anchors_of_the_public_root_are_not_written() {
     assert!(!bind("options { recursion yes; };").toml.contains("validate"));
 }
 
-/// The last word in quotes, as BIND has it.
+/// Quotes the last word, as in BIND.
 fn quoted(data: &str) -> String {
     let (numbers, last) = data.rsplit_once(' ').expect("words");
     format!("{numbers} \"{last}\"")
@@ -328,7 +329,7 @@ fn anchors_of_other_zones_are_written_beside_those_of_the_root() {
     let alone = bind(&format!("options {{ recursion yes; dnssec-validation yes; }}; {own}"));
     has(&alone, &[&line]);
     assert!(!alone.toml.contains(ROOT_DS), "{}", alone.toml);
-    // A key that is old, revoked, or of an algorithm that is not supported, is reported.
+    // An unusable key is reported: malformed, revoked, or of an unsupported algorithm.
     for bad in [
         "a static-ds 1 13 9 \"00\"",
         "a static-key 385 3 8 \"AwEAAQ==\"",
@@ -554,7 +555,7 @@ fn updates_that_were_passed_on_are_passed_on() {
     assert_eq!(pdns.toml.matches("forward-updates = [\"10.0.0.0/8\"]").count(), 1, "{}", pdns.toml);
 }
 
-/// Every client may ask an Unbound.
+/// Permits every client, in Unbound's syntax.
 const ALL: &str = " access-control: 0.0.0.0/0 allow\n access-control: ::/0 allow\n";
 
 #[test]
@@ -615,8 +616,8 @@ fn the_recursor_of_powerdns_keeps_its_rules() {
     );
 }
 
-/// Files that come with the peers, where they are installed. In those full of examples that are commented
-/// out, all of these hold.
+/// Reads the example files of the other programs, if installed; in files of commented-out examples,
+/// uncomments all.
 #[test]
 fn the_peers_own_examples_are_read() {
     for (path, program, examples) in [
@@ -641,7 +642,7 @@ fn the_peers_own_examples_are_read() {
             convert(Path::new(path), Some(program), &Disk).unwrap_or_else(|e| panic!("{path}: {:?}", e.fault))
         };
         assert_eq!(found.program, program, "{path}");
-        // Statements of what nomen does are in its configuration.
+        // Supported statements are in nomen's configuration.
         const DOES: [&str; 17] = [
             "trust-anchor",
             "trust-anchor-file",
@@ -668,7 +669,7 @@ fn the_peers_own_examples_are_read() {
     }
 }
 
-/// Every `# key: value` without what makes it a comment.
+/// Uncomments every `# key: value`.
 fn uncommented(text: &str) -> String {
     let key = |text: &str| {
         let (key, value) = text.split_once(": ")?;
@@ -739,7 +740,7 @@ fn a_statement_that_begins_beyond_ascii_and_ends_in_a_block_was_shown_from_withi
     assert_eq!((fault.kind, shown), (SyntaxFaultKind::NoSemicolon, Some("\u{69a}x")));
 }
 
-/// Words of every syntax, and such that none has.
+/// Keywords of all syntaxes, and unknown words.
 const WORDS: &[&str] = &[
     "options",
     "zone",
@@ -810,8 +811,8 @@ const WORDS: &[&str] = &[
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever stands in a configuration, each statement has an account (`convert` asserts it in tests),
-    /// each place lies in its text.
+    /// Whatever a configuration contains, each statement has an outcome (`convert` asserts it in tests), and
+    /// each span is within its text.
     #[test]
     fn every_statement_has_an_account(
         words in prop::collection::vec((0..WORDS.len(), 0usize..9), 0..40),
@@ -833,7 +834,7 @@ proptest! {
         }
     }
 
-    /// An unknown keyword is reported as missing, at its place.
+    /// An unknown keyword is reported as missing, with its place.
     #[test]
     fn an_unknown_statement_is_reported(program in 0usize..4, key in "qq[a-z]{3,8}") {
         let (program, text) = match program {

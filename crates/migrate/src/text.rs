@@ -1,4 +1,4 @@
-//! The texts a configuration is made of, places in them, and what can be wrong with them.
+//! The texts of a configuration, positions in them, and their faults.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,16 +11,16 @@ const MAX_TEXT: usize = 64 << 20;
 /// Most texts of one configuration.
 const MAX_TEXTS: usize = 10_000;
 
-/// One text that was read.
+/// A text that was read.
 #[derive(Debug, Clone)]
 pub struct SourceText {
-    /// Where it came from, as its includer names it.
+    /// Its path, as in the statement that includes it.
     pub path: PathBuf,
-    /// The text. Bytes that are not UTF-8 stand as U+FFFD.
+    /// The text, with U+FFFD for bytes that are not UTF-8.
     pub text: String,
 }
 
-/// A stretch of one text, in bytes.
+/// A byte range of one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSpan {
     /// Number of the text.
@@ -29,54 +29,54 @@ pub struct SourceSpan {
     pub range: Range<usize>,
 }
 
-/// Why a configuration cannot be read.
+/// Why a configuration cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxFault {
-    /// Where; none if no text is there to point into.
+    /// The place; `None` if there is no text.
     pub span: Option<SourceSpan>,
     /// What is wrong.
     pub kind: SyntaxFaultKind,
 }
 
-/// What is wrong with a text.
+/// The kind of a [`SyntaxFault`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyntaxFaultKind {
-    /// It cannot be read, for this reason.
+    /// The file cannot be read, for this reason.
     CannotRead(PathBuf, std::io::ErrorKind),
-    /// It has more bytes than are read.
+    /// The file exceeds the size limit.
     TooLarge(PathBuf),
-    /// More texts include each other than are read.
+    /// The configuration has too many texts.
     TooManyTexts,
-    /// It includes itself.
+    /// The file includes itself.
     IncludesItself(PathBuf),
-    /// Blocks stand within each other deeper than anybody writes.
+    /// Blocks are nested too deeply.
     TooDeep,
-    /// A quoted string does not end.
+    /// A quoted string is not closed.
     OpenString,
-    /// A comment does not end.
+    /// A comment is not closed.
     OpenComment,
-    /// A block does not end.
+    /// A block is not closed.
     OpenBlock,
     /// A `}` without its `{`.
     StrayBrace,
     /// A statement does not end with `;`.
     NoSemicolon,
-    /// A statement begins with something else than a word.
+    /// A statement does not begin with a word.
     NoKeyword,
     /// A keyword lacks its value.
     NoValue(String),
-    /// This statement stands in no section.
+    /// The statement is outside all sections.
     NoSection(String),
-    /// The indentation fits nothing above.
+    /// The indentation matches no previous line.
     Indentation,
-    /// This part of YAML is not read.
+    /// This YAML construct is not supported.
     Yaml(&'static str),
-    /// Nothing shows whose configuration it is.
+    /// The program cannot be recognised.
     UnknownKind,
 }
 
 impl SyntaxFaultKind {
-    /// Whether the text is not to blame, but a file that cannot be read.
+    /// Whether the fault is that a file cannot be read, not the text itself.
     pub fn is_outside(&self) -> bool {
         matches!(self, Self::CannotRead(..))
     }
@@ -113,11 +113,11 @@ impl fmt::Display for SyntaxFaultKind {
     }
 }
 
-/// The texts read so far, and how many statements they had.
+/// The texts read so far, and their number of statements.
 pub(crate) struct Texts<'f> {
     pub(crate) files: &'f dyn Files,
     pub(crate) all: Vec<SourceText>,
-    /// Texts that are being read, from the first to the one within it.
+    /// Paths of the texts being read, outermost first.
     open: Vec<PathBuf>,
     statements: usize,
 }
@@ -127,7 +127,8 @@ impl<'f> Texts<'f> {
         Self { files, all: Vec::new(), open: Vec::new(), statements: 0 }
     }
 
-    /// Reads a text and returns its number; `span` is where it is named. [`Texts::close`] follows.
+    /// Reads a text and returns its number; `span` is the place that names it. The caller then calls
+    /// [`Texts::close`].
     pub(crate) fn open(&mut self, path: &Path, span: Option<&SourceSpan>) -> Result<usize, SyntaxFault> {
         let fault = |kind| SyntaxFault { span: span.cloned(), kind };
         if self.open.iter().any(|open| open == path) {
@@ -149,23 +150,23 @@ impl<'f> Texts<'f> {
         Ok(self.all.len() - 1)
     }
 
-    /// The text that was opened last has been read.
+    /// Ends the text opened last.
     pub(crate) fn close(&mut self) {
         self.open.pop();
     }
 
-    /// How many texts include each other at the moment.
+    /// The current nesting depth of includes.
     pub(crate) fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// A number for one more statement.
+    /// Returns a number for a new statement.
     pub(crate) fn number(&mut self) -> usize {
         self.statements += 1;
         self.statements - 1
     }
 
-    /// A copy of a text, to be read while other texts are opened.
+    /// A copy of a text, so that other texts can be opened while it is read.
     pub(crate) fn text(&self, number: usize) -> String {
         self.all.get(number).map(|text| text.text.clone()).unwrap_or_default()
     }

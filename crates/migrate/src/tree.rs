@@ -1,4 +1,4 @@
-//! What all syntaxes are read into: statements of words and blocks.
+//! The parse result of all syntaxes: statements of words and blocks.
 
 use crate::text::SourceSpan;
 
@@ -17,7 +17,7 @@ pub(crate) enum Part {
     Block(Vec<Statement>),
 }
 
-/// A statement: words, and blocks of statements between and behind them.
+/// A statement: words, with blocks of statements between and after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Statement {
     /// Its number among all statements.
@@ -48,17 +48,17 @@ impl Statement {
         self.words().next().map_or("", |word| &word.text)
     }
 
-    /// The nth word behind the keyword, from 0.
+    /// The nth word after the keyword, from 0.
     pub(crate) fn argument(&self, n: usize) -> Option<&SourceWord> {
         self.words().nth(n + 1)
     }
 
-    /// The text of the first word behind the keyword.
+    /// The text of the first word after the keyword.
     pub(crate) fn value(&self) -> &str {
         self.argument(0).map_or("", |word| &word.text)
     }
 
-    /// The words behind the keyword.
+    /// The words after the keyword.
     pub(crate) fn values(&self) -> impl Iterator<Item = &SourceWord> {
         self.words().skip(1)
     }
@@ -68,7 +68,7 @@ impl Statement {
         self.blocks().next().unwrap_or_default()
     }
 
-    /// The word behind this one.
+    /// The word after `key`.
     pub(crate) fn word_after(&self, key: &str) -> Option<&SourceWord> {
         let mut words = self.words().skip_while(|word| word.text != key);
         words.next()?;
@@ -80,7 +80,7 @@ impl Statement {
         find(self.block(), key)
     }
 
-    /// How it begins, for people.
+    /// The beginning of the statement, for display.
     pub(crate) fn title(&self) -> String {
         let words = self.parts.iter().map_while(|part| match part {
             Part::Word(word) => Some(word.text.as_str()),
@@ -94,7 +94,7 @@ impl Statement {
     }
 }
 
-/// The last statement with this keyword: the one that counts where a key may stand several times.
+/// The last statement with this keyword, which takes precedence if there are several.
 pub(crate) fn last<'t>(all: &[&'t Statement], key: &str) -> Option<&'t Statement> {
     all.iter().rev().find(|statement| statement.key() == key).copied()
 }

@@ -1,6 +1,6 @@
-//! Numbers, times and sizes as the peers write them, and as nomen does.
+//! Numbers, times and sizes in the formats of other programs, and in nomen's.
 
-/// A number with any of the units of size: `512`, `16k`, `4M`, `1G`, `2GiB`, with 1024 for a thousand.
+/// Parses a number with a unit of size: `512`, `16k`, `4M`, `1G`, `2GiB`; units are powers of 1024.
 pub(crate) fn size(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -17,7 +17,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// Seconds: a number, numbers with units (`1w2d3h4m5s`), or a duration of ISO 8601 (`P1DT2H`).
+/// Parses seconds: a number, numbers with units (`1w2d3h4m5s`), or an ISO 8601 duration (`P1DT2H`).
 pub(crate) fn seconds(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let (iso, mut rest) = match text.strip_prefix('p') {
@@ -51,7 +51,7 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
     Some(total)
 }
 
-/// Yes or no, in all the words for it.
+/// Parses all spellings of yes and no.
 pub(crate) fn switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" | "1" => Some(true),
@@ -60,7 +60,7 @@ pub(crate) fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// A duration in nomen's words.
+/// A duration in nomen's format.
 pub(crate) fn duration(ms: u64) -> String {
     for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
         if ms >= factor && ms.is_multiple_of(factor) {
@@ -70,7 +70,7 @@ pub(crate) fn duration(ms: u64) -> String {
     if ms == 0 { "0s".into() } else { format!("{ms}ms") }
 }
 
-/// A size in nomen's words.
+/// A size in nomen's format.
 pub(crate) fn bytes(size: u64) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         if size >= 1 << shift && size.is_multiple_of(1 << shift) {

@@ -1,5 +1,5 @@
-//! A configuration being moved: what was read, what is made of it, and what became of each statement. And the
-//! rules for statements that have a key to themselves.
+//! [`Work`]: a conversion in progress, with the outcome of each statement; and rules for statements with one
+//! key.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,38 +12,37 @@ use crate::text::SourceSpan;
 use crate::tree::Statement;
 use crate::units;
 
-/// What is done with a statement that has one value.
+/// The conversion of a statement with one value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rule {
     /// A number for this key.
     Number(Section, &'static str),
-    /// The same, where 0 means no limit: the most that the key takes.
+    /// A number; 0 means no limit, and becomes the key's maximum.
     Limit(Section, &'static str),
-    /// The same, where 0 means what the program chooses.
+    /// A number; 0 means the program's default.
     Choice(Section, &'static str),
-    /// A duration that is written in units of so many milliseconds where it has none.
+    /// A duration; without a unit, in units of this many milliseconds.
     Time(Section, &'static str, u64),
-    /// The same, where 0 means no limit.
+    /// A duration; 0 means no limit.
     TimeLimit(Section, &'static str, u64),
     /// Yes or no.
     Switch(Section, &'static str),
-    /// The text as it is.
+    /// The text unchanged.
     Text(Section, &'static str),
-    /// Yes or no: whether records come in another order for each query.
+    /// Yes or no: whether records are rotated with each query.
     Rotation,
-    /// Yes or no: whether addresses are listened on that no interface has yet.
+    /// Yes or no: whether to listen on addresses that no interface has yet.
     Freebind,
-    /// With one of these values it is what nomen does anyway. Any other has no counterpart, for this reason.
+    /// One of these values is nomen's behaviour anyway. Any other has no counterpart, for this reason.
     Same(&'static [&'static str], &'static str),
     /// It needs no counterpart, for this reason.
     Unneeded(&'static str),
-    /// It has none, for this reason.
+    /// It has no counterpart, for this reason.
     Missing(&'static str),
 }
 
 impl Rule {
-    /// What becomes of a statement for which there is no key, and why; `None` where the rule has a key for
-    /// it.
+    /// Outcome and reason for a statement without a key; `None` if the rule has a key.
     pub(crate) fn without_key(self, statement: &Statement) -> Option<(Outcome, String)> {
         let text = statement.value();
         let same = |value: &&str| {
@@ -69,7 +68,7 @@ impl Rule {
 
 const DOES_SO: &str = "nomen does so anyway";
 
-/// Special-use names that nomen answers for, but for those that are one of many like it.
+/// Special-use names that nomen answers itself, except those in numbered series.
 const SPECIAL: &[&str] = &[
     "localhost",
     "test",
@@ -102,7 +101,7 @@ const SPECIAL: &[&str] = &[
     "8.b.d.0.1.0.0.2.ip6.arpa",
 ];
 
-/// Whether nomen answers for a name by itself. A test of the program compares with its own.
+/// Whether nomen answers a name itself. A test of the program compares this with its own list.
 pub fn is_special(name: &str) -> bool {
     let numbered = |end: &str, numbers: std::ops::RangeInclusive<u8>| {
         let number = name.strip_suffix(end).and_then(|number| number.parse().ok());
@@ -113,12 +112,12 @@ pub fn is_special(name: &str) -> bool {
         || numbered(".100.in-addr.arpa", 64..=127)
 }
 
-/// The special-use names under which networks that are not public have their addresses (RFC 6303).
+/// The reverse zones of private networks (RFC 6303), which nomen answers itself.
 pub(crate) fn private_reverse() -> Vec<String> {
     let numbered = |end: &str, numbers: std::ops::RangeInclusive<u8>| {
         numbers.map(|number| format!("{number}{end}")).collect::<Vec<_>>()
     };
-    // What is left has the names of this host, or of DNS64.
+    // The others belong to this host, or to DNS64.
     let ours = |name: &&&str| {
         let reverse = name.ends_with(".in-addr.arpa") || name.ends_with(".ip6.arpa");
         reverse && !["127.", "170.", "171.", "1.0."].iter().any(|first| name.starts_with(first))
@@ -137,42 +136,41 @@ pub(crate) fn rule(rules: &[NamedRule], key: &str) -> Option<Rule> {
     rules.iter().find(|(name, _)| *name == key).map(|(_, rule)| *rule)
 }
 
-/// A configuration being moved.
+/// A conversion in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     pub(crate) nomen: Nomen,
     pub(crate) ledger: Ledger,
-    /// Zone files, and the folder that the peer's `$INCLUDE` starts from; none where that is the file's own.
+    /// Zone files, with the base folder of the source's `$INCLUDE`; `None` for the file's own folder.
     pub(crate) zone_files: Vec<(PathBuf, Option<PathBuf>)>,
-    /// Files of hints, and where they are named.
+    /// Root hints files, with the places that name them.
     pub(crate) hints: Vec<(PathBuf, SourceSpan)>,
     /// Trust anchors.
     pub(crate) anchors: Anchors,
-    /// What is refused, because what the source does with it cannot be said.
+    /// Refusals for what cannot be expressed exactly.
     pub(crate) narrow: Narrow,
-    /// Whether the source answers every client from its zones, where it has one list for these and for
-    /// recursion.
+    /// Whether the source answers every client from its zones, if it has one list for zones and recursion.
     pub(crate) answers_all: bool,
-    /// Whether the source sends zones over TLS alone.
+    /// Whether the source sends zones only over TLS.
     pub(crate) encrypted_transfers: bool,
-    /// Whether servers at port 853 are asked in the clear.
+    /// Whether servers at port 853 are queried in the clear.
     pub(crate) plain_at_853: bool,
 }
 
-/// Trust anchors that were found.
+/// The trust anchors found.
 #[derive(Debug, Default)]
 pub(crate) struct Anchors {
     pub(crate) found: Vec<Anchor>,
-    /// Whether the peer has those of the public root beside them.
+    /// Whether the source also has those of the public root.
     pub(crate) public_root: bool,
-    /// Whether those follow their zone (RFC 5011).
+    /// Whether the public root's anchors follow their zone (RFC 5011).
     pub(crate) root_followed: bool,
 }
 
 /// A trust anchor.
 #[derive(Debug)]
 pub(crate) struct Anchor {
-    /// As nomen's configuration has it.
+    /// In nomen's configuration format.
     pub(crate) line: String,
     /// Whether it is one of the public root's.
     pub(crate) root: bool,
@@ -180,23 +178,23 @@ pub(crate) struct Anchor {
     pub(crate) followed: bool,
 }
 
-/// What is refused, because what the source does with it cannot be said.
+/// Refusals for what cannot be expressed exactly.
 #[derive(Debug, Default)]
 pub(crate) struct Narrow {
-    /// Domains whose names may not be asked of other servers.
+    /// Domains whose names must not be queried at other servers.
     pub(crate) domains: Vec<String>,
     /// Those of them below which rules are left out as well.
     pub(crate) whole: Vec<String>,
-    /// Domains whose names are found from the root servers down, whatever rule stands above them.
+    /// Domains resolved starting at the root servers, whatever rule is above them.
     pub(crate) iterated: Vec<String>,
-    /// Recursion is for no client.
+    /// Whether recursion is refused to all clients.
     pub(crate) closed: bool,
-    /// Zones whose queries are limited: as catalog zones alone, which answer no queries, they are served.
+    /// Zones with limited queries: served only as catalog zones, which answer no queries.
     pub(crate) only_catalogs: Vec<String>,
 }
 
 impl Work {
-    /// Does what a rule says with a statement.
+    /// Applies a rule to a statement.
     pub(crate) fn apply(&mut self, statement: &Statement, rule: Rule) {
         let text = statement.value().to_owned();
         let section = match rule {
@@ -241,7 +239,7 @@ impl Work {
             Rule::Rotation => self.rotate(statement, units::switch(&text)),
             Rule::Freebind => match units::switch(&text) {
                 Some(on) => {
-                    // Of two statements for it, one is enough.
+                    // Of two statements for it, one suffices.
                     self.nomen.freebind = Some(on || self.nomen.freebind == Some(true));
                     self.ledger.translated(statement, "`freebind` of [[listen]]");
                 }
@@ -255,7 +253,7 @@ impl Work {
         }
     }
 
-    /// Sets whether addresses come in another order for each query.
+    /// Sets whether addresses are rotated with each query.
     pub(crate) fn rotate(&mut self, statement: &Statement, on: Option<bool>) {
         let Some(on) = on else { return self.not_understood(statement) };
         self.nomen.server.switch("rotate-addresses", on);
@@ -268,8 +266,8 @@ impl Work {
         }
     }
 
-    /// Sets the addresses that other servers are asked from, one of each family. Returns whether all of them
-    /// are set.
+    /// Sets the source addresses of outgoing queries, one of each family. Returns whether all of them are
+    /// set.
     pub(crate) fn ask_from(&mut self, addresses: &[IpAddr]) -> bool {
         let mut set = self.recurse().members("source").to_vec();
         for address in addresses {
@@ -283,7 +281,7 @@ impl Work {
         all
     }
 
-    /// Sets a number, in the key's measure.
+    /// Sets a number, in the key's unit.
     pub(crate) fn number(
         &mut self,
         statement: &Statement,
@@ -307,7 +305,7 @@ impl Work {
         }
     }
 
-    /// Sets the most that a key takes, for a statement that says that there is no limit.
+    /// Sets a key's maximum, for a statement without a limit.
     fn unlimited(&mut self, statement: &Statement, section: Section, key: &'static str) {
         let Some((setting, _)) = bounded(section.header(), key, u64::MAX) else { return };
         let how =
@@ -316,7 +314,7 @@ impl Work {
         self.ledger.differs(statement, how);
     }
 
-    /// Sets a number of a zone, in the key's measure.
+    /// Sets a number of a zone, in the key's unit.
     pub(crate) fn zone_number(
         &mut self,
         statement: &Statement,
@@ -345,7 +343,7 @@ impl Work {
         self.ledger.missing(statement, "its value is not one that is understood here");
     }
 
-    /// Writes whether the answers of other servers are validated.
+    /// Sets whether answers of other servers are validated.
     pub(crate) fn validate(&mut self, statement: &Statement, on: bool) {
         match on {
             true => {
@@ -358,7 +356,7 @@ impl Work {
         }
     }
 
-    /// Has nothing validated below a name, for a statement that says so.
+    /// Disables validation below a name.
     pub(crate) fn trust_nothing_below(&mut self, statement: &Statement, name: &str) {
         match domain(name) {
             Some(name) => {
@@ -374,7 +372,7 @@ impl Work {
         self.nomen.section(Section::Resolver)
     }
 
-    /// Adds a key (TSIG). Returns whether it can be used.
+    /// Adds a TSIG key. Returns whether it is usable.
     pub(crate) fn tsig_key(
         &mut self,
         statement: &Statement,
@@ -411,7 +409,7 @@ impl Work {
         true
     }
 
-    /// The name of a key that can be used; what names another is reported.
+    /// The name of a usable key; reports names of other keys.
     pub(crate) fn known_key(&mut self, span: &SourceSpan, name: &str) -> Option<String> {
         let plain = domain(name).filter(|plain| self.nomen.has_key(plain));
         if plain.is_none() {
@@ -421,7 +419,7 @@ impl Work {
         plain
     }
 
-    /// A secondary or a zone that takes updates needs a folder that outlives the process.
+    /// Sets `state-dir`, which secondaries and zones with updates need.
     pub(crate) fn keep_state(&mut self) {
         if self.nomen.server.get("state-dir").is_none() {
             self.nomen.server.text("state-dir", "/var/lib/nomen");
@@ -437,7 +435,7 @@ fn shown(setting: &Setting) -> String {
     }
 }
 
-/// A name as nomen's configuration has it: in lower case, without the final dot. None if it is no name.
+/// A name in nomen's configuration format: in lower case, without the final dot. `None` if it is not a name.
 pub(crate) fn domain(text: &str) -> Option<String> {
     if text.is_empty() || !text.is_ascii() {
         return None;
@@ -451,7 +449,7 @@ pub(crate) fn domain(text: &str) -> Option<String> {
     })
 }
 
-/// Whether nomen takes it for a secret.
+/// Whether nomen accepts it as a secret.
 pub(crate) fn is_base64(text: &str) -> bool {
     let bytes: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let padding = bytes.iter().rev().take_while(|byte| **byte == b'=').count();
@@ -462,7 +460,7 @@ pub(crate) fn is_base64(text: &str) -> bool {
         && bytes[..bytes.len() - padding].iter().all(good)
 }
 
-/// `address` or `address@port`, as nomen writes it; the port is left out where it is 53.
+/// `address` or `address@port` in nomen's format; port 53 is omitted.
 pub(crate) fn server(address: &str, port: Option<&str>) -> Option<String> {
     let ip: IpAddr = address.parse().ok()?;
     if ip.is_unspecified() || ip.is_multicast() {
@@ -475,14 +473,14 @@ pub(crate) fn server(address: &str, port: Option<&str>) -> Option<String> {
     }
 }
 
-/// A server as Unbound writes it, `ADDRESS[@PORT][#NAME]`.
+/// Parses a server in Unbound's format, `ADDRESS[@PORT][#NAME]`.
 pub(crate) fn server_with_port(text: &str) -> Option<String> {
     let text = text.split('#').next().unwrap_or_default();
     let (address, port) = text.split_once('@').map_or((text, None), |(address, port)| (address, Some(port)));
     server(address, port)
 }
 
-/// `address@port`, as nomen writes it.
+/// `address@port` in nomen's format.
 pub(crate) fn with_port(ip: IpAddr, port: u16) -> String {
     if ip.is_ipv4() { format!("{ip}@{port}") } else { format!("[{ip}]@{port}") }
 }
@@ -492,7 +490,7 @@ pub(crate) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The unit of times that are written in seconds.
+/// Milliseconds per second, for times in seconds.
 pub(crate) const SECOND: u64 = 1000;
 
 #[cfg(test)]

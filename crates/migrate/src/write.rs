@@ -1,17 +1,17 @@
-//! The configuration as text. What many zones have in common goes into a template.
+//! The configuration as text. Keys common to several zones go into a template.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::model::{Keys, Nomen, Setting, Zone};
 
-/// Fewest zones with the same keys for which a template is made.
+/// Fewest zones with equal keys for which a template is written.
 const SHARED_BY: usize = 2;
 /// Keys that a template cannot have.
 const ZONES_OWN: &[&str] =
     &["catalog-template", "catalog-groups", "catalog-answers", "catalog-max-removed", "catalog-produce"];
 
-/// The text, with this line at the top.
+/// The text, with `opening` as a comment at the top.
 pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
     let mut out = opening.lines().fold(String::new(), |out, line| out + "# " + line + "\n");
     single(&mut out, "[server]", &nomen.server);
@@ -79,7 +79,7 @@ fn value(setting: &Setting) -> String {
     }
 }
 
-/// A basic string of TOML.
+/// A TOML basic string.
 fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -95,7 +95,7 @@ fn quote(text: &str) -> String {
     out
 }
 
-/// What a zone has that others may have as well: its keys but for those of its own.
+/// The keys of a zone that a template may have.
 fn shared(zone: &Zone) -> Keys {
     Keys(zone.keys.0.iter().filter(|(key, _)| !ZONES_OWN.contains(key)).cloned().collect())
 }
@@ -160,12 +160,12 @@ fn zones(out: &mut String, nomen: &Nomen) {
     }
 }
 
-/// The placeholder for a zone's name in the path of a template.
+/// The placeholder for a zone's name in a template's path.
 const PLACE: &str = "{zone}";
 
-/// A template's path, after the file of one of its zones; those that do not fit it have a path of their own.
+/// A template's path, derived from the file of one of its zones; zones that do not match have their own path.
 fn pattern(zone: &str, file: &str) -> String {
-    // Braces are for placeholders, and cannot stand for themselves.
+    // Braces delimit placeholders, and cannot be escaped.
     let plain = !file.contains(['{', '}']);
     let (folder, name) = file.rsplit_once('/').unwrap_or((".", file));
     match name.split_once(zone).filter(|_| plain && zone != ".") {
@@ -175,13 +175,13 @@ fn pattern(zone: &str, file: &str) -> String {
     }
 }
 
-/// The path of a zone by a template, where nothing in its name must be written otherwise.
+/// The path of a zone by a template, if its name needs no escaping.
 fn filled(pattern: &str, zone: &str) -> Option<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (zone != "." && zone.bytes().all(plain)).then(|| pattern.replacen(PLACE, zone, 1))
 }
 
-/// A name for each group that has a template: the peer's own where it is free.
+/// A name for each group with a template: the source's own name if it is free.
 fn names(groups: &[(Keys, Option<&str>, usize)], taken: &[(String, Keys)]) -> Vec<Option<String>> {
     let mut used: HashMap<String, usize> = taken.iter().map(|(name, _)| (name.clone(), 1)).collect();
     let mut name = |hint: &str| {
@@ -207,7 +207,7 @@ fn names(groups: &[(Keys, Option<&str>, usize)], taken: &[(String, Keys)]) -> Ve
         .collect()
 }
 
-/// A key of TOML: bare where it can be.
+/// A TOML key: bare if possible.
 fn bare(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !name.is_empty() && name.chars().all(plain) { name.to_owned() } else { quote(name) }

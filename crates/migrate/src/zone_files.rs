@@ -1,5 +1,4 @@
-//! What zone files and files of hints mean for the move: `$INCLUDE` starts from another folder, and roots of
-//! one's own.
+//! Zone files and root hints files: `$INCLUDE` with another base folder, and custom root servers.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,11 +8,11 @@ use crate::ledger::Outcome;
 use crate::text::{SourceSpan, SourceText, Texts};
 use crate::work::{Work, path_text};
 
-/// Most files that are looked at for one zone.
+/// Most files read for one zone.
 const MAX_FILES: usize = 1000;
 
-/// Reports every `$INCLUDE` that leads elsewhere here: nomen starts from the folder of the file that it
-/// stands in.
+/// Reports every `$INCLUDE` that refers to another file in nomen, where relative names start at the folder of
+/// the including file.
 pub(crate) fn includes(texts: &mut Texts<'_>, work: &mut Work) {
     let mut unreadable: Vec<PathBuf> = Vec::new();
     for (file, folder) in std::mem::take(&mut work.zone_files) {
@@ -47,7 +46,7 @@ pub(crate) fn includes(texts: &mut Texts<'_>, work: &mut Work) {
                         theirs.display(),
                         ours.display()
                     );
-                    // Places hold where the text is as it was.
+                    // Spans are only valid if the text is unchanged.
                     let range = if whole { range } else { 0..0 };
                     let span = SourceSpan { text: number, range };
                     work.ledger.part(&span, &format!("$INCLUDE {name}"), Outcome::Differs, words);
@@ -70,8 +69,8 @@ pub(crate) fn includes(texts: &mut Texts<'_>, work: &mut Work) {
     }
 }
 
-/// Every `$INCLUDE` with the place of its file name. A directive begins a line that no string and no
-/// parenthesis holds open.
+/// Every `$INCLUDE` with the place of its file name. A directive begins a line outside strings and
+/// parentheses.
 fn directives(text: &[u8]) -> Vec<(std::ops::Range<usize>, String)> {
     const WORD: &[u8] = b"$include";
     let mut out = Vec::new();
@@ -105,7 +104,7 @@ fn directives(text: &[u8]) -> Vec<(std::ops::Range<usize>, String)> {
     out
 }
 
-/// A file of root servers of one's own goes into the configuration; those of the public DNS nomen knows.
+/// Converts a file of custom root servers; nomen has those of the public DNS built in.
 pub(crate) fn hints(files: &dyn Files, work: &mut Work) {
     for (path, span) in std::mem::take(&mut work.hints) {
         let bytes = files.read(&path);

@@ -1,11 +1,11 @@
-//! Who may recurse, of `options` of named.conf.
+//! Access to recursion in `options` of named.conf.
 
 use super::{Frame, acl, is_none};
 use crate::ledger::Outcome;
 use crate::work::Work;
 
-/// Who may recurse: who passes both `allow-recursion` and `allow-query-cache`. Where one is not
-/// set, the other counts for it, and `allow-query` for both.
+/// Converts access to recursion: a client must pass both `allow-recursion` and `allow-query-cache`. If one is
+/// not set, the other applies in its place, and `allow-query` in place of both.
 pub(super) fn recursion(work: &mut Work, frame: &Frame<'_>) {
     if let Some(found) = frame.global("blackhole").filter(|found| !is_none(found)) {
         match acl::exact(&frame.acls, found.block()) {
@@ -49,7 +49,7 @@ pub(super) fn recursion(work: &mut Work, frame: &Frame<'_>) {
             work.ledger.part(&found.span, &found.title(), Outcome::Narrower, why);
         }
     }
-    // A list that lets no client pass differs from no list.
+    // A list that permits no client must not become a missing list.
     if work.nomen.access.is_empty() {
         work.nomen.grant("refuse", "any");
     }

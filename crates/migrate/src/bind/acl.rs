@@ -1,4 +1,4 @@
-//! Lists of clients (`address_match_list`): who passes, in nomen's words.
+//! Client lists (`address_match_list`): which clients pass, in nomen's syntax.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use crate::network::{Client, Member, Network, is_for_all, passes, refusals};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::work::Work;
 
-/// Lists by their names.
+/// Lists by name.
 pub(crate) type Acls<'t> = HashMap<String, &'t [Statement]>;
 
-/// Most lists within each other.
+/// Most nested lists.
 const MAX_DEPTH: usize = 16;
 
-/// Words for clients that depend on the machine.
+/// Words for clients that depend on the host.
 const HERE: [(&str, &str); 2] = [("localhost", "loopback"), ("localnets", "attached")];
 
-/// The words of a member: whether it refuses, and what remains.
+/// The words of a member: whether it refuses, and the remaining words.
 fn words(member: &Statement) -> (bool, Vec<&SourceWord>) {
     let mut words: Vec<&SourceWord> = member.words().collect();
     let mut deny = false;
@@ -27,7 +27,7 @@ fn words(member: &Statement) -> (bool, Vec<&SourceWord>) {
     (deny, words)
 }
 
-/// A list as members; those whose clients cannot be determined here are reported.
+/// The members of a list; reports those whose clients cannot be determined.
 fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> Vec<Member> {
     let mut out = Vec::new();
     for member in list {
@@ -78,7 +78,8 @@ fn unknown(work: &mut Work, member: &Statement, text: &str) -> Client {
     Client::Unknown
 }
 
-/// Who passes, as members of a list such as `allow-transfer`. Whom nomen cannot name does not.
+/// The clients that pass, as members of a list such as `allow-transfer`. Clients that nomen cannot express do
+/// not pass.
 pub(crate) fn grants(
     work: &mut Work,
     acls: &Acls<'_>,
@@ -96,7 +97,7 @@ pub(crate) fn grants(
     }
 }
 
-/// The networks that pass, for keys that take networks alone.
+/// The networks that pass, for keys that accept only networks.
 pub(crate) fn networks(work: &mut Work, acls: &Acls<'_>, statement: &Statement) -> Vec<String> {
     let all = grants(work, acls, statement, statement.block());
     let (keys, networks): (Vec<String>, Vec<String>) =
@@ -111,18 +112,18 @@ pub(crate) fn networks(work: &mut Work, acls: &Acls<'_>, statement: &Statement) 
     }
 }
 
-/// Whether a list lets every client pass.
+/// Whether a list permits every client.
 pub(super) fn for_all(acls: &Acls<'_>, list: &[Statement]) -> bool {
-    // Whatever is to be reported of the list is reported where the list is translated.
+    // The list is reported where it is translated.
     is_for_all(&members(&mut Work::default(), acls, list, 0))
 }
 
-/// The networks that a list lets pass, if they can be named exactly.
+/// The networks that a list permits, if they can be expressed exactly.
 pub(super) fn exact(acls: &Acls<'_>, list: &[Statement]) -> Option<Vec<Network>> {
     refusals(&members(&mut Work::default(), acls, list, 0))
 }
 
-/// Adds blocks of `[[resolver.access]]` for clients that pass both lists. Returns whether it can be said.
+/// Adds `[[resolver.access]]` blocks for clients that pass both lists. Returns whether this can be expressed.
 pub(super) fn access_both(work: &mut Work, acls: &Acls<'_>, lists: [&[Statement]; 2]) -> bool {
     if for_all(acls, lists[1]) {
         return access(work, acls, lists[0]);
@@ -131,7 +132,7 @@ pub(super) fn access_both(work: &mut Work, acls: &Acls<'_>, lists: [&[Statement]
         return access(work, acls, lists[1]);
     }
     for (named, other) in [(lists[0], lists[1]), (lists[1], lists[0])] {
-        // All but the clients of the one are refused first; then the other decides.
+        // Refuses all clients outside one list first; the other list then decides.
         if let Some(left) = exact(acls, named).and_then(|networks| Network::complement(&networks)) {
             left.iter().for_each(|network| work.nomen.grant("refuse", network.to_string()));
             return access(work, acls, other);
@@ -157,13 +158,13 @@ fn same(left: &[Statement], right: &[Statement]) -> bool {
         })
 }
 
-/// Adds blocks of `[[resolver.access]]`, of which the first that fits decides as here. Returns whether all
-/// could be said.
+/// Adds `[[resolver.access]]` blocks; the first match decides, as in BIND. Returns whether everything could
+/// be expressed.
 pub(crate) fn access(work: &mut Work, acls: &Acls<'_>, list: &[Statement]) -> bool {
     access_within(work, acls, list, (0, false))
 }
 
-/// The same for a list so deep within others, and whether members of these stand behind it.
+/// [`access`] for a list at a nesting depth, with whether members of the outer list follow it.
 fn access_within(
     work: &mut Work,
     acls: &Acls<'_>,
@@ -184,7 +185,7 @@ fn access_within(
         let named = acls.get(text).copied();
         let here = HERE.iter().find(|(word, _)| *word == text);
         if let Some((word, here)) = here {
-            // Here `loopback` is less than BIND's `localhost`, so that it can allow and not refuse.
+            // nomen's `loopback` is narrower than BIND's `localhost`, so it may permit but not refuse.
             if deny && *word == "localhost" {
                 return stop(work, member);
             }
@@ -194,7 +195,7 @@ fn access_within(
         } else if let Some(network) = Network::parse(text).filter(|_| block.is_none()) {
             match network.is_mapped() {
                 false => work.nomen.grant(action, network.to_string()),
-                // Here it would be the IPv4 addresses themselves, which it is not there.
+                // nomen would treat it as the IPv4 addresses themselves, which BIND does not.
                 true => unknown_client(work, member),
             }
         } else if let (false, Some(inner), true) = (deny, named.or(block), depth < MAX_DEPTH) {
@@ -220,7 +221,7 @@ fn unknown_client(work: &mut Work, member: &Statement) {
     work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
 }
 
-/// Whom a refusal is for cannot be said: no client behind it passes.
+/// Reports a refusal that cannot be expressed: no client after it passes.
 fn stop(work: &mut Work, member: &Statement) -> bool {
     let why = "this refusal cannot be said here; no client behind it may ask";
     work.ledger.part(&member.span, &member.title(), Outcome::Narrower, why);

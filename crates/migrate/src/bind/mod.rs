@@ -16,31 +16,31 @@ use crate::tree::Statement;
 use crate::work::Work;
 use acl::Acls;
 
-/// What the parts of the file say for other parts.
+/// Definitions that other parts of the file refer to.
 pub(crate) struct Frame<'t> {
     acls: Acls<'t>,
-    /// Lists of servers by their names.
+    /// Lists of servers by name.
     servers: HashMap<String, &'t Statement>,
-    /// Names of keys by the server that they are for.
+    /// Key names by server.
     server_keys: HashMap<String, String>,
-    /// The folder that paths start from.
+    /// The folder for relative paths.
     directory: PathBuf,
     /// Whether trust anchors are written.
     anchored: bool,
-    /// Whether there are views that cannot be moved.
+    /// Whether there are views that cannot be migrated.
     split: bool,
-    /// `options`, and the view if there is one: what holds for zones that say nothing.
+    /// `options`, and the view if there is one: defaults for zones.
     scopes: Vec<&'t Statement>,
 }
 
 impl Frame<'_> {
-    /// The statement that holds for all zones, of the innermost block that has it.
+    /// The global statement with this keyword, from the innermost block.
     fn global(&self, key: &str) -> Option<&Statement> {
         self.scopes.iter().rev().find_map(|scope| scope.find(key))
     }
 
-    /// The statement that keeps clients from querying a zone, its own or one for all zones; without a zone,
-    /// one for all.
+    /// The statement that limits the clients that may query a zone: its own or the global one; without a
+    /// zone, the global one.
     fn limit<'s>(&'s self, zone: Option<&'s Statement>) -> Option<&'s Statement> {
         let of_queries = ["allow-query", "allow-query-on"].into_iter().find_map(|key| {
             let found = zone.and_then(|zone| zone.find(key)).or_else(|| self.global(key))?;
@@ -55,7 +55,7 @@ fn is_none(list: &Statement) -> bool {
     list.block().first().is_none_or(|first| first.key() == "none")
 }
 
-/// Moves a configuration.
+/// Converts a configuration.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
     let base = path.parent().unwrap_or(Path::new("")).to_owned();
     let parsed = named_conf::parse(texts, path, &base)?;
@@ -85,7 +85,7 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
         let of = |key: &str| all.iter().filter(|statement| statement.key() == key).collect();
         (of("view"), of("zone"))
     };
-    // The first view that a client fits into is its own: none behind one for all is ever reached.
+    // A client belongs to the first view that matches it, so views after one for all clients are never used.
     let (others, views): (Vec<&Statement>, Vec<&Statement>) = views.into_iter().partition(is_of_other_class);
     for view in others {
         work.ledger
@@ -120,7 +120,7 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
     options::per_zone(work, &frame);
 }
 
-/// Reports a view that cannot be moved, with what is in it.
+/// Reports a view that cannot be migrated, with its content.
 fn split(work: &mut Work, view: &Statement) {
     let zones = view.block().iter().filter(|statement| statement.key() == "zone");
     let zones: Vec<&str> = zones.map(Statement::value).collect();
@@ -151,8 +151,7 @@ fn for_everybody(view: &Statement) -> bool {
     limits.iter().filter_map(|limit| view.find(limit)).all(any)
 }
 
-/// Notes lists, keys and servers, which are named elsewhere, in any order, and whether there are trust
-/// anchors.
+/// Collects lists, keys and servers, which statements anywhere may name, and whether there are trust anchors.
 fn collect<'t>(work: &mut Work, all: &'t [Statement], frame: &mut Frame<'t>) {
     for statement in all {
         match statement.key() {
@@ -178,7 +177,7 @@ fn collect<'t>(work: &mut Work, all: &'t [Statement], frame: &mut Frame<'t>) {
     }
 }
 
-/// `server ADDRESS { keys NAME; … };`
+/// Converts `server ADDRESS { keys NAME; … };`.
 fn server_keys(work: &mut Work, server: &Statement, frame: &mut Frame<'_>) {
     work.ledger.open(server);
     let address = server.value().parse::<std::net::IpAddr>();

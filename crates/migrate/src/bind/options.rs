@@ -1,4 +1,4 @@
-//! `options` of named.conf, and the statements beside it that are no zones.
+//! `options` of named.conf, and other statements outside zones.
 
 use super::{Frame, access, acl, outgoing, zones};
 use crate::anchors;
@@ -30,7 +30,7 @@ const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const SORTED: Rule = Rule::Missing("nomen does not sort addresses by the network of the client");
 const ACCESS: Rule = Rule::Missing("nomen answers everybody from its zones; recursion alone can be limited");
 
-/// Statements of one value.
+/// Statements with one value.
 const RULES: &[NamedRule] = &[
     ("max-udp-size", Rule::Number(Section::Server, "max-udp-size")),
     ("tcp-clients", Rule::Number(Section::Server, "tcp-connections")),
@@ -259,7 +259,7 @@ const RULES: &[NamedRule] = &[
     ("listen-on", TUNING),
 ];
 
-/// Statements beside `options` and zones.
+/// Statements outside `options` and zones.
 const TOP: &[NamedRule] = &[
     ("trust-anchors", UNANCHORED),
     ("managed-keys", UNANCHORED),
@@ -274,7 +274,7 @@ const TOP: &[NamedRule] = &[
     ("lwres", Rule::Missing("nomen has no lightweight resolver")),
 ];
 
-/// Words for a statement that has no account.
+/// The report for a statement that has none yet.
 pub(super) fn explain(statement: &Statement) -> (Outcome, String) {
     let key = statement.key();
     if zones::INHERITED.contains(&key) {
@@ -291,7 +291,7 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, String) {
     }
 }
 
-/// What holds for the server as a whole.
+/// Converts server-wide settings.
 pub(super) fn options(work: &mut Work, frame: &Frame<'_>) {
     for scope in &frame.scopes {
         work.ledger.open(scope);
@@ -376,7 +376,7 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     }
 }
 
-/// Statements whose values mean more than one thing, or more than one key. Returns whether it was one.
+/// Converts statements whose values need special handling. Returns whether the statement is one.
 fn in_own_way(work: &mut Work, frame: &Frame<'_>, statement: &Statement) -> bool {
     match statement.key() {
         "query-source" | "query-source-v6" if work.nomen.resolver.is_some() => {
@@ -384,7 +384,7 @@ fn in_own_way(work: &mut Work, frame: &Frame<'_>, statement: &Statement) -> bool
         }
         "rrset-order" => outgoing::rrset_order(work, statement),
         "resolver-query-timeout" if work.nomen.resolver.is_some() => {
-            // Up to 300 it is in seconds, and nothing is what the program chooses.
+            // Values up to 300 are in seconds; 0 means the program's default.
             match statement.value().parse::<u64>() {
                 Ok(0) => work.ledger.unneeded(statement, "nomen chooses, as it does"),
                 Ok(time) => {
@@ -450,7 +450,7 @@ fn transfer_rate(work: &mut Work, statement: &Statement) {
     }
 }
 
-/// The agent for error reports; the root means none.
+/// Converts the agent for error reports; the root means none.
 fn report_channel(work: &mut Work, statement: &Statement) {
     match domain(statement.value()).as_deref() {
         Some(".") => work.ledger.unneeded(statement, "it names no agent"),
@@ -462,7 +462,7 @@ fn report_channel(work: &mut Work, statement: &Statement) {
     }
 }
 
-/// Whether answers are validated, and by which anchors.
+/// Converts whether answers are validated, and with which anchors.
 fn validation(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     if work.nomen.resolver.is_none() {
         return;
@@ -480,8 +480,7 @@ fn validation(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     }
 }
 
-/// Whether answers are validated: `yes` takes the anchors that are written alone, and nothing is where there
-/// are none.
+/// Whether answers are validated: `yes` uses only configured anchors, and validates nothing without them.
 fn validates(frame: &Frame<'_>) -> bool {
     match frame.global("dnssec-validation").map_or("auto", Statement::value) {
         "no" => false,
@@ -495,10 +494,10 @@ fn for_all(statement: &Statement, none: bool) -> bool {
     first == if none { "none" } else { "any" }
 }
 
-/// What else decides about recursion.
+/// Other statements that affect recursion.
 const RECURSION: [&str; 5] = ["allow-recursion", "allow-query-cache", "forwarders", "forward", "dns64"];
 
-/// `recursion`, who may ask, forwarders, and what is served beyond its end.
+/// Converts `recursion`, its access lists, forwarders, and stale answers.
 fn recursion(work: &mut Work, frame: &Frame<'_>) {
     let found = frame.global("recursion");
     if frame.split {
@@ -553,7 +552,7 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
     stale(work, frame);
 }
 
-/// `stale-answer-enable` is off by default, unlike here.
+/// Converts `stale-answer-enable`, which unlike in nomen is off by default.
 fn stale(work: &mut Work, frame: &Frame<'_>) {
     let enable = frame.global("stale-answer-enable");
     let on = enable.is_some_and(|found| units::switch(found.value()) == Some(true));
@@ -586,7 +585,7 @@ fn stale(work: &mut Work, frame: &Frame<'_>) {
     }
 }
 
-/// The addresses to listen on; without any word about it, all of them.
+/// Converts the listening addresses; by default all addresses.
 fn listen(work: &mut Work, frame: &Frame<'_>) {
     let port = frame.global("port");
     let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
@@ -646,7 +645,7 @@ fn listen_on(work: &mut Work, member: &Statement, all: &str, port: u16, out: &mu
     }
 }
 
-/// `version`, `hostname` and `server-id`.
+/// Converts `version`, `hostname` and `server-id`.
 fn identity(work: &mut Work, frame: &Frame<'_>) {
     let usable = |text: &str| !text.is_empty() && text.len() <= 128;
     if let Some(found) = frame.global("version") {
@@ -657,7 +656,7 @@ fn identity(work: &mut Work, frame: &Frame<'_>) {
         }
         work.in_key(found, Section::Server, "version");
     }
-    // What nomen says of itself unasked is its own name.
+    // By default nomen reports its own name.
     let (host, id) = (frame.global("hostname"), frame.global("server-id"));
     if let Some(found) = host {
         match found.value() {
@@ -729,7 +728,7 @@ fn dns64(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     }
 }
 
-/// Defaults that are others here, said once.
+/// Reports defaults that differ, once.
 pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
     let has = |key: &str| work.nomen.zones.iter().any(|zone| zone.keys.get(key).is_some());
     let (zones, transfers) = (!work.nomen.zones.is_empty(), has("allow-transfer"));
@@ -750,7 +749,7 @@ pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
     }
 }
 
-/// Once it is known whether there are metrics at all.
+/// Converts `zone-statistics`, once it is known whether there are metrics.
 pub(super) fn per_zone(work: &mut Work, frame: &Frame<'_>) {
     let Some(found) = frame.global("zone-statistics") else { return };
     let full = found.value() == "full" || units::switch(found.value()) == Some(true);
@@ -760,7 +759,7 @@ pub(super) fn per_zone(work: &mut Work, frame: &Frame<'_>) {
     }
 }
 
-/// Statements beside `options` and zones.
+/// Converts statements outside `options` and zones.
 pub(super) fn top(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     match statement.key() {
         "controls" => {
@@ -804,7 +803,7 @@ fn statistics(work: &mut Work, inner: &Statement) {
     }
 }
 
-/// nomen has one log, with one level. It is that of the category `default`.
+/// Converts logging. nomen has one log with one level, that of the category `default`.
 fn logging(work: &mut Work, frame: &Frame<'_>, logging: &Statement) {
     work.ledger.open(logging);
     let channels: Vec<&Statement> = logging.block().iter().filter(|s| s.key() == "channel").collect();
@@ -873,7 +872,7 @@ fn logging(work: &mut Work, frame: &Frame<'_>, logging: &Statement) {
     }
 }
 
-/// The file that a category goes to.
+/// The file to which a category is logged.
 fn file_of<'s>(channels: &[&'s Statement], category: &Statement) -> Option<&'s Statement> {
     let named = |channel: &&&Statement| category.block().iter().any(|one| one.key() == channel.value());
     channels.iter().filter(named).find_map(|channel| channel.find("file"))

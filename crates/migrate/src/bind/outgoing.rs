@@ -1,5 +1,4 @@
-//! What `options` of named.conf says of the queries to other servers, and of the order of addresses in
-//! answers.
+//! Outgoing queries and the order of addresses in answers, from `options` of named.conf.
 
 use std::net::IpAddr;
 
@@ -7,7 +6,8 @@ use crate::model::Section;
 use crate::tree::Statement;
 use crate::work::Work;
 
-/// `query-source [address] (ADDRESS | * | none) [port (PORT | *)]`; `none` asks over the other family alone.
+/// Converts `query-source [address] (ADDRESS | * | none) [port (PORT | *)]`; `none` leaves only the other
+/// address family.
 pub(super) fn query_source(work: &mut Work, statement: &Statement) {
     let words: Vec<&str> = statement.values().map(|word| word.text.as_str()).collect();
     let address = words.iter().find(|word| **word != "address").copied();
@@ -24,7 +24,7 @@ pub(super) fn query_source(work: &mut Work, statement: &Statement) {
         }
         Some(address) => match address.parse::<IpAddr>() {
             Ok(ip) if ip.is_ipv6() == (key == "iterate-ipv6") => {
-                // Each family has one statement.
+                // Each address family has one statement.
                 work.ask_from(&[ip]);
                 match has_port {
                     true => work.ledger.differs(
@@ -39,7 +39,7 @@ pub(super) fn query_source(work: &mut Work, statement: &Statement) {
     }
 }
 
-/// `rrset-order { order ORDER; }`. Orders for some names or types are not there.
+/// Converts `rrset-order { order ORDER; }`. Orders for some names or types are not supported.
 pub(super) fn rrset_order(work: &mut Work, statement: &Statement) {
     let on = match statement.block() {
         [only] if only.key() == "order" => match only.value() {

@@ -11,7 +11,7 @@ use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text, server};
 
-/// Statements that hold for zones and may stand in `options` as well.
+/// Zone statements that may also be in `options`.
 pub(super) const INHERITED: &[&str] = &[
     "allow-transfer",
     "also-notify",
@@ -34,12 +34,12 @@ pub(super) const INHERITED: &[&str] = &[
     "notify-source-v6",
 ];
 
-/// Why a zone that BIND signs cannot be moved as it is.
+/// Why a zone that BIND signs cannot be migrated unchanged.
 const SIGNING: &str = "nomen does not sign: the zone would be served as its file has it, unsigned, and fail for clients that validate if its parent has DS records";
-/// Why statements about transfers of other kinds are gone.
+/// Why zone files in other formats than text are not migrated.
 const MASTERFILE: &str = "nomen reads zones as text; write it with named-compilezone -F text";
 
-/// Moves one zone.
+/// Converts one zone.
 pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     let name = zone.value();
     if let Some(plain) = domain(name)
@@ -80,7 +80,7 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     match finished {
         Err(why) => {
             work.ledger.missing(zone, why);
-            // Its names are not asked for where they were not asked for before.
+            // Its names must not be queried elsewhere if they were not before.
             let forwarded = zone.find("forwarders").is_some_and(|list| !list.block().is_empty());
             match kind.as_str() {
                 "forward" if !forwarded => work.iterate_domain(&plain),
@@ -98,10 +98,10 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     }
 }
 
-/// Types of zones whose names are the server's own, or those of servers that it names.
+/// Types of zones whose names belong to the server, or to servers that the zone names.
 const OWN: [&str; 6] = ["master", "primary", "slave", "secondary", "stub", "static-stub"];
 
-/// Leaves a zone out if not every client may query it. A catalog zone answers no queries here.
+/// Leaves a zone out if not every client may query it. nomen answers no queries from a catalog zone.
 fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> bool {
     let served = ["master", "primary", "slave", "secondary"];
     let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
@@ -125,7 +125,7 @@ fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, zone: &Statement, na
     true
 }
 
-/// The statement that decides for a zone, its own before that of all.
+/// The statement that applies to a zone: its own, otherwise the global one.
 fn deciding<'s>(frame: &'s Frame<'_>, zone: &'s Statement, key: &str) -> Option<&'s Statement> {
     zone.find(key).or_else(|| frame.global(key))
 }
@@ -145,7 +145,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
             work.ledger.missing(found, SIGNING);
         }
     }
-    // Of both, the policy counts.
+    // If both are set, the policy counts.
     let policy = zone.find("update-policy");
     if let Some(found) = deciding(frame, zone, "allow-update").filter(|_| policy.is_none()) {
         let list = acl::grants(work, &frame.acls, found, found.block());
@@ -182,7 +182,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     Ok(())
 }
 
-/// What is kept of changes, by updates or by the file, and how much of it.
+/// Converts the storage of differences, from updates or from the file, and its limits.
 fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, keys: &mut Keys) {
     if let Some(found) = deciding(frame, zone, "ixfr-from-differences") {
         let on = match found.value() {
@@ -283,10 +283,10 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
     Ok(())
 }
 
-/// What primaries and secondaries have in common: transfers and NOTIFY to others.
+/// Converts the statements common to primaries and secondaries: outgoing transfers and NOTIFY.
 fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
     if let Some(found) = deciding(frame, zone, "allow-transfer") {
-        // Its port and transport are those of encrypted transfers.
+        // Port and transport in it mean encrypted transfers.
         if found.words().count() > 1 {
             work.ledger.missing(
                 found,
@@ -322,7 +322,7 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
     source(work, frame, zone, keys);
 }
 
-/// The source addresses for queries and NOTIFY to other servers of the zone.
+/// Converts the source addresses for queries and NOTIFY to other servers of the zone.
 fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
     let (asks, tells) = (keys.get("primaries").is_some(), keys.get("notify").is_some());
     let mut sources = Vec::new();
@@ -334,7 +334,7 @@ fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
             value.filter(|value| value != "*")
         };
         let (asked, told) = (of(theirs, asks), of(notify, tells));
-        // Where it is for both, those that the zone comes from count.
+        // If there are sources for both, those for transfers count.
         let wanted = if asks { named(asked) } else { named(told) };
         let wanted = wanted.filter(|value| value.parse::<std::net::IpAddr>().is_ok());
         for (found, used) in [asked, told].into_iter().flatten() {
@@ -356,7 +356,7 @@ fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
     keys.texts("source", sources);
 }
 
-/// A list of servers with ports and keys, lists by name included.
+/// Converts a list of servers with ports and keys, including named lists.
 pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, depth: usize) -> Vec<String> {
     let port = list.word_after("port").map(|word| word.text.as_str());
     if list.word_after("tls").is_some_and(|tls| tls.text != "none") {
@@ -408,7 +408,7 @@ pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, dept
     out
 }
 
-/// Addresses and ports alone.
+/// Addresses and ports without keys.
 pub(super) fn addresses(work: &mut Work, frame: &Frame<'_>, list: &Statement) -> Vec<String> {
     let all = servers(work, frame, list, 0);
     all.into_iter().map(|server| server.split(" key:").next().unwrap_or_default().to_owned()).collect()
@@ -437,8 +437,8 @@ fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     Ok(())
 }
 
-/// `forward first`, which holds where nothing is said: the servers of the name are asked where the forwarders
-/// have no answer.
+/// Converts the forward mode. The default is `forward first`: if the forwarders do not answer, the name's own
+/// servers are queried.
 pub(super) fn forward_mode(work: &mut Work, mode: Option<&Statement>, rule: &mut Keys) {
     match mode.map_or("first", Statement::value) {
         "first" => rule.switch("forward-first", true),
@@ -482,7 +482,7 @@ fn stub(
     Ok(())
 }
 
-/// A copy of the root zone, for recursion alone (RFC 8806).
+/// Converts a copy of the root zone for recursion (RFC 8806).
 fn mirror(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'static str> {
     if work.nomen.resolver.is_none() {
         return Err("recursion is off, and it is for nothing else");
@@ -502,7 +502,7 @@ fn mirror(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'
     Ok(())
 }
 
-/// Root servers of one's own; those of the public DNS are known.
+/// Converts custom root servers; nomen has those of the public DNS built in.
 fn hint(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'static str> {
     if zone.value() != "." {
         return Err("hints are for the root alone");
@@ -529,7 +529,7 @@ fn update_policy(work: &mut Work, policy: &Statement) -> Vec<String> {
             None => {
                 let why = "nomen has rules for `name`, `subdomain`, `wildcard`, `self`, `selfsub` and `zonesub`, of keys, without numbers of records";
                 work.ledger.part(&rule.span, &rule.title(), Outcome::Missing, why);
-                // What stands behind a refusal that is not there would let pass what it refuses.
+                // Without this refusal, the rules after it would permit what it refuses.
                 if rule.key() == "deny" {
                     break;
                 }
@@ -547,11 +547,11 @@ fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Opti
         return None;
     }
     let clients: Vec<String> = match identity.text.as_str() {
-        // A wildcard is for those who sign, with any key.
+        // A wildcard matches every client that signs, with any key.
         "*" => work.nomen.key_names().map(|name| format!("key:{name}")).collect(),
         name => vec![format!("key:{}", work.known_key(&identity.span, name)?)],
     };
-    // `zonesub` has no name; `self` and its like have one that only fills the place.
+    // `zonesub` has no name; the name of `self` and similar rules is a placeholder.
     let (names, types) = match (kind.text.as_str(), rest) {
         ("zonesub", types) => ("zone".to_owned(), types),
         (kind @ ("name" | "subdomain"), [name, types @ ..]) => {
@@ -577,7 +577,7 @@ fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Opti
     Some(clients.iter().map(|client| format!("{} {client} {names}{of_types}", action.text)).collect())
 }
 
-/// `catalog-zones`, whose zones are there by now.
+/// Converts `catalog-zones`, after the zones themselves.
 pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
     let Some(found) = frame.global("catalog-zones") else { return };
     work.ledger.open(found);
@@ -609,7 +609,7 @@ pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
         zone.keys.text("catalog-template", template.clone());
         let mut keys = Keys::default();
         keys.texts("primaries", primaries);
-        // Members without primaries of their own come from those of the catalog zone.
+        // Members without primaries of their own are transferred from those of the catalog zone.
         if keys.0.is_empty() {
             let own = zone.keys.members("primaries").to_vec();
             keys.texts("primaries", own);

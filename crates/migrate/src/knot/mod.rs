@@ -56,25 +56,25 @@ const SERVER: &[NamedRule] = &[
     ("quic-idle-close-timeout", TUNING),
 ];
 
-/// What the parts of the file say for other parts, by their ids.
+/// Definitions that other parts of the file refer to by id.
 pub(crate) struct Frame<'t> {
-    /// Servers: addresses, perhaps with a port and a key, in nomen's words.
+    /// Servers: addresses, optionally with port and key, in nomen's syntax.
     remotes: HashMap<String, Vec<String>>,
-    /// Of those with one, the addresses that they are asked from, and the entry that says so.
+    /// Servers with source addresses: these, and the entry that sets them.
     sources: HashMap<String, (Vec<String>, &'t Statement)>,
-    /// Each item of `acl`.
+    /// Items of `acl`.
     acls: HashMap<String, &'t Statement>,
-    /// Each item of `template`.
+    /// Items of `template`.
     templates: HashMap<String, &'t Statement>,
-    /// Servers that may not, by their ids.
+    /// Ids of servers with `automatic-acl` off.
     without_automatic: HashSet<String>,
-    /// Whether the servers of a zone may do what they are there for.
+    /// The `automatic-acl` statement, which permits a zone's servers what they need.
     automatic: Option<&'t Statement>,
-    /// The folder that paths start from where no template says so.
+    /// The folder for relative paths without a template's own.
     base: std::path::PathBuf,
 }
 
-/// Moves a configuration.
+/// Converts a configuration.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
     let parsed = yaml::parse(texts, path)?;
     for include in &parsed.includes {
@@ -125,7 +125,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     Ok(())
 }
 
-/// The copies of messages that a zone or a template asks for. There is one place that they go to.
+/// Converts dnstap of zones and templates. nomen has one sink for all.
 fn copies(work: &mut Work, sections: &[Statement]) {
     let of = |key: &str| {
         let key = key.to_owned();
@@ -149,7 +149,7 @@ fn copies(work: &mut Work, sections: &[Statement]) {
     }
 }
 
-/// Words for a statement that has no account: what they are depends on its section.
+/// The report for a statement that has none yet, depending on its section.
 fn explain(sections: &[Statement], statement: &Statement) -> (Outcome, String) {
     let within = |section: &&Statement| {
         let (of, at) = (&section.span, &statement.span);
@@ -239,7 +239,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
             }
         }
     }
-    // Where nothing is said, Knot tells the host's name and its own version.
+    // By default Knot reports the host's name and its own version.
     if work.nomen.server.get("id").is_none() {
         work.nomen.server.text("id", "auto");
     }
@@ -312,7 +312,7 @@ fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
     frame.remotes.insert(id, all);
 }
 
-/// The addresses of `via`: the first of each family counts.
+/// The source addresses in `via`: the first of each family.
 fn sources(entry: &Statement) -> Option<Vec<String>> {
     let all: Option<Vec<std::net::IpAddr>> = entry.values().map(|word| word.text.parse().ok()).collect();
     let all = all?;
@@ -334,13 +334,13 @@ fn remotes<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
         && rest.iter().all(|other| other.0 == first.0)
     {
         frame.sources.insert(id.clone(), first.clone());
-        // The other members' entries say the same.
+        // The other members have the same entries.
         rest.iter().for_each(|(_, entry)| work.ledger.translated(entry, "`source` of the zones"));
     }
     frame.remotes.insert(id, all);
 }
 
-/// The servers that an entry names.
+/// The servers named by an entry.
 fn named_servers(work: &mut Work, frame: &Frame<'_>, entry: &Statement) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for value in entry.values().filter(|value| !value.text.is_empty()) {
@@ -356,10 +356,10 @@ fn named_servers(work: &mut Work, frame: &Frame<'_>, entry: &Statement) -> Vec<S
     out
 }
 
-/// A client of an `acl` item: its networks, all of them without, and its key.
+/// A client of an `acl` item: its networks (`None` for all), and its key.
 type AclClient = (Option<Vec<Network>>, Option<String>);
 
-/// The members of a list for what one `acl` item lets do, and whether these are all of its clients.
+/// The members of an `acl` item, and whether these are all of its clients.
 fn members(work: &mut Work, frame: &Frame<'_>, item: &Statement) -> (Vec<AclClient>, bool) {
     let mut whole = true;
     let mut networks: Option<Vec<Network>> = None;
@@ -367,7 +367,7 @@ fn members(work: &mut Work, frame: &Frame<'_>, item: &Statement) -> (Vec<AclClie
         match Network::parse_range(&value.text) {
             Some(found) => networks.get_or_insert_default().extend(found),
             None => {
-                // What cannot be read is no word about all clients.
+                // An unreadable address must not mean all clients.
                 networks.get_or_insert_default();
                 whole = false;
                 work.ledger.part(&value.span, &value.text, Outcome::Missing, "it is no network");
@@ -408,7 +408,7 @@ fn client_of(server: &str) -> AclClient {
     (Network::parse(ip).map(|network| vec![network]), key)
 }
 
-/// A member as nomen's lists have them, where it refuses: keys cannot be refused.
+/// A refusing member of a nomen list; keys cannot be refused.
 fn refused(networks: Option<Vec<Network>>, key: Option<String>) -> Member {
     let client = match (networks, key) {
         (_, Some(_)) => Client::Unknown,

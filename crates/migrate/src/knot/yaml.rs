@@ -1,6 +1,5 @@
-//! The YAML that knot.conf is written in: sections, items that begin with `-`, and keys with one value or a
-//! list. What else YAML has, Knot does not read either, so no reader of all of YAML would tell its errors
-//! from ours.
+//! The subset of YAML in knot.conf: sections, items that begin with `-`, and keys with one value or a list.
+//! Knot itself reads no more of YAML, so a full YAML parser would report other errors than Knot.
 
 use std::path::Path;
 
@@ -8,10 +7,10 @@ use crate::files::{expand, is_pattern, join};
 use crate::text::{SourceSpan, SyntaxFault, SyntaxFaultKind, Texts};
 use crate::tree::{Part, SourceWord, Statement};
 
-/// Most files that include each other.
+/// Most nested includes.
 const MAX_DEPTH: usize = 50;
 
-/// What was read.
+/// The parsed configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
     /// A statement for each section. Its block has keys, or items, each with a block of keys.
@@ -20,7 +19,7 @@ pub(crate) struct Parsed {
     pub(crate) includes: Vec<Statement>,
 }
 
-/// Reads a file and all it includes.
+/// Parses a file with all its includes.
 pub(crate) fn parse(texts: &mut Texts<'_>, path: &Path) -> Result<Parsed, SyntaxFault> {
     let mut out = Parsed::default();
     file(texts, path, None, &mut out)?;
@@ -83,12 +82,12 @@ fn statement(texts: &mut Texts<'_>, number: usize, line: &Line) -> Statement {
     Statement { id: texts.number(), parts, span }
 }
 
-/// A line with something on it; a list of values may have taken more lines.
+/// A line with content; a list of values may span several lines.
 struct Line {
     indent: usize,
-    /// It begins with `-`.
+    /// Whether it begins with `-`.
     dash: bool,
-    /// The key, or the value of a list's member, which has none.
+    /// The key, or the value of a list member, which has no key.
     key: SourceWord,
     has_colon: bool,
     values: Vec<SourceWord>,
@@ -110,7 +109,7 @@ impl Reader<'_> {
         Err(SyntaxFault { span: Some(SourceSpan { text: self.number, range: from..end }), kind })
     }
 
-    /// Passes over blanks on the line, and a comment; returns whether the line ends here.
+    /// Skips white space and a comment; returns whether the line ends here.
     fn blanks(&mut self) -> bool {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\r']).len();
@@ -121,7 +120,7 @@ impl Reader<'_> {
         self.text[self.at..].is_empty() || self.text[self.at..].starts_with('\n')
     }
 
-    /// The next line that is not empty.
+    /// Returns the next line with content.
     fn line(&mut self) -> Result<Option<Line>, SyntaxFault> {
         loop {
             let from = self.at;
@@ -173,7 +172,7 @@ impl Reader<'_> {
         Ok(Line { indent, dash, key, has_colon, values })
     }
 
-    /// One value, or a list in brackets, over lines if it must be.
+    /// Parses one value, or a list in brackets, which may span lines.
     fn values(&mut self) -> Result<Vec<SourceWord>, SyntaxFault> {
         let from = self.at;
         if !self.text[from..].starts_with('[') {
@@ -199,7 +198,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A word or a string. A key ends with its colon, an address in a value may have many.
+    /// Parses a word or a string. A key ends at its colon; an address in a value may contain colons.
     fn word(&mut self, key: bool) -> Result<SourceWord, SyntaxFault> {
         let from = self.at;
         let rest = &self.text[from..];
@@ -228,7 +227,7 @@ impl Reader<'_> {
         if key && let Some(colon) = rest[..end].strip_suffix(':') {
             end = colon.len();
         } else if key && let Some(colon) = rest[..end].find(':').filter(|_| !rest[..end].contains('@')) {
-            // `key:value` without a blank.
+            // `key:value` without white space.
             end = colon;
         }
         if end == 0 {
@@ -239,7 +238,7 @@ impl Reader<'_> {
         Ok(SourceWord { text: rest[..end].into(), quoted: false, span })
     }
 
-    /// Adds a line that is indented to its section.
+    /// Adds an indented line to its section.
     fn add(
         &mut self,
         texts: &mut Texts<'_>,
@@ -247,7 +246,7 @@ impl Reader<'_> {
         section: &mut Vec<Statement>,
     ) -> Result<(), SyntaxFault> {
         if !line.has_colon {
-            // A member of a list that stands in lines of its own.
+            // A list member on a line of its own.
             let in_item =
                 section.last().is_some_and(|last| matches!(last.parts.last(), Some(Part::Block(_))));
             let entry = match (section.last_mut(), in_item) {

@@ -42,7 +42,7 @@ pub(super) const KEYS: &[&str] = &[
     "comment",
 ];
 
-/// Words for keys that are not.
+/// The report for other keys.
 pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
     let off = units::switch(statement.value()) == Some(false);
     match statement.key() {
@@ -87,11 +87,11 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
     }
 }
 
-/// A zone's entries with those of its template behind.
+/// A zone's entries, with those of its template as fallback.
 struct Entries<'t> {
     own: &'t [Statement],
     template: Option<&'t Statement>,
-    /// The zone's name; none of a template.
+    /// The zone's name; `None` for a template.
     zone: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl<'t> Entries<'t> {
     }
 }
 
-/// Templates that catalog zones name: their members have no item of their own.
+/// Converts templates for catalog zones, whose members have no item of their own.
 pub(super) fn templates(work: &mut Work, frame: &Frame<'_>, zones: &[&Statement]) {
     let mut wanted: Vec<String> = Vec::new();
     for zone in zones {
@@ -134,7 +134,7 @@ pub(super) fn templates(work: &mut Work, frame: &Frame<'_>, zones: &[&Statement]
         if keys.get("primaries").is_none() {
             let pattern = pattern(&file(frame, &entries));
             keys.0.insert(0, ("file", Setting::Text(pattern)));
-            // A file's zone has none of what is for zones from primaries.
+            // Members are read from files, so keys for secondary zones do not apply.
             for key in [
                 "allow-notify",
                 "min-refresh",
@@ -152,7 +152,7 @@ pub(super) fn templates(work: &mut Work, frame: &Frame<'_>, zones: &[&Statement]
     }
 }
 
-/// Moves one zone.
+/// Converts one zone.
 pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, item: &Statement) {
     let Some(name) = item.find("domain").and_then(|found| domain(found.value())) else {
         return work.ledger.missing(item, "it has no name in DNS");
@@ -201,7 +201,7 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, item: &Statement) {
     if let Some(found) = entries.get("domain") {
         work.ledger.translated(found, "`name` of the zone");
     }
-    // What the template says of this zone and has no counterpart is reported once, with the template.
+    // Entries of the template without a counterpart are reported once, with the template.
     for entry in entries.all().filter(|entry| !KEYS.contains(&entry.key())) {
         let (outcome, why) = explain(entry);
         work.ledger.add(entry, outcome, why.to_owned());
@@ -219,7 +219,7 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, item: &Statement) {
     work.nomen.zones.push(Zone { name, file, template, keys, span: Some(item.span.clone()) });
 }
 
-/// The keys that a zone and a template may have.
+/// Converts the keys common to zones and templates.
 fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
     if let Some(found) = entries.get("master") {
         let servers = named_servers(work, frame, found);
@@ -256,7 +256,7 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
     history(work, entries, updated, secondary, keys);
 }
 
-/// What becomes of changes: their serial numbers, the zone's file, what is kept of them.
+/// Converts the handling of changes: serials, the zone file, stored differences.
 fn history(work: &mut Work, entries: &Entries<'_>, updated: bool, secondary: bool, keys: &mut Keys) {
     let journal = updated || secondary || keys.get("ixfr-from-differences").is_some();
     if let Some(found) = entries.get("serial-policy") {
@@ -293,7 +293,7 @@ fn history(work: &mut Work, entries: &Entries<'_>, updated: bool, secondary: boo
     }
 }
 
-/// The source address for queries and NOTIFY to a zone's servers, if they all have the same.
+/// Converts the source address for queries and NOTIFY to a zone's servers, if all have the same.
 fn source(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
     let named =
         ["master", "notify"].into_iter().filter_map(|key| entries.get(key)).flat_map(Statement::values);
@@ -314,7 +314,7 @@ fn source(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut 
     }
 }
 
-/// What is made of the zone's file, and of its digest.
+/// Converts `zonefile-load` and ZONEMD settings.
 fn contents(work: &mut Work, entries: &Entries<'_>, secondary: bool, keys: &mut Keys) {
     if let Some(found) = entries.get("zonefile-load") {
         match found.value() {
@@ -331,7 +331,7 @@ fn contents(work: &mut Work, entries: &Entries<'_>, secondary: bool, keys: &mut 
     }
     if let Some(found) = entries.get("zonemd-verify") {
         match units::switch(found.value()) {
-            // Without a digest, Knot does not take the zone either.
+            // Knot also rejects a zone without a digest.
             Some(on) => {
                 keys.text("zonemd", if on { "require" } else { "off" });
                 work.ledger.translated(found, "`zonemd` of the zone");
@@ -350,7 +350,7 @@ fn contents(work: &mut Work, entries: &Entries<'_>, secondary: bool, keys: &mut 
     }
 }
 
-/// The items of `acl` that a zone names, in their order.
+/// The `acl` items that a zone names, in order.
 fn acl_items<'t>(work: &mut Work, frame: &Frame<'t>, entries: &Entries<'_>) -> Vec<&'t Statement> {
     let mut items = Vec::new();
     let named = entries.get("acl");
@@ -368,7 +368,7 @@ fn acl_items<'t>(work: &mut Work, frame: &Frame<'t>, entries: &Entries<'_>) -> V
     items
 }
 
-/// What `acl` lets do, action by action; of several items the first that fits decides.
+/// Converts `acl` by action; of several items the first match decides.
 fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: bool, keys: &mut Keys) {
     let items = acl_items(work, frame, entries);
     for item in &items {
@@ -434,8 +434,7 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
     }
 }
 
-/// With `automatic-acl`, the servers that are notified may transfer the zone, unless an item of `acl` refuses
-/// them.
+/// With `automatic-acl`, servers that are notified may transfer the zone, unless an `acl` item refuses them.
 fn automatic(
     work: &mut Work,
     frame: &Frame<'_>,
@@ -465,14 +464,14 @@ fn automatic(
     }
 }
 
-/// The entry that keeps clients from querying a zone: an item of `acl` that refuses queries, or a module.
+/// The entry that limits the clients that may query a zone: an `acl` item that refuses queries, or a module.
 fn limit<'t>(frame: &Frame<'t>, entries: &Entries<'t>) -> Option<&'t Statement> {
     let refuses = |word: &SourceWord| {
         let item = frame.acls.get(&word.text);
         item.is_some_and(|item| is_deny(item) && item.find("action").is_some() && has_action(item, "query"))
     };
     let of_acl = entries.get("acl").filter(|found| found.values().any(refuses));
-    // A global module is for all zones, and stands in the default template.
+    // A global module applies to all zones, and is in the default template.
     let default = frame.templates.get("default").and_then(|default| default.find("global-module"));
     let modules = [entries.get("module"), entries.get("global-module"), default].into_iter().flatten();
     let mut of_module = modules
@@ -480,7 +479,7 @@ fn limit<'t>(frame: &Frame<'t>, entries: &Entries<'t>) -> Option<&'t Statement> 
     of_acl.or_else(|| of_module.next())
 }
 
-/// Leaves a zone out if not every client may query it. A catalog zone answers no queries here.
+/// Leaves a zone out if not every client may query it. nomen answers no queries from a catalog zone.
 fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, item: &Statement, entries: &Entries<'_>) -> bool {
     let interprets = entries.get("catalog-role").is_some_and(|role| role.value() == "interpret");
     let Some(limit) = limit(frame, entries) else { return false };
@@ -495,7 +494,7 @@ fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, item: &Statement, en
     true
 }
 
-/// Whether an item of `acl` is about an action; one that refuses and names none is about all.
+/// Whether an `acl` item covers an action; a refusing item without actions covers all.
 fn has_action(item: &Statement, action: &str) -> bool {
     match item.find("action") {
         Some(found) => found.values().any(|value| value.text == action),
@@ -503,10 +502,10 @@ fn has_action(item: &Statement, action: &str) -> bool {
     }
 }
 
-/// What an item of `acl` may ask of a client that nomen cannot find out.
+/// Conditions of an `acl` item that nomen cannot check.
 const CONDITIONS: [&str; 3] = ["protocol", "cert-key", "cert-hostname"];
 
-/// Whether an item asks for that. Its clients do not pass, and whom it refuses is anybody.
+/// Whether an item has such a condition. Its clients do not pass; if it refuses, it refuses all clients.
 fn is_conditional(work: &mut Work, item: &Statement, denied: &mut Vec<Member>) -> bool {
     let found = item.block().iter().find(|entry| CONDITIONS.contains(&entry.key()));
     if let Some(entry) = found {
@@ -522,12 +521,12 @@ fn is_deny(item: &Statement) -> bool {
     item.find("deny").is_some_and(|deny| units::switch(deny.value()) == Some(true))
 }
 
-/// Whether updates are limited to some names or types.
+/// Whether updates are limited to certain names or types.
 fn limited(item: &Statement) -> bool {
     ["update-type", "update-owner"].iter().any(|key| item.find(key).is_some())
 }
 
-/// Rules of `update-policy` for one client.
+/// Adds `update-policy` rules for one client.
 fn policy(work: &mut Work, item: &Statement, client: &str, zone: Option<&str>, keys: &mut Keys) {
     let matching = item.find("update-owner-match").map_or("sub-or-equal", Statement::value);
     let types: Vec<String> = item
@@ -544,7 +543,7 @@ fn policy(work: &mut Work, item: &Statement, client: &str, zone: Option<&str>, k
         (Some("key"), "equal") if has_key => Some(vec!["self".into()]),
         (Some("name"), _) => {
             let names = item.find("update-owner-name").into_iter().flat_map(Statement::values);
-            // A name without a final dot is one below the zone; members of a catalog zone have no name here.
+            // A name without final dot is relative to the zone; members of a catalog zone have no name here.
             let whole = |text: &str| match (text, zone) {
                 (text, _) if text.ends_with('.') => domain(text),
                 ("@", Some(zone)) => Some(zone.to_owned()),
@@ -566,7 +565,7 @@ fn policy(work: &mut Work, item: &Statement, client: &str, zone: Option<&str>, k
     }
 }
 
-/// The names that one of `update-owner-name` is for, as rules of nomen have them.
+/// The names that an `update-owner-name` matches, as in nomen's rules.
 fn relation(matching: &str, name: &str) -> Option<String> {
     let last = name.rsplit('.').next().unwrap_or_default();
     Some(match matching {
@@ -574,7 +573,7 @@ fn relation(matching: &str, name: &str) -> Option<String> {
         "equal" => format!("name {name}."),
         "sub" if name.is_empty() => "wildcard *.".into(),
         "sub" => format!("wildcard *.{name}."),
-        // A `*` is one label here and there, but for one at the end, which is more than that here.
+        // A `*` is one label in both, except that a trailing one matches several labels in nomen.
         "pattern" if last == "*" => return None,
         "pattern" if name.split('.').any(|label| label == "*") => format!("pattern {name}."),
         "pattern" => format!("name {name}."),
@@ -582,7 +581,7 @@ fn relation(matching: &str, name: &str) -> Option<String> {
     })
 }
 
-/// What a zone is to catalog zones.
+/// Converts a zone's catalog role.
 fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
     let Some(role) = entries.get("catalog-role") else { return };
     match role.value() {
@@ -629,7 +628,7 @@ fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut
             };
             keys.text("catalog-template", *first);
             work.ledger.translated(role, "`catalog-template` of the zone");
-            // A member's group names its template.
+            // A member's group is the name of its template.
             if known.len() > 1 {
                 let groups = known.iter().map(|id| ((*id).to_owned(), (*id).to_owned())).collect();
                 keys.set("catalog-groups", Setting::Table(groups));
@@ -646,8 +645,8 @@ fn file(frame: &Frame<'_>, entries: &Entries<'_>) -> PathBuf {
     join(&storage, entries.get("file").map_or("%s.zone", Statement::value))
 }
 
-/// A zone's file by its pattern: `%s` is the name, `%c[N]` and `%c[N-M]` characters of it, `%l[N]` a label,
-/// from the last.
+/// A zone's file from its pattern: `%s` is the name, `%c[N]` and `%c[N-M]` are characters of it, `%l[N]` is a
+/// label, counted from the last.
 fn file_name(pattern: &str, zone: &str) -> String {
     let labels: Vec<&str> = zone.split('.').filter(|label| !label.is_empty()).collect();
     formatted(pattern, &mut |what, first, last| match what {
@@ -659,7 +658,7 @@ fn file_name(pattern: &str, zone: &str) -> String {
     })
 }
 
-/// The same as a pattern of nomen's.
+/// The pattern in nomen's syntax.
 fn pattern(path: &std::path::Path) -> String {
     formatted(&path_text(path), &mut |what, first, last| match what {
         's' => Some("{zone}".into()),
@@ -669,7 +668,7 @@ fn pattern(path: &std::path::Path) -> String {
     })
 }
 
-/// A pattern with each formatter replaced; those for which there is nothing stay.
+/// Replaces each formatter of a pattern; those without a replacement stay.
 fn formatted(pattern: &str, with: &mut dyn FnMut(char, usize, usize) -> Option<String>) -> String {
     let (mut out, mut rest) = (String::new(), pattern);
     while let Some((before, after)) = rest.split_once('%') {

@@ -1,5 +1,5 @@
 //! PowerDNS: pdns.conf of the Authoritative Server 4.3 to 4.9, with the named.conf of its bind backend, and
-//! recursor.conf of the Recursor 4.4 to 5.2 as long as that is not YAML.
+//! recursor.conf of the Recursor 4.4 to 5.2, unless in YAML.
 
 mod recursor;
 pub(crate) mod settings;
@@ -30,7 +30,7 @@ const SCRIPTS: Rule = Rule::Missing("nomen runs no scripts");
 const LOG: Rule = Rule::Missing("nomen's log has queries, and lines up to a level; see [log]");
 const API: Rule = Rule::Missing("[metrics] has figures and no API; `nomen ctl` changes zones");
 
-/// What PowerDNS and its recursor have in common: about the process, not about DNS.
+/// Settings common to PowerDNS and its recursor: about the process, not about DNS.
 const PROCESS: &[NamedRule] = &[
     ("setuid", Rule::Text(Section::Server, "user")),
     ("setgid", Rule::Text(Section::Server, "group")),
@@ -232,7 +232,7 @@ const RULES: &[NamedRule] = &[
     ("recursor", Rule::Missing("write [resolver]; recursion has been another program of PowerDNS since 4.1")),
 ];
 
-/// Moves the configuration of the Authoritative Server.
+/// Converts the configuration of the Authoritative Server.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
     let all = settings::parse(texts, path)?;
     let backends: Vec<String> =
@@ -276,7 +276,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     Ok(())
 }
 
-/// Statements that hold for the server as a whole.
+/// Converts server-wide statements.
 fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
     match statement.key() {
         "loglevel" => loglevel(work, statement),
@@ -313,7 +313,7 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
     }
 }
 
-/// A group without a user has no effect here, and an empty name means no user.
+/// A group without a user has no effect in nomen, and an empty name means no user.
 fn unset_group(work: &mut Work) {
     if work.nomen.server.get("user").is_none() {
         work.nomen.server.remove("group");
@@ -332,7 +332,7 @@ fn is_on(all: &[Statement], key: &str) -> bool {
 
 fn explain(statement: &Statement) -> (Outcome, String) {
     let key = statement.key();
-    // A setting that is set to nothing is not set.
+    // An empty setting is not set.
     if statement.value().is_empty() {
         return (Outcome::Unneeded, "it is set to nothing".into());
     }
@@ -372,7 +372,7 @@ fn explain_backend(statement: &Statement) -> (Outcome, String) {
     }
 }
 
-/// The addresses to listen on.
+/// Converts the listening addresses.
 fn addresses(work: &mut Work, all: &[Statement], usual: &str) -> Option<Keys> {
     let port = of(all, "local-port").last();
     let usual_port = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
@@ -404,7 +404,7 @@ fn addresses(work: &mut Work, all: &[Statement], usual: &str) -> Option<Keys> {
     (!block.0.is_empty()).then_some(block)
 }
 
-/// `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
+/// Parses `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
 fn socket(text: &str, port: u16) -> Option<String> {
     let plain = text.trim_start_matches('[').trim_end_matches(']');
     match (plain.parse(), text.parse::<std::net::SocketAddr>()) {
@@ -414,7 +414,7 @@ fn socket(text: &str, port: u16) -> Option<String> {
     }
 }
 
-/// A server: an address, perhaps with a port.
+/// Parses a server: an address, optionally with a port.
 fn upstream(text: &str) -> Option<String> {
     let found = socket(text, 53)?;
     let (ip, port) = found.rsplit_once('@')?;
@@ -445,7 +445,7 @@ fn identity(work: &mut Work, all: &[Statement]) {
     }
 }
 
-/// What holds for all zones of the bind backend.
+/// Converts the settings for all zones of the bind backend.
 fn shared(work: &mut Work, all: &[Statement]) -> Keys {
     let mut keys = Keys::default();
     let off = is_on(all, "disable-axfr");
@@ -506,7 +506,7 @@ fn shared(work: &mut Work, all: &[Statement]) -> Keys {
     keys
 }
 
-/// Dynamic updates: those of zones from primaries are passed on.
+/// Converts dynamic updates: those of secondary zones are forwarded.
 fn updates(work: &mut Work, all: &[Statement], keys: &mut Keys) {
     let on = is_on(all, "dnsupdate");
     for found in of(all, "dnsupdate") {
@@ -537,10 +537,10 @@ fn updates(work: &mut Work, all: &[Statement], keys: &mut Keys) {
     }
 }
 
-/// Whether secondaries tell others of what they have received.
+/// Settings for NOTIFY from secondaries after a transfer.
 const RENOTIFY: [&str; 2] = ["slave-renotify", "secondary-do-renotify"];
 
-/// The source address of each family for queries and NOTIFY to other servers.
+/// Converts the source address of each family for queries and NOTIFY to other servers.
 fn source(work: &mut Work, all: &[Statement], keys: &mut Keys) {
     let mut taken: Vec<IpAddr> = Vec::new();
     for found in ["query-local-address", "query-local-address6"].iter().flat_map(|key| of(all, key)) {
@@ -559,8 +559,8 @@ fn source(work: &mut Work, all: &[Statement], keys: &mut Keys) {
     keys.texts("source", taken.iter().map(ToString::to_string).collect());
 }
 
-/// The networks that a list lets pass: `!` refuses, and the longest network that a client is in decides. What
-/// is no network is reported.
+/// The networks that a list permits: `!` refuses, and the longest match decides. Reports members that are not
+/// networks.
 fn networks(work: &mut Work, found: Option<&Statement>, text: &str) -> Vec<String> {
     let mut members = Vec::new();
     for word in list(text) {
@@ -590,8 +590,8 @@ fn networks(work: &mut Work, found: Option<&Statement>, text: &str) -> Vec<Strin
     of_longest_match(&members).iter().map(ToString::to_string).collect()
 }
 
-/// The zones of the bind backend: PowerDNS takes their names, types, files and masters from named.conf.
-/// With `retold`, those who took a zone tell others of its changes.
+/// Converts the zones of the bind backend: PowerDNS takes names, types, files and masters from named.conf.
+/// With `retold`, secondaries send NOTIFY after a transfer.
 fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Keys, retold: bool) {
     for zone in statements.iter().filter(|statement| statement.key() == "zone") {
         work.ledger.open(zone);
@@ -649,7 +649,7 @@ fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Ke
             }
         }
         let file = file.filter(|_| !secondary);
-        // PowerDNS looks for `$INCLUDE` beside the file, too.
+        // PowerDNS also looks for `$INCLUDE` beside the file.
         work.zone_files.extend(file.iter().map(|file| (file.clone(), None)));
         let file = file.as_deref().map(path_text);
         work.nomen.zones.push(Zone { name, file, template: None, keys, span: Some(zone.span.clone()) });
@@ -657,7 +657,7 @@ fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Ke
     backend_options(work, statements);
 }
 
-/// The folder that files start from is all that PowerDNS takes from `options`.
+/// Converts `options`, of which PowerDNS uses only the folder for relative paths.
 fn backend_options(work: &mut Work, statements: &[Statement]) {
     for options in statements.iter().filter(|statement| statement.key() == "options") {
         work.ledger.open(options);
@@ -674,7 +674,7 @@ fn backend_options(work: &mut Work, statements: &[Statement]) {
     }
 }
 
-/// The level of the log for one of syslog.
+/// Converts a syslog level to a log level.
 fn loglevel(work: &mut Work, statement: &Statement) {
     let level = match statement.value().parse::<u32>() {
         Ok(0..=3) => "error",
@@ -688,7 +688,7 @@ fn loglevel(work: &mut Work, statement: &Statement) {
     work.in_key(statement, Section::Log, "level");
 }
 
-/// The built-in web server has figures at the same path.
+/// Converts the built-in web server, which has metrics at the same path.
 fn webserver(work: &mut Work, all: &[Statement], statement: &Statement) {
     if !is_on(all, "webserver") {
         return work.ledger.unneeded(statement, "nomen does so anyway");

@@ -1,4 +1,4 @@
-//! recursor.conf in its old form.
+//! recursor.conf in the old format.
 
 use std::path::Path;
 
@@ -209,10 +209,10 @@ const RULES: &[NamedRule] = &[
     ("max-tcp-per-client", Rule::Limit(Section::Server, "tcp-connections-per-client")),
 ];
 
-/// Networks that may ask by default.
+/// Default networks with access.
 const LOCAL: &str = "127.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 192.168.0.0/16, 172.16.0.0/12, ::1/128, fc00::/7, fe80::/10";
 
-/// Moves the configuration of the Recursor.
+/// Converts the configuration of the Recursor.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
     let all = settings::parse(texts, path)?;
     let base = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -225,7 +225,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         of(&all, "dot-to-port-853").last().is_some_and(|found| units::switch(found.value()) == Some(false));
     for (key, recursive) in [("forward-zones", false), ("forward-zones-recurse", true)] {
         for found in of(&all, key) {
-            // Zones are parted by commas and lines, servers of one by semicolons.
+            // Commas and lines separate zones, semicolons the servers of a zone.
             for rule in found.value().split([',', '\n']).map(str::trim).filter(|rule| !rule.is_empty()) {
                 forward(work, found, rule, recursive);
             }
@@ -272,7 +272,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     Ok(())
 }
 
-/// Policy lists (RPZ) of a Lua file deny names. So may one that cannot be read.
+/// Refuses recursion because of policy zones (RPZ) in a Lua file, or a Lua file that cannot be read.
 fn policies(work: &mut Work, texts: &mut Texts<'_>, found: &Statement, path: &Path) {
     match texts.files.read(path) {
         Ok(bytes) if String::from_utf8_lossy(&bytes).to_ascii_lowercase().contains("rpz") => {
@@ -287,7 +287,7 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
     match statement.key() {
         "loglevel" => loglevel(work, statement),
         "webserver" => webserver(work, all, statement),
-        // A switch without a value is on.
+        // A setting without a value is on.
         "quiet" => {
             work.nomen.log.switch("queries", !is_on(all, "quiet"));
             work.in_key(statement, Section::Log, "queries");
@@ -345,7 +345,7 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
     }
 }
 
-/// Other servers are asked from these addresses, and so over the families that they are of.
+/// Converts the source addresses of outgoing queries, which also determine the address families.
 fn families(work: &mut Work, all: &[Statement]) {
     let named: Vec<&Statement> =
         ["query-local-address", "query-local-address6"].iter().flat_map(|key| of(all, key)).collect();
@@ -417,7 +417,7 @@ fn access(work: &mut Work, texts: &mut Texts<'_>, all: &[Statement], base: &Path
     }
 }
 
-/// `[+]DOMAIN=SERVER;SERVER`.
+/// Converts `[+]DOMAIN=SERVER;SERVER`.
 fn forward(work: &mut Work, found: &Statement, text: &str, recursive: bool) {
     let (recursive, text) = (recursive || text.starts_with('+'), text.trim_start_matches(['+', '^']));
     let (name, servers) = text.split_once('=').unwrap_or((text, ""));
@@ -500,7 +500,7 @@ fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
     work.nomen.zones.push(Zone { name, file, template: None, keys: Keys::default(), span });
 }
 
-/// Answers are served beyond their end for as many times thirty seconds; off by default, unlike here.
+/// Converts stale answers: lifetime in units of thirty seconds; unlike in nomen off by default.
 fn stale(work: &mut Work, all: &[Statement]) {
     let found = of(all, "serve-stale-extensions").last();
     let count = found.and_then(|found| found.value().parse::<u64>().ok());

@@ -1,5 +1,5 @@
-//! The syntax of pdns.conf and of the old recursor.conf: `name=value`, `name+=value`, lines that go on behind
-//! a backslash.
+//! The syntax of pdns.conf and of the old recursor.conf: `name=value`, `name+=value`, and lines continued
+//! after a backslash.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::files::join;
 use crate::text::{SourceSpan, SyntaxFault, SyntaxFaultKind, Texts};
 use crate::tree::{Part, SourceWord, Statement};
 
-/// Reads a file and those of its `include-dir`.
+/// Parses a file and those of its `include-dir`.
 pub(crate) fn parse(texts: &mut Texts<'_>, path: &Path) -> Result<Vec<Statement>, SyntaxFault> {
     let mut all = file(texts, path, None)?;
     let folders: Vec<Statement> =
@@ -38,7 +38,7 @@ fn file(
     let mut all = Vec::new();
     let mut at = 0;
     while at < text.len() {
-        // A line, with those that it goes on in.
+        // A line with its continuation lines.
         let from = at;
         loop {
             let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
@@ -72,13 +72,13 @@ fn statement(
         let kind = SyntaxFaultKind::NoValue(line.split_whitespace().next().unwrap_or_default().to_owned());
         return Err(SyntaxFault { span: Some(span(start, line.len())), kind });
     };
-    // `+=` adds to what stands before; so do all that take lists here.
+    // `+=` extends the previous value; here lists always do.
     let key = line[..equals].trim_end_matches('+').trim_end();
     if key.is_empty() {
         return Err(SyntaxFault { span: Some(span(start, 1)), kind: SyntaxFaultKind::NoKeyword });
     }
     let raw = &line[equals + 1..];
-    // A comment begins behind a blank.
+    // A comment begins after a space.
     let raw = raw.find(" #").map_or(raw, |at| &raw[..at]);
     let value = raw.replace("\\\n", " ").replace("\\\r\n", " ");
     let key = SourceWord { text: key.to_owned(), quoted: false, span: span(start, key.len()) };
@@ -92,7 +92,7 @@ fn statement(
     Ok(Some(Statement { id: texts.number(), parts, span: span(start, first_line) }))
 }
 
-/// The members of a list: by commas, semicolons and blanks.
+/// The members of a list, separated by commas, semicolons or white space.
 pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || c == ',' || c == ';').filter(|word| !word.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Statements that nomen has a key for, one by one, and what 0 means in them.
+//! Statements with a key in nomen, one by one, and the meaning of 0 in them.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn resolving(more: &str) -> Converted {
     bind(&format!("options {{ recursion yes; {more} }};"))
 }
 
-/// Holds that each statement becomes this line, and nothing of it is missing.
+/// Asserts that each statement becomes this line, and nothing is missing.
 fn become_lines(convert: &dyn Fn(&str) -> Converted, all: &[(&str, &str)]) {
     for (statement, line) in all {
         let found = convert(statement);
@@ -67,11 +67,11 @@ fn statements_of_unbound_have_their_keys() {
         assert_eq!(lan.toml.matches(name).count(), 2, "{name}: {}", lan.toml);
     }
     assert!(!lan.toml.contains("localhost") && !lan.toml.contains("\"127.in-addr"), "{}", lan.toml);
-    // Over TCP alone where all names have a rule.
+    // TCP only, if all names have a rule.
     let rules = "  tcp-upstream: yes\nforward-zone:\n  name: .\n  forward-addr: 192.0.2.53\n";
     has(&unbound(rules), &["servers = [\"192.0.2.53\"]\ntcp-only = true"]);
     assert_eq!(outcomes(&unbound("  tcp-upstream: yes\n"), "tcp-upstream"), [Outcome::Missing]);
-    // A bound that depends on what is bounded is none of nomen's.
+    // nomen has no limit that depends on the limited value.
     for other in
         ["val-sig-skew-min: 60", "val-nsec3-keysize-iterations: \"1024 100 4096 150\"", "wait-limit: 5"]
     {
@@ -207,7 +207,7 @@ fn orders_and_addresses_have_their_keys() {
         ],
     );
     become_lines(&knot, &[("answer-rotation: off", "rotate-addresses = false")]);
-    // Only addresses come in another order.
+    // Only addresses are rotated.
     for found in [knot("answer-rotation: on"), nsd("round-robin: yes"), unbound("  rrset-roundrobin: yes\n")]
     {
         let differs =
@@ -215,7 +215,7 @@ fn orders_and_addresses_have_their_keys() {
         assert!(differs.into_iter().all(|one| one.outcome == Outcome::Differs), "{:?}", found.accounts);
         has(&found, &["rotate-addresses = true"]);
     }
-    // One address of each family is asked from, and one order is for all names.
+    // nomen has one source address per family, and one order for all names.
     let two = unbound("  outgoing-interface: 192.0.2.2\n  outgoing-interface: 192.0.2.3\n");
     assert_eq!(outcomes(&two, "outgoing-interface"), [Outcome::Translated, Outcome::Missing]);
     let networks = unbound("  outgoing-interface: 2001:db8::/64\n");
@@ -254,7 +254,7 @@ fn forwarders_that_have_no_answer_were_asked_alone() {
     };
     let first = "  forward-first: yes\n";
     has(&unbound(&rule("corp.example", "10.0.0.1", first)), &["forward-first = true"]);
-    // Where the names that no rule is for are refused, these do not go to the root either.
+    // If names without a rule are refused, these are not resolved at the root either.
     let closed = unbound(
         &(rule("corp.example", "10.0.0.1", first)
             + &rule(".", "192.0.2.53@853", "  forward-tls-upstream: yes\n")),
@@ -300,7 +300,7 @@ fn rules_of_updates_with_wildcards_were_left_out() {
     }
     assert!(!found.is_less(), "{:?}", found.accounts);
     has(&knot("sub", "dyn, \"@\""), &["wildcard *.dyn.a.example. TXT", "wildcard *.a.example. TXT"]);
-    // At the end, a `*` of nomen is more than one label.
+    // A trailing `*` in nomen matches several labels.
     let open = knot("pattern", "\"_acme-challenge.*.\"");
     assert!(!open.toml.contains("update-policy") && open.is_less(), "{}", open.toml);
 }
@@ -318,8 +318,8 @@ fn files_of_zones_that_take_updates_are_written_as_often() {
     assert!(!knot("-1").toml.contains("write-file-every"));
 }
 
-/// No limit, or none that was chosen, became the least that there is: one record, one connection, one
-/// question at a time.
+/// Regression: 0 for no limit, or for a default, became the minimum: one record, one connection, one question
+/// at a time.
 #[test]
 fn nothing_as_a_number_is_not_the_least_of_it() {
     let pdns = |more: &str| of(PeerProgram::PowerDns, &[("/c", &format!("launch=bind\n{more}\n"))]);
@@ -362,7 +362,7 @@ fn times_to_the_next_try_fit_together() {
     has(&short, &["max-timeout = \"200ms\"", "min-timeout = \"200ms\"", "first-timeout = \"200ms\""]);
 }
 
-/// Who cannot be asked for what he is let in by there does not come in here.
+/// A client condition that nomen cannot check does not permit the client.
 #[test]
 fn nobody_passes_by_less_than_was_asked_of_him() {
     let nsd = of(
@@ -400,7 +400,7 @@ fn views_leave_nothing_behind_that_was_not_for_everybody() {
         zone("a.example"),
         zone("b.example")
     );
-    // Recursion is for one view alone; a resolver for all would be open to those of the other.
+    // Recursion is for one view only; a resolver for all clients would be open to those of the other view.
     for options in ["", "options { recursion yes; allow-recursion { any; }; forwarders { 192.0.2.53; }; };"] {
         let both = bind(&format!("{options} {inside} {outside}"));
         for left in ["example", "[resolver]", "[[resolver", "allow"] {
@@ -416,7 +416,7 @@ fn views_leave_nothing_behind_that_was_not_for_everybody() {
         let unwritten = both.accounts.iter().filter(|one| one.span.is_none());
         assert!(unwritten.into_iter().any(|one| one.words.contains("each view says who may recurse")));
     }
-    // No client reaches what stands behind a view for all, and the class CH has no zones here.
+    // No client reaches a view after one for all clients, and the class CH has no zones in nomen.
     let first = bind(&format!(
         "options {{ recursion no; }}; {outside} {inside} view chaos ch {{ match-clients {{ any; }}; }};"
     ));

@@ -1,4 +1,4 @@
-//! What a migrated configuration lets clients do, and that it is never more than before.
+//! The access that a converted configuration permits, which is never more than before.
 
 use super::*;
 use crate::ledger::Account;
@@ -6,7 +6,7 @@ use crate::model::{Keys, Nomen, Setting, Zone};
 pub(super) use crate::narrow::is_below;
 use crate::network::Network;
 
-/// A client: its address, the key that it signs with, and whether it asks over TCP.
+/// A client: its address, its TSIG key, and whether it uses TCP.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asker {
     pub(super) address: &'static str,
@@ -14,7 +14,7 @@ pub(super) struct Asker {
     pub(super) tcp: bool,
 }
 
-/// The networks that the machine is attached to, and its own addresses.
+/// The networks attached to the host, including its own addresses.
 pub(super) const ATTACHED: [&str; 2] = ["127.0.0.0/8", "10.77.0.0/16"];
 pub(super) const OWN: [&str; 3] = ["127.0.0.1", "::1", "10.77.0.1"];
 
@@ -49,17 +49,17 @@ impl Asker {
     }
 }
 
-/// Which servers are asked for a name in the clear.
+/// The servers queried for a name in the clear.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
     NoServer,
     Servers(Vec<String>),
-    /// The root servers, and those that they lead to, where these have no answer.
+    /// These servers and, if they do not answer, resolution from the root servers.
     ServersThenRoots(Vec<String>),
     Roots,
 }
 
-/// What a produced configuration lets do, and what is reported of it.
+/// A converted configuration with its outcomes.
 pub(super) struct After(pub(super) Nomen, Vec<Account>);
 
 impl After {
@@ -71,7 +71,7 @@ impl After {
         Self(work.nomen, work.ledger.accounts)
     }
 
-    /// Whether it is reported, and by the exit status as well, that something is less than it was.
+    /// Whether the report, and so the exit status, says that something is narrower or missing.
     pub(super) fn is_reported_as_less(&self) -> bool {
         ledger::is_less(&self.1)
     }
@@ -85,7 +85,7 @@ impl After {
         self.zone(name).is_some_and(|zone| zone.keys.get("catalog-template").is_none())
     }
 
-    /// Whether a client is in a list of a zone.
+    /// Whether a list of a zone contains a client.
     pub(super) fn lists(&self, zone: &str, key: &str, client: Asker) -> bool {
         self.zone(zone).is_some_and(|zone| zone.keys.members(key).iter().any(|text| fits(text, client)))
     }
@@ -125,7 +125,7 @@ impl After {
         found.keys.members("allow-update").iter().any(|text| fits(text, client))
     }
 
-    /// Whether a client may have other servers asked.
+    /// Whether a client may use recursion.
     pub(super) fn recurses(&self, client: Asker) -> bool {
         if self.0.resolver.is_none() {
             return false;
@@ -147,12 +147,12 @@ impl After {
         first.is_some_and(|block| block.get("action") == Some(&Setting::Text("allow".into())))
     }
 
-    /// Whether a name is at or below that of a zone.
+    /// Whether a name is at or below a zone.
     pub(super) fn is_in_a_zone(&self, name: &str) -> bool {
         self.0.zones.iter().any(|zone| is_below(name, &zone.name))
     }
 
-    /// The servers that are asked for a name.
+    /// The servers queried for a name.
     pub(super) fn asks(&self, name: &str) -> Asked {
         let Some(resolver) = &self.0.resolver else { return Asked::NoServer };
         if self.is_in_a_zone(name) {
@@ -178,7 +178,7 @@ impl After {
     }
 }
 
-/// Whether a name has the form of a pattern of nomen's: a `*` is one label, and at the end one or more.
+/// Whether a name matches a nomen pattern: a `*` is one label, and at the end one or more.
 fn has_form(name: &str, form: &str) -> bool {
     let (labels, forms): (Vec<&str>, Vec<&str>) = (name.split('.').collect(), form.split('.').collect());
     let is_open = forms.last() == Some(&"*");
@@ -213,7 +213,7 @@ fn a_zone_of_bind_for_some_clients_was_served_to_all() {
             let found = bind(&text);
             assert!(!found.toml.contains("[[zone]]"), "{text}{}", found.toml);
             assert!(narrower(&found) > 0, "{text}");
-            // Its names are not asked for elsewhere.
+            // Its names are not queried elsewhere.
             assert_eq!(
                 found.toml.contains("refused-domains = [\"a.example\"]"),
                 recursion == "yes",
@@ -236,7 +236,7 @@ fn what_unbound_forwarded_over_tls_was_resolved_in_the_clear() {
         format!("forward-zone:\n  name: \"{name}\"\n  forward-addr: {addr}\n{more}")
     };
     let tls = "  forward-tls-upstream: yes\n";
-    // No server at all is left: there is no recursion.
+    // Without any server there is no recursion.
     let all = unbound(&rule(".", "192.0.2.53@853", tls));
     assert!(!all.toml.contains("[resolver]") && narrower(&all) > 0, "{}", all.toml);
     let beside = unbound(&(rule(".", "192.0.2.53@853", tls) + &rule("lan", "10.0.0.1", "")));

@@ -1,6 +1,5 @@
-//! Generated configurations of each program, judged by a small model of what they let clients do: afterwards
-//! no client can do what it could not do before, and where one can do less, that is reported and sets the
-//! exit status.
+//! Generated configurations of each program, compared with a small model of the access they permit: after the
+//! conversion no client has more access than before, and less access is reported and sets the exit status.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -21,7 +20,7 @@ const NETWORKS: &[&str] = &[
 const NAMES: [&str; 6] =
     ["a.example", "www.a.example", "b.a.example", "x.b.a.example", "c.example", "other.test"];
 
-/// A member of a list of BIND's.
+/// A member of a BIND list.
 #[derive(Debug, Clone)]
 enum Element {
     Network(&'static str),
@@ -72,8 +71,8 @@ fn acl_text(acl: &Acl) -> String {
     format!("{{ {} }}", acl.iter().map(member).collect::<String>())
 }
 
-/// Whether the list matches a client, and lets it pass: `Some(false)` is a refusal. `geoip` fits as it is
-/// said.
+/// Whether the list matches a client and permits it: `Some(false)` is a refusal. `geoip` is the result of a
+/// geoip member.
 fn matched(acl: &Acl, client: Asker, geoip: bool) -> Option<bool> {
     acl.iter().find_map(|(deny, element)| {
         let found = match element {
@@ -84,7 +83,7 @@ fn matched(acl: &Acl, client: Asker, geoip: bool) -> Option<bool> {
             Element::Localnets => ATTACHED.iter().any(|network| client.is_in(network)),
             Element::Key(key) => client.key == Some(key),
             Element::Unknown => geoip,
-            // A refusal within is no match.
+            // A refusal in a nested list is not a match.
             Element::List(inner) => matched(inner, client, geoip) == Some(true),
         };
         found.then_some(!deny)
@@ -150,7 +149,7 @@ impl PolicyRule {
         format!("{action} {} {} {name} {}; ", self.identity, self.kind, self.types.join(" "))
     }
 
-    /// Whether it is about records of a name and type that a client changes; the key of a client is its
+    /// Whether the rule covers records of a name and type changed by a client; the client's key is its
     /// identity.
     fn fits(&self, client: Asker, zone: &str, name: &str, rtype: &str) -> bool {
         let Some(key) = client.key else { return false };
@@ -198,7 +197,7 @@ fn bind_zone(name: &'static str) -> impl Strategy<Value = BindZone> {
             kind,
             query,
             transfer,
-            // Of both, BIND takes one.
+            // If both are set, BIND uses one.
             update: update.filter(|_| policy.is_none() || kind != "primary"),
             policy: policy.filter(|_| kind == "primary"),
             notify,
@@ -238,7 +237,7 @@ where
 }
 
 fn forwarders_text(upstream: Upstream, first: bool) -> String {
-    // `forward first` is what holds where nothing is said.
+    // `forward first` is the default.
     let mode = if first { "" } else { "forward only;" };
     match upstream {
         Upstream::None => String::new(),
@@ -252,8 +251,8 @@ fn said(key: &str, acl: &Option<Acl>) -> String {
     acl.as_ref().map_or(String::new(), |acl| format!("{key} {};\n", acl_text(acl)))
 }
 
-/// The names that are asked for afterwards were asked for in the same way before. Returns whether some are
-/// asked for no more, or of fewer servers.
+/// Checks that all names queried after the conversion were queried in the same way before. Returns whether
+/// some are no longer queried, or at fewer servers.
 fn asks_no_more(before: &dyn Fn(&str) -> Asked, after: &After) -> Result<bool, TestCaseError> {
     let mut less = false;
     for name in NAMES {
@@ -264,27 +263,27 @@ fn asks_no_more(before: &dyn Fn(&str) -> Asked, after: &After) -> Result<bool, T
             _ => now == then,
         };
         prop_assert!(fewer, "{name}: {then:?} before, {now:?} now");
-        // A rule for a name in a zone counts behind a delegation alone, in both programs.
+        // A rule for a name in a zone only counts below a delegation, in both programs.
         less |= now != then && !after.is_in_a_zone(name);
     }
     Ok(less)
 }
 
-/// What a client can do no more is reported.
+/// Checks that lost access is reported.
 fn reports(less: Option<String>, after: &After, text: &str) -> Result<(), TestCaseError> {
     let words = less.unwrap_or_default();
     prop_assert!(words.is_empty() || after.is_reported_as_less(), "not reported: {words}\n{text}");
     Ok(())
 }
 
-/// Notes what a client can do no more.
+/// Records lost access.
 fn note(less: &mut Option<String>, before: bool, now: bool, words: impl FnOnce() -> String) {
     if before && !now {
         less.get_or_insert_with(words);
     }
 }
 
-/// Names and types of records that are changed.
+/// Names and types of changed records.
 fn changed() -> impl Iterator<Item = (&'static str, &'static str)> {
     let names = ["a.example", "www.a.example", "x.www.a.example", "k1", "x.k1"];
     names.into_iter().flat_map(|name| ["A", "TXT", "NS"].map(|rtype| (name, rtype)))
@@ -301,7 +300,7 @@ proptest! {
         forwarders in upstream(),
         first in any::<bool>(),
         zones in (bind_zone("a.example"), bind_zone("b.a.example"), bind_zone("c.example")),
-        // Which clients are of the first of two views, if there are any: it has the first two zones.
+        // The clients of the first of two views, if there are views: it has the first two zones.
         view in prop::option::weighted(0.3, prop_oneof![Just(vec![(false, Element::Any)]), acl()]),
         geoip in any::<bool>(),
     ) {
@@ -332,8 +331,8 @@ proptest! {
         for client in askers() {
             let black = passes(&black, false, client, geoip);
             let own_zones = of_client(client);
-            // Addresses of this machine beside those of loopback are not in nomen's word for BIND's
-            // `localhost`, which is reported as different.
+            // Non-loopback addresses of the host are not in nomen's counterpart of BIND's `localhost`, which
+            // is reported as different.
             let is_counted = client.address != OWN[2] || !text.contains("localhost");
             for zone in zones.iter().filter(|zone| zone.kind != "forward") {
                 let is_there = !black && own_zones.iter().any(|own| own.name == zone.name);
@@ -367,12 +366,12 @@ proptest! {
             let usual = client.is_in(ATTACHED[0]) || client.is_in(ATTACHED[1]) || client.address == "::1";
             let of_recursion = recurse.clone().or(cache.clone()).or(query.clone());
             let of_cache = cache.clone().or(recurse.clone()).or(query.clone());
-            // The server's own address that is asked is its first.
+            // The server's own address that is queried is its first one.
             let own = Asker { address: OWN[2], key: None, tcp: client.tcp };
             let may = recursion && !black && passes(&of_recursion, usual, client, geoip)
                 && passes(&of_cache, usual, client, geoip) && passes(&local, true, own, geoip);
             prop_assert!(may || !after.recurses(client), "{client:?} recurses\n{text}");
-            // By the key alone, no client recurses in nomen; that is reported where it is in a list.
+            // A key alone does not permit recursion in nomen; this is reported if a list has one.
             note(&mut less, is_counted && may, after.recurses(client), || format!("{client:?} recurses"));
             let before = |name: &str| {
                 let zone = own_zones.iter().filter(|zone| is_below(name, zone.name)).max_by_key(|zone| zone.name.len());
@@ -397,7 +396,7 @@ proptest! {
         reports(less, &after, &text)?;
     }
 
-    /// Nothing else is less than it was, so that each rule that is left out has to be reported.
+    /// Nothing else is narrower, so each omitted rule has to be reported.
     #[test]
     fn rules_of_updates_let_no_client_do_more(policy in prop::collection::vec(policy_rule(), 1..4)) {
         let zone = BindZone {
@@ -490,9 +489,9 @@ proptest! {
             match rule.map(|(_, upstream, _)| *upstream) {
                 _ if all_tls => Asked::NoServer,
                 None => Asked::Roots,
-                // Its servers are asked, wherever they are; none of them is known here.
+                // The zone's own servers are queried; none of them is known here.
                 Some(Upstream::None | Upstream::Empty | Upstream::Encrypted(_)) => Asked::NoServer,
-                // A stub asks its servers alone here, which is reported as different.
+                // A stub in nomen only queries its own servers, which is reported as different.
                 Some(Upstream::Plain(server)) if first && !rule.is_some_and(|(name, _, stub)| *stub && *name != ".") => {
                     Asked::ServersThenRoots(vec![server.into()])
                 }
@@ -590,7 +589,7 @@ proptest! {
         let after = After::of(PeerProgram::Knot, &[("/k", &text)]);
         let mut less = None;
         for client in askers() {
-            // The first item that fits decides; an unknown key is one that the client may have.
+            // The first match decides; an unknown key may be the client's.
             let decides = |action: &str, name: &str| items.iter().find_map(|(addresses, key, actions, deny, owner)| {
                 let at = addresses.is_empty() || addresses.iter().any(|network| {
                     crate::network::Network::parse_range(network).is_some_and(|all| all.iter().any(|one| one.covers(client.network())))
@@ -623,7 +622,8 @@ proptest! {
             let may_query = !guarded && decides("query", "").unwrap_or(true);
             prop_assert!(may_query || !after.serves("a.example"), "{client:?} queries\n{text}");
             let transfers = decides("transfer", "").unwrap_or(by_itself);
-            // Knot takes no signed request for an unsigned one; nomen does, which is the same client.
+            // Knot does not accept a signed request where an unsigned one is permitted; nomen does, for the
+            // same client.
             let unsigned = Asker { key: None, ..client };
             let listed = after.lists("a.example", "allow-transfer", unsigned);
             if client.key.is_none() {
@@ -705,7 +705,7 @@ proptest! {
     }
 }
 
-/// The generated texts are read as they are meant.
+/// The generated texts parse without faults.
 #[test]
 fn the_generated_texts_have_no_faults() {
     let files = memory(&[("/c", "options { allow-query { !{ 10.0.0.0/8; }; geoip country DE; }; };")]);

@@ -21,7 +21,7 @@ use crate::units;
 use crate::work::{Rule, SECOND, Work, domain, is_special, path_text, private_reverse, rule};
 use rules::RULES;
 
-/// Words that begin a section.
+/// Keywords that begin a section.
 pub(crate) const SECTIONS: &[&str] = &[
     "server",
     "forward-zone",
@@ -39,7 +39,7 @@ pub(crate) const SECTIONS: &[&str] = &[
     "dnstap",
 ];
 
-/// Moves a configuration.
+/// Converts a configuration.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
     let parsed = clauses::parse(texts, path, SECTIONS)?;
     for include in &parsed.includes {
@@ -162,7 +162,7 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     }
 }
 
-/// The addresses that other servers are asked from, and so the families that they are asked over.
+/// Converts the source addresses of outgoing queries, which also determine the address families.
 fn sources(work: &mut Work, all: &[&Statement]) {
     let mut ips: Vec<IpAddr> = Vec::new();
     for found in all.iter().filter(|statement| statement.key() == "outgoing-interface") {
@@ -198,7 +198,7 @@ fn minimisation(work: &mut Work, all: &[&Statement], statement: &Statement) {
     work.in_key(statement, Section::Resolver, "qname-minimisation");
 }
 
-/// Keys whose rule is only for words about them: their work is done elsewhere.
+/// Keys whose rule only provides a report: they are converted elsewhere.
 const HANDLED: &[&str] = &[
     "val-sig-skew-min",
     "val-sig-skew-max",
@@ -246,10 +246,10 @@ fn listen(work: &mut Work, all: &[&Statement]) {
     nsd_unbound::listen(work, all, here, |port: u16| !of_tls.contains(&Some(port)));
 }
 
-/// Whether clients are answered over UDP and TCP. What other servers are asked over, nomen decides by itself.
+/// Converts the client transports, UDP and TCP. nomen chooses the transport of outgoing queries itself.
 fn transports(work: &mut Work, all: &[&Statement]) {
     let off = |key: &str| last(all, key).filter(|found| units::switch(found.value()) == Some(false));
-    // No room for connections from clients is the same as none.
+    // 0 connections from clients disables TCP.
     let none = last(all, "incoming-num-tcp").filter(|found| units::size(found.value()) == Some(0));
     let (udp, tcp) = (off("do-udp"), off("do-tcp").or(none));
     let left: Vec<&str> =
@@ -275,7 +275,7 @@ fn transports(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// What Unbound counts for each of its threads, nomen counts for all.
+/// Converts limits per thread to totals.
 fn threads(work: &mut Work, all: &[&Statement]) {
     let threads = last(all, "num-threads").and_then(|found| units::size(found.value())).unwrap_or(1).max(1);
     for (theirs, section, ours) in [
@@ -291,7 +291,7 @@ fn threads(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// The bounds of validation, where nomen can have the same.
+/// Converts validation limits that nomen can match.
 fn validation(work: &mut Work, all: &[&Statement]) {
     let skews = ["val-sig-skew-min", "val-sig-skew-max"].map(|key| last(all, key));
     if let [Some(least), Some(most)] = skews
@@ -325,7 +325,7 @@ fn validation(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// `tcp-upstream`, once the rules are there that it is for.
+/// Converts `tcp-upstream`, after the rules that it applies to.
 fn over_tcp(work: &mut Work, all: &[&Statement]) {
     let Some(found) = last(all, "tcp-upstream") else { return };
     match units::switch(found.value()) {
@@ -346,16 +346,16 @@ fn over_tcp(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// What becomes of a client's questions in Unbound.
+/// The access of a client's queries in Unbound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Passage {
     Refused,
-    /// Over TCP alone: over UDP, a client needs a cookie, which nomen does not look at.
+    /// Over TCP only: over UDP, a client needs a cookie, which nomen does not check.
     OverTcp,
     Allowed,
 }
 
-/// What is asked over TLS alone is not asked in the clear.
+/// Names queried only over TLS are not queried in the clear.
 fn over_tls(work: &mut Work, all: &[&Statement]) {
     for found in ["tls-upstream", "ssl-upstream"].into_iter().filter_map(|key| last(all, key)) {
         if units::switch(found.value()) == Some(false) {
@@ -371,7 +371,7 @@ fn over_tls(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// The longest network that a client is in decides there; here the first, so they are sorted.
+/// Converts `access-control`. In Unbound the longest match decides, in nomen the first, so rules are sorted.
 fn access(work: &mut Work, all: &[&Statement]) {
     let mut rules: Vec<(u8, Passage, Network)> = Vec::new();
     for statement in all.iter().filter(|s| s.key() == "access-control") {
@@ -442,7 +442,7 @@ fn access(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// Refuses clients with a view of their own. Returns the networks about which more than `access-control`
+/// Refuses clients with a view of their own. Returns the networks for which not only `access-control`
 /// decides.
 fn views(work: &mut Work, all: &[&Statement], rules: &mut Vec<(u8, Passage, Network)>) -> Vec<Network> {
     const VIEW: &str = "nomen has no views: these clients are refused";
@@ -451,7 +451,7 @@ fn views(work: &mut Work, all: &[&Statement], rules: &mut Vec<(u8, Passage, Netw
         match statement.key() {
             "access-control-view" => match Network::parse(statement.value()) {
                 Some(network) => {
-                    // Longer networks of `access-control` do not take the view away.
+                    // Longer networks of `access-control` do not override the view.
                     rules.retain(|(_, _, other)| !network.covers(*other));
                     rules.push((network.length(), Passage::Refused, network));
                     viewed.push(network);
@@ -489,7 +489,7 @@ fn cache(work: &mut Work, all: &[&Statement]) {
         work.in_key(found, Section::Resolver, "serve-stale");
     }
     if !on {
-        // Unlike there, it is on here unless it is turned off.
+        // It is on by default in nomen, but not in Unbound.
         work.recurse().text("serve-stale", "0s");
     }
     for statement in all {
@@ -562,7 +562,7 @@ fn local_names(work: &mut Work, all: &[&Statement]) {
                 work.ledger.unneeded(statement, "names without `local-data` are resolved as any other")
             }
             "redirect" => {
-                // A name of the zone that has no data of its own is not asked for.
+                // Names of the zone without data of their own are not queried.
                 work.refuse_all_below(&name);
                 wildcards.push(name);
                 work.ledger.translated(statement, "`local-data` of [resolver], with a `*` in front as well");
@@ -588,7 +588,7 @@ fn local_names(work: &mut Work, all: &[&Statement]) {
     local_data(work, all, &tagged, &wildcards);
 }
 
-/// Records of `local-data`. Those of a zone of type `redirect` answer for all names below it as well.
+/// Converts `local-data`. Records of a zone of type `redirect` also answer for all names below it.
 fn local_data(work: &mut Work, all: &[&Statement], tagged: &[String], wildcards: &[String]) {
     for statement in all {
         let text = match statement.key() {
@@ -623,7 +623,7 @@ fn local_data(work: &mut Work, all: &[&Statement], tagged: &[String], wildcards:
     }
 }
 
-/// The local zones that are for some clients alone. Their names are refused.
+/// Converts local zones for certain clients: refuses their names.
 fn tagged(work: &mut Work, all: &[&Statement]) -> Vec<String> {
     let mut out = Vec::new();
     for statement in all.iter().filter(|s| s.key() == "local-zone-tag") {
@@ -642,7 +642,7 @@ fn tagged(work: &mut Work, all: &[&Statement]) -> Vec<String> {
     out
 }
 
-/// `ADDRESS [TTL] NAME` as a PTR record.
+/// Converts `ADDRESS [TTL] NAME` to a PTR record.
 fn pointer(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (address, ttl, name) = match words[..] {

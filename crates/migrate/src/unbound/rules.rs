@@ -1,4 +1,4 @@
-//! Statements of unbound.conf that have a key to themselves, or none.
+//! Statements of unbound.conf with exactly one key in nomen, or none.
 
 use crate::model::Section;
 use crate::work::{NamedRule, Rule, SECOND};

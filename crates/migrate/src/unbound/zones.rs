@@ -1,4 +1,4 @@
-//! Sections of unbound.conf for names: whom to ask, and zones.
+//! Sections of unbound.conf for names: servers to query, and zones.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::tree::Statement;
 use crate::units;
 use crate::work::{Work, domain, path_text, server_with_port};
 
-/// The servers of a rule, and whether they can be asked as they are to be.
+/// Converts the servers of a rule; `None` if they cannot be queried as required.
 fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys> {
     let name = section.find("name").and_then(|name| domain(name.value()));
     let Some(name) = name else {
@@ -93,7 +93,7 @@ pub(super) fn stub(work: &mut Work, section: &Statement) {
     work.nomen.stubs.push(rule);
 }
 
-/// Leaves a zone out that not every client may query.
+/// Leaves out a zone that not every client may query.
 fn kept_from_clients(work: &mut Work, section: &Statement, name: &str) {
     work.refuse_all_below(name);
     let why = "`access-control` limits who may query it, and nomen answers every client from its zones: it is left out, and its names are refused. Write a [[resolver.stub]] for its servers, or [[zone]] once a firewall limits the clients";
@@ -172,7 +172,7 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
     work.nomen.zones.push(Zone { name, file, template: None, keys, span });
 }
 
-/// Whether the zone must be what its digest was made of (ZONEMD).
+/// Converts the verification of the zone's digest (ZONEMD).
 fn digest(work: &mut Work, section: &Statement, keys: &mut Keys) {
     let is = |key| section.find(key).and_then(|found| units::switch(found.value()));
     let word = match (is("zonemd-check"), is("zonemd-reject-absence")) {
