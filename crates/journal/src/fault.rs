@@ -136,7 +136,8 @@ impl fmt::Display for StoreFault {
             ),
             Self::MarkLost { path, found, marks } => write!(
                 f,
-                "{} ends at serial {found}, and its entry in {}, which says whether that was acknowledged last, is lost",
+                "{} ends at serial {found}, and its entry in {}, which says whether that was acknowledged \
+                 last, is lost",
                 path.display(),
                 marks.display()
             ),

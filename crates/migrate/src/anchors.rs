@@ -99,7 +99,8 @@ pub(crate) fn write(work: &mut Work) {
         }
         (false, true) => work.ledger.unwritten(
             Outcome::Differs,
-            "some trust anchors follow their zones (RFC 5011) and some do not; in nomen all that are named do, or none: here none, see `trust-anchor-rollover`",
+            "some trust anchors follow their zones (RFC 5011) and some do not; in nomen all that are named \
+             do, or none: here none, see `trust-anchor-rollover`",
         ),
         (false, false) => {}
     }
@@ -204,7 +205,8 @@ fn unreadable(work: &mut Work, statement: &Statement, path: &Path) {
     // Most such files only have the public root's anchors.
     work.anchors.public_root = true;
     let how = format!(
-        "{} cannot be read here; {OF_ROOT}, and those of other zones belong into `trust-anchors` of [resolver]",
+        "{} cannot be read here; {OF_ROOT}, and those of other zones belong into `trust-anchors` of \
+         [resolver]",
         path.display()
     );
     work.ledger.differs(statement, how);

@@ -131,7 +131,8 @@ pub fn convert(
         Ok(program) => {
             finish(&mut texts, &mut work);
             let opening = format!(
-                "Made by `nomen migrate` of {}, a configuration of {}.\nIt may hold secrets of keys: let no other user read it.\nRead what `nomen migrate` reported, then run `nomen check` on it.",
+                "Made by `nomen migrate` of {}, a configuration of {}.\nIt may hold secrets of keys: let no \
+                 other user read it.\nRead what `nomen migrate` reported, then run `nomen check` on it.",
                 path.display().to_string().replace(char::is_control, " "),
                 program.name()
             );

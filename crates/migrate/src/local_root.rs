@@ -30,7 +30,8 @@ pub(crate) fn of_unbound(work: &mut Work, section: &Statement, name: &str, direc
         section.block().iter().filter(|found| ["primary", "master"].contains(&found.key())).collect();
     let file = section.find("zonefile");
     if primaries.is_empty() && (file.is_none() || section.find("url").is_some()) {
-        let why = "nomen fetches no zones over HTTP: write `local-root = true` into [resolver], which takes it by transfer";
+        let why = "nomen fetches no zones over HTTP: write `local-root = true` into [resolver], which takes \
+                   it by transfer";
         return work.ledger.missing(section, why);
     }
     for statement in primaries.iter() {

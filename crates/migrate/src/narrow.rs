@@ -9,7 +9,9 @@ use crate::tree::Statement;
 use crate::work::Work;
 
 /// Why a zone with limited queries is left out.
-pub(crate) const LIMITED: &str = "it limits who may query, and nomen answers every client from its zones: the zones that it is for are left out. To move them, limit the clients in a firewall and migrate a copy of the file without it";
+pub(crate) const LIMITED: &str = "it limits who may query, and nomen answers every client from its zones: \
+                                  the zones that it is for are left out. To move them, limit the clients in \
+                                  a firewall and migrate a copy of the file without it";
 
 impl Work {
     /// Refuses upstream queries for names at or below a domain, whose rule or zone is left out.
@@ -36,7 +38,8 @@ impl Work {
     /// express.
     pub(crate) fn refuse_recursion(&mut self, statement: &Statement, why: &str) {
         let words = format!(
-            "{why}: recursion is refused to every client, so that none gets what this statement denies; to do without it, migrate a copy of the file that does not have it"
+            "{why}: recursion is refused to every client, so that none gets what this statement denies; to \
+             do without it, migrate a copy of the file that does not have it"
         );
         self.ledger.narrower(statement, words);
         self.narrow.closed = true;

@@ -347,7 +347,8 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     } else if let Some(limit) = limited {
         work.ledger.narrower(limit, LIMITED);
         all.iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));
-        let why = "it is left out: `allow-query` limits who may query it, and nomen answers every client from its zones";
+        let why = "it is left out: `allow-query` limits who may query it, and nomen answers every client \
+                   from its zones";
         return work.ledger.narrower(section, why);
     }
     let mut keys = Keys::default();
@@ -450,7 +451,8 @@ fn catalog(
         match domain(found.value()) {
             Some(name) => {
                 keys.text("catalog-member", name);
-                let how = "`catalog-member`: every zone of the pattern is listed, not those alone that `nsd-control addzone` adds";
+                let how = "`catalog-member`: every zone of the pattern is listed, not those alone that \
+                           `nsd-control addzone` adds";
                 work.ledger.differs(found, how);
             }
             None => work.not_understood(found),
@@ -472,13 +474,15 @@ fn catalog(
             Some(found) => match member_template(work, found.value(), patterns, zonesdir) {
                 true if is_limited(work, found.value(), patterns) => {
                     keys.remove("catalog-template");
-                    let why = "its members are left out: the pattern's `allow-query` limits who may query them, and nomen answers every client from its zones";
+                    let why = "its members are left out: the pattern's `allow-query` limits who may query \
+                               them, and nomen answers every client from its zones";
                     work.ledger.narrower(found, why);
                 }
                 true => {
                     keys.text("catalog-template", found.value());
                     work.ledger.translated(role, "`catalog-template` of the zone");
-                    let how = "members of all groups have this template; write those of others into `catalog-groups`";
+                    let how = "members of all groups have this template; write those of others into \
+                               `catalog-groups`";
                     work.ledger.differs(found, how);
                 }
                 false => work.ledger.missing(found, "there is no pattern of this name"),

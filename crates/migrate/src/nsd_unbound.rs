@@ -76,7 +76,8 @@ pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], 
 }
 
 /// Without addresses nomen uses its default ones.
-const NOWHERE: &str = "it listens on no address that nomen could; without any [[listen]], nomen does on 127.0.0.1 and ::1 at port 5300";
+const NOWHERE: &str = "it listens on no address that nomen could; without any [[listen]], nomen does on \
+                       127.0.0.1 and ::1 at port 5300";
 
 /// Applies `do-ip4` and `do-ip6`: drops addresses of a disabled family.
 fn drop_families(all: &[&Statement], block: &mut Keys) {

@@ -260,7 +260,8 @@ impl Work {
         match on {
             true => self.ledger.differs(
                 statement,
-                "`rotate-addresses` of [server] is for addresses (A and AAAA); other records keep their order",
+                "`rotate-addresses` of [server] is for addresses (A and AAAA); other records keep their \
+                 order",
             ),
             false => self.in_key(statement, Section::Server, "rotate-addresses"),
         }

@@ -42,7 +42,8 @@ pub(crate) fn includes(texts: &mut Texts<'_>, work: &mut Work) {
                 let ours = join(&own, &name);
                 if theirs != ours {
                     let words = format!(
-                        "$INCLUDE means {} there and {} here: nomen starts from the folder of the file that it stands in",
+                        "$INCLUDE means {} there and {} here: nomen starts from the folder of the file that \
+                         it stands in",
                         theirs.display(),
                         ours.display()
                     );

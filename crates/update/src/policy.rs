@@ -233,13 +233,14 @@ impl fmt::Display for RuleFault {
             Self::Action(word) => write!(f, "`{word}`: a rule begins with `grant` or `deny`"),
             Self::Word(word) => write!(
                 f,
-                "`{word}` is neither a client (`key:NAME`, a network, `any`) nor which names are meant (`name NAME`, \
-                 `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`)"
+                "`{word}` is neither a client (`key:NAME`, a network, `any`) nor which names are meant \
+                 (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, \
+                 `zone`)"
             ),
             Self::NoClient => f.write_str("the rule does not say for whom: `key:NAME`, a network, or `any`"),
             Self::NoNames => f.write_str(
-                "the rule does not say which names: `name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, \
-                 `self`, `selfsub` or `zone`",
+                "the rule does not say which names: `name NAME`, `subdomain NAME`, `wildcard *.NAME`, \
+                 `pattern FORM`, `self`, `selfsub` or `zone`",
             ),
             Self::Name(word) => write!(f, "`{word}` is not a domain name"),
             Self::Type(word) => write!(f, "`{word}` is no record type"),

@@ -45,7 +45,8 @@ pub(super) fn recursion(work: &mut Work, frame: &Frame<'_>) {
     for found in [recursion, cache, query].into_iter().flatten() {
         work.ledger.translated(found, "[[resolver.access]]");
         if !said && recursion.is_some() && cache.is_some() {
-            let why = "which clients pass both `allow-recursion` and `allow-query-cache` cannot be said; no other may recurse";
+            let why = "which clients pass both `allow-recursion` and `allow-query-cache` cannot be said; no \
+                       other may recurse";
             work.ledger.part(&found.span, &found.title(), Outcome::Narrower, why);
         }
     }

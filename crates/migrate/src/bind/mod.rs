@@ -133,7 +133,8 @@ fn split(work: &mut Work, view: &Statement) {
         _ => format!("{} zones, {} the first of them,", zones.len(), zones[0]),
     };
     let why = format!(
-        "nomen has no views: {named} and all else in it are left out; for each view, move a named.conf with its zones alone, and run an instance on an address of its own"
+        "nomen has no views: {named} and all else in it are left out; for each view, move a named.conf with \
+         its zones alone, and run an instance on an address of its own"
     );
     work.ledger.missing(view, why);
 }

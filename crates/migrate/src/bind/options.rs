@@ -740,7 +740,8 @@ pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
         let how = "BIND sends NOTIFY to the servers of a zone's NS records; nomen to those in `notify` alone";
         work.ledger.unwritten(Outcome::Differs, how);
     }
-    let how = "nomen adds addresses that clients need next, and no NS records of the zone to answers (`minimal-responses no-auth`)";
+    let how = "nomen adds addresses that clients need next, and no NS records of the zone to answers \
+               (`minimal-responses no-auth`)";
     match frame.global("minimal-responses") {
         Some(found) if found.value() == "no-auth" => work.ledger.unneeded(found, "nomen does so anyway"),
         Some(found) => work.ledger.differs(found, how),
@@ -794,7 +795,11 @@ fn statistics(work: &mut Work, inner: &Statement) {
     match address {
         Some(ip) if work.nomen.metrics.is_none() => {
             work.nomen.section(Section::Metrics).text("listen", with_port(ip, port));
-            work.ledger.differs(inner, "`listen` of [metrics]: figures for Prometheus at `/metrics`, for everybody who reaches it; no XML and no JSON");
+            work.ledger.differs(
+                inner,
+                "`listen` of [metrics]: figures for Prometheus at `/metrics`, for everybody who reaches it; \
+                 no XML and no JSON",
+            );
         }
         _ => work.ledger.missing(
             inner,

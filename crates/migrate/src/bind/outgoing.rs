@@ -29,7 +29,8 @@ pub(super) fn query_source(work: &mut Work, statement: &Statement) {
                 match has_port {
                     true => work.ledger.differs(
                         statement,
-                        "`source` of [resolver]; each query has a port of its own, which keeps replies from being forged",
+                        "`source` of [resolver]; each query has a port of its own, which keeps replies from \
+                         being forged",
                     ),
                     false => work.in_key(statement, Section::Resolver, "source"),
                 }

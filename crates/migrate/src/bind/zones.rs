@@ -35,7 +35,8 @@ pub(super) const INHERITED: &[&str] = &[
 ];
 
 /// Why a zone that BIND signs cannot be migrated unchanged.
-const SIGNING: &str = "nomen does not sign: the zone would be served as its file has it, unsigned, and fail for clients that validate if its parent has DS records";
+const SIGNING: &str = "nomen does not sign: the zone would be served as its file has it, unsigned, and fail \
+                       for clients that validate if its parent has DS records";
 /// Why zone files in other formats than text are not migrated.
 const MASTERFILE: &str = "nomen reads zones as text; write it with named-compilezone -F text";
 
@@ -171,7 +172,8 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     if updated {
         let journal = join(&frame.directory, &format!("{}.jnl", file.value()));
         let how = format!(
-            "updates that BIND has in {} are not read: run `rndc freeze` and `rndc sync -clean` before the move",
+            "updates that BIND has in {} are not read: run `rndc freeze` and `rndc sync -clean` before the \
+             move",
             journal.display()
         );
         work.ledger.part(&zone.span, &zone.title(), Outcome::Differs, how);
@@ -241,7 +243,8 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
         match ["yes", "secondary", "slave"].contains(&found.value()) {
             true => work.ledger.differs(
                 found,
-                "the changes of a zone from primaries are those that they send (IXFR); none are made of whole zones",
+                "the changes of a zone from primaries are those that they send (IXFR); none are made of \
+                 whole zones",
             ),
             false => work.ledger.unneeded(found, "nomen does so anyway"),
         }
@@ -415,7 +418,8 @@ pub(super) fn addresses(work: &mut Work, frame: &Frame<'_>, list: &Statement) ->
 }
 
 fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> Result<(), &'static str> {
-    const NONE: &str = "it names no servers; write a [[resolver.stub]] with the servers of this domain, to have it asked by itself";
+    const NONE: &str = "it names no servers; write a [[resolver.stub]] with the servers of this domain, to \
+                        have it asked by itself";
     let list = zone.find("forwarders").ok_or(NONE)?;
     let servers = addresses(work, frame, list);
     if servers.is_empty() {
@@ -527,7 +531,8 @@ fn update_policy(work: &mut Work, policy: &Statement) -> Vec<String> {
         match policy_rule(work, rule, &words) {
             Some(texts) => out.extend(texts),
             None => {
-                let why = "nomen has rules for `name`, `subdomain`, `wildcard`, `self`, `selfsub` and `zonesub`, of keys, without numbers of records";
+                let why = "nomen has rules for `name`, `subdomain`, `wildcard`, `self`, `selfsub` and \
+                           `zonesub`, of keys, without numbers of records";
                 work.ledger.part(&rule.span, &rule.title(), Outcome::Missing, why);
                 // Without this refusal, the rules after it would permit what it refuses.
                 if rule.key() == "deny" {
@@ -586,7 +591,8 @@ pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
         let name = entry.value();
         if let Some(limit) = limit {
             let why = format!(
-                "its members are left out: `{}` limits who may query them, and nomen answers every client from its zones",
+                "its members are left out: `{}` limits who may query them, and nomen answers every client \
+                 from its zones",
                 limit.key()
             );
             work.ledger.narrower(entry, why);

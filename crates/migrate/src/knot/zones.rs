@@ -50,7 +50,8 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
         "dnssec-signing" | "dnssec-validation" if off => (Outcome::Unneeded, "nomen does so anyway"),
         "dnssec-policy" | "dnssec-signing" | "ds-push" | "dnskey-sync" => (
             Outcome::Missing,
-            "nomen does not sign: the zone would be served as its file has it, and fail for clients that validate if it is unsigned and its parent has DS records",
+            "nomen does not sign: the zone would be served as its file has it, and fail for clients that \
+             validate if it is unsigned and its parent has DS records",
         ),
         "dnssec-validation" => (Outcome::Missing, "nomen does not validate zones that it takes"),
         "journal-content" | "journal-max-depth" | "adjust-threads" | "include-from" | "zonefile-skip" => {
@@ -325,7 +326,8 @@ fn contents(work: &mut Work, entries: &Entries<'_>, secondary: bool, keys: &mut 
             }
             _ => work.ledger.unneeded(
                 found,
-                "nomen reads the file at the start and where it has changed, and keeps what updates change in `state-dir`",
+                "nomen reads the file at the start and where it has changed, and keeps what updates change \
+                 in `state-dir`",
             ),
         }
     }
@@ -615,7 +617,8 @@ fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut
             };
             if let Some(limit) = found.values().find_map(|word| of_template(&word.text)) {
                 work.ledger.narrower(limit, LIMITED);
-                let why = "its members are left out: not every client may query them, and nomen answers every client from its zones";
+                let why = "its members are left out: not every client may query them, and nomen answers \
+                           every client from its zones";
                 return work.ledger.narrower(found, why);
             }
             let known: Vec<&str> = found

@@ -23,7 +23,8 @@ pub(crate) use recursor::{ONLY_RECURSOR, convert as convert_recursor};
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
 const BACKENDS: Rule = Rule::Missing(
-    "nomen takes zones from master files and from primaries; write them with `pdnsutil list-zone`, or have nomen take them by AXFR",
+    "nomen takes zones from master files and from primaries; write them with `pdnsutil list-zone`, or have \
+     nomen take them by AXFR",
 );
 const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
 const SCRIPTS: Rule = Rule::Missing("nomen runs no scripts");
@@ -89,7 +90,8 @@ const RULES: &[NamedRule] = &[
         "allow-notify-from",
         Rule::Same(
             &["0.0.0.0/0,::/0", "0.0.0.0/0, ::/0"],
-            "nomen takes NOTIFY from primaries, by their addresses or by their keys, and from those in `allow-notify`",
+            "nomen takes NOTIFY from primaries, by their addresses or by their keys, and from those in \
+             `allow-notify`",
         ),
     ),
     (
@@ -162,7 +164,8 @@ const RULES: &[NamedRule] = &[
     (
         "default-catalog-zone",
         Rule::Missing(
-            "it lists zones that are made at run time; here `catalog-member` of a zone or a template lists it",
+            "it lists zones that are made at run time; here `catalog-member` of a zone or a template lists \
+             it",
         ),
     ),
     ("soa-minimum-ttl", TUNING),
@@ -243,7 +246,8 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         match others.is_empty() {
             true => work.ledger.unneeded(found, "nomen has zones from master files always"),
             false => {
-                let why = "nomen takes zones from master files and from primaries, not from a database: write them with `pdnsutil list-zone`, or have nomen take them by AXFR";
+                let why = "nomen takes zones from master files and from primaries, not from a database: \
+                           write them with `pdnsutil list-zone`, or have nomen take them by AXFR";
                 work.ledger.missing(found, format!("{}: {why}", others.join(", ")));
             }
         }
@@ -580,7 +584,8 @@ fn networks(work: &mut Work, found: Option<&Statement>, text: &str) -> Vec<Strin
         }
         if network.is_some_and(Network::is_mapped) {
             if let Some(found) = found.filter(|_| !deny) {
-                let why = "nomen takes IPv4 addresses mapped into IPv6 for the IPv4 addresses themselves; these clients do not pass";
+                let why = "nomen takes IPv4 addresses mapped into IPv6 for the IPv4 addresses themselves; \
+                           these clients do not pass";
                 work.ledger.part(&found.span, word, Outcome::Narrower, why);
             }
             continue;
@@ -700,7 +705,11 @@ fn webserver(work: &mut Work, all: &[Statement], statement: &Statement) {
     match address.filter(|_| loopback) {
         Some(address) => {
             work.nomen.section(Section::Metrics).text("listen", address);
-            work.ledger.differs(statement, "`listen` of [metrics]: figures for Prometheus at `/metrics`, under other names; no API and no pages");
+            work.ledger.differs(
+                statement,
+                "`listen` of [metrics]: figures for Prometheus at `/metrics`, under other names; no API and \
+                 no pages",
+            );
         }
         None => work.ledger.missing(
             statement,

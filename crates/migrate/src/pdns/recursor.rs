@@ -210,7 +210,8 @@ const RULES: &[NamedRule] = &[
 ];
 
 /// Default networks with access.
-const LOCAL: &str = "127.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 192.168.0.0/16, 172.16.0.0/12, ::1/128, fc00::/7, fe80::/10";
+const LOCAL: &str = "127.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 192.168.0.0/16, 172.16.0.0/12, \
+                     ::1/128, fc00::/7, fe80::/10";
 
 /// Converts the configuration of the Recursor.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
@@ -491,7 +492,8 @@ fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
     };
     if !work.answers_all {
         work.refuse_domain(&name);
-        let why = "`allow-from` limits who may query it, and nomen answers every client from its zones: it is left out, and its names are refused";
+        let why = "`allow-from` limits who may query it, and nomen answers every client from its zones: it \
+                   is left out, and its names are refused";
         return work.ledger.part(&found.span, text, Outcome::Narrower, why);
     }
     let path = join(base, file.trim());

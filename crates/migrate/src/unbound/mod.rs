@@ -395,7 +395,8 @@ fn access(work: &mut Work, all: &[&Statement]) {
         }
         match action {
             "allow" | "allow_snoop" | "allow_setrd" | "allow_cookie" if mapped => {
-                let how = "nomen takes IPv4 addresses mapped into IPv6 for the IPv4 addresses themselves, so these clients are not named";
+                let how = "nomen takes IPv4 addresses mapped into IPv6 for the IPv4 addresses themselves, so \
+                           these clients are not named";
                 work.ledger.narrower(statement, how);
             }
             "allow" | "refuse_non_local" => work.ledger.translated(statement, "[[resolver.access]]"),
@@ -461,7 +462,11 @@ fn views(work: &mut Work, all: &[&Statement], rules: &mut Vec<(u8, Passage, Netw
             },
             "interface-view" | "interface-action" => {
                 viewed.extend(Network::all());
-                work.ledger.narrower(statement, "clients that `access-control` does not name are refused; write `interface` into [[resolver.access]]");
+                work.ledger.narrower(
+                    statement,
+                    "clients that `access-control` does not name are refused; write `interface` into \
+                     [[resolver.access]]",
+                );
             }
             _ => {}
         }
@@ -500,7 +505,11 @@ fn cache(work: &mut Work, all: &[&Statement]) {
         }
         match key {
             "serve-expired-ttl" if statement.value() == "0" => {
-                work.ledger.differs(statement, "nomen keeps answers for a time beyond their end, of a day unless `serve-stale` says otherwise");
+                work.ledger.differs(
+                    statement,
+                    "nomen keeps answers for a time beyond their end, of a day unless `serve-stale` says \
+                     otherwise",
+                );
             }
             "serve-expired-ttl" => {
                 work.apply(statement, Rule::Time(Section::Resolver, "serve-stale", SECOND))
@@ -574,7 +583,11 @@ fn local_names(work: &mut Work, all: &[&Statement]) {
             "nodefault" => work.ledger.unneeded(statement, "nomen answers nothing for it by itself"),
             "static" if is_special(&name) => work.ledger.unneeded(statement, "nomen does so anyway"),
             "typetransparent" | "inform" => {
-                work.ledger.differs(statement, "its `local-data` is answered; all other names in it are resolved, and other types of a name with data do not exist");
+                work.ledger.differs(
+                    statement,
+                    "its `local-data` is answered; all other names in it are resolved, and other types of a \
+                     name with data do not exist",
+                );
             }
             _ => {
                 work.refuse_all_below(&name);

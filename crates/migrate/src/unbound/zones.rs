@@ -39,7 +39,11 @@ fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys>
         } else if [key("tls-upstream"), key("ssl-upstream")].iter().any(|key| key == found)
             && units::switch(statement.value()) != Some(false)
         {
-            work.ledger.narrower(statement, "nomen asks over plain UDP and TCP alone; the rule is left out and its names are refused, so that nothing goes in the clear");
+            work.ledger.narrower(
+                statement,
+                "nomen asks over plain UDP and TCP alone; the rule is left out and its names are refused, so \
+                 that nothing goes in the clear",
+            );
             encrypted = true;
         } else if found == key("tcp-upstream") && on {
             rule.switch("tcp-only", true);
@@ -96,7 +100,9 @@ pub(super) fn stub(work: &mut Work, section: &Statement) {
 /// Leaves out a zone that not every client may query.
 fn kept_from_clients(work: &mut Work, section: &Statement, name: &str) {
     work.refuse_all_below(name);
-    let why = "`access-control` limits who may query it, and nomen answers every client from its zones: it is left out, and its names are refused. Write a [[resolver.stub]] for its servers, or [[zone]] once a firewall limits the clients";
+    let why = "`access-control` limits who may query it, and nomen answers every client from its zones: it \
+               is left out, and its names are refused. Write a [[resolver.stub]] for its servers, or \
+               [[zone]] once a firewall limits the clients";
     section.block().iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));
     work.ledger.narrower(section, why);
 }

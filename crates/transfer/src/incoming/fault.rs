@@ -130,7 +130,8 @@ impl fmt::Display for TransferFault {
             Self::Older { sent, held } => {
                 write!(
                     f,
-                    "it sends serial {sent}, older than ours, {held}; `nomen ctl zone retransfer` takes it all the same"
+                    "it sends serial {sent}, older than ours, {held}; `nomen ctl zone retransfer` takes it \
+                     all the same"
                 )
             }
             Self::Limit(TransferLimit::Records) => f.write_str("more records than the limit"),

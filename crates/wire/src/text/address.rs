@@ -156,7 +156,10 @@ mod tests {
 
         #[test]
         fn ipv6_agrees_with_std(
-            groups: [u16; 8], zeros in 0u8.., soup in "[0-9a-fA-F:.]{0,20}", near in "(::)?([0-9a-f]{1,4}(::?)){3,8}([0-9.]{1,9}|[0-9a-f]{0,4})",
+            groups: [u16; 8],
+            zeros in 0u8..,
+            soup in "[0-9a-fA-F:.]{0,20}",
+            near in "(::)?([0-9a-f]{1,4}(::?)){3,8}([0-9.]{1,9}|[0-9a-f]{0,4})",
         ) {
             let mut groups = groups;
             for (i, group) in groups.iter_mut().enumerate() {
