@@ -329,7 +329,7 @@ fn anchors_of_other_zones_are_written_beside_those_of_the_root() {
     let alone = bind(&format!("options {{ recursion yes; dnssec-validation yes; }}; {own}"));
     has(&alone, &[&line]);
     assert!(!alone.toml.contains(ROOT_DS), "{}", alone.toml);
-    // An unusable key is reported: malformed, revoked, or of an unsupported algorithm.
+    // An unusable anchor is reported: of an unsupported type or algorithm, revoked, or too short.
     for bad in [
         "a static-ds 1 13 9 \"00\"",
         "a static-key 385 3 8 \"AwEAAQ==\"",

@@ -222,7 +222,7 @@ impl TsigKeys {
         self.sorted.iter()
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }

@@ -223,7 +223,7 @@ mod tests {
         {
             assert_eq!(LowerName::new(name(text).as_name()).is_ok(), lower, "{text}");
         }
-        // Bytes beyond ASCII are not changed.
+        // Bytes beyond ASCII have no letter case.
         assert!(LowerName::new(name(r"\192\223.").as_name()).is_ok());
     }
 

@@ -9,7 +9,7 @@ use crate::{agree, arbitrary, known_types, read, written};
 
 /// The types whose text `hickory-proto` reads.
 ///
-/// Its documentation says DNSSEC types "should be dynamically generated"; others it does not know.
+/// It says that DNSSEC types "should be dynamically generated"; it does not support the others.
 const READ: &[Type] = &[
     Type::A,
     Type::NS,

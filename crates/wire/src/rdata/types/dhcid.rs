@@ -1,4 +1,4 @@
-//! DHCID: whose lease a name is (RFC 4701 §3).
+//! DHCID: the DHCP client that a name belongs to (RFC 4701 §3).
 //!
 //! | bytes | field |
 //! |---|---|

@@ -243,7 +243,7 @@ impl Value {
             Value::Groups => {
                 let (groups, rest) = value.as_chunks::<2>();
                 let once = groups.iter().enumerate().all(|(i, group)| !groups[..i].contains(group));
-                // The size limit, that of the registry, bounds the quadratic search for repetitions.
+                // The limit on the number of groups bounds the quadratic search for repetitions.
                 rest.is_empty() && !groups.is_empty() && groups.len() <= 1024 && once
             }
             Value::Ipv4 => !value.is_empty() && value.len().is_multiple_of(4),
