@@ -1,7 +1,7 @@
-//! Authoritative answers by the plainest reading of the RFCs: every name is looked for by walking down from
-//! the apex, every set by scanning the whole zone. What the server answers is compared with this.
+//! Authoritative answers from a reference model: finds each name by walking down from the apex, and each
+//! RRset by scanning the whole zone. Tests compare the server's answers with it.
 //!
-//! Knows nothing of messages: sections are lists of records, and everything fits.
+//! Sections are lists of records without a size limit; messages are encoded elsewhere.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::model::{ModelSet, ModelZone, canonical, longest_match};
 
-/// A record as it stands in a section. Owners compare without letter case.
+/// One record of a section. Owners compare without letter case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line {
     /// Owner.
@@ -30,50 +30,51 @@ impl std::fmt::Debug for Line {
 }
 
 impl Line {
-    /// With names in its data in lower case, so that it compares.
+    /// Returns the record with the names in its RDATA in lower case, for comparison.
     pub fn canonical(&self) -> Line {
         Line { rdata: canonical(self.rtype, &self.rdata), ..self.clone() }
     }
 }
 
-/// What answers come from.
+/// The zones that answers are made from.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// The zones.
     pub zones: Vec<ModelZone>,
-    /// Names of zones that are ours but not loaded.
+    /// Apexes of zones that are configured but not loaded.
     pub unloaded: Vec<NameBuf>,
-    /// CNAME and DNAME links followed, at the most.
+    /// Maximum number of CNAME and DNAME links followed.
     pub max_chain: usize,
 }
 
-/// Why there is no answer.
+/// Why no zone answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
     /// No zone holds the name.
     NoZone,
-    /// The zone that does is not loaded.
+    /// The zone that holds the name is not loaded.
     NotLoaded,
 }
 
-/// What an answer must hold.
+/// What a response must contain.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// Response code.
     pub rcode: Rcode,
     /// AA.
     pub authoritative: bool,
-    /// Answer; without what is in `one_of`.
+    /// Answer section, without the records of `one_of`.
     pub answer: Vec<Line>,
-    /// If there are any, one of these RRsets is in the answer, too (RFC 8482 §4.1).
+    /// If not empty, the answer section also contains exactly one of these RRsets (RFC 8482 §4.1).
     pub one_of: Vec<Vec<Line>>,
     /// Authority.
     pub authority: Vec<Line>,
-    /// Additional, if there is room for all of it.
+    /// Additional section, if all of it fits.
     pub additional: Vec<Line>,
-    /// The cut that the answer refers to: addresses of hosts at or below it have to be there (RFC 9471 §3.1).
+    /// The cut of a referral: glue at or below it is required (RFC 9471 §3.1).
     pub cut: Option<NameBuf>,
-    /// Whether TTLs of signatures are not known, which the model does not keep where they cover nothing.
+    /// Whether TTLs of signatures are ignored: the model does not keep the TTL of an RRSIG that covers no
+    /// RRset.
     pub sig_ttls_unknown: bool,
 }
 
@@ -92,7 +93,7 @@ impl Expected {
         }
     }
 
-    /// Holds the sections of an answer against this; says what is wrong.
+    /// Compares the sections of a response with the expected ones; the error says what differs.
     pub fn compare(&self, sections: &[Vec<Line>; 3]) -> Result<(), String> {
         let answers = match &self.one_of[..] {
             [] => vec![self.answer.clone()],
@@ -110,7 +111,7 @@ impl Expected {
         Ok(())
     }
 
-    /// Lines in an order and a form of their own.
+    /// Returns the records in canonical form, in a fixed order.
     pub fn comparable(&self, lines: &[Line]) -> Vec<Line> {
         let mut lines: Vec<Line> = lines.iter().map(Line::canonical).collect();
         for line in lines.iter_mut().filter(|line| self.sig_ttls_unknown && line.rtype == Type::RRSIG) {
@@ -122,8 +123,8 @@ impl Expected {
 }
 
 impl Served {
-    /// The zone that a question goes to, loaded or not (RFC 1034 §4.3.2 step 2); DS is the parent's to answer
-    /// (RFC 4035 §3.1.4.1).
+    /// Returns the apex of the zone that answers the question, loaded or not (RFC 1034 §4.3.2 step 2). The
+    /// parent answers for DS (RFC 4035 §3.1.4.1).
     pub fn apex_for(&self, name: Name<'_>, qtype: Type) -> Option<NameBuf> {
         let Served { zones, unloaded, .. } = self;
         let apexes: Vec<NameBuf> = zones.iter().map(|z| z.apex().to_buf()).chain(unloaded.clone()).collect();
@@ -133,7 +134,7 @@ impl Served {
         Some(above.unwrap_or(own))
     }
 
-    /// Answers a question.
+    /// Returns the expected answer to a question.
     pub fn answer(&self, qname: Name<'_>, qtype: Type, dnssec_ok: bool) -> Result<Expected, NoAnswer> {
         let sig_ttls_unknown = !self.zones.iter().all(ModelZone::is_signed);
         let expected = Expected { sig_ttls_unknown, ..Expected::nothing(Rcode::NOERROR) };
@@ -159,9 +160,9 @@ impl Served {
     }
 }
 
-/// What a name is in a zone.
+/// Result of looking a name up in a zone.
 enum Found {
-    /// There, or a wildcard matches it: the owner of the records.
+    /// The owner of the records: the name itself, or the wildcard that matches it.
     Node(NameBuf),
     Cut(NameBuf),
     Dname(NameBuf),
@@ -173,16 +174,16 @@ struct Out<'a> {
     qtype: Type,
     dnssec_ok: bool,
     expected: Expected,
-    /// Owners of denial records, with zone, and their records.
+    /// NSEC or NSEC3 records for the authority section, by owner.
     proofs: Vec<(NameBuf, Vec<Line>)>,
 }
 
-/// The name that is the RDATA of the first record of a set.
+/// Returns the name in the RDATA of the RRset's first record.
 fn first_name(set: &ModelSet) -> NameBuf {
     Name::from_wire(&set.rdatas[0]).expect("a name").to_buf()
 }
 
-/// The names from the apex down to `name`.
+/// Returns the names from the apex down to `name`.
 fn way_down(zone: &ModelZone, name: Name<'_>) -> Vec<NameBuf> {
     let inside = |n: &Name<'_>| n.is_at_or_below(zone.apex());
     let mut way: Vec<NameBuf> = name.ancestors().take_while(inside).map(Name::to_buf).collect();
@@ -190,7 +191,7 @@ fn way_down(zone: &ModelZone, name: Name<'_>) -> Vec<NameBuf> {
     way
 }
 
-/// The longest ancestor that is there, and the name one label longer on the way to `name`, if that is not.
+/// Returns the closest encloser, and the next closer name unless `name` itself exists.
 fn encloser(zone: &ModelZone, name: Name<'_>) -> (NameBuf, Option<NameBuf>) {
     let way = way_down(zone, name);
     let there = way.iter().take_while(|n| zone.exists(n.as_name())).count();
@@ -207,11 +208,11 @@ impl<'a> Out<'a> {
         self.served.zones.iter().find(|zone| zone.apex() == apex.as_name()).ok_or(NoAnswer::NotLoaded)
     }
 
-    /// RFC 1034 §4.3.2 step 3, from the apex down, label by label.
+    /// Looks `name` up from the apex down, label by label (RFC 1034 §4.3.2 step 3).
     fn find(&self, zone: &ModelZone, name: Name<'_>) -> Found {
         for at in way_down(zone, name) {
             if at.as_name() != zone.apex() && zone.has(at.as_name(), Type::NS) {
-                // DS of the cut itself is this zone's data.
+                // The DS RRset of the cut itself belongs to this zone.
                 if at.as_name() == name && self.qtype == Type::DS {
                     return Found::Node(at);
                 }
@@ -269,7 +270,7 @@ impl<'a> Out<'a> {
 
     fn data(&mut self, zone: &ModelZone, name: Name<'_>, node: NameBuf, proving: bool) -> Option<NameBuf> {
         let mut sets = zone.sets(node.as_name());
-        // What the chain of denial keeps at a name is not the name's (RFC 5155 §7.2.8).
+        // NSEC3 records at this owner name belong to the chain, not to the name (RFC 5155 §7.2.8).
         sets.remove(&Type::NSEC3);
         let mut next = None;
         let answered = match self.qtype {
@@ -313,7 +314,7 @@ impl<'a> Out<'a> {
         next
     }
 
-    /// RFC 6672 §3.2; the CNAME's TTL is that of the DNAME (§3.1).
+    /// Follows a DNAME (RFC 6672 §3.2). The TTL of the synthesized CNAME is that of the DNAME (§3.1).
     fn dname(&mut self, zone: &ModelZone, name: Name<'_>, owner: NameBuf) -> Option<NameBuf> {
         let set = &zone.sets(owner.as_name())[&Type::DNAME];
         for line in self.lines(owner.as_name(), Type::DNAME, set) {
@@ -355,7 +356,8 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Addresses of the hosts a set names, as far as this zone has them, by name or by wildcard.
+    /// Adds the addresses of the hosts that an RRset names, as far as this zone has them, by name or by
+    /// wildcard.
     fn hosts(&mut self, zone: &ModelZone, name: Name<'_>, node: NameBuf, t: Type, set: &ModelSet) {
         let at = match t {
             Type::MX | Type::SVCB | Type::HTTPS => 2,
@@ -365,7 +367,7 @@ impl<'a> Out<'a> {
         let mut seen = BTreeSet::new();
         for rdata in &set.rdatas {
             let target = Name::parse(&rdata[at..]).expect("a name");
-            // `.` in service mode is the owner, whatever it is called here (RFC 9460 §2.5.2).
+            // `.` in ServiceMode means the owner name, here the name that was asked for (RFC 9460 §2.5.2).
             let own = matches!(t, Type::SVCB | Type::HTTPS) && target.is_root() && rdata[..2] != [0, 0];
             let (owner, target) = if own { (name, node.as_name()) } else { (target, target) };
             if !seen.insert(target.to_buf()) {
@@ -373,7 +375,7 @@ impl<'a> Out<'a> {
             }
             let there = zone.exists(target);
             let mut types = vec![Type::A, Type::AAAA];
-            // Another service's own records come along (RFC 9460 §4.1).
+            // SVCB records of another target name are added, too (RFC 9460 §4.1).
             if matches!(t, Type::SVCB | Type::HTTPS) && there && target != node.as_name() {
                 types.push(t);
             }
@@ -391,7 +393,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// RFC 2308 §3: with the lesser of the SOA's TTL and MINIMUM as TTL.
+    /// Adds the SOA record with the lesser of its TTL and MINIMUM as TTL (RFC 2308 §3).
     fn soa(&mut self, zone: &ModelZone) {
         let set = &zone.sets(zone.apex())[&Type::SOA];
         let minimum = set.rdatas[0].last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
@@ -425,7 +427,7 @@ impl Out<'_> {
         }
     }
 
-    /// That a name which is there has not the type asked for, or not DS.
+    /// Proves that an existing name does not have the type asked for, or DS.
     fn prove_absence_at(&mut self, zone: &ModelZone, name: Name<'_>) {
         if zone.nsec3_chain().is_none() {
             return self.nsec(zone, name);
@@ -448,7 +450,8 @@ impl Out<'_> {
         }
     }
 
-    /// RFC 5155 §7.2.1, for names whose NSEC3 opt-out has left out, too.
+    /// Proves and returns the closest provable encloser (RFC 5155 §7.2.1): opt-out may have left out names
+    /// below it.
     fn closest_provable(&mut self, zone: &ModelZone, name: Name<'_>) -> NameBuf {
         let way = way_down(zone, name);
         let exists = way.iter().take_while(|n| zone.exists(n.as_name())).count().min(way.len() - 1);
@@ -461,7 +464,7 @@ impl Out<'_> {
         zone.apex().to_buf()
     }
 
-    /// The NSEC at the name or, if it has none, the one before it.
+    /// Adds the NSEC record at the name or, if it has none, the one before it.
     fn nsec(&mut self, zone: &ModelZone, name: Name<'_>) {
         if let Some(owner) = zone.nsec_covering(name) {
             self.prove(zone, owner, Type::NSEC);
@@ -483,7 +486,7 @@ impl Out<'_> {
         found.is_some()
     }
 
-    /// The NSEC3 with the greatest hash below that of the name, the last one if there is none.
+    /// Adds the NSEC3 record with the greatest hash that is at most that of the name, or else the last one.
     fn cover(&mut self, zone: &ModelZone, name: Name<'_>) {
         let (chain, hash) = (zone.nsec3_chain().expect("a chain"), self.hash_text(zone, name));
         let before = chain.iter().rfind(|(text, _)| **text <= hash);
@@ -500,7 +503,8 @@ impl Out<'_> {
     }
 }
 
-/// Base 32 with the extended hex alphabet in lower case, for multiples of five bytes (RFC 4648 §7).
+/// Encodes in Base 32 with the extended hex alphabet in lower case (RFC 4648 §7). The length must be a
+/// multiple of 5 bytes.
 pub fn base32hex(bytes: &[u8]) -> Vec<u8> {
     let bit = |i: usize| bytes[i / 8] >> (7 - i % 8) & 1;
     let digit = |d: usize| (0..5).fold(0, |value, i| value << 1 | bit(5 * d + i));

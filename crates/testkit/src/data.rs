@@ -1,9 +1,9 @@
-//! Data of records that random zones are made of: few values, so that they collide.
+//! RDATA for random zones: few values, so that they collide.
 
 use wire::{Name, NameBuf, Ttl, Type};
 
-/// Labels that 20 bytes of zero, of middle and of high value spell as NSEC3 owners, and two that differ only
-/// in the end.
+/// NSEC3 owner labels: 20 bytes of zero, of middle and of high value in Base 32, and two that differ only in
+/// the last digit.
 pub const HASHES: [&[u8; 32]; 5] = [
     b"00000000000000000000000000000000",
     b"0p9mhaveqvm6t7vbl5lop2u3t2rp3tom",
@@ -12,7 +12,7 @@ pub const HASHES: [&[u8; 32]; 5] = [
     b"vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv",
 ];
 
-/// The TTL of what stands at the apex.
+/// The TTL of records at the apex.
 pub(crate) const HOUR: Ttl = Ttl::from_secs(3600);
 
 pub(crate) fn joined(parts: &[&[u8]]) -> Vec<u8> {

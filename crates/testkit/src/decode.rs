@@ -1,5 +1,5 @@
-//! Messages read back, by our parser and by the `domain` crate: both have to find the same, and no name may
-//! lead a reader astray.
+//! Responses decoded by our parser and by the `domain` crate, which must agree. All compression pointers are
+//! checked, too.
 
 use domain::base::rdata::ComposeRecordData;
 use domain::base::{Message, Record, ToName};
@@ -10,7 +10,7 @@ use wire::{Class, Header, NameBuf, Rcode, Ttl, Type};
 
 use crate::answers::Line;
 
-/// A message that answers.
+/// A decoded response.
 #[derive(Clone, Debug)]
 pub struct Decoded {
     /// The message.
@@ -19,34 +19,34 @@ pub struct Decoded {
     pub header: Header,
     /// The response code, with the upper bits that OPT carries.
     pub rcode: Rcode,
-    /// The bytes of the question section: of one question or none.
+    /// The bytes of the question section: no question or one.
     pub question: Vec<u8>,
     /// The class of all records; `None` if there are none.
     pub class: Option<Class>,
     /// The records, in the order of the message, without OPT and TSIG.
     pub sections: [Vec<Line>; 3],
-    /// Where in the message each of them ends.
+    /// Offset in the message at which each record ends.
     pub ends: [Vec<usize>; 3],
     /// OPT.
     pub opt: Option<Opt>,
-    /// TSIG, its data as it stands there.
+    /// TSIG, with its RDATA as received.
     pub tsig: Option<Line>,
 }
 
-/// What an OPT record says.
+/// Contents of an OPT record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opt {
-    /// The UDP payload size of who sent it.
+    /// The sender's UDP payload size.
     pub udp_size: u16,
     /// EDNS version.
     pub version: u8,
-    /// DO and the flags without a meaning.
+    /// DO and the unassigned flags.
     pub flags: u16,
-    /// The options, in their order.
+    /// The options, in order.
     pub options: Vec<(u16, Vec<u8>)>,
 }
 
-/// Reads a message.
+/// Decodes a response.
 ///
 /// # Panics
 /// If it is not well formed: tests call this.
@@ -111,7 +111,7 @@ fn take(all: &mut Decoded, section: usize, record: &RawRecord, parser: &mut Pars
     }
 }
 
-/// Checks every name in a record, its owner and those in its data.
+/// Checks every name in a record: its owner and those in its RDATA.
 fn check_names(message: &[u8], record: &RawRecord) {
     check_pointers(message, record.owner_at.index());
     let (start, region) = (record.rdata.start, &message[record.rdata.clone()]);
@@ -125,8 +125,8 @@ fn check_names(message: &[u8], record: &RawRecord) {
     assert_eq!(seen, Ok(()), "{}", record.rtype);
 }
 
-/// Follows the pointers of the name at `at`: each leads to before the labels in front of it, and there are
-/// not so many that readers give up.
+/// Follows the pointers of the name at `at`: each must point before the labels in front of it, and there must
+/// be few enough for common decoders.
 fn check_pointers(message: &[u8], at: usize) {
     let (mut at, mut run, mut pointers) = (at, at, 0);
     loop {
@@ -143,7 +143,7 @@ fn check_pointers(message: &[u8], at: usize) {
     assert!(pointers <= MAX_POINTERS, "{pointers} pointers in the name at {run}");
 }
 
-/// The sections as the `domain` crate reads them.
+/// Returns the sections as the `domain` crate decodes them.
 fn read_elsewhere(bytes: &[u8]) -> [Vec<Line>; 3] {
     let message = Message::from_octets(bytes).expect("a header");
     let sections = [message.answer(), message.authority(), message.additional()];

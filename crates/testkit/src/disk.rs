@@ -1,8 +1,8 @@
-//! [`SimulatedDisk`]: a disk in memory that loses what it may lose, and fails on request.
+//! [`SimulatedDisk`]: a disk in memory that loses unsynced data and fails on request.
 //!
-//! What was not synced when the power went may be there or not: every write, cut and name by itself, in any
-//! order, and a write torn at any byte. A sync that fails loses some of what it was for, and a later one does
-//! not bring it back.
+//! After a power failure, whatever was not synced may or may not be on the disk: every write, truncation and
+//! name change independently, in any order, and a write may be torn at any byte. A failed sync loses part of
+//! the data that it was for, and a later sync does not recover it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journal::{Disk, DiskFile, WRITTEN_TOGETHER};
 
-/// What is changed in a file.
+/// A change of a file's contents.
 #[derive(Clone, Debug)]
 enum Edit {
     Write(usize, Vec<u8>),
@@ -33,7 +33,7 @@ impl Edit {
     }
 }
 
-/// A file: as the system shows it, as the disk has it, and what is on its way there.
+/// A file: its contents as the system shows them, as the disk has them, and the edits that are not synced.
 #[derive(Clone, Debug, Default)]
 struct Inode {
     shown: Vec<u8>,
@@ -41,7 +41,7 @@ struct Inode {
     pending: Vec<Edit>,
 }
 
-/// What a name refers to; `None` is a name that is gone.
+/// What each name refers to; `None` is a deleted name.
 type Entries = BTreeMap<PathBuf, Option<Entry>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,15 +50,15 @@ enum Entry {
     Folder,
 }
 
-/// What happens to calls.
+/// A fault injected into a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The call fails with this kind of error; a write may have written some, a sync may have synced some.
+    /// The call fails with this kind of error; a write may have written a part, a sync may have synced a
+    /// part.
     Fails(ErrorKind),
-    /// So do this call and all that follow.
+    /// This call and all later ones fail with this kind of error.
     AllFail(ErrorKind),
-    /// The power goes in the midst of the call: it may have done some of what it does, and all that follow
-    /// fail.
+    /// The power fails during the call: it may have taken effect in part, and all later calls fail.
     PowerGoes,
 }
 
@@ -67,14 +67,14 @@ struct State {
     inodes: Vec<Inode>,
     shown: Entries,
     synced: Entries,
-    /// Changes of names on their way to the disk, each a few names that change together.
+    /// Unsynced changes of names, each with the names that change together.
     pending: Vec<Vec<(PathBuf, Option<Entry>)>>,
     locked: bool,
     calls: u64,
     trouble: Option<(u64, Trouble)>,
     is_off: bool,
     short_writes: bool,
-    /// Bytes that stores write together, if not as many as usual.
+    /// Number of bytes that stores write together, if not the default.
     together: Option<usize>,
     random: u64,
 }
@@ -83,16 +83,16 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk(Arc<Mutex<State>>);
 
-/// How what was on its way to the disk fares.
+/// What happens to unsynced data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of it is lost.
     Everything,
-    /// It is all there up to some byte.
+    /// It is kept up to some byte, and lost after that.
     AllBehindAPlace,
-    /// Any part is lost, and the rest took place in any order.
+    /// Any part is lost; the rest was written in any order.
     AnyPart,
-    /// Nothing is lost: only the process ended, and it is still on its way.
+    /// Nothing is lost: only the process ended, and the data is still unsynced.
     Nothing,
 }
 
@@ -107,7 +107,7 @@ impl State {
         (z % (end.max(1) as u64)) as usize
     }
 
-    /// Counts a call. Returns what is to happen to it.
+    /// Counts a call, and returns the fault injected into it.
     fn call(&mut self) -> Option<Trouble> {
         self.calls += 1;
         if self.is_off {
@@ -122,7 +122,7 @@ impl State {
         hits.then_some(trouble)
     }
 
-    /// Part of an edit: a write is torn at any byte.
+    /// Returns part of an edit: a write is torn at any byte.
     fn torn(&mut self, edit: &Edit) -> Edit {
         match edit {
             Edit::Write(at, bytes) => {
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Some of the edits, in some order, some of them torn.
+    /// Returns some of the edits, in random order, some of them torn.
     fn some(&mut self, edits: &[Edit]) -> Vec<Edit> {
         let mut some = Vec::new();
         for edit in edits {
@@ -176,7 +176,7 @@ impl State {
         matches!(self.shown.get(path), Some(Some(Entry::Folder))) || path.parent().is_none()
     }
 
-    /// Loses what was on its way.
+    /// Drops unsynced data as `loss` says.
     fn lose(&mut self, loss: Loss) {
         let pending = std::mem::take(&mut self.pending);
         let whole = self.number(pending.len() + 1);
@@ -214,7 +214,7 @@ impl State {
 }
 
 impl SimulatedDisk {
-    /// An empty disk whose chances are those of `seed`. Its only folder is `/`.
+    /// Creates an empty disk with random choices from `seed`. Its only folder is `/`.
     pub fn new(seed: u64) -> SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(State { random: seed, ..State::default() })))
     }
@@ -223,40 +223,40 @@ impl SimulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of calls so far, those for locks and lengths among them.
+    /// Number of calls so far, including those for locks and lengths.
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
 
-    /// Has this happen at the call that is number `at` from now on, the next one being 1.
+    /// Injects a fault into the `at`-th call from now on; the next call is number 1.
     pub fn plan(&self, at: u64, trouble: Trouble) {
         let mut state = self.state();
         state.trouble = Some((state.calls + at, trouble));
     }
 
-    /// Has nothing happen any more.
+    /// Cancels the planned fault.
     pub fn plan_nothing(&self) {
         self.state().trouble = None;
     }
 
-    /// Whether the planned trouble has come, or can no longer come.
+    /// Whether a planned power failure has happened.
     pub fn is_off(&self) -> bool {
         self.state().is_off
     }
 
-    /// Has stores keep so many bytes of changes in memory before they write them.
+    /// Sets how many bytes of changes stores keep in memory before they write them.
     pub fn write_together(&self, bytes: usize) {
         self.state().together = Some(bytes);
     }
 
-    /// Lets writes write a part only, now and then.
+    /// Makes some writes short.
     pub fn write_short(&self) {
         self.state().short_writes = true;
     }
 
-    /// Ends the process that uses the disk, and unless that is all, turns the power off and on: what was on
-    /// its way fares as `loss` says. Files that were open are of no use any more. What was planned stays
-    /// planned if only the process ends.
+    /// Ends the process that uses the disk. Unless `loss` is `Nothing`, the power goes off and on again, and
+    /// unsynced data fares as `loss` says. Files opened before then fail. A planned fault stays planned if
+    /// only the process ends.
     pub fn crash(&self, loss: Loss) -> SimulatedDisk {
         let mut state = std::mem::take(&mut *self.state());
         state.locked = false;
@@ -267,13 +267,13 @@ impl SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(state)))
     }
 
-    /// The bytes of a file, as the system shows them.
+    /// Returns the contents of a file, as the system shows them.
     pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         Some(state.inodes[state.inode(path).ok()?].shown.clone())
     }
 
-    /// Puts a file onto the disk, synced, with the folders above it.
+    /// Creates a synced file, with its parent folders.
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.state();
         let inode = state.inodes.len();
@@ -285,14 +285,14 @@ impl SimulatedDisk {
         state.synced.extend(entries);
     }
 
-    /// The names of all files, as the system shows them.
+    /// Returns the paths of all files, as the system shows them.
     pub fn files(&self) -> Vec<PathBuf> {
         let state = self.state();
         let is_file = |entry: &Option<Entry>| matches!(entry, Some(Entry::File(_)));
         state.shown.iter().filter(|(_, entry)| is_file(entry)).map(|(path, _)| path.clone()).collect()
     }
 
-    /// What a call comes to that does all or nothing.
+    /// Runs a call that takes effect as a whole or not at all.
     fn simply<T>(&self, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.state();
         match state.call() {
@@ -409,7 +409,7 @@ struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    /// What a call comes to that may do a part; `part` does any part of it.
+    /// Runs a call that may take effect in part; `part` applies a random part of it.
     fn partly<T>(
         &self,
         act: impl FnOnce(&mut State, &mut Inode) -> io::Result<T>,
@@ -488,7 +488,7 @@ impl DiskFile for SimulatedFile {
             pending.iter().for_each(|edit| edit.apply(&mut inode.synced));
             Ok(())
         };
-        // What did not get to the disk is forgotten, but still shown.
+        // Data that a failed sync did not write is no longer pending, but still shown.
         let part = |state: &mut State, inode: &mut Inode| {
             let pending = std::mem::take(&mut inode.pending);
             state.some(&pending).iter().for_each(|edit| edit.apply(&mut inode.synced));

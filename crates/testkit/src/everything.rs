@@ -1,4 +1,4 @@
-//! A small zone that has something of everything that an answer can be made of.
+//! A small zone with a record of every kind that affects an answer.
 
 use wire::{Ttl, Type};
 
@@ -13,7 +13,7 @@ fn to(owner: &str, rtype: Type, front: &[u8], target: &str) -> Record {
     record(owner, rtype, &[front, name(target).as_name().as_wire()].concat())
 }
 
-/// Records of the zone at `apex`; not signed.
+/// Returns the unsigned records of the zone at `apex`.
 pub fn records(apex: &str) -> Vec<Record> {
     let below = |label: &str| format!("{label}.{apex}");
     let mut records = vec![

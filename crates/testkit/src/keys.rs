@@ -1,5 +1,5 @@
-//! Keys that sign for real. Those of most tests are Ed25519 (RFC 8080), made of a seed, so that the same zone
-//! always has the same signatures; of the other algorithms keys are made at random.
+//! DNSSEC keys that make valid signatures. Most tests use Ed25519 keys (RFC 8080) made from a seed, so that
+//! the same zone always has the same signatures; keys of the other algorithms are random.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -12,15 +12,15 @@ use wire::{Name, NameBuf, Ttl, Type};
 
 use crate::Record;
 
-/// A key of a zone.
+/// A zone's key.
 #[derive(Debug)]
 pub struct SigningKey {
-    /// RDATA of its DNSKEY.
+    /// The DNSKEY RDATA.
     pub dnskey: Vec<u8>,
     pair: Pair,
 }
 
-/// What signs.
+/// The key pair.
 #[derive(Debug)]
 enum Pair {
     Ed25519(Ed25519KeyPair),
@@ -47,7 +47,7 @@ impl Pair {
     }
 }
 
-/// The key of RFC 3110 §2 that an RSAPublicKey (RFC 8017 §A.1.1) is.
+/// Converts an RSAPublicKey (RFC 8017 §A.1.1) to the form of RFC 3110 §2.
 fn rfc_3110(der: &[u8]) -> Vec<u8> {
     fn value<'d>(der: &mut &'d [u8]) -> &'d [u8] {
         let (head, len) = match der[1] {
@@ -65,22 +65,22 @@ fn rfc_3110(der: &[u8]) -> Vec<u8> {
     [&[exponent.len() as u8], exponent, modulus].concat()
 }
 
-/// When a signature is valid, in seconds since 1970.
+/// Validity period of a signature, in Unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// The first second.
     pub inception: u32,
-    /// The last.
+    /// The last second.
     pub expiration: u32,
 }
 
 impl SigningKey {
-    /// Flags of a key that signs keys: Zone Key and SEP (RFC 4034 §2.1.1).
+    /// Flags of a key-signing key: Zone Key and SEP (RFC 4034 §2.1.1).
     pub const KSK: u16 = 257;
-    /// Flags of a key that signs all else.
+    /// Flags of a zone-signing key.
     pub const ZSK: u16 = 256;
 
-    /// A key made of a number.
+    /// Creates the Ed25519 key with this seed.
     ///
     /// # Panics
     /// Never for any seed: each is a key.
@@ -92,8 +92,8 @@ impl SigningKey {
         SigningKey { dnskey, pair: Pair::Ed25519(pair) }
     }
 
-    /// A key made at random: RSA/SHA-256 and RSA/SHA-512 (RFC 5702) of 2048 bits, ECDSA P-256 and P-384
-    /// (RFC 6605), or Ed25519.
+    /// Creates a random key: RSA/SHA-256 and RSA/SHA-512 (RFC 5702) of 2048 bits, ECDSA P-256 and P-384 (RFC
+    /// 6605), or Ed25519.
     ///
     /// # Panics
     /// For any other algorithm: tests call this.
@@ -110,7 +110,7 @@ impl SigningKey {
         };
         let public = match &pair {
             Pair::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
-            // Without the byte that says that both coordinates follow.
+            // Without the first byte, which marks the uncompressed form.
             Pair::Ecdsa(pair) => pair.public_key().as_ref()[1..].to_vec(),
             Pair::RsaSha256(pair) | Pair::RsaSha512(pair) => rfc_3110(pair.public_key().as_ref()),
         };
@@ -118,7 +118,7 @@ impl SigningKey {
         SigningKey { dnskey, pair }
     }
 
-    /// Its tag.
+    /// Returns the key tag.
     ///
     /// # Panics
     /// Never: the RDATA is that of a key.
@@ -126,7 +126,7 @@ impl SigningKey {
         dnssec::key::tag(&Dnskey::read(&self.dnskey).expect("a key"))
     }
 
-    /// RDATA of its DS, with SHA-256.
+    /// Returns the RDATA of the key's DS record, with SHA-256.
     ///
     /// # Panics
     /// Never: the RDATA is that of a key.
@@ -135,8 +135,8 @@ impl SigningKey {
         dnssec::key::ds(zone, &key, Ds::SHA256).expect("a digest type")
     }
 
-    /// The RRSIG over an RRset whose RDATA is in canonical form and order (RFC 4034 §3.1.8.1), written down
-    /// here once more and not taken from what is tested with it.
+    /// Returns the RRSIG over an RRset whose RDATA is in canonical form and order (RFC 4034 §3.1.8.1). The
+    /// signed data is encoded here, independently of the code under test.
     pub fn sign(
         &self,
         zone: Name<'_>,

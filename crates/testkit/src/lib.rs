@@ -1,49 +1,50 @@
-//! What tests share: zone builders, reference models, random names and zones. Never part of the server.
+//! Shared code of tests: zone builders, reference models, random names and zones. Never part of the server.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`answers`] | what a question is answered with, by the plainest reading of the RFCs |
-//! | [`disk`] | a disk that forgets, tears and fails |
-//! | [`choices`] | choices made from bytes, by chance or by a fuzzer |
-//! | `data` | data of records that random zones are made of |
-//! | [`decode`] | replies, read back by two decoders |
-//! | [`everything`] | a small zone that has something of everything |
-//! | [`keys`] | keys that sign for real |
-//! | [`model`] | zones and catalogs as plain maps, every question answered by looking at everything |
+//! | [`answers`] | the expected answer to a question, from a reference model |
+//! | [`disk`] | a disk in memory that loses unsynced data, tears writes and fails |
+//! | [`choices`] | choices read from bytes, random ones or a fuzzer's |
+//! | `data` | RDATA for random zones |
+//! | [`decode`] | responses, decoded by two parsers |
+//! | [`everything`] | a small zone with a record of every kind |
+//! | [`keys`] | DNSSEC keys that make valid signatures |
+//! | [`model`] | zones and catalogs as plain maps, searched linearly |
 //! | [`network`] | network namespaces for tests, and servers in them |
 //! | [`packets`] | batches of packets made from choices: good queries, odd ones, damaged ones and noise |
-//! | [`peers`] | resolvers of other projects, started and asked |
-//! | [`query`] | queries, read byte by byte |
+//! | [`peers`] | resolvers of other projects, started and queried |
+//! | [`query`] | queries, decoded byte by byte |
 //! | [`random`] | proptest strategies for names, records and zones |
-//! | [`reference`](mod@reference) | what a packet is replied to with |
-//! | [`sign`](mod@sign) | signs zones with true chains, and signatures made up or true |
-//! | [`synthesis`] | what is made of proofs, beside what the zone's servers answer |
-//! | [`texts`] | master files that are edited |
+//! | [`reference`](mod@reference) | the expected response to a packet |
+//! | [`sign`](mod@sign) | signs zones: complete NSEC or NSEC3 chains, valid or placeholder signatures |
+//! | [`synthesis`] | answers synthesized from NSEC and NSEC3, compared with the zone's own |
+//! | [`texts`] | zone files that are edited |
 //! | [`tld`] | a large zone of delegations, for measurements |
-//! | [`tree`] | a tree of zones signed for real, and validating what they answer |
-//! | [`verdicts`] | what those resolvers answer, beside what is expected |
-//! | [`versions`] | zones that change, and what must be the same then |
+//! | [`tree`] | a signed tree of zones, and validation of its answers |
+//! | [`verdicts`] | answers of other resolvers, compared with the expected ones |
+//! | [`versions`] | zones that change, compared with zones built from scratch |
 //! | [`zones`](mod@zones) | small zones made from choices |
 //!
 //! # How nomen is tested
 //!
-//! Unit and property tests stand beside the code. [`model`] and [`answers`] answer from plain maps by looking
-//! at everything: `authority` must agree with them on random zones, and `engine` on random batches, packet by
+//! Unit and property tests live beside the code. [`model`] and [`answers`] answer from plain maps by linear
+//! search: `authority` must agree with them on random zones, and `engine` on random batches, packet by
 //! packet. `prefetch` of `authority` fails where a prefetch is lost.
 //!
-//! In `nomen`, `storm` has all zones of a secondary come, change and be due at once, which `bench/compare`
-//! times; `hostile` has primaries that do harm to a whole secondary; `peers` has thousands of versions of
-//! zones go to BIND, Knot and PowerDNS and come from them, compared record by record; `manual` follows the
-//! pages of the manual, commands and all. The peers of `dnssec`, `resolver` and `recursion` judge the same
-//! answers or play the same scenarios; what they agree on among themselves, against ours, needs its reason in
-//! a `peers.md`.
+//! In `nomen`, `storm` makes all zones of a secondary appear, change and be due for a refresh at once, which
+//! `bench/compare` times; `hostile` tests a whole secondary against hostile primaries; `peers` transfers
+//! thousands of versions of zones to and from BIND, Knot and PowerDNS, compared record by record; `manual`
+//! runs the manual's pages, commands and all. The peers of `dnssec`, `resolver` and `recursion` judge the
+//! same answers or play the same scenarios; where they agree with each other against us, a `peers.md` must
+//! give the reason.
 //!
-//! `conformance` asks other servers the same questions, and nomen also as a secondary: once with zones that
-//! came whole from BIND, NSD and Knot, once with zones that came by differences. With `--resolvers` it asks
-//! other forwarders, twice: what comes from upstream and what comes from the cache. With `--internet` it asks
-//! other resolvers, on an Internet of its own in a network namespace, and with `--attacks` it measures there
-//! what attacks cost (`docs/ATTACKS.md`). With `--lend` it runs the servers of either for another program:
-//! `bench/compare` measures resolvers there. `fuzz` asserts sentences of the RFCs for any input.
+//! `conformance` sends the same questions to other servers, and to nomen as a secondary, too: once with zones
+//! transferred whole from BIND, NSD and Knot, once with zones transferred incrementally. With `--resolvers`
+//! it queries other forwarders, twice: for answers from upstream and answers from the cache. With
+//! `--internet` it queries other resolvers, on an Internet of its own in a network namespace, and with
+//! `--attacks` it measures there what attacks cost (`docs/ATTACKS.md`). With `--lend` it runs the servers of
+//! either for another program: `bench/compare` measures resolvers there. `fuzz` asserts RFC requirements for
+//! any input.
 //!
 //! `scripts/test` runs all of it; CONTRIBUTING.md says what belongs where.
 #![forbid(unsafe_code)]
@@ -80,13 +81,13 @@ use zone::store::{Zone, ZoneBuilder};
 pub use model::Record;
 pub use sign::{Chain, sign};
 
-/// The key of zones in tests.
+/// Returns the hash key of zones in tests.
 pub fn key() -> HashKey {
     HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 7])
 }
 
-/// Reports that a test, or a part of it, is left out because this machine lacks `what`. With
-/// `NOTHING_MISSING` in the environment, as in CI, that is a failure.
+/// Reports that a test, or a part of it, is skipped because this machine lacks `what`. If `NOTHING_MISSING`
+/// is set in the environment, as in CI, that is a failure.
 ///
 /// # Panics
 /// If `NOTHING_MISSING` is set and not empty.
@@ -96,7 +97,7 @@ pub fn left_out(what: &str) {
     eprintln!("left out: {what}");
 }
 
-/// Whether these programs are installed. A test, or a part of it, that needs one that is not is [left
+/// Whether these programs are installed. If one is missing, the test, or the part of it, is [left
 /// out](left_out).
 pub fn has_programs(programs: &[&str]) -> bool {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
@@ -108,7 +109,7 @@ pub fn has_programs(programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// A name, from its text.
+/// Parses a name.
 ///
 /// # Panics
 /// If the text is not that of a name: tests call this.

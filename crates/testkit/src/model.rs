@@ -1,5 +1,5 @@
-//! Reference models: a zone and a catalog as plain maps. Slow and simple on purpose; shares no code with what
-//! it is compared to, but for names.
+//! Reference models: a zone and a catalog as plain maps. Slow and simple on purpose; apart from names, they
+//! share no code with what they are compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,12 @@ impl std::fmt::Debug for Record {
     }
 }
 
-/// Records of one type at one name.
+/// The RRset of one type at one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelSet {
     /// TTL of the first record.
     pub ttl: Ttl,
-    /// RDATA in the order given, equal ones once, in canonical form.
+    /// RDATA in canonical form, in the order of the records, without duplicates.
     pub rdatas: Vec<Vec<u8>>,
     /// TTL of the first signature.
     pub sig_ttl: Ttl,
@@ -38,7 +38,7 @@ pub struct ModelSet {
     pub sigs: Vec<Vec<u8>>,
 }
 
-/// What a name is in its zone.
+/// Properties of a name in its zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as the store's flags, which have the words")]
 pub struct ModelFlags {
@@ -57,9 +57,9 @@ pub struct ModelFlags {
 pub struct ModelZone {
     apex: NameBuf,
     names: BTreeMap<NameBuf, BTreeMap<Type, ModelSet>>,
-    /// Names with records that are part of the name space.
+    /// Owner names, without NSEC3 owners.
     owners: BTreeSet<NameBuf>,
-    /// Names that exist: those, and what lies between them and the apex.
+    /// Existing names: the owner names, and all names between them and the apex.
     there: BTreeSet<NameBuf>,
 }
 
@@ -67,7 +67,8 @@ fn lower(name: Name<'_>) -> NameBuf {
     name.to_lower().into()
 }
 
-/// Where the names of a type begin; they go on to the end of the RDATA, or for SOA are the first two.
+/// Returns the offset and the number of names in the RDATA. They reach to the end of the RDATA, except in
+/// SOA.
 fn names_at(t: Type) -> Option<(usize, usize)> {
     match t {
         Type::NS | Type::CNAME | Type::PTR | Type::DNAME => Some((0, 1)),
@@ -92,7 +93,7 @@ pub fn canonical(t: Type, rdata: &[u8]) -> Vec<u8> {
 }
 
 impl ModelZone {
-    /// The zone of those `records` that are at or below `apex`.
+    /// Builds the zone from those `records` that are at or below `apex`.
     pub fn new(apex: Name<'_>, records: &[Record]) -> Self {
         let apex = lower(apex);
         let mut names: BTreeMap<NameBuf, BTreeMap<Type, ModelSet>> = BTreeMap::new();
@@ -119,7 +120,7 @@ impl ModelZone {
         zone
     }
 
-    /// The zone's name, in lower case.
+    /// Returns the apex, in lower case.
     pub fn apex(&self) -> Name<'_> {
         self.apex.as_name()
     }
@@ -132,17 +133,17 @@ impl ModelZone {
                     && set.rdatas.iter().all(|rdata| rdata[..2] == Type::NSEC3.0.to_be_bytes())
         };
         let parent = name.as_name().parent().is_some_and(|parent| parent == self.apex.as_name());
-        // A name with names below it exists, whatever its own records are (RFC 5155 §7.2.8).
+        // A name with names below it exists, whatever records it has (RFC 5155 §7.2.8).
         let below = || self.names.keys().any(|n| n != name && n.as_name().is_at_or_below(name.as_name()));
         parent && hash_label(name.as_name()).is_some() && sets.iter().all(of_nsec3) && !below()
     }
 
-    /// Whether the name exists: it or a name below it has records.
+    /// Whether the name or a name below it has records.
     pub fn exists(&self, name: Name<'_>) -> bool {
         self.there.contains(&name.to_buf())
     }
 
-    /// The RRsets of a name, none for an empty non-terminal.
+    /// Returns the RRsets of a name; an empty non-terminal has none.
     pub fn sets(&self, name: Name<'_>) -> BTreeMap<Type, ModelSet> {
         self.names.get(&name.to_buf()).cloned().unwrap_or_default()
     }
@@ -152,7 +153,7 @@ impl ModelZone {
         self.names.get(&name.to_buf()).is_some_and(|sets| sets.contains_key(&t))
     }
 
-    /// What an existing name or an NSEC3 owner is.
+    /// Returns the flags of an existing name or an NSEC3 owner.
     pub fn flags(&self, name: Name<'_>) -> ModelFlags {
         let has = |name: Name<'_>, t| self.has(name, t);
         let apex = self.apex.as_name();
@@ -172,13 +173,13 @@ impl ModelZone {
         }
     }
 
-    /// All names in canonical order: owners, empty non-terminals, NSEC3 owners.
+    /// Returns all names in canonical order: owner names, empty non-terminals, NSEC3 owners.
     pub fn all(&self) -> Vec<NameBuf> {
         let all: BTreeSet<NameBuf> = self.names.keys().chain(&self.there).copied().collect();
         all.into_iter().collect()
     }
 
-    /// The last name with NSEC, not below a cut or DNAME, that is not after `name`.
+    /// Returns the last name at or before `name` with an NSEC record that is not below a cut or DNAME.
     pub fn nsec_covering(&self, name: Name<'_>) -> Option<NameBuf> {
         let mut found = None;
         for owner in self.names.keys().filter(|o| o.as_name().canonical_cmp(name).is_le()) {
@@ -189,19 +190,19 @@ impl ModelZone {
         found
     }
 
-    /// Whether the name has NSEC that counts.
+    /// Whether the name has an NSEC record and is not occluded.
     fn has_nsec(&self, name: Name<'_>) -> bool {
         self.has(name, Type::NSEC) && !self.flags(name).occluded
     }
 
-    /// Whether the zone can prove anything: its SOA is signed, and it has a chain of NSEC or NSEC3.
+    /// Whether the zone can prove denials: its SOA is signed, and it has a chain of NSEC or NSEC3.
     pub fn is_signed(&self) -> bool {
         let soa = self.sets(self.apex()).remove(&Type::SOA);
         let chain = || self.nsec3_chain().is_some() || self.names.keys().any(|n| self.has_nsec(n.as_name()));
         soa.is_some_and(|soa| !soa.sigs.is_empty()) && chain()
     }
 
-    /// The owners of the NSEC3 chain named by NSEC3PARAM, by the text of their hash.
+    /// Returns the owners of the NSEC3 chain that NSEC3PARAM describes, by the text of their hash.
     pub fn nsec3_chain(&self) -> Option<BTreeMap<Vec<u8>, NameBuf>> {
         let params = self.sets(self.apex.as_name()).remove(&Type::NSEC3PARAM)?.rdatas;
         let chain_of = |param: &Vec<u8>| {
@@ -223,7 +224,7 @@ impl ModelZone {
         usable.map(chain_of).find(|chain| !chain.is_empty())
     }
 
-    /// The number of records.
+    /// Returns the number of records.
     pub fn record_count(&self) -> u64 {
         let sets = self.names.values().flat_map(BTreeMap::values);
         sets.map(|set| (set.rdatas.len() + set.sigs.len()) as u64).sum()
@@ -249,14 +250,14 @@ fn add_sig(set: &mut ModelSet, record: &Record) {
     }
 }
 
-/// The first label, if it is 32 base-32 digits.
+/// Returns the first label in lower case, if it consists of 32 base-32 digits.
 fn hash_label(name: Name<'_>) -> Option<Vec<u8>> {
     let label = name.labels().next()?.to_ascii_lowercase();
     let digit = |c: &u8| matches!(c, b'0'..=b'9' | b'a'..=b'v');
     (label.len() == 32 && label.iter().all(digit)).then_some(label)
 }
 
-/// The longest of `names` that `name` is at or below.
+/// Returns the longest of `names` that `name` is at or below.
 pub fn longest_match(names: &[NameBuf], name: Name<'_>) -> Option<NameBuf> {
     let above = names.iter().filter(|n| name.is_at_or_below(n.as_name()));
     above.max_by_key(|n| n.as_name().label_count()).copied()

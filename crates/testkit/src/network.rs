@@ -1,5 +1,5 @@
-//! Tests that need a network of their own run in a network namespace: a test runs its own program inside,
-//! where only the ignored test that it names is run.
+//! Network namespaces for tests: a test runs its own program again in a namespace, with only the ignored test
+//! that it names.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Set in the environment of the tests that run inside.
+/// Environment variable that is set for tests inside a namespace.
 const INSIDE: &str = "NOMEN_TEST_INSIDE";
 
 fn unshare(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
@@ -19,7 +19,7 @@ fn unshare(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> 
     command.envs(environment.iter().copied()).output().expect("unshare runs")
 }
 
-/// Whether network namespaces can be had here; if not, the test that asks is left out.
+/// Whether network namespaces can be created here; if not, the test is skipped.
 ///
 /// # Panics
 /// If `unshare` cannot be run, or `NOTHING_MISSING` is set: tests call this.
@@ -31,8 +31,8 @@ pub fn is_to_be_had() -> bool {
     is_there
 }
 
-/// Runs an ignored test of this program in a network namespace that has nothing but loopback, where it may
-/// use any address and port. Returns what it printed.
+/// Runs an ignored test of this program in a network namespace that has only loopback, where it may use any
+/// address and port. Returns the test's output.
 ///
 /// # Panics
 /// If the test fails: tests call this.
@@ -45,7 +45,7 @@ pub fn run_inside(test: &str, environment: &[(&str, &str)]) -> String {
     said.into_owned()
 }
 
-/// Runs an ignored test of this program inside, or leaves it out where namespaces cannot be had.
+/// Runs an ignored test of this program in a namespace, or skips it where namespaces cannot be created.
 ///
 /// # Panics
 /// If the test fails: tests call this.
@@ -58,7 +58,7 @@ pub fn in_a_network(test: &str) {
     }
 }
 
-/// Begins a test inside: loopback is up. Outside it would change this machine's own network.
+/// Sets up a test in a namespace: brings loopback up. Outside, it would change the machine's own network.
 ///
 /// # Panics
 /// Outside: tests call this.
@@ -67,7 +67,7 @@ pub fn inside() {
     ip("link set lo up");
 }
 
-/// Runs `ip` with these words.
+/// Runs `ip` with these arguments.
 ///
 /// # Panics
 /// If it fails: tests call this.
@@ -76,7 +76,7 @@ pub fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Gives loopback another address.
+/// Adds an address to loopback.
 ///
 /// # Panics
 /// If it cannot have it: tests call this.
@@ -87,7 +87,7 @@ pub fn add_address(address: IpAddr) {
     }
 }
 
-/// Has what goes to addresses that none has vanish without a word.
+/// Routes all other addresses to loopback, where packets to them are dropped silently.
 ///
 /// # Panics
 /// If there is no such route: tests call this.
@@ -96,10 +96,10 @@ pub fn swallow_the_rest() {
     ip("-6 route add default dev lo");
 }
 
-/// What a server replies to a query, if it does, and after what time.
+/// Returns a server's reply to a query, and the delay before it; `None` for no reply.
 pub type Replies = dyn Fn(&[u8]) -> Option<(Vec<u8>, Duration)> + Send + Sync;
 
-/// An open port of a server of a test, up to its drop.
+/// An open port of a test's server; closes when dropped.
 pub struct Port {
     at: SocketAddr,
     is_tcp: bool,
@@ -108,7 +108,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens a port for UDP, or for TCP.
+    /// Opens a UDP or TCP port.
     ///
     /// # Panics
     /// If it cannot be opened: tests call this.
@@ -130,7 +130,7 @@ impl Port {
 }
 
 impl Drop for Port {
-    /// The port is closed when this returns.
+    /// Stops the thread and waits for it.
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         // Wakes the thread.

@@ -1,21 +1,21 @@
-//! Batches of packets as clients, and those who are none, may send them.
+//! Batches of packets, from ordinary clients and from other senders.
 
 use wire::{Class, Name, NameBuf, Type};
 
 use crate::choices::Choices;
 
-/// Packets that come together.
+/// Packets that arrive together.
 #[derive(Clone, Debug)]
 pub struct PacketBatch {
-    /// Whether by a stream.
+    /// Whether they arrive by a stream.
     pub stream: bool,
-    /// Bytes that a reply can have on this way.
+    /// Maximum size of a reply in bytes.
     pub room: usize,
     /// The packets.
     pub packets: Vec<Vec<u8>>,
 }
 
-/// The most packets of a batch: more than go through a worker together.
+/// Maximum number of packets in a batch: more than a worker handles at once.
 const MAX_PACKETS: usize = 80;
 
 const TYPES: [Type; 24] = [
@@ -45,7 +45,7 @@ const TYPES: [Type; 24] = [
     Type(65_280),
 ];
 
-/// Names of the server itself (RFC 4892).
+/// Names about the server itself (RFC 4892), in wire form.
 const CHAOS: [&[u8]; 5] = [
     b"\x07version\x04bind\0",
     b"\x02id\x06server\0",
@@ -54,7 +54,7 @@ const CHAOS: [&[u8]; 5] = [
     b"\x07authors\x04bind\0",
 ];
 
-/// A batch that asks for `names` and for names near them.
+/// Makes a batch that asks for `names` and for names near them.
 pub fn batch(choices: &mut Choices<'_>, names: &[NameBuf]) -> PacketBatch {
     let stream = choices.one_in(4);
     let room = if stream { 65_535 } else { choices.pick(&[4096, 1232, 65_535, 1000, 512]) };
@@ -88,7 +88,7 @@ fn damage(choices: &mut Choices<'_>, packet: &mut Vec<u8>) {
     }
 }
 
-/// A query, most often a good one.
+/// Makes a query, well formed most of the time.
 fn query(choices: &mut Choices<'_>, id: u16, names: &[NameBuf]) -> Vec<u8> {
     let mut sections = [const { Vec::<Vec<u8>>::new() }; 4];
     let asked = question(choices, names);
@@ -125,7 +125,7 @@ fn query(choices: &mut Choices<'_>, id: u16, names: &[NameBuf]) -> Vec<u8> {
     packet
 }
 
-/// The bytes of flags, opcode and response code.
+/// Returns the two flag bytes, with opcode and response code.
 fn flags(choices: &mut Choices<'_>) -> [u8; 2] {
     let mut high = choices.byte() & 1; // RD
     if choices.one_in(12) {
@@ -159,7 +159,7 @@ fn question(choices: &mut Choices<'_>, names: &[NameBuf]) -> Vec<u8> {
     asked(choices, name, qtype, qclass)
 }
 
-/// The question's bytes, its name in some letter case.
+/// Returns the question in wire form, with random letter case in its name.
 fn asked(choices: &mut Choices<'_>, name: NameBuf, qtype: Type, qclass: Class) -> Vec<u8> {
     let mut wire = name.as_name().as_wire().to_vec();
     if choices.one_in(3) {
@@ -177,7 +177,7 @@ fn asked(choices: &mut Choices<'_>, name: NameBuf, qtype: Type, qclass: Class) -
     [&wire, &qtype.0.to_be_bytes()[..], &qclass.0.to_be_bytes()].concat()
 }
 
-/// Some record that a query has no use for.
+/// Makes a record that no query needs.
 fn record(choices: &mut Choices<'_>) -> Vec<u8> {
     let owner = choices.pick(&[&b"\xc0\x0c"[..], b"\0", b"\x01x\0", b"\xff\xff", b"\x01x\xc0\x0c"]);
     let rtype = choices.pick(&[Type::A, Type::SOA, Type::TXT, Type(65_280)]);
@@ -206,7 +206,7 @@ fn opt(choices: &mut Choices<'_>) -> Vec<u8> {
     [owner, &[0, 41], &size.to_be_bytes(), &fixed, &len.to_be_bytes(), &options].concat()
 }
 
-/// A signature by an unknown key.
+/// Makes a TSIG record with an unknown key.
 fn tsig(choices: &mut Choices<'_>, id: u16) -> Vec<u8> {
     let owner = choices.pick(&[&b"\x03key\0"[..], b"\x01k\xc0\x0c", b"\0", b"\xc0\xff"]);
     let algorithm = choices.pick(&[&b"\x0bhmac-sha256\0"[..], b"\xc0\x0c", b"\0"]);
@@ -236,7 +236,7 @@ mod tests {
         assert!(read.opt.is_none() && !read.malformed);
     }
 
-    /// What the tests that use this rely on: every kind of packet is met, good ones most often.
+    /// Callers rely on this: every kind of packet occurs, good ones most often.
     #[test]
     fn every_kind_of_packet_is_made() {
         let (mut good, mut malformed, mut silent, mut opts, mut keys) = (0, 0, 0, 0, 0);

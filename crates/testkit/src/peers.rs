@@ -1,5 +1,5 @@
-//! Resolvers of other projects: Unbound, BIND and PowerDNS Recursor. They run at ports of their own
-//! on 127.0.0.1, for tests in a network namespace, and ask the servers that the test has there at port 53.
+//! Resolvers of other projects: Unbound, BIND and PowerDNS Recursor. They run at fixed ports of 127.0.0.1,
+//! for tests in a network namespace, and query the test's servers at port 53.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use wire::{Header, NameBuf, Type};
 
-/// Longest time until one answers after its start.
+/// Longest time from the start of a resolver to its first answer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A resolver.
+/// Kind of resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerKind {
     /// Unbound.
@@ -24,47 +24,47 @@ pub enum PeerKind {
     Recursor,
 }
 
-/// Which servers a peer asks for the names of a domain.
+/// The servers that a peer asks for the names of a domain.
 #[derive(Clone, Debug)]
 pub struct PeerRule {
     /// The domain.
     pub domain: NameBuf,
-    /// Names of the servers, and their addresses.
+    /// Names of the servers, with their addresses.
     pub servers: Vec<(String, Vec<IpAddr>)>,
-    /// Whether they are resolvers, asked with RD.
+    /// Whether the servers are resolvers, asked with RD.
     pub forward: bool,
 }
 
-/// How much of a name peers show to the servers above its own.
+/// QNAME minimisation (RFC 9156) of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerMinimisation {
-    /// All of it.
+    /// Off: the full name is sent.
     Off,
-    /// No more than is needed, and all of it where servers do not do.
+    /// On, with a fallback to the full name.
     Relaxed,
-    /// Never more than is needed.
+    /// On, without a fallback.
     Strict,
 }
 
-/// How peers are set up. All else is as they come, but for bounds on what may be asked, special names, and
-/// files.
+/// Configuration of a peer. Everything else keeps its default, apart from limits on queries, special-use
+/// names, and files.
 #[derive(Clone, Debug)]
 pub struct PeerSetup {
     /// The rules.
     pub rules: Vec<PeerRule>,
-    /// The DS of the root, as text, if they validate.
+    /// The DS of the root in presentation format, if the peers validate.
     pub anchor: Option<String>,
     /// QNAME minimisation.
     pub minimisation: PeerMinimisation,
-    /// Whether servers are asked over IPv6.
+    /// Whether upstream servers are queried over IPv6.
     pub ipv6: bool,
-    /// Whether loopback addresses are asked.
+    /// Whether loopback addresses are queried.
     pub loopback: bool,
     /// Whether expired answers are served (RFC 8767).
     pub stale: bool,
 }
 
-/// A peer that runs, to its end with this.
+/// A running peer; dropping it ends the process.
 #[derive(Debug)]
 pub struct Peer {
     kind: PeerKind,
@@ -72,10 +72,10 @@ pub struct Peer {
 }
 
 impl PeerKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [PeerKind; 3] = [PeerKind::Unbound, PeerKind::Bind, PeerKind::Recursor];
 
-    /// Its name.
+    /// Returns the name.
     pub fn label(self) -> &'static str {
         match self {
             PeerKind::Unbound => "Unbound",
@@ -92,8 +92,8 @@ impl PeerKind {
         }
     }
 
-    /// Its program: of the newest version, which `scripts/peers` has put into the build folder, else that of
-    /// this machine.
+    /// Returns the path of the program: the newest version, which `scripts/peers` has put into the build
+    /// folder, or else the installed one.
     pub fn program(self, build: &Path) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let usual = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
@@ -101,7 +101,7 @@ impl PeerKind {
         folders.map(|folder| folder.join(self.program_name())).find(|program| program.is_file())
     }
 
-    /// Where it answers.
+    /// Returns the address that it answers at.
     pub fn address(self) -> SocketAddr {
         let port = match self {
             PeerKind::Unbound => 5301,
@@ -117,7 +117,8 @@ impl PeerKind {
             PeerKind::Bind if setup.ipv6 => vec!["-g", "-n", "1", "-c", "config"],
             PeerKind::Bind => vec!["-4", "-g", "-n", "1", "-c", "config"],
             PeerKind::Recursor => {
-                // Since 5.2 it reads settings of this form only with a flag, which older versions refuse.
+                // Since 5.2, Recursor reads settings in this form only with a flag, which older versions
+                // refuse.
                 const OLD: &str = "--enable-old-settings";
                 let help = Command::new(program).arg("--help").stdin(Stdio::null()).output();
                 let knows = help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains(OLD));
@@ -153,7 +154,7 @@ impl PeerSetup {
         hints
     }
 
-    /// The rules for other domains than the root, and the addresses of their servers.
+    /// Returns the rules for domains below the root, with the addresses of their servers.
     fn others(&self) -> impl Iterator<Item = (&PeerRule, Vec<IpAddr>)> {
         let others = self.rules.iter().filter(|rule| rule.forward || !rule.domain.as_name().is_root());
         others.map(|rule| (rule, rule.servers.iter().flat_map(|(_, addresses)| addresses.clone()).collect()))
@@ -274,7 +275,7 @@ fn recursor(setup: &PeerSetup, at: &Path, port: u16) -> String {
 }
 
 impl Peer {
-    /// Starts one with its files in `folder`.
+    /// Starts a peer with its files in `folder`.
     ///
     /// # Panics
     /// If it cannot be started: tests call this.
@@ -298,19 +299,19 @@ impl Peer {
         Peer { kind, child: child.unwrap_or_else(|error| panic!("{}: {error}", program.display())) }
     }
 
-    /// Its kind.
+    /// Returns its kind.
     pub fn kind(&self) -> PeerKind {
         self.kind
     }
 
-    /// Waits until it answers.
+    /// Waits until the peer answers.
     ///
     /// # Panics
     /// If it ends, or takes too long.
     pub fn wait(&mut self, folder: &Path) {
         let log = folder.join(self.kind.label()).join("log");
         let end = Instant::now() + START_TIMEOUT;
-        // Without RD it says what it has in its cache, or refuses.
+        // Without RD, it answers from its cache, or refuses.
         let probe = (&NameBuf::ROOT, Type::NS, 1);
         while ask_once(self.kind.address(), probe, NO_RD, Duration::from_secs(1)).is_none() {
             let ended = self.child.try_wait().expect("a process");
@@ -331,16 +332,16 @@ impl Drop for Peer {
     }
 }
 
-/// DO.
+/// DO bit.
 pub const DO: u16 = 1;
-/// CD.
+/// CD bit.
 pub const CD: u16 = 2;
-/// AD.
+/// AD bit.
 pub const AD: u16 = 4;
-/// No RD.
+/// Clears RD.
 pub const NO_RD: u16 = 8;
 
-/// Asks once, with EDNS, and waits so long for a reply.
+/// Sends one query with EDNS, and waits for a reply for at most `patience`.
 ///
 /// # Panics
 /// If there is no socket: tests call this.

@@ -1,27 +1,26 @@
-//! Queries read byte by byte, by the plainest reading of the RFCs. Shares no code with what it is compared
-//! to.
+//! Queries decoded byte by byte from the RFCs. Shares no code with what it is compared with.
 
 use wire::{Class, Name, NameBuf, Type};
 
-/// A query as far as it can be read.
+/// A query, as far as it can be decoded.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
     /// The header's opcode.
     pub opcode: u8,
-    /// The one question, if it can be read.
+    /// The one question, if it can be decoded.
     pub question: Option<Asks>,
-    /// What OPT says, if there is one and the sections can be read.
+    /// The OPT record, if there is one and all sections can be decoded.
     pub opt: Option<Wants>,
-    /// TSIG, if the message ends in one.
+    /// TSIG, if it is the message's last record.
     pub tsig: Option<Signed>,
-    /// Whether the message is not as its header says.
+    /// Whether the message does not match its header.
     pub malformed: bool,
 }
 
 /// A question.
 #[derive(Clone, Debug)]
 pub struct Asks {
-    /// QNAME as it was written.
+    /// QNAME as received.
     pub name: NameBuf,
     /// QTYPE.
     pub qtype: Type,
@@ -35,16 +34,16 @@ impl Asks {
         self.name.as_name().len() + 4
     }
 
-    /// There is always a name, a type and a class.
+    /// Always false: a question has a name, a type and a class.
     pub fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// What a client's OPT says.
+/// Contents of a client's OPT record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wants {
-    /// UDP payload size as it was written.
+    /// UDP payload size as received.
     pub udp_size: u16,
     /// EDNS version.
     pub version: u8,
@@ -56,8 +55,7 @@ pub struct Wants {
     pub keepalive: bool,
 }
 
-/// What a TSIG record says, as far as a refusal repeats it, in lower case; `None` where it is not well
-/// formed.
+/// The part of a TSIG record that an error repeats, in lower case; `None` if it is malformed.
 #[derive(Clone, Debug)]
 pub struct Signed(pub Option<Key>);
 
@@ -66,11 +64,11 @@ pub struct Signed(pub Option<Key>);
 pub struct Key {
     /// The owner.
     pub owner: NameBuf,
-    /// The algorithm's name and, behind it, time signed and fudge.
+    /// The algorithm's name, followed by time signed and fudge.
     pub algorithm_and_time: Vec<u8>,
 }
 
-/// Reads a packet; `None` for what is never replied to: less than a header, and responses.
+/// Decodes a packet; `None` for packets that never get a reply: shorter than a header, or responses.
 pub fn read(packet: &[u8]) -> Option<Read> {
     if packet.len() < 12 || packet[2] & 0x80 != 0 {
         return None;
@@ -79,7 +77,7 @@ pub fn read(packet: &[u8]) -> Option<Read> {
     let mut at = 12;
     let whole = sections(packet, &mut at, &mut read);
     if whole.is_none() {
-        // What OPT said does not count where the sections cannot be read.
+        // OPT is ignored where the sections cannot be decoded.
         read.opt = None;
     }
     // RFC 9619: one question.
@@ -94,7 +92,7 @@ fn count(packet: &[u8], section: usize) -> u16 {
     u16::from_be_bytes([packet[4 + 2 * section], packet[5 + 2 * section]])
 }
 
-/// Reads all sections, and moves `at` behind them; `None` if one of them cannot be read.
+/// Reads all sections, and moves `at` to their end; `None` if one of them cannot be read.
 fn sections(packet: &[u8], at: &mut usize, read: &mut Read) -> Option<()> {
     for _ in 0..count(packet, 0) {
         let name = Name::parse(packet.get(*at..)?).ok()?.to_buf();
@@ -113,14 +111,14 @@ fn sections(packet: &[u8], at: &mut usize, read: &mut Read) -> Option<()> {
             *at += len;
             let data = packet.get(rdata.clone())?;
             match (rtype, section) {
-                // RFC 6891 §6.1.1: one, of the root, in the additional section.
+                // RFC 6891 §6.1.1: one OPT, with the root as owner, in the additional section.
                 (Type::OPT, 3) if packet[owner] == 0 && read.opt.is_none() => {
                     let (udp_size, version, dnssec_ok) = (class, ttl[1], ttl[2] & 0x80 != 0);
                     let mut wants = Wants { udp_size, version, dnssec_ok, ..Wants::default() };
                     options(data, &mut wants)?;
                     read.opt = Some(wants);
                 }
-                // RFC 8945 §5.1: the last record of all.
+                // RFC 8945 §5.1: TSIG is the last record.
                 (Type::TSIG, 3) if left == 0 => read.tsig = Some(Signed(key(packet, owner, rdata.clone()))),
                 (Type::OPT | Type::TSIG, _) => return None,
                 _ => {}
@@ -130,14 +128,14 @@ fn sections(packet: &[u8], at: &mut usize, read: &mut Read) -> Option<()> {
     Some(())
 }
 
-/// The number at `at`, which moves behind it.
+/// Returns the number at `at`, and moves `at` past it.
 fn number(packet: &[u8], at: &mut usize) -> Option<u16> {
     let bytes = packet.get(*at..*at + 2)?;
     *at += 2;
     Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// Steps over a name without following its pointer (RFC 1035 §4.1.4).
+/// Skips a name without following its pointer (RFC 1035 §4.1.4).
 fn skip_name(packet: &[u8], at: &mut usize) -> Option<()> {
     let start = *at;
     loop {
@@ -150,7 +148,7 @@ fn skip_name(packet: &[u8], at: &mut usize) -> Option<()> {
             }
             1..=63 => {
                 *at += len as usize + 1;
-                // No name has more than 255 bytes, the root's among them.
+                // A name has at most 255 bytes, including the root label.
                 if *at - start > 254 {
                     return None;
                 }
@@ -162,7 +160,7 @@ fn skip_name(packet: &[u8], at: &mut usize) -> Option<()> {
     }
 }
 
-/// The name at `at`, its pointers followed: each leads to before the labels that it ends.
+/// Returns the name at `at`. Follows its pointers, each of which must point before the labels that it ends.
 fn name_at(packet: &[u8], mut at: usize) -> Option<NameBuf> {
     let (mut wire, mut run) = (Vec::new(), at);
     loop {
@@ -191,13 +189,13 @@ fn name_at(packet: &[u8], mut at: usize) -> Option<NameBuf> {
     }
 }
 
-/// RFC 6891 §6.1.2: options fill the record.
+/// Reads the options, which must fill the record (RFC 6891 §6.1.2).
 fn options(mut data: &[u8], wants: &mut Wants) -> Option<()> {
     while !data.is_empty() {
         let code = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
         let len = u16::from_be_bytes([*data.get(2)?, *data.get(3)?]) as usize;
         data = data.get(4 + len..)?;
-        // RFC 9660 §3: ZONEVERSION is asked for without data.
+        // RFC 9660 §3: ZONEVERSION in a query has no data.
         if code == 19 && len > 0 {
             return None;
         }
@@ -207,8 +205,8 @@ fn options(mut data: &[u8], wants: &mut Wants) -> Option<()> {
     Some(())
 }
 
-/// RFC 8945 §4.2: the record is of class ANY and has no TTL; in its data stand the algorithm, not compressed,
-/// time signed and fudge, MAC, original ID, error, other data.
+/// Reads a TSIG record: class ANY, TTL 0; its RDATA is the uncompressed algorithm name, time signed and
+/// fudge, MAC, original ID, error, other data (RFC 8945 §4.2).
 fn key(packet: &[u8], owner: usize, rdata: std::ops::Range<usize>) -> Option<Key> {
     let head = packet.get(rdata.start.checked_sub(10)?..rdata.start)?;
     let owner: NameBuf = name_at(packet, owner)?.as_name().to_lower().into();

@@ -9,7 +9,7 @@ use crate::model::Record;
 
 pub use crate::data::{HASHES, rrsig, soa};
 
-/// A label from a small set: letters in both cases, `*`, odd bytes, an NSEC3 hash now and then.
+/// A label from a small set: letters in both cases, `*`, odd bytes, sometimes an NSEC3 hash.
 pub fn label() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         12 => prop::sample::select(vec!["a", "b", "A", "ns", "Ns1", "*", "c"]).prop_map(|l| l.as_bytes().to_vec()),
@@ -33,7 +33,7 @@ pub fn name_below(apex: NameBuf) -> impl Strategy<Value = NameBuf> {
     })
 }
 
-/// The apex of a random zone: the root among them.
+/// The apex of a random zone, sometimes the root.
 pub fn apex() -> impl Strategy<Value = NameBuf> {
     prop::sample::select(vec![".", "Com.", "eXample.com.", "1.168.192.in-addr.arpa."])
         .prop_map(|text| text.parse().expect("a name"))
@@ -83,7 +83,7 @@ fn record_data(apex: NameBuf) -> impl Strategy<Value = (Type, Vec<u8>)> {
     ]
 }
 
-/// A record at or below `apex`, now and then outside. NSEC3 stands at hash owners, mostly.
+/// A record at or below `apex`, sometimes outside. NSEC3 records are mostly at hash owners.
 pub fn record(apex: NameBuf) -> impl Strategy<Value = Record> {
     let hash = prop::sample::select(HASHES.to_vec())
         .prop_map(move |label| NameBuf::prepend(label, apex.as_name()).unwrap_or(apex));
@@ -98,8 +98,8 @@ pub fn record(apex: NameBuf) -> impl Strategy<Value = Record> {
     )
 }
 
-/// A zone: its apex and up to 60 records in any order, repeated and mixed, among them exactly one SOA and up
-/// to two NSEC3PARAM at the apex.
+/// A zone: its apex and up to 60 records in any order, with duplicates, among them exactly one SOA and up to
+/// two NSEC3PARAM at the apex.
 pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
     apex().prop_flat_map(|apex| {
         let records = prop::collection::vec(record(apex), 0..60);
@@ -111,7 +111,7 @@ pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
                 let place = at.index(records.len() + 1);
                 records.insert(place, soa);
                 for other in params {
-                    // The salt of `nsec3`, without the rest.
+                    // The parameters of `nsec3`, up to the salt.
                     let salt: &[u8] = if other { b"\x00" } else { b"\x02\xab\xcd" };
                     let rdata = joined(&[&[1, 0, 0, other as u8], salt]);
                     records.insert(place, apex_record(Type::NSEC3PARAM, rdata));

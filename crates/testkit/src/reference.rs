@@ -1,5 +1,5 @@
-//! What a packet is replied to with: the sections of [`answers`](crate::answers), framed as the RFCs say.
-//! Replies are held against it one by one; how they come about does not matter here.
+//! The expected response to a packet: the sections of [`answers`](crate::answers) in a message as the RFCs
+//! prescribe. Responses are checked one by one.
 
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
 
@@ -12,51 +12,50 @@ use crate::query::{self, Asks, Read, Signed, Wants};
 pub struct Reference {
     /// Its zones.
     pub served: Served,
-    /// The UDP payload it takes and sends at the most.
+    /// Maximum UDP payload size that it accepts and sends, in bytes.
     pub max_udp_size: u16,
-    /// NSID (RFC 5001); empty for none.
+    /// NSID (RFC 5001); empty if off.
     pub nsid: Vec<u8>,
     /// Idle timeout of streams in units of 100 ms (RFC 7828).
     pub keepalive: u16,
-    /// What `version.bind` is answered with (RFC 4892); nothing hides it.
+    /// Answer to `version.bind` (RFC 4892); `None` hides it.
     pub version: Option<Vec<u8>>,
-    /// The same for `id.server`.
+    /// Answer to `id.server`; `None` hides it.
     pub id: Option<Vec<u8>>,
-    /// The agent domain that is named in replies from zones that it is not in (RFC 9567).
+    /// The agent domain (RFC 9567), sent in responses from zones that do not contain it.
     pub agent: Option<NameBuf>,
 }
 
-/// What a reply has to be.
+/// The expected response.
 struct Due<'r> {
     read: &'r Read,
-    /// Code and sections.
+    /// Response code and sections.
     sections: Expected,
     /// The class of the records.
     class: Class,
-    /// The extended error (RFC 8914).
+    /// The extended error code (RFC 8914).
     info: Option<u16>,
 }
 
-/// Extended errors (RFC 8914 §4).
+/// Extended error codes (RFC 8914 §4).
 const INVALID_DATA: u16 = 24;
 const PROHIBITED: u16 = 18;
 const NOT_AUTHORITATIVE: u16 = 20;
 const NOT_SUPPORTED: u16 = 21;
 
-/// Options (IANA "DNS EDNS0 Option Codes").
+/// Option codes (IANA "DNS EDNS0 Option Codes").
 const NSID: u16 = 3;
 const KEEPALIVE: u16 = 11;
 const EXTENDED_ERROR: u16 = 15;
 const REPORT_CHANNEL: u16 = 18;
 
-/// Bytes of OPT without options.
+/// Size of OPT without options, in bytes.
 const OPT_LEN: usize = 11;
-/// Bytes of a message without records, but for its question.
+/// Size of the header, in bytes.
 const HEADER_LEN: usize = 12;
 
 impl Reference {
-    /// Holds a reply that came by a stream against what `packet` has to be replied to with. `None` is
-    /// silence.
+    /// Checks the reply to `packet` over a stream. `None` means no reply.
     ///
     /// # Panics
     /// If it is another: tests call this.
@@ -68,8 +67,8 @@ impl Reference {
         check_records(&reply, &expected);
     }
 
-    /// Holds a reply of at most `room` bytes that came as a datagram against what `packet` has to be replied
-    /// to with. `whole` is the reply to the same packet by a stream.
+    /// Checks the reply to `packet` in a datagram of at most `room` bytes. `whole` is the reply to the same
+    /// packet over a stream.
     ///
     /// # Panics
     /// If it is another: tests call this.
@@ -83,13 +82,13 @@ impl Reference {
         assert!(reply.bytes.len() <= limit, "{} bytes, more than {limit}", reply.bytes.len());
         let needed = needed(&whole, expected.sections.cut) + self.opt_len(&read);
         if needed > limit {
-            // RFC 2181 §9: the client asks again by a stream, and what is there does not count.
+            // RFC 2181 §9: the client asks again over a stream, and ignores these records.
             assert!(reply.header.truncated(), "no TC, though {needed} bytes do not fit {limit}");
             assert_eq!(reply.sections, [const { Vec::new() }; 3], "cut, and not to the question");
             return;
         }
         assert!(!reply.header.truncated(), "TC, though {needed} bytes fit {limit}");
-        // Beside the records a stream may carry what a datagram does not: a timeout, a TSIG.
+        // Over a stream there may also be a keepalive timeout and a TSIG.
         if records_end(&whole) + self.opt_len(&read) <= limit {
             return check_records(&reply, &expected);
         }
@@ -102,20 +101,20 @@ impl Reference {
         );
     }
 
-    /// Bytes that a datagram may have.
+    /// Returns the maximum size of a datagram, in bytes.
     fn limit(&self, read: &Read, room: usize) -> usize {
         // RFC 6891 §6.2.3 and §6.2.5; RFC 1035 §4.2.1 without OPT.
         let taken = read.opt.map_or(512, |wants| wants.udp_size.min(self.max_udp_size).max(512));
         room.min(taken.into())
     }
 
-    /// Bytes of OPT in a reply that is no error.
+    /// Returns the size of OPT in a response without an error.
     fn opt_len(&self, read: &Read) -> usize {
         let nsid = |wants: Wants| if wants.nsid && !self.nsid.is_empty() { 4 + self.nsid.len() } else { 0 };
         read.opt.map_or(0, |wants| OPT_LEN + nsid(wants))
     }
 
-    /// What a packet is replied to with: first the faults, then what is not served here, then data.
+    /// Returns the expected response: errors first, then what this server does not serve, then data.
     fn due<'r>(&self, read: &'r Read) -> Due<'r> {
         let no = |rcode, info| Due { read, sections: Expected::nothing(rcode), class: Class::IN, info };
         let known = matches!(read.opcode, 0 | 4 | 5);
@@ -129,7 +128,7 @@ impl Reference {
         let Some(asks) = read.question.as_ref().filter(|_| read.opcode == 0) else {
             return no(Rcode::NOTIMP, None);
         };
-        // RFC 8945 §5.2: it must be well formed, and no key is known.
+        // RFC 8945 §5.2: TSIG must be well formed, and this server has no keys.
         match read.tsig {
             Some(Signed(None)) => return no(Rcode::FORMERR, None),
             Some(Signed(Some(_))) => return no(Rcode::NOTAUTH, None),
@@ -146,7 +145,7 @@ impl Reference {
                     Err(NoAnswer::NoZone) => no(Rcode::REFUSED, Some(NOT_AUTHORITATIVE)),
                     Err(NoAnswer::NotLoaded) => no(Rcode::SERVFAIL, Some(INVALID_DATA)),
                     Ok(mut sections) => {
-                        // RFC 1035 §6.2: there may be more in other classes.
+                        // RFC 1035 §6.2: there may be more records in other classes.
                         sections.authoritative &= asks.qclass == Class::IN;
                         Due { read, sections, class: Class::IN, info: None }
                     }
@@ -156,7 +155,7 @@ impl Reference {
         }
     }
 
-    /// RFC 4892 §3.1, and `version.bind` in the same way.
+    /// Answers a CHAOS query (RFC 4892 §3.1), also for `version.bind`.
     fn chaos<'r>(&self, read: &'r Read, asks: &Asks) -> Option<Due<'r>> {
         let text = match asks.name.to_string().to_ascii_lowercase().as_str() {
             "version.bind." | "version.server." => self.version.as_ref(),
@@ -172,15 +171,15 @@ impl Reference {
         Some(Due { read, sections, class: Class::CH, info: None })
     }
 
-    /// Header, question, OPT and TSIG. A datagram has at most `limit` bytes.
+    /// Checks header, question, OPT and TSIG. A datagram has at most `limit` bytes.
     fn check_frame(&self, packet: &[u8], reply: &Decoded, expected: &Due<'_>, limit: Option<usize>) {
         let Due { read, sections, info, .. } = expected;
-        // The code speaks of the end of a chain (RFC 6604 §3); who is out of room before it does not know.
+        // The code is that of the end of a chain (RFC 6604 §3), which a truncated response may not reach.
         let unknown = reply.header.truncated() && sections.is_chain() && reply.rcode == Rcode::NOERROR;
         let due = sections.rcode_said(read);
         assert!(unknown || reply.rcode == due, "response code {:?}, expected {due:?}", reply.rcode);
         assert_eq!(reply.bytes[..2], packet[..2], "ID");
-        // QR; opcode and RD as they came (RFC 1035 §4.1.1). AD and CD are a resolver's, RA is not offered.
+        // QR; opcode and RD copied (RFC 1035 §4.1.1). AD and CD concern resolvers, and RA is not offered.
         let (aa, tc) = (sections.authoritative as u8, reply.header.truncated() as u8);
         assert_eq!(reply.bytes[2], 0x80 | packet[2] & 0x79 | aa << 2 | tc << 1, "flags");
         assert_eq!(reply.bytes[3] & 0xf0, 0, "flags");
@@ -188,7 +187,7 @@ impl Reference {
         assert_eq!(reply.question, question, "the question comes back byte by byte");
         let key = read.tsig.as_ref().filter(|_| sections.rcode == Rcode::NOTAUTH);
         let key = key.and_then(|Signed(key)| key.as_ref());
-        // A long name of a key leaves no room for the server's own: what went wrong is said first.
+        // A key with a long name leaves no room for NSID: the error has priority.
         let no_room = key.is_some() && reply.bytes.len() + 4 + self.nsid.len() > 512;
         let nsid = |wants: Wants| {
             wants.nsid && !(no_room && reply.opt.as_ref().is_some_and(|opt| opt.options.is_empty()))
@@ -197,7 +196,7 @@ impl Reference {
         let mut opt = read.opt.map(|wants| self.opt(Wants { nsid: nsid(wants), ..wants }, *info, stream));
         if let (Some(opt), Some(agent)) = (&mut opt, self.agent_for(read)) {
             let agent = agent.as_name().as_wire().to_vec();
-            // Nothing makes room for it.
+            // No record is dropped to make room for this option.
             let is_there =
                 reply.opt.iter().flat_map(|opt| &opt.options).any(|(code, _)| *code == REPORT_CHANNEL);
             let option = 4 + agent.len();
@@ -220,7 +219,8 @@ impl Reference {
         }
     }
 
-    /// The agent that a reply names: one from a zone that it is not in (RFC 9567 §6.2, §8.1).
+    /// Returns the error-reporting agent for a response: only in zones that do not contain it (RFC 9567 §6.2,
+    /// §8.1).
     fn agent_for(&self, read: &Read) -> Option<NameBuf> {
         let asks = read.question.as_ref().filter(|_| read.opcode == 0 && read.tsig.is_none())?;
         let goes_on = !read.malformed && read.opt.is_some_and(|wants| wants.version == 0);
@@ -230,8 +230,8 @@ impl Reference {
         self.agent.filter(|agent| !agent.as_name().is_at_or_below(zone.as_name()))
     }
 
-    /// OPT of a reply (RFC 6891 §6.1.1, §7): DO comes back (RFC 3225 §3), options only where they were asked
-    /// for.
+    /// Returns OPT of a response (RFC 6891 §6.1.1, §7): DO is copied (RFC 3225 §3), options appear only if
+    /// requested.
     fn opt(&self, wants: Wants, info: Option<u16>, stream: bool) -> Opt {
         let mut options = Vec::new();
         if wants.nsid && !self.nsid.is_empty() {
@@ -247,18 +247,18 @@ impl Reference {
 }
 
 impl Expected {
-    /// The code as it can be said: without OPT its upper bits are lost (RFC 6891 §6.1.3).
+    /// Returns the code as sent: without OPT its upper bits are lost (RFC 6891 §6.1.3).
     fn rcode_said(&self, read: &Read) -> Rcode {
         if read.opt.is_some() { self.rcode } else { Rcode(self.rcode.0 & 0xf) }
     }
 
-    /// Whether a CNAME or a DNAME leads, or would lead, from the name asked for to another.
+    /// Whether the answer contains a CNAME or a DNAME.
     fn is_chain(&self) -> bool {
         self.answer.iter().any(|line| matches!(line.rtype, Type::CNAME | Type::DNAME))
     }
 }
 
-/// Both sides of an exchange; `None` if there is silence on both.
+/// Decodes query and response; `None` if the query gets none.
 fn spoken(packet: &[u8], reply: Option<&[u8]>) -> Option<(Read, Decoded)> {
     match (query::read(packet), reply) {
         (None, None) => None,
@@ -275,18 +275,18 @@ fn check_records(reply: &Decoded, expected: &Due<'_>) {
     assert_eq!(reply.class.unwrap_or(expected.class), expected.class, "class");
 }
 
-/// Whether a host's address has to come with the referral (RFC 9471 §3.1).
+/// Whether a host's address is required in the referral (RFC 9471 §3.1).
 fn is_required(line: &Line, cut: Option<NameBuf>) -> bool {
     cut.is_some_and(|cut| line.owner.as_name().is_at_or_below(cut.as_name()))
 }
 
-/// Bytes of a reply up to the last record, OPT and TSIG not counted.
+/// Returns the offset at which the last record ends, not counting OPT and TSIG.
 fn records_end(reply: &Decoded) -> usize {
     let last = reply.ends.iter().flatten().max();
     last.copied().unwrap_or(HEADER_LEN + reply.question.len())
 }
 
-/// Bytes of a whole reply up to the last record that may not be left out, OPT not counted.
+/// Returns the offset at which the last required record of a whole response ends, not counting OPT.
 fn needed(whole: &Decoded, cut: Option<NameBuf>) -> usize {
     let [answer, authority, additional] = &whole.ends;
     let required = additional.iter().zip(&whole.sections[2]).filter(|(_, line)| is_required(line, cut));
@@ -294,10 +294,10 @@ fn needed(whole: &Decoded, cut: Option<NameBuf>) -> usize {
     ends.copied().max().unwrap_or(HEADER_LEN + whole.question.len())
 }
 
-/// Of the additional section there are whole RRsets, each with the signatures that it should have, and none
-/// that has to be there is missing (RFC 2181 §9, RFC 9471 §3.1).
+/// Checks that the additional section consists of whole RRsets with their signatures, and contains all
+/// required ones (RFC 2181 §9, RFC 9471 §3.1).
 fn check_additional(reply: &Decoded, expected: &Expected) {
-    // Signatures follow what they cover.
+    // A signature belongs to the RRset that it covers.
     let set = |line: &Line| {
         let covered = line.rdata.first_chunk().map(|covered| Type(u16::from_be_bytes(*covered)));
         (line.owner, if line.rtype == Type::RRSIG { covered.unwrap_or(Type::RRSIG) } else { line.rtype })

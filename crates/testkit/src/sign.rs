@@ -1,6 +1,6 @@
-//! Signs zones: every RRset that has to have a signature gets one, and absence a true chain of NSEC or NSEC3
-//! (RFC 4035 §2, RFC 5155 §7.1). The signatures are made up, as long as those of P-256 (RFC 6605 §4), as no
-//! server looks into them; or the caller makes them, for those that do.
+//! Signs zones: signs every authoritative RRset, and adds a complete chain of NSEC or NSEC3 (RFC 4035 §2, RFC
+//! 5155 §7.1). The signatures are placeholders of P-256's size (RFC 6605 §4), as no server verifies them; for
+//! validators the caller makes valid ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,31 +9,31 @@ use wire::{Name, NameBuf, Ttl, Type};
 use crate::answers::base32hex;
 use crate::model::Record;
 
-/// How absence is proved.
+/// How non-existence is proved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chain {
-    /// By the names themselves (RFC 4034 §4).
+    /// With NSEC (RFC 4034 §4).
     Nsec,
-    /// By hashes of the names (RFC 5155).
+    /// With NSEC3 (RFC 5155).
     Nsec3 {
         /// Whether delegations without DS are left out (RFC 5155 §6).
         opt_out: bool,
-        /// Additional rounds of hashing.
+        /// Additional hash iterations.
         iterations: u16,
-        /// At most 255 bytes.
+        /// Salt, at most 255 bytes.
         salt: Vec<u8>,
     },
 }
 
 impl Chain {
-    /// NSEC3 as it should be (RFC 9276 §3.1): without opt-out, iterations and salt.
+    /// NSEC3 as recommended (RFC 9276 §3.1): without opt-out, iterations and salt.
     pub const NSEC3: Chain = Chain::Nsec3 { opt_out: false, iterations: 0, salt: Vec::new() };
 }
 
 /// Types that signing adds.
 const MADE: [Type; 4] = [Type::RRSIG, Type::NSEC, Type::NSEC3, Type::NSEC3PARAM];
 
-/// What a name has of its own: its types, each with the TTL of its RRset. At a cut that is NS and DS.
+/// A name's authoritative types, each with the TTL of its RRset. At a cut these are NS and DS.
 #[derive(Default)]
 struct Owned {
     cut: bool,
@@ -41,16 +41,17 @@ struct Owned {
 }
 
 impl Owned {
-    /// The types that have signatures.
+    /// Returns the types that are signed.
     fn signed(&self) -> impl Iterator<Item = (Type, Ttl)> {
         self.sets.iter().filter(|(t, _)| !self.cut || **t == Type::DS).map(|(t, ttl)| (*t, *ttl))
     }
 }
 
-/// The names that a zone answers for, empty ones among them, in canonical order.
+/// The authoritative names of a zone, including empty non-terminals, in canonical order.
 type Names = BTreeMap<NameBuf, Owned>;
 
-/// The records and all that signing adds. Of DNSSEC records that were there, only DS and DNSKEY stay.
+/// Returns the records with placeholder signatures and a chain. Existing DNSSEC records are dropped, except
+/// DS and DNSKEY.
 ///
 /// # Panics
 /// If there is no SOA at the apex: tests call this.
@@ -58,11 +59,11 @@ pub fn sign(apex: Name<'_>, records: &[Record], chain: &Chain) -> Vec<Record> {
     sign_by(apex, records, chain, &|owner, covered, ttl, _| vec![rrsig(apex, owner, covered, ttl)])
 }
 
-/// An RRset that is to be signed: its owner, type and TTL, and its RDATA in canonical form and order. Returns
-/// the RRSIG records.
+/// Signs an RRset, passed as owner, type, TTL, and RDATA in canonical form and order. Returns the RRSIG
+/// records.
 pub type SignSet<'s> = dyn Fn(NameBuf, Type, Ttl, &[Vec<u8>]) -> Vec<Record> + 's;
 
-/// The same with signatures that `sign_set` makes.
+/// Signs a zone with signatures that `sign_set` makes.
 ///
 /// # Panics
 /// If there is no SOA at the apex: tests call this.
@@ -73,7 +74,7 @@ pub fn sign_by(apex: Name<'_>, records: &[Record], chain: &Chain, sign_set: &Sig
         records.push(Record { owner: apex.to_buf(), rtype: Type::NSEC3PARAM, ttl: Ttl::ZERO, rdata });
     }
     let soa = records.iter().find(|r| r.rtype == Type::SOA && r.owner.as_name() == apex).expect("an SOA");
-    // RFC 9077 §3: proofs live as long as negative answers.
+    // RFC 9077 §3: denial records have the TTL of negative answers.
     let minimum = soa.rdata.last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let ttl = Ttl::from_secs(minimum.min(soa.ttl.as_secs()));
     let names = authoritative(apex, &records);
@@ -99,7 +100,7 @@ pub fn sign_by(apex: Name<'_>, records: &[Record], chain: &Chain, sign_set: &Sig
     records
 }
 
-/// The names at or below the apex that are not below a cut or a DNAME.
+/// Returns the names at or below the apex that are not below a cut or a DNAME.
 fn authoritative(apex: Name<'_>, records: &[Record]) -> Names {
     let inside = |name: &Name<'_>| name.is_at_or_below(apex);
     let owners_of = |rtype| {
@@ -138,8 +139,8 @@ fn rrsig(apex: Name<'_>, owner: NameBuf, covered: Type, ttl: Ttl) -> Record {
     Record { owner, rtype: Type::RRSIG, ttl, rdata }
 }
 
-/// A type bitmap (RFC 4034 §4.1.2) of what a name has, its signatures and the `own` record that holds the
-/// bitmap.
+/// Returns the type bitmap (RFC 4034 §4.1.2) of a name, including RRSIG and the `own` type of the record that
+/// holds the bitmap.
 fn bitmap(owned: &Owned, own: Option<Type>) -> Vec<u8> {
     let signature = (own.is_some() || owned.signed().next().is_some()).then_some(Type::RRSIG);
     let mut windows = BTreeMap::<u8, [u8; 32]>::new();
@@ -155,7 +156,7 @@ fn bitmap(owned: &Owned, own: Option<Type>) -> Vec<u8> {
     out
 }
 
-/// The hash that a label spells, if it does (RFC 4648 §7).
+/// Decodes a label as a 20-byte hash, if it is one (RFC 4648 §7).
 pub(crate) fn from_base32hex(label: &[u8]) -> Option<[u8; 20]> {
     let digit = |c: &u8| match c {
         b'0'..=b'9' => Some(c - b'0'),
@@ -168,7 +169,7 @@ pub(crate) fn from_base32hex(label: &[u8]) -> Option<[u8; 20]> {
     bytes.try_into().ok()
 }
 
-/// One NSEC for each name that is not empty.
+/// Makes an NSEC record for each name that has records.
 fn nsec(names: &Names, ttl: Ttl) -> Vec<Record> {
     let full: Vec<_> = names.iter().filter(|(_, owned)| !owned.sets.is_empty()).collect();
     let nexts = full.iter().cycle().skip(1);
@@ -179,12 +180,12 @@ fn nsec(names: &Names, ttl: Ttl) -> Vec<Record> {
     full.iter().zip(nexts).map(make).collect()
 }
 
-/// What NSEC3 and NSEC3PARAM begin with.
+/// Returns the common first fields of NSEC3 and NSEC3PARAM.
 fn parameters(flags: u8, iterations: u16, salt: &[u8]) -> Vec<u8> {
     [&[1, flags][..], &iterations.to_be_bytes(), &[salt.len() as u8], salt].concat()
 }
 
-/// One NSEC3 for each name, or with opt-out for each that is not about insecure delegations alone.
+/// Makes an NSEC3 record for each name; with opt-out, insecure delegations are skipped.
 fn nsec3(
     apex: Name<'_>,
     names: &Names,
@@ -192,7 +193,7 @@ fn nsec3(
     (opt_out, iterations, salt): (bool, u16, &[u8]),
 ) -> Vec<Record> {
     let insecure = |owned: &Owned| owned.cut && !owned.sets.contains_key(&Type::DS);
-    // An empty name over nothing but what opt-out leaves out is left out, too (RFC 5155 §7.1).
+    // With opt-out, an empty non-terminal above insecure delegations only is skipped, too (RFC 5155 §7.1).
     let mut kept = BTreeSet::new();
     let left_out = |owned: &Owned| owned.sets.is_empty() || opt_out && insecure(owned);
     for (name, _) in names.iter().filter(|(_, owned)| !left_out(owned)) {

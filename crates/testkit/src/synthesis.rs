@@ -1,5 +1,5 @@
-//! Small signed zones of every shape, and what [`ProvenDenials`] makes of some of their answers: each name
-//! that there could be is looked at, and what is made must be what the zones' servers answer.
+//! Small signed zones of every shape, and answers that [`ProvenDenials`] synthesizes from some of their
+//! answers: for every possible name, a synthesized answer must equal the one that the zone's servers return.
 
 use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Security, Validated};
 use wire::message::Section;
@@ -13,35 +13,35 @@ use crate::model::ModelZone;
 use crate::tree::Reply;
 use crate::{Chain, Record, name, sign};
 
-/// The most records of a zone, those that signing adds not counted.
+/// Maximum number of records of a zone, not counting those that signing adds.
 const MAX_RECORDS: usize = 16;
-/// Labels of owners; the last one only of names that are asked for.
+/// Labels of owner names; the last one is only in questions.
 const LABELS: [&[u8]; 5] = [b"a", b"*", b"b", b"c", b"q"];
-/// Labels in front of the apex.
+/// Maximum number of labels below the apex.
 const DEPTH: usize = 3;
 const TYPES: [Type; 5] = [Type::A, Type::TXT, Type::CNAME, Type::DS, Type::NS];
 const TTLS: [u32; 2] = [3600, 60];
-/// When all is learned, in seconds since some moment.
+/// When all answers are stored, in seconds.
 const NOW: u64 = 1000;
 
-/// What was made, and was right.
+/// Counts of correctly synthesized answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Made {
     /// NXDOMAIN.
     pub names: usize,
     /// NODATA.
     pub types: usize,
-    /// Records of wildcards.
+    /// Records from wildcards.
     pub wildcards: usize,
-    /// Of these, CNAMEs that lead on.
+    /// Of these, CNAMEs.
     pub links: usize,
 }
 
-/// Makes zones of choices, learns from some of their answers and then from all, and looks at every name each
-/// time.
+/// Makes random zones, stores some of their answers and then all, and checks every name each time.
 ///
 /// # Panics
-/// If what is made is not what the zones' servers answer, or less than follows from all of their answers.
+/// If a synthesized answer differs from the one of the zones' servers, or if one is missing although it
+/// follows from all of their answers.
 pub fn check(choices: &mut Choices<'_>) -> Made {
     let served = served(choices);
     let each = names().into_iter().flat_map(|name| TYPES.map(|qtype| (name, qtype)));
@@ -57,7 +57,7 @@ pub fn check(choices: &mut Choices<'_>) -> Made {
     made
 }
 
-/// One zone, or one and another below it.
+/// Makes one zone, or one and another below it.
 fn served(choices: &mut Choices<'_>) -> Served {
     let apexes: &[&str] = if choices.one_in(3) { &["z.", "c.z."] } else { &["z."] };
     let mut zones = Vec::new();
@@ -81,7 +81,7 @@ fn served(choices: &mut Choices<'_>) -> Served {
             if cut == Some(record.owner) && record.rtype != Type::DS {
                 continue;
             }
-            // An alias stands alone (RFC 1034 §3.6.2).
+            // CNAME must be the only type at a name (RFC 1034 §3.6.2).
             let (is_alias, of) = (record.rtype == Type::CNAME, |known: &&Record| known.owner == record.owner);
             if records.iter().filter(of).all(|known| (known.rtype == Type::CNAME) == is_alias && !is_alias) {
                 records.push(record);
@@ -94,7 +94,7 @@ fn served(choices: &mut Choices<'_>) -> Served {
 
 fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
     let owner = below(choices, apex);
-    // Cuts and DNAME at wildcards mean nothing (RFC 4592 §4.2, §4.4).
+    // NS and DNAME at wildcards are undefined (RFC 4592 §4.2, §4.4).
     let kinds = if owner.as_name().is_wildcard() || owner == apex { 5 } else { 8 };
     let target = |choices: &mut Choices<'_>| below(choices, apex).as_name().as_wire().to_vec();
     let (rtype, rdata) = match choices.below(kinds) {
@@ -113,7 +113,7 @@ fn below(choices: &mut Choices<'_>, apex: NameBuf) -> NameBuf {
     labels.fold(apex, |name, label| NameBuf::prepend(label, name.as_name()).unwrap_or(name))
 }
 
-/// Every name of so many labels below the apex.
+/// Returns every name of up to [`DEPTH`] labels below the apex.
 fn names() -> Vec<NameBuf> {
     let (mut all, mut from) = (vec![name("z.")], 0);
     for _ in 0..DEPTH {
@@ -128,7 +128,7 @@ fn names() -> Vec<NameBuf> {
     all
 }
 
-/// What the servers say.
+/// Returns the servers' response, and whether it is authoritative.
 fn reply(served: &Served, name: NameBuf, qtype: Type) -> (Response, bool) {
     let said = served.answer(name.as_name(), qtype, true).expect("a zone");
     let (rcode, answer, authority) = (said.rcode, said.answer, said.authority);
@@ -136,7 +136,7 @@ fn reply(served: &Served, name: NameBuf, qtype: Type) -> (Response, bool) {
     (reply.response(), said.authoritative)
 }
 
-/// Learns from an answer whose signatures are taken for good.
+/// Stores an answer as validated secure.
 fn learn(denials: &ProvenDenials, (response, _): &(Response, bool)) {
     let least = response.sets.iter().map(|set| set.ttl).min().unwrap_or(Ttl::ZERO);
     let validated = Validated {
@@ -151,8 +151,8 @@ fn learn(denials: &ProvenDenials, (response, _): &(Response, bool)) {
 }
 
 impl Made {
-    /// Looks at what is made in place of an answer. Where `all` is known, whatever a wildcard matches has to
-    /// be made.
+    /// Checks what is synthesized in place of a response. If `all` answers are stored, wildcard matches must
+    /// be synthesized.
     fn look(&mut self, denials: &ProvenDenials, (truth, authoritative): &(Response, bool), all: bool) {
         let (name, qtype) = (truth.name.as_name(), truth.qtype);
         let own = |set: &&ReceivedSet| set.section == Section::Answer && set.owner.as_name() == name;
@@ -166,7 +166,7 @@ impl Made {
             self.types += usize::from(denial.rcode == Rcode::NOERROR);
         }
         let Some(made) = denials.expand(1, name, qtype, NOW, &mut DenialWork::default()) else {
-            // What belongs to cuts is asked for, aliases or not.
+            // DS and NS need not be synthesized, with a CNAME or without.
             let is_due = all && !matches!(qtype, Type::DS | Type::NS) && !is_opt_out(truth);
             let of_wildcard = found.first().is_some_and(|set| is_of_wildcard(set));
             assert!(!(is_due && of_wildcard), "{name} {qtype} is not made: {truth:#?}");
@@ -184,7 +184,7 @@ impl Made {
     }
 }
 
-/// Whether fewer labels of an RRset's owner are signed than it has.
+/// Whether an RRset comes from a wildcard: its RRSIG counts fewer labels than its owner has.
 fn is_of_wildcard(set: &ReceivedSet) -> bool {
     let owner = set.owner.as_name();
     let labels = owner.label_count() - usize::from(owner.is_wildcard());

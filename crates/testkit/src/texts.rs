@@ -1,4 +1,4 @@
-//! Master files that are edited: records that come, go, move, change and break.
+//! Zone files that are edited: records are added, removed, moved, changed and broken.
 
 use wire::{NameBuf, Type};
 
@@ -7,24 +7,24 @@ use crate::data::{HOUR, soa};
 use crate::zones::{APEXES, chain, record, settle};
 use crate::{Chain, Record, name};
 
-/// The most edits of one text.
+/// Maximum number of edits of one text.
 const STEPS: usize = 16;
-/// The most records to begin with, those that signing adds not counted.
+/// Maximum number of initial records, not counting those that signing adds.
 const MAX_RECORDS: usize = 30;
-/// The name of the file that others include.
+/// The name of the included file.
 pub const INCLUDED: &str = "included.zone";
 
-/// A master file, line by line, and one that it may include under the name [`INCLUDED`].
+/// The lines of a zone file, and of a file that it may include under the name [`INCLUDED`].
 #[derive(Clone, Debug, Default)]
 pub struct Text {
-    /// The zone's own file.
+    /// The zone file itself.
     pub lines: Vec<String>,
-    /// The other one.
+    /// The included file.
     pub included: Vec<String>,
 }
 
-/// Edits the text of a zone step by step, as the choices say, while they last. Calls `check` with each text
-/// and the zone's name; if it returns that the text is no good, editing goes on from the one before.
+/// Edits a zone file step by step, as long as the choices last. Calls `check` with each text and the apex; if
+/// it returns false, the edit is undone.
 pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBuf, &Text) -> bool) {
     let apex = name(choices.pick(&APEXES)[0]);
     let mut chain = chain(choices);
@@ -34,7 +34,8 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
     ];
     for _ in 0..choices.below(MAX_RECORDS) {
         let new = record(choices, apex);
-        // Most combinations that chance makes are no zone: these go together with most others.
+        // Most random combinations are no valid zone: these types are rarer, as they conflict with most
+        // others.
         if !matches!(new.rtype, Type::CNAME | Type::DNAME | Type::SOA) || choices.one_in(4) {
             unsigned.push(new);
         }
@@ -42,7 +43,7 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
     let signed = |unsigned: &[Record], chain: Option<&Chain>| lines(&settle(apex, unsigned.to_vec(), chain));
     let mut text = Text { lines: signed(&unsigned, chain.as_ref()), included: Vec::new() };
     while !check(apex, &text) && unsigned.len() > 2 {
-        // What chance put together is no zone: without half of it, it may be.
+        // The random records make no valid zone; half of them may.
         unsigned.truncate(unsigned.len().div_ceil(2).max(2));
         text.lines = signed(&unsigned, chain.as_ref());
     }
@@ -52,7 +53,7 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
         }
         let before = text.clone();
         if choices.one_in(6) {
-            // All is signed anew, now and then with another chain.
+            // Signs the whole zone again, sometimes with another chain.
             if choices.one_in(3) {
                 chain = self::chain(choices);
             }
@@ -67,7 +68,7 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
     }
 }
 
-/// The lines of these records, with full names and TTLs.
+/// Returns the lines of these records, with full names and TTLs.
 fn lines(records: &[Record]) -> Vec<String> {
     records.iter().filter_map(line).collect()
 }
@@ -78,7 +79,7 @@ fn line(record: &Record) -> Option<String> {
     Some(format!("{} {} {} {data}", record.owner, record.ttl.as_secs(), record.rtype))
 }
 
-/// Changes one thing in a text.
+/// Makes one change to a text.
 fn edit(choices: &mut Choices<'_>, apex: NameBuf, text: &mut Text) {
     let at = choices.below(text.lines.len());
     let Some(here) = text.lines.get(at).cloned() else { return };
@@ -116,7 +117,7 @@ fn edit(choices: &mut Choices<'_>, apex: NameBuf, text: &mut Text) {
     }
 }
 
-/// Puts another serial number into the SOA record.
+/// Increments the serial of the SOA record.
 fn count_up(lines: &mut [String]) {
     let Some(line) = lines.iter_mut().find(|line| line.split(' ').nth(2) == Some("SOA")) else { return };
     let mut fields: Vec<String> = line.split(' ').map(str::to_owned).collect();

@@ -1,4 +1,5 @@
-//! A zone like that of a top-level domain, of any size, always the same for one size: for measurements.
+//! A zone like that of a top-level domain, for measurements: of any size, and always the same for the same
+//! size.
 
 use wire::{NameBuf, Ttl, Type};
 
@@ -8,8 +9,8 @@ use crate::model::Record;
 /// The TTL of every record.
 const DAY: Ttl = Ttl::from_secs(86_400);
 
-/// Names of a top-level domain: delegations in canonical order, most to hosts of a few providers, one in five
-/// with a host of its own and glue, one in ten with DS.
+/// Records of a top-level domain: delegations in canonical order, most to hosts of a few providers, one in
+/// five with an in-domain host and glue, one in ten with DS.
 pub struct Tld {
     apex: NameBuf,
     records: u64,
@@ -19,7 +20,7 @@ pub struct Tld {
 }
 
 impl Tld {
-    /// About `records` records under `apex`.
+    /// Creates about `records` records under `apex`.
     pub fn new(apex: NameBuf, records: u64) -> Self {
         let mut queue = std::collections::VecDeque::new();
         let record = |rtype, rdata| Record { owner: apex, rtype, ttl: DAY, rdata };
@@ -29,7 +30,7 @@ impl Tld {
         Tld { apex, records, made: 0, number: 0, queue }
     }
 
-    /// The name of delegation `number`: sorted as the numbers are, of mixed length.
+    /// Returns the name of delegation `number`: in the order of the numbers, of varying length.
     pub fn name(apex: NameBuf, number: u64) -> NameBuf {
         let mut label: Vec<u8> = Vec::with_capacity(24);
         let mut power = 26u64.pow(5);
@@ -71,7 +72,7 @@ impl Tld {
     }
 }
 
-/// A number that looks random (the finisher of SplitMix64).
+/// Returns a pseudorandom number (the finalizer of SplitMix64).
 pub(crate) fn mix(n: u64) -> u64 {
     let n = (n.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

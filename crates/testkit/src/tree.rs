@@ -1,5 +1,5 @@
-//! A tree of zones from the root down, most of them signed for real: what a validator meets, small enough to
-//! go wrong in every interesting way.
+//! A tree of zones from the root down, most of them with valid signatures: small, with every case that a
+//! validator meets.
 //!
 //! ```text
 //! .            NSEC                      opt.test.          NSEC3 with opt-out
@@ -13,7 +13,7 @@
 //!   bare.hash.test.   not signed           child.plain.test.  signed, DS in a zone that is not
 //! ```
 //!
-//! Each but the root has the same names.
+//! All zones except the root have the same names.
 
 use std::collections::BTreeMap;
 
@@ -32,29 +32,29 @@ use crate::model::ModelZone;
 use crate::sign::sign_by;
 use crate::{Chain, Record, name};
 
-/// When all this takes place, in seconds since 1970.
+/// The current time of all tests, in Unix time.
 pub const NOW: u32 = 1_790_000_000;
 
-/// When signatures are valid, unless they are made otherwise.
+/// The default validity period of signatures.
 pub const VALID: Validity = Validity { inception: NOW - 3600, expiration: NOW + 86_400 };
 
 /// TTL of all records.
 const TTL: Ttl = Ttl::from_secs(3600);
 
-/// How the zone above leads to a zone.
+/// The DS RRset of a delegation.
 #[derive(Clone, Copy)]
 enum Ds {
-    /// By the digest of its key.
+    /// A digest of the zone's key.
     Good,
-    /// Without one.
+    /// No DS.
     None,
-    /// By one with another algorithm.
+    /// A DS with another algorithm.
     Algorithm(u8),
-    /// By one with another digest type.
+    /// A DS with another digest type.
     Digest(u8),
 }
 
-/// The zones, with how they are signed and delegated.
+/// Returns the zones, with their chains and DS.
 fn specification() -> Vec<(&'static str, Option<Chain>, Ds)> {
     let nsec3 =
         |opt_out, iterations, salt: &[u8]| Some(Chain::Nsec3 { opt_out, iterations, salt: salt.to_vec() });
@@ -79,7 +79,8 @@ fn specification() -> Vec<(&'static str, Option<Chain>, Ds)> {
     ]
 }
 
-/// A record of a zone, its owner and the name in its data relative to `apex` unless they end in a dot.
+/// Makes a record of a zone. The owner and the name in the RDATA are relative to `apex` unless they end in a
+/// dot.
 fn record(apex: &str, owner: &str, rtype: Type, front: &[u8], target: Option<&str>) -> Record {
     let absolute = |text: &str| match text {
         "@" => name(apex),
@@ -91,7 +92,7 @@ fn record(apex: &str, owner: &str, rtype: Type, front: &[u8], target: Option<&st
     Record { owner: absolute(owner), rtype, ttl: TTL, rdata }
 }
 
-/// The names that every zone but the root has.
+/// Returns the records that every zone except the root has.
 fn leaf(apex: &str) -> Vec<Record> {
     let address = |owner, last| record(apex, owner, Type::A, &[192, 0, 2, last], None);
     vec![
@@ -132,7 +133,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// As a message.
+    /// Encodes the message.
     ///
     /// # Panics
     /// If it is too long for one: tests call this.
@@ -153,7 +154,7 @@ impl Reply {
         b.message()
     }
 
-    /// Read back.
+    /// Encodes and decodes the response.
     ///
     /// # Panics
     /// If it cannot be: tests call this.
@@ -161,12 +162,12 @@ impl Reply {
         Response::read(&self.message(), self.rcode).expect("a response")
     }
 
-    /// All its lines.
+    /// Returns all records of both sections.
     pub fn lines_mut(&mut self) -> impl Iterator<Item = &mut Line> {
         self.answer.iter_mut().chain(&mut self.authority)
     }
 
-    /// Leaves out the lines for which `drop` returns true.
+    /// Removes the records for which `drop` returns true.
     pub fn without(mut self, mut drop: impl FnMut(&Line) -> bool) -> Self {
         self.answer.retain(|line| !drop(line));
         self.authority.retain(|line| !drop(line));
@@ -174,26 +175,26 @@ impl Reply {
     }
 }
 
-/// What an RRSIG covers; `None` for other lines.
+/// Returns the type that an RRSIG covers; `None` for other records.
 pub fn covered(line: &Line) -> Option<Type> {
     let sig = Rrsig::read(&line.rdata).ok().filter(|_| line.rtype == Type::RRSIG)?;
     Some(sig.type_covered)
 }
 
-/// The zones, and who answers for them.
+/// The zones, with their keys.
 pub struct Tree {
     served: Served,
     keys: BTreeMap<NameBuf, [SigningKey; 2]>,
 }
 
-/// How a validation ended.
+/// Result of a validation.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// What came of it.
+    /// The validation's result.
     pub validated: Validated,
-    /// What it has spent.
+    /// What it has spent of its budget.
     pub budget: ValidationBudget,
-    /// What was asked for, in order.
+    /// The records that it requested, in order.
     pub needs: Vec<Need>,
 }
 
@@ -212,7 +213,7 @@ impl Tree {
         Self::valid(VALID)
     }
 
-    /// Makes and signs all zones, for another time.
+    /// Makes and signs all zones with this validity period.
     ///
     /// # Panics
     /// Never: all of it is written down here.
@@ -261,12 +262,12 @@ impl Tree {
         Some(Record { owner: name(child), rtype: Type::DS, ttl: TTL, rdata })
     }
 
-    /// The keys of a zone: the one that signs keys, and the one that signs all else.
+    /// Returns a zone's key-signing key and zone-signing key.
     pub fn keys(&self, zone: NameBuf) -> &[SigningKey; 2] {
         &self.keys[&zone]
     }
 
-    /// Signs an RRset as the zone does.
+    /// Signs an RRset with a key of the zone.
     pub fn sign(
         &self,
         zone: NameBuf,
@@ -279,7 +280,7 @@ impl Tree {
         key.sign(zone.as_name(), set, rdatas, validity)
     }
 
-    /// The anchors for the root.
+    /// Returns the trust anchors for the root.
     ///
     /// # Panics
     /// Never: the root has a key.
@@ -289,8 +290,8 @@ impl Tree {
         anchors
     }
 
-    /// What the servers of the zone that a name is in answer; those of all zones are the same servers, which
-    /// follow aliases from zone to zone.
+    /// Returns the authoritative response for a name. The same servers serve all zones, and follow CNAMEs
+    /// from zone to zone.
     ///
     /// # Panics
     /// Never: the root answers for all names.
@@ -301,7 +302,7 @@ impl Tree {
         Reply { name, qtype, rcode, class: Class::IN, answer, authority }
     }
 
-    /// What the servers of the zone above `child` answer to a question for a name in it.
+    /// Returns the response of the parent zone's servers for the name of `child`.
     ///
     /// # Panics
     /// If there is no such zone: tests call this.
@@ -316,13 +317,13 @@ impl Tree {
         Reply { name: child, qtype: Type::A, rcode: expected.rcode, class: Class::IN, answer, authority }
     }
 
-    /// Validates a reply with plain settings, and everything else as it should be.
+    /// Validates a response with default settings and unchanged zones.
     pub fn validate(&self, reply: &Reply) -> Ended {
         self.validate_with(reply, &ValidationSettings::default(), &mut |_, reply| Some(reply))
     }
 
-    /// Validates a reply. What is needed goes through `other` first, which makes another reply of it, or
-    /// none.
+    /// Validates a response. Each further response that is requested passes through `other`, which may
+    /// replace or drop it.
     pub fn validate_with(
         &self,
         reply: &Reply,
@@ -334,7 +335,7 @@ impl Tree {
         self.run(Validator::answer(reply.response()), settings, &anchors, &table, other)
     }
 
-    /// Goes on with a validator until it is done.
+    /// Runs a validator to its end.
     pub fn run(
         &self,
         mut validator: Validator,
@@ -349,7 +350,7 @@ impl Tree {
         loop {
             match validator.step(&by, table, &mut budget) {
                 Progress::Done(validated) => return Ended { validated, budget, needs },
-                // There is no other server.
+                // There is no other server to ask.
                 Progress::Again(_) => validator.give_up(&by, table),
                 Progress::Need(need) => {
                     needs.push(need);
@@ -364,7 +365,7 @@ impl Tree {
     }
 }
 
-/// The closest zone above one.
+/// Returns the closest zone above `child`.
 fn parent(zones: &[(&'static str, Option<Chain>, Ds)], child: &str) -> Option<&'static str> {
     let child = name(child);
     let above = |apex: &str| child.as_name().is_at_or_below(name(apex).as_name()) && child != name(apex);

@@ -1,4 +1,4 @@
-//! What the resolver here and those of other projects answer to the same questions, in the same scenarios.
+//! Answers of our resolver and of other projects' to the same questions, in the same scenarios.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -9,29 +9,28 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::network;
 use crate::peers::PeerKind;
 
-/// Scenarios played at the same time: nearly all their time is spent waiting for servers that do not answer.
+/// Number of scenarios that run in parallel: they spend nearly all their time waiting for silent servers.
 const TOGETHER: usize = 16;
-/// How often a scenario is played again, alone, in which the peers agree against the expected result.
+/// How often a scenario in which the peers agree against the expected result is repeated, alone.
 const REPLAYS: usize = 2;
 
-/// Names the scenario that is played inside. From outside it is a part of the titles of those that are
-/// wanted.
+/// Environment variable: inside a namespace, the scenario to play; outside, part of the titles of the
+/// scenarios to run.
 pub const SCENARIO: &str = "PEERS_SCENARIO";
 
-/// What is answered to one question of a scenario: by the scenario itself, which a test here asserts, and by
-/// each of the peers.
+/// Answers to one question of a scenario: the expected one, which a test here asserts, and that of each peer.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The title of the scenario.
     pub scenario: String,
     /// The question.
     pub question: String,
-    /// The answers: what the scenario expects first, and then those of [`PeerKind::ALL`].
+    /// The expected answer, followed by those of [`PeerKind::ALL`].
     pub answers: Vec<String>,
 }
 
 impl fmt::Display for Verdict {
-    /// The line that `Verdict::read` reads.
+    /// Writes the line that `Verdict::read` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "verdict\t{}\t{}\t{}", self.scenario, self.question, self.answers.join("\t"))
     }
@@ -43,7 +42,7 @@ impl Verdict {
         Some(Verdict { scenario: parts.next()?, question: parts.next()?, answers: parts.collect() })
     }
 
-    /// Whether all peers agree with each other and not with what is expected.
+    /// Whether all peers agree with each other, but not with the expected answer.
     fn is_against_us(&self) -> bool {
         let [ours, others @ ..] = &self.answers[..] else { return false };
         others.iter().all(|other| other != ours && *other == others[0])
@@ -55,9 +54,9 @@ impl Verdict {
 }
 
 /// Plays scenarios with peers, each in a network namespace of its own: `inside` is the ignored test that
-/// plays the one that [`SCENARIO`] names, and prints a [`Verdict`] for each question. `folder` is the one for
-/// files of tests in the build folder, where `peers.txt` then has all that differs. `explained` has rows that
-/// begin with `| scenario | question |`.
+/// plays the scenario named by [`SCENARIO`], and prints a [`Verdict`] for each question. `folder` is the
+/// folder for files of tests in the build folder; all differences are written to its `peers.txt`. `explained`
+/// has rows that begin with `| scenario | question |`.
 ///
 /// # Panics
 /// If all peers agree with each other and not with what is expected, and `explained` does not have the
@@ -81,8 +80,8 @@ pub fn compare_with_peers(titles: &[String], inside: &str, folder: &str, explain
     report(&verdicts, &Path::new(folder).join("peers.txt"), !wanted.is_empty());
     let is_wrong = |verdict: &Verdict| verdict.is_against_us() && !verdict.is_explained(explained);
     let mut wrong: Vec<Verdict> = verdicts.iter().filter(|verdict| is_wrong(verdict)).cloned().collect();
-    // Peers run in real time, and give up where the machine is busy: they have to agree when a scenario is
-    // played alone, too.
+    // Peers run in real time, and time out on a busy machine: they must agree also when a scenario is played
+    // alone.
     for _ in 0..REPLAYS {
         let again = titles.iter().filter(|title| wrong.iter().any(|verdict| verdict.scenario == ***title));
         let replayed: Vec<Verdict> = again.flat_map(|title| play(title, inside)).collect();
@@ -93,7 +92,7 @@ pub fn compare_with_peers(titles: &[String], inside: &str, folder: &str, explain
     assert!(!wanted.is_empty() || verdicts.len() >= least, "only {} questions were asked", verdicts.len());
 }
 
-/// Plays one scenario.
+/// Plays one scenario, and returns the verdicts.
 fn play(title: &str, inside: &str) -> Vec<Verdict> {
     network::run_inside(inside, &[(SCENARIO, title)]).lines().filter_map(Verdict::read).collect()
 }
@@ -115,7 +114,7 @@ fn play_all(titles: &[&String], inside: &str) -> Vec<Verdict> {
     verdicts
 }
 
-/// Writes what differs, or all, into a file, and prints how much does.
+/// Writes the differences, or all answers, to a file, and prints their number.
 fn report(verdicts: &[Verdict], file: &Path, all: bool) {
     let (mut text, mut counts) = (String::new(), BTreeMap::<&str, usize>::new());
     for verdict in verdicts {

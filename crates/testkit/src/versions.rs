@@ -1,5 +1,4 @@
-//! Zones that change: a version made of changes must be what a zone is that was built whole of the same
-//! records.
+//! Zones that change: a version made by changes must equal the zone built whole from the same records.
 
 use std::sync::Arc;
 
@@ -12,20 +11,20 @@ use crate::data::{HASHES, HOUR, soa};
 use crate::zones::{APEXES, chain, record, settle};
 use crate::{Chain, Record, build, key, name};
 
-/// The most changes of one zone.
+/// Maximum number of changes of one zone.
 const STEPS: usize = 24;
-/// The most records to begin with, those that signing adds not counted.
+/// Maximum number of initial records, not counting those that signing adds.
 const MAX_RECORDS: usize = 40;
 
-/// Records that go, and records that come.
+/// Removed and added records.
 #[derive(Clone, Debug, Default)]
 struct Step {
     removed: Vec<Record>,
     added: Vec<Record>,
 }
 
-/// Changes a zone step by step, as the choices say, while they last. Calls `check` for each step with the
-/// version and the zone built whole of the same records; that they are the same is seen to by then.
+/// Changes a zone step by step, as long as the choices last. Calls `check` for each step with the version and
+/// the zone built whole from the same records, after comparing the two.
 ///
 /// # Panics
 /// If a version is not what it should be.
@@ -76,7 +75,7 @@ pub fn change_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(&Arc
     }
 }
 
-/// The version after a step, and the zone built whole; `None` if the step makes no zone that may be.
+/// Returns the version after a step, and the zone built whole; `None` if the step makes no valid zone.
 fn take(version: &Zone, whole: &Zone, step: &Step) -> Option<(Zone, Zone)> {
     let change = step.change(version.serial());
     let after = step.applied(&records(whole));
@@ -87,7 +86,7 @@ fn take(version: &Zone, whole: &Zone, step: &Step) -> Option<(Zone, Zone)> {
     let made = builder.finish();
     let result = version.apply(&change);
     let Ok(made) = made else {
-        // Of several reasons any is good.
+        // If several errors apply, any of them may be reported.
         assert!(matches!(result, Err(ChangeError::NoSoa | ChangeError::Fault(_))), "{result:?}");
         return None;
     };
@@ -111,7 +110,7 @@ fn take(version: &Zone, whole: &Zone, step: &Step) -> Option<(Zone, Zone)> {
     Some((next, made))
 }
 
-/// Changes that are not those of this version are refused.
+/// Checks that changes that do not belong to this version are refused.
 fn assert_refused(version: &Zone, step: &Step) {
     let change = step.change(version.serial());
     let other = ChangeSet { before: Serial(change.before.0.wrapping_add(1)), ..change.clone() };
@@ -150,7 +149,7 @@ impl Step {
         change
     }
 
-    /// The records that this step makes of others.
+    /// Returns `records` with this step applied.
     fn applied(&self, records: &[Record]) -> Vec<Record> {
         let mut after = records.to_vec();
         for gone in &self.removed {
@@ -162,7 +161,7 @@ impl Step {
     }
 }
 
-/// Whether two records are the same but for letter case and TTL.
+/// Whether two records are equal except for letter case and TTL.
 fn same(a: &Record, b: &Record) -> bool {
     let canonical = |record: &Record| {
         let mut rdata = record.rdata.clone();
@@ -172,7 +171,7 @@ fn same(a: &Record, b: &Record) -> bool {
     a.owner == b.owner && a.rtype == b.rtype && canonical(a) == canonical(b)
 }
 
-/// The records of a snapshot.
+/// Returns the records of a snapshot.
 pub fn records(zone: &Zone) -> Vec<Record> {
     let mut records = Vec::new();
     for node in zone {
@@ -197,20 +196,20 @@ fn is_sound(apex: NameBuf, records: Vec<Record>) -> bool {
     fits && builder.finish().is_ok() && builder.notes().is_empty()
 }
 
-/// Some of the records go, and others come; the serial number counts up, mostly.
+/// Makes a random step: removes some records and adds others. The serial is incremented, most of the time.
 fn random_step(choices: &mut Choices<'_>, apex: NameBuf, records: &[Record]) -> Step {
     let mut step = Step::default();
     let is_soa = |record: &Record| record.rtype == Type::SOA;
     for _ in 0..choices.below(6) {
         let record = &records[choices.below(records.len())];
-        // Now and then a zone is left without SOA or NS, which is refused.
+        // Sometimes the step removes SOA or NS, which must be refused.
         if (!is_soa(record) || choices.one_in(4)) && !step.removed.iter().any(|gone| same(gone, record)) {
             step.removed.push(record.clone());
         }
     }
     for _ in 0..choices.below(6) {
         let new = match choices.below(4) {
-            // What goes may come again, with another TTL and letter case.
+            // A removed record may be added again, with another TTL and letter case.
             0 if !step.removed.is_empty() => {
                 let mut again = step.removed[choices.below(step.removed.len())].clone();
                 again.ttl = Ttl::from_secs(choices.pick(&[60, 0, 3600]));
@@ -232,7 +231,7 @@ fn random_step(choices: &mut Choices<'_>, apex: NameBuf, records: &[Record]) -> 
     step
 }
 
-/// Puts another serial number into the SOA.
+/// Increments the serial of the SOA.
 fn count_up(step: &mut Step, records: &[Record]) {
     let Some(old) = records.iter().find(|record| record.rtype == Type::SOA) else { return };
     let mut new = old.clone();
@@ -243,7 +242,7 @@ fn count_up(step: &mut Step, records: &[Record]) {
     step.added.push(new);
 }
 
-/// Records without signatures change, and all is signed anew.
+/// Makes a step in which unsigned records change, and the whole zone is signed again.
 fn signed_step(
     choices: &mut Choices<'_>,
     apex: NameBuf,
@@ -269,7 +268,7 @@ fn signed_step(
     Step { removed: without(records, &signed), added: without(&signed, records) }
 }
 
-/// Panics if two snapshots differ in anything that an answer is made of.
+/// Panics if two snapshots differ in anything that affects an answer.
 pub fn assert_same(version: &Zone, whole: &Zone) {
     let numbers = |zone: &Zone| {
         let counts = (zone.record_count(), zone.node_count(), zone.iter().count());

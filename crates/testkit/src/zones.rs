@@ -1,4 +1,4 @@
-//! Zones that are small enough to collide in every interesting way.
+//! Random zones that are small enough to collide in every interesting way.
 
 use wire::{NameBuf, Ttl, Type};
 
@@ -6,10 +6,10 @@ use crate::choices::Choices;
 use crate::data::{HASHES, HOUR, nsec3, rrsig, soa};
 use crate::{Chain, Record, name, sign};
 
-/// The most records of all zones together, those that signing adds not counted.
+/// Maximum number of records of all zones together, not counting those that signing adds.
 const MAX_RECORDS: usize = 80;
 
-/// Zones that are served together: some below others, with cuts between them if chance makes them.
+/// Zones that are served together: some below others, with cuts between them by chance.
 pub(crate) const APEXES: [&[&str]; 6] = [
     &["Com."],
     &["."],
@@ -19,8 +19,8 @@ pub(crate) const APEXES: [&[&str]; 6] = [
     &[".", "a.", "b.a."],
 ];
 
-/// One to three zones that are served together, each signed with a true chain or not at all. Records are
-/// added while the choices last.
+/// Makes one to three zones that are served together, each with a complete chain or unsigned. Adds records
+/// while the choices last.
 pub fn zones(choices: &mut Choices<'_>) -> Vec<(NameBuf, Vec<Record>)> {
     let apexes: Vec<NameBuf> = choices.pick(&APEXES).iter().map(|apex| name(apex)).collect();
     let chains: Vec<Option<Chain>> = apexes.iter().map(|_| chain(choices)).collect();
@@ -40,7 +40,7 @@ pub fn zones(choices: &mut Choices<'_>) -> Vec<(NameBuf, Vec<Record>)> {
     zones.map(|((apex, records), chain)| (apex, settle(apex, records, chain.as_ref()))).collect()
 }
 
-/// How the absence of names in a zone is proved; `None` for zones that are not signed.
+/// Chooses how non-existence is proved; `None` for unsigned zones.
 pub(crate) fn chain(choices: &mut Choices<'_>) -> Option<Chain> {
     let nsec3 = |opt_out, salt: &[u8]| Some(Chain::Nsec3 { opt_out, iterations: 1, salt: salt.to_vec() });
     match choices.below(5) {
@@ -51,7 +51,8 @@ pub(crate) fn chain(choices: &mut Choices<'_>) -> Option<Chain> {
     }
 }
 
-/// Unsigned zones keep whatever DNSSEC records chance gave them, but for what would make them signed.
+/// Signs the records with `chain`; without one, removes signatures over SOA, so that the zone counts as
+/// unsigned.
 pub(crate) fn settle(apex: NameBuf, mut records: Vec<Record>, chain: Option<&Chain>) -> Vec<Record> {
     match chain {
         Some(chain) => sign(apex.as_name(), &records, chain),
@@ -63,7 +64,7 @@ pub(crate) fn settle(apex: NameBuf, mut records: Vec<Record>, chain: Option<&Cha
     }
 }
 
-/// A record at or below `apex`, now and then outside. NSEC3 stands at hash owners, mostly.
+/// Makes a record at or below `apex`, sometimes outside. NSEC3 records are mostly at hash owners.
 pub(crate) fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
     let (rtype, rdata) = data(choices, apex);
     let of_nsec3 = rtype == Type::NSEC3 || rtype == Type::RRSIG && rdata[..2] == Type::NSEC3.0.to_be_bytes();
@@ -77,7 +78,7 @@ pub(crate) fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
     Record { owner, rtype, ttl: Ttl::from_secs(choices.pick(&[60, 0, 3600])), rdata }
 }
 
-/// A name at or below `apex`, mostly near it, sometimes deep.
+/// Makes a name at or below `apex`, mostly near it, sometimes deep.
 fn name_below(choices: &mut Choices<'_>, apex: NameBuf) -> NameBuf {
     let labels = if choices.one_in(12) { choices.below(40) } else { choices.below(4) };
     let mut name = apex;
@@ -98,7 +99,7 @@ fn label(choices: &mut Choices<'_>) -> Vec<u8> {
     }
 }
 
-/// A name in the zone or elsewhere.
+/// Makes a name in the zone or elsewhere.
 fn target(choices: &mut Choices<'_>, apex: NameBuf) -> NameBuf {
     match choices.below(10) {
         0..7 => name_below(choices, apex),
@@ -133,7 +134,7 @@ fn data(choices: &mut Choices<'_>, apex: NameBuf) -> (Type, Vec<u8>) {
     }
 }
 
-/// Data of a name behind `front`.
+/// Makes RDATA of `front` followed by a name.
 fn named(choices: &mut Choices<'_>, apex: NameBuf, front: &[u8]) -> Vec<u8> {
     [front, target(choices, apex).as_name().as_wire()].concat()
 }
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(zones.iter().map(|(_, records)| records.len()).collect::<Vec<_>>(), [1]);
     }
 
-    /// What the tests that use this rely on: every kind of zone is met.
+    /// Callers rely on this: every kind of zone occurs.
     #[test]
     fn every_kind_of_zone_is_made() {
         let (mut unsigned, mut nsec, mut nsec3, mut cuts, mut dnames, mut wildcards) = (0, 0, 0, 0, 0, 0);
