@@ -1,5 +1,5 @@
-//! A response taken apart for comparison, with the `domain` crate: independent of the server's own wire code.
-//! Names are brought to lower case and RDATA to canonical form, so only what matters can differ.
+//! A response decoded for comparison by the `domain` crate, independently of the server's own wire code.
+//! Names are in lower case and RDATA in canonical form, so only significant differences remain.
 
 use crate::name::Name;
 use crate::query::rtype;
@@ -11,7 +11,7 @@ use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
 use std::collections::BTreeSet;
 
-/// One record, comparable.
+/// One record in comparable form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Record {
     /// Owner, lower case.
@@ -27,28 +27,28 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The type an RRSIG covers.
+    /// Returns the type that an RRSIG covers.
     pub(crate) fn covers(&self) -> Option<u16> {
         (self.rtype == rtype::RRSIG).then_some(())?;
         Some(u16::from_be_bytes([*self.rdata.first()?, *self.rdata.get(1)?]))
     }
 
-    /// True for `wanted` and for its signatures.
+    /// Whether this is a record of type `wanted` or a signature over one.
     pub(crate) fn is_or_covers(&self, wanted: u16) -> bool {
         self.rtype == wanted || self.covers() == Some(wanted)
     }
 }
 
-/// What is comparable of a response's OPT record.
+/// The comparable parts of a response's OPT record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OptRecord {
-    /// Responder's payload size, bytes.
+    /// Responder's UDP payload size, in bytes.
     pub size: u16,
     /// EDNS version.
     pub version: u8,
-    /// DO bit as given back.
+    /// DO bit.
     pub dnssec_ok: bool,
-    /// The flag bits beside DO, to be zero.
+    /// The other flag bits, which must be zero.
     pub z: u16,
     /// Option codes, in order.
     pub codes: Vec<u16>,
@@ -63,15 +63,15 @@ pub(crate) struct Answer {
     pub opcode: u8,
     /// Header bits as in bytes 2 and 3 of the message, RCODE and OPCODE cleared.
     pub flags: u16,
-    /// QDCOUNT and the question section's bytes (uncompressed when it parses).
+    /// The questions: QNAME, QTYPE and QCLASS.
     pub question: Vec<(Name, u16, u16)>,
     /// Answer, authority and additional section, without OPT.
     pub sections: [BTreeSet<Record>; 3],
-    /// Records that stood twice in one section.
+    /// Number of records that occur twice in one section.
     pub duplicates: usize,
     /// The OPT record.
     pub opt: Option<OptRecord>,
-    /// Bytes of the message.
+    /// Size of the message in bytes.
     pub len: usize,
 }
 
@@ -89,7 +89,7 @@ pub(crate) mod flag {
 }
 
 impl Answer {
-    /// Takes a response apart. The error is what is malformed.
+    /// Decodes a response. The error says what is malformed.
     pub(crate) fn parse(wire: &[u8]) -> Result<Self, String> {
         let message = Message::from_octets(wire).map_err(|_| "shorter than a header".to_owned())?;
         let word = u16::from_be_bytes([wire[2], wire[3]]);
@@ -129,7 +129,7 @@ impl Answer {
         Ok(answer)
     }
 
-    /// True when header bit `bit` is set.
+    /// Whether header bit `bit` is set.
     pub(crate) fn has(&self, bit: u16) -> bool {
         self.flags & bit != 0
     }
@@ -185,8 +185,8 @@ fn own_record(record: &ParsedRecord<'_, &[u8]>) -> Record {
     }
 }
 
-/// Lower-cases the names of types whose canonical form keeps their case (RFC 6840, section 5.1) or that
-/// `domain` carries as plain bytes: servers may keep the zone file's letters or not.
+/// Lowers the case of names in types whose canonical form keeps it (RFC 6840, section 5.1) or that `domain`
+/// keeps as plain bytes: servers may or may not keep the zone file's letter case.
 fn lower_names(rtype: u16, rdata: &mut [u8]) {
     let offset = match rtype {
         rtype::NSEC | 17 => 0,
@@ -204,7 +204,7 @@ fn lower_names(rtype: u16, rdata: &mut [u8]) {
     }
 }
 
-/// A response as text, much as dig shows it.
+/// Returns a response as text, similar to dig's output.
 pub(crate) fn render(wire: &[u8]) -> String {
     match Answer::parse(wire) {
         Err(error) => format!("    malformed: {error}: {wire:02x?}\n"),

@@ -1,19 +1,20 @@
-//! Sends prepared messages to one server and collects what comes back: UDP with a bounded window and retries,
-//! TCP with pipelining. What the messages mean is not known here.
+//! Sends encoded messages to one server and collects the responses: UDP with a bounded window and retries,
+//! TCP with pipelining. Does not interpret the messages.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Messages in flight to one server.
+/// Maximum number of unanswered messages to one server.
 const WINDOW: usize = 64;
-/// How often a datagram without answer is sent.
+/// How often a datagram is sent before giving up.
 pub(crate) const TRIES: u32 = 4;
-/// A good number of messages to write to a connection before their answers are read.
+/// Number of messages written to a connection before their answers are read.
 pub(crate) const PIPELINE: usize = 24;
 
-/// Sends each message by UDP and returns its answer, or `None` for silence. The ID of message `i` is `i`.
+/// Sends each message by UDP and returns its answer, or `None` if there is none. The ID of message `i` is
+/// `i`.
 pub(crate) fn udp(
     server: SocketAddr,
     messages: &[Vec<u8>],
@@ -33,7 +34,7 @@ fn connected(server: SocketAddr) -> std::io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Like [`udp`] with the messages at `indices`, each sent `tries` times at most; their answers go to
+/// Like [`udp`], with the messages at `indices` only, each sent at most `tries` times; stores the answers in
 /// `answers`.
 pub(crate) fn udp_some(
     server: SocketAddr,
@@ -85,8 +86,8 @@ pub(crate) fn udp_some(
     }
 }
 
-/// Sends the messages at `indices` in bursts that the server finds waiting all at once, since `pause` has it
-/// stand still meanwhile, and puts what comes back into `answers`. Nothing is sent twice.
+/// Sends the messages at `indices` in bursts while `pause` stops the server, so that it finds each burst
+/// whole; stores the answers in `answers`. Sends nothing twice.
 pub(crate) fn bursts(
     server: SocketAddr,
     messages: &[Vec<u8>],
@@ -124,8 +125,8 @@ pub(crate) fn bursts(
     Ok(())
 }
 
-/// Sends each message by TCP, `together` to a connection, and returns its answer, or `None` when the server
-/// closed the connection or stayed silent instead. The ID of message `i` is `i`.
+/// Sends each message by TCP, `together` to a connection, and returns its answer, or `None` if the server
+/// closed the connection or did not answer. The ID of message `i` is `i`.
 pub(crate) fn tcp(
     server: SocketAddr,
     messages: &[Vec<u8>],
@@ -138,8 +139,8 @@ pub(crate) fn tcp(
         let group: Vec<usize> = (start..messages.len().min(start + together)).collect();
         let _ = pipeline(server, messages, &group, &mut answers, patience);
         for i in group {
-            // One that was lost with a shared connection gets one of its own, and silence is asked twice: a
-            // busy machine may be silent for once.
+            // A message lost with a shared connection is repeated on its own connection. Silence is confirmed
+            // by a second try: a busy machine may just be slow.
             if answers[i].is_none() {
                 let _ = pipeline(server, messages, &[i], &mut answers, patience);
             }

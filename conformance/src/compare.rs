@@ -1,5 +1,5 @@
-//! Decides where a server stands apart from the others: facet by facet, against the largest group that
-//! agrees. Why a difference may stand is decided in `explained`.
+//! Finds where a server differs from the others: facet by facet, against the largest group that agrees.
+//! Whether a difference is allowed is decided in `explained`.
 
 use crate::answer::{Answer, Record, flag};
 use crate::internet::links::Links;
@@ -11,19 +11,19 @@ use crate::servers::Kind;
 use crate::zones::World;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What came back: nothing, something malformed, or an answer.
+/// A reply, or its absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// No answer to several tries.
+    /// No answer after several tries.
     Silence,
-    /// Not a DNS message, and why.
+    /// Not a DNS message; says why.
     Malformed(String),
     /// A response.
     Answer(Box<Answer>),
 }
 
 impl Reply {
-    /// From the bytes received.
+    /// Decodes the received bytes.
     pub(crate) fn from_wire(wire: Option<&[u8]>) -> Self {
         match wire.map(Answer::parse) {
             None => Self::Silence,
@@ -32,13 +32,13 @@ impl Reply {
         }
     }
 
-    /// The response, if it is one.
+    /// Returns the response, if there is one.
     pub(crate) fn answer(&self) -> Option<&Answer> {
         if let Self::Answer(answer) = self { Some(answer) } else { None }
     }
 }
 
-/// One thing compared.
+/// One compared property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Facet {
     /// Answered or silent, well-formed or not.
@@ -61,15 +61,16 @@ pub(crate) enum Facet {
     Additional,
     /// OPT: present, version, DO, size, options.
     Edns,
-    /// A record twice in one section.
+    /// Number of duplicate records.
     Duplicates,
-    /// TTLs of the records that both have, where servers forward; else they are part of the sections.
+    /// TTLs of records in both replies. Compared by itself for forwarders only; otherwise TTLs are part of
+    /// the sections.
     Ttl,
-    /// AD alone, where servers resolve.
+    /// AD by itself, for resolvers.
     Ad,
 }
 
-/// All facets, in the order of printing.
+/// All facets, in print order.
 pub(crate) const FACETS: [Facet; 12] = [
     Facet::Reply,
     Facet::Rcode,
@@ -85,98 +86,98 @@ pub(crate) const FACETS: [Facet; 12] = [
     Facet::Ttl,
 ];
 
-/// What is compared of resolvers: what they hold to be true, and that it is. What else they put into an
-/// answer is theirs.
+/// Facets compared of resolvers: the answer and its security status. The other contents are up to each
+/// resolver.
 pub(crate) const OF_RESOLVERS: [Facet; 4] = [Facet::Reply, Facet::Rcode, Facet::Ad, Facet::Answer];
 
-/// What there is to know beside the replies where servers resolve.
+/// Context of a case beside the replies, for resolvers.
 #[derive(Debug)]
 pub(crate) struct Resolving<'a> {
-    /// The replies to the same query before, with which the caches were filled; none the first time.
+    /// The earlier replies to the same query, which filled the caches; empty the first time.
     pub earlier: Vec<(Kind, Reply)>,
-    /// How it is with each zone.
+    /// The condition of each zone.
     pub conditions: &'a BTreeMap<Name, Condition>,
-    /// Where their names lead.
+    /// The CNAMEs, DNAMEs and name servers of the zones.
     pub links: &'a Links,
 }
 
-/// What there is to know beside the replies where servers forward.
+/// Context of a case beside the replies, for forwarders.
 #[derive(Debug)]
 pub(crate) struct Forwarding {
-    /// What was forwarded to, and its own reply by TCP.
+    /// The upstream server and its own reply by TCP.
     pub upstream: (Kind, Reply),
-    /// Seconds that TTLs may be apart: no two servers cached a record at the same time.
+    /// Largest allowed difference of TTLs, in seconds: servers do not cache a record at the same time.
     pub slack: u32,
-    /// The replies to the same query before, with which the caches were filled; none the first time.
+    /// The earlier replies to the same query, which filled the caches; empty the first time.
     pub earlier: Vec<(Kind, Reply)>,
-    /// Whole seconds since, at least.
+    /// Seconds since the earlier replies, rounded down.
     pub waited: u32,
-    /// How many different answers of the name asked for there are to keep: by type, class, DO and CD.
+    /// Number of different answers that a cache keeps for the QNAME: by type, class, DO and CD.
     pub kept_apart: usize,
 }
 
-/// A query with everybody's reply.
+/// A query with the replies of all servers.
 #[derive(Debug)]
 pub(crate) struct Case<'a> {
-    /// What was asked.
+    /// The query.
     pub query: &'a Query,
-    /// The message's name when it is one of the `messages` suite; `query` then has only what it asks about.
+    /// The message, if it is from the `messages` suite; `query` then has only its question.
     pub message: Option<&'a Message>,
-    /// Of which zones.
+    /// The zones that it asks about.
     pub world: &'a World,
-    /// The replies of those that were asked.
+    /// The replies.
     pub replies: Vec<(Kind, Reply)>,
-    /// Present where servers forward.
+    /// Set if the servers forward.
     pub forwarding: Option<Forwarding>,
-    /// Present where servers resolve.
+    /// Set if the servers resolve.
     pub resolving: Option<Resolving<'a>>,
 }
 
 impl Case<'_> {
-    /// The response of `kind`, if it gave one.
+    /// Returns the response of `kind`, if there is one.
     pub(crate) fn of(&self, kind: Kind) -> Option<&Answer> {
         self.replies.iter().find(|(k, _)| *k == kind).and_then(|(_, r)| r.answer())
     }
 
-    /// What `kind` responded before, if it did.
+    /// Returns the earlier response of `kind`, if there is one.
     pub(crate) fn earlier(&self, kind: Kind) -> Option<&Answer> {
         self.all_earlier().iter().find(|(k, _)| *k == kind).and_then(|(_, r)| r.answer())
     }
 
-    /// What everybody responded before; nothing the first time.
+    /// Returns all earlier replies; empty the first time.
     fn all_earlier(&self) -> &[(Kind, Reply)] {
         let forwarding = self.forwarding.as_ref().map(|f| &f.earlier);
         forwarding.or(self.resolving.as_ref().map(|r| &r.earlier)).map_or(&[], Vec::as_slice)
     }
 
-    /// What is compared.
+    /// Returns the facets that are compared.
     fn facets(&self) -> &'static [Facet] {
         if self.resolving.is_some() { &OF_RESOLVERS } else { &FACETS }
     }
 
-    /// The response of what is forwarded to.
+    /// Returns the upstream server's own response.
     pub(crate) fn upstream(&self) -> Option<&Answer> {
         self.forwarding.as_ref()?.upstream.1.answer()
     }
 }
 
-/// One facet in which the subject stands apart, and the group it stands apart from.
+/// One facet in which the subject differs, and the group it differs from.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// What differs.
+    /// The facet that differs.
     pub facet: Facet,
-    /// The largest group that agrees with itself and not with the subject.
+    /// The largest group of servers that agree with each other, but not with the subject.
     pub against: Vec<Kind>,
 }
 
 /// How TTLs are compared.
 #[derive(Clone, Copy, Debug)]
 enum Ttls {
-    /// They are part of the record.
+    /// TTLs must be equal, as part of the record.
     Exact,
-    /// They may be so many seconds apart.
+    /// TTLs may differ by this many seconds.
     Apart(u32),
-    /// Those of the first reply are lower by so many seconds, or more.
+    /// TTLs must be lower than in the first reply, by at least this many seconds.
     Lower(u32),
 }
 
@@ -206,7 +207,7 @@ fn same_ttls(ttls: Ttls, a: &Answer, b: &Answer) -> bool {
     })
 }
 
-/// True when two replies are the same in `facet`.
+/// Whether two replies are equal in `facet`.
 fn same(facet: Facet, a: &Reply, b: &Reply, ttls: Ttls) -> bool {
     let (a, b) = match (a, b) {
         (Reply::Answer(a), Reply::Answer(b)) => (a, b),
@@ -224,8 +225,8 @@ fn same(facet: Facet, a: &Reply, b: &Reply, ttls: Ttls) -> bool {
             a.flags & rest == b.flags & rest && a.opcode == b.opcode
         }
         Facet::Question => a.question == b.question,
-        // What a truncated answer still holds is not reliable (RFC 2181, section 9); the same question goes
-        // to all servers again by TCP.
+        // The sections of a truncated response are unreliable (RFC 2181, section 9); the query is repeated by
+        // TCP to all servers.
         Facet::Answer => cut_short || same_section(ttls, &a.sections[0], &b.sections[0]),
         Facet::Authority => cut_short || same_section(ttls, &a.sections[1], &b.sections[1]),
         Facet::Additional => cut_short || same_section(ttls, &a.sections[2], &b.sections[2]),
@@ -244,8 +245,8 @@ fn same(facet: Facet, a: &Reply, b: &Reply, ttls: Ttls) -> bool {
     }
 }
 
-/// Where `subject` stands apart: no peer agrees with it, or fewer than agree with one another against it.
-/// Where servers forward, also where it stands apart from what it said before.
+/// Returns the facets in which fewer peers agree with `subject` than with each other against it. For
+/// forwarders and resolvers, also those in which it differs from its earlier reply.
 pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
     let Some((_, mine)) = case.replies.iter().find(|(k, _)| *k == subject) else { return Vec::new() };
     let peers: Vec<_> = case.replies.iter().filter(|(k, _)| *k != subject && *k != Kind::Nomen).collect();
@@ -274,8 +275,8 @@ pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
     out
 }
 
-/// What `subject` says otherwise than it did before: the answer is to be the same, its TTLs lower by the time
-/// since.
+/// Returns how `subject` differs from its earlier reply: the answer must be the same, with TTLs lower by the
+/// time since then.
 fn changes(case: &Case<'_>, subject: Kind, mine: &Reply) -> Vec<Difference> {
     let earlier = case.all_earlier();
     let Some((_, before)) = earlier.iter().find(|(k, _)| *k == subject) else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! The suite for forwarders: each before the same upstream server, asked the same queries twice, the second
-//! time out of its cache.
+//! The suite for forwarders: all forward to the same upstream server and get the same queries twice, the
+//! second time answered from their caches.
 
 use crate::answer::{Answer, flag};
 use crate::compare::{Case, Forwarding, Reply};
@@ -14,14 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Between the first answer to the last query and the second to the first: TTLs have gone down by then.
+/// Time between the first answer to the last query and the first query's repetition: TTLs have decreased by
+/// then.
 const PAUSE: Duration = Duration::from_millis(2100);
 
 /// Replies of one server to a list of queries.
 type Replies = Vec<Option<Vec<u8>>>;
 
 impl Run<'_> {
-    /// Asks forwarders before each of `upstreams` in turn, with a share of `count` queries each.
+    /// Tests forwarders before each of `upstreams` in turn, with an equal share of `count` queries each.
     pub(crate) fn forwarders(
         &mut self,
         programs: &BTreeMap<Kind, PathBuf>,
@@ -47,7 +48,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One list of queries to forwarders that are started for it, so that their caches are empty.
+    /// Sends one list of queries to newly started forwarders, whose caches are empty.
     fn round(
         &mut self,
         programs: &BTreeMap<Kind, PathBuf>,
@@ -75,7 +76,7 @@ impl Run<'_> {
     }
 }
 
-/// What everybody said to a list of queries.
+/// The replies of all servers to a list of queries.
 #[derive(Debug)]
 struct Round {
     queries: Vec<Query>,
@@ -83,22 +84,22 @@ struct Round {
     upstream: Replies,
     first: Pass,
     second: Pass,
-    /// Whole seconds between the two, at least.
+    /// Seconds between the two passes, rounded down.
     waited: u32,
 }
 
-/// All queries asked once.
+/// The replies to all queries sent once.
 #[derive(Debug)]
 struct Pass {
     /// In the order of the servers.
     replies: Vec<Replies>,
-    /// Seconds that TTLs may be apart.
+    /// Largest allowed difference of TTLs, in seconds.
     slack: u32,
 }
 
 impl Round {
-    /// Asks `upstream` once and the forwarders before it twice. `born` is when those had nothing in their
-    /// caches.
+    /// Queries `upstream` once and the forwarders before it twice. `born` is a time at which their caches
+    /// were empty.
     fn ask(
         upstream: &Server,
         servers: &[Server],
@@ -109,7 +110,7 @@ impl Round {
         let whole: Vec<_> = queries.iter().map(by_tcp).collect();
         let mut truth = ask(std::slice::from_ref(upstream), &whole)?.remove(0);
         let mut first = ask(servers, &queries)?;
-        // What did not fit into a datagram is asked again by TCP, in full.
+        // Queries whose answers were truncated are repeated by TCP.
         let again: Vec<_> = (0..queries.len()).filter(|&i| is_cut_short(&first, i)).collect();
         let repeated: Vec<_> = again.iter().map(|&i| whole[i].clone()).collect();
         for (all, more) in first.iter_mut().zip(ask(servers, &repeated)?) {
@@ -125,7 +126,8 @@ impl Round {
         Ok(Self { queries, upstream: truth, first, second, waited })
     }
 
-    /// Query `i` as answered the first time, or, with those `earlier` replies, the second.
+    /// Returns the case of query `i`: with the first replies, or, given those as `earlier`, with the second
+    /// ones.
     fn case<'a>(
         &'a self,
         i: usize,
@@ -157,7 +159,7 @@ impl Round {
         }
     }
 
-    /// How many questions about a name there are that a cache keeps apart.
+    /// Returns how many different answers a cache keeps for a name.
     fn kept_apart(&self, name: &Name) -> usize {
         let about = self.queries.iter().filter(|query| query.name.lower() == *name);
         let dnssec_ok = |query: &Query| query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
@@ -167,7 +169,7 @@ impl Round {
             .len()
     }
 
-    /// The same for people.
+    /// Returns the same replies for printing.
     fn said(&self, i: usize, upstream: &Server, servers: &[Server], earlier: Option<&Pass>) -> Vec<Said> {
         let by = |pass: &Pass, when: &str| -> Vec<Said> {
             let of = |(s, r): (&Server, &Replies)| {
@@ -189,7 +191,7 @@ impl Round {
     }
 }
 
-/// Forwarders are asked to recurse: what one that is not does is another matter.
+/// Sets RD: what forwarders do without it is not compared.
 fn wanting_recursion(query: Query) -> Query {
     Query { rd: true, ..query }
 }
@@ -217,8 +219,8 @@ fn start(
     Ok(servers)
 }
 
-/// Seconds that the TTLs of a record in two caches can be apart, `born` being before either had any: all that
-/// time, and one for the parts of seconds that are not counted.
+/// Returns the largest possible difference of a record's TTLs in two caches, in seconds: the time since
+/// `born`, when both were empty, and two more for rounding.
 fn slack(born: Instant) -> u32 {
     born.elapsed().as_secs() as u32 + 2
 }

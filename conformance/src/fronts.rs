@@ -1,7 +1,7 @@
-//! The ways by which queries reach nomen, against one another: whatever carries a query, the answer is the
-//! same bytes. What the sockets on loopback answer is compared with the peers elsewhere; here it is the
-//! measure for replies that leave together (UDP_SEGMENT) and for AF_XDP, and counters must show that those
-//! ways were really taken.
+//! The transports by which nomen receives queries, compared with each other: the answer must be the same
+//! bytes by all of them. The answers of the sockets on loopback, which are compared with the peers elsewhere,
+//! are the reference for replies that are sent together (UDP_SEGMENT) and for AF_XDP. Counters must show that
+//! these transports were used.
 
 use crate::answer;
 use crate::client;
@@ -17,65 +17,66 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Port in the namespaces whose queries AF_XDP takes.
+/// Port in the namespaces on which AF_XDP receives queries.
 const XDP_PORT: u16 = 53;
-/// Port there whose queries go through the sockets.
+/// Port in the namespaces on which the sockets receive queries.
 const SOCKETS_PORT: u16 = 54;
-/// Port of the metrics there.
+/// Port of the metrics in the namespace.
 const METRICS_PORT: u16 = 9153;
-/// Messages from one client socket, so that several meet every receive queue.
+/// Messages from one client socket: several clients, so that each receive queue gets some.
 const PER_CLIENT: usize = 256;
-/// How long an answer may take before the query is sent again.
+/// Time after which an unanswered query is sent again.
 const RESEND_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long to wait for answers where the sockets gave none.
+/// How long to wait for answers to queries that the sockets did not answer.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// What carries the queries.
+/// Transport of the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
-    /// The sockets; they come in bursts whose answers are equally long.
+    /// Sockets, with bursts of queries whose answers have the same length.
     Bursts,
     /// AF_XDP.
     Xdp,
 }
 
-/// One way to the server.
+/// One transport to the server.
 #[derive(Clone, Debug)]
 struct Front {
     label: String,
     address: SocketAddr,
-    /// Under which address its frames are counted; AF_XDP counts both families under one.
+    /// Address under which its frames are counted; AF_XDP counts both families under one.
     counted: SocketAddr,
     carrier: Carrier,
-    /// Answered by the server behind the network and not by that on loopback.
+    /// Whether the server behind the network answers, and not that on loopback.
     remote: bool,
 }
 
-/// Counts of one way.
+/// Counts of one transport.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Count {
     /// Queries.
     pub asked: usize,
-    /// Answers that were not those of the sockets on loopback, byte for byte.
+    /// Answers that differ from those of the sockets on loopback.
     pub different: usize,
-    /// Answers that left together with others, or frames that AF_XDP took, whichever the way is about.
+    /// Answers that were sent together with others, or frames that AF_XDP received, depending on the
+    /// transport.
     pub taken: u64,
 }
 
-/// Counts by the name of the way.
+/// Counts by the label of the transport.
 pub(crate) type Counts = BTreeMap<String, Count>;
 
-/// All ways to nomen that this machine allows.
+/// All transports to nomen that this machine supports.
 #[derive(Debug)]
 pub(crate) struct Ways {
     network: Option<Network>,
     segments: bool,
-    /// What is left out, and why.
+    /// The unsupported ones, with the reason.
     pub skipped: Vec<String>,
 }
 
 impl Ways {
-    /// Finds out what is possible here.
+    /// Finds out what this machine supports.
     pub(crate) fn find() -> Self {
         let mut skipped = Vec::new();
         let segments = takes_segments();
@@ -87,7 +88,7 @@ impl Ways {
         Self { network, segments, skipped }
     }
 
-    /// Starts what is needed beside the server at `loopback`, which serves the same world already.
+    /// Starts the additional server that is needed; the one at `loopback` already serves the same world.
     pub(crate) fn start(
         &self,
         program: &Path,
@@ -126,7 +127,7 @@ impl Ways {
     }
 }
 
-/// The ways to the servers of one world.
+/// The transports to the servers of one world.
 #[derive(Debug)]
 pub(crate) struct Fronts<'a> {
     ways: &'a Ways,
@@ -135,20 +136,20 @@ pub(crate) struct Fronts<'a> {
     counts: Counts,
 }
 
-/// An answer that depends on how the query came.
+/// An answer that depends on the transport.
 #[derive(Debug)]
 pub(crate) struct Difference {
     /// Index of the query.
     pub index: usize,
-    /// The way.
+    /// The transport.
     pub label: String,
-    /// What came that way.
+    /// The reply by this transport.
     pub reply: Option<Vec<u8>>,
 }
 
 impl Fronts<'_> {
-    /// Sends `messages` by every way; `expected` is what the sockets of `loopback` answered. The ID of
-    /// message `i` is `i`.
+    /// Sends `messages` by every transport; `expected` are the answers of the sockets of `loopback`. The ID
+    /// of message `i` is `i`.
     pub(crate) fn compare(
         &mut self,
         loopback: &Server,
@@ -185,7 +186,7 @@ impl Fronts<'_> {
     ) -> Result<Vec<Option<Vec<u8>>>, String> {
         let mut replies = vec![None; messages.len()];
         let mut indices: Vec<_> = (0..messages.len()).collect();
-        // Neighbours in a burst get answers of one length.
+        // Neighbours in a burst have answers of the same length.
         indices.sort_by_key(|&i| expected[i].as_ref().map_or(usize::MAX, Vec::len));
         let silent = indices.split_off(indices.partition_point(|&i| expected[i].is_some()));
         let failed = |e: std::io::Error| e.to_string();
@@ -203,7 +204,7 @@ impl Fronts<'_> {
         Ok(replies)
     }
 
-    /// Adds up what was compared, once the counters have shown that every way was really taken.
+    /// Adds the counts to `total`; fails if the counters show that a transport was not used.
     pub(crate) fn finish(mut self, loopback: &Server, total: &mut Counts) -> Result<(), String> {
         if !self.remote.as_mut().is_none_or(Server::is_alive) {
             return Err("nomen behind the network died".to_owned());
@@ -226,7 +227,7 @@ impl Fronts<'_> {
     }
 }
 
-/// How often the way was really taken.
+/// Returns how often the transport was used; fails if it was not, or not for all queries.
 fn taken(front: &Front, figures: &str, asked: usize) -> Result<u64, String> {
     let of = |name: &str, address: SocketAddr, carrier: &str| {
         let labels = [format!("listen=\"{address}\""), format!("transport=\"{carrier}\"")];
@@ -254,12 +255,12 @@ fn taken(front: &Front, figures: &str, asked: usize) -> Result<u64, String> {
     }
 }
 
-/// Indices of the replies that are not as expected.
+/// Returns the indices of the replies that are not as expected.
 fn differing(expected: &[Option<Vec<u8>>], replies: &[Option<Vec<u8>>]) -> Vec<usize> {
     (0..expected.len().max(replies.len())).filter(|&i| expected.get(i) != replies.get(i)).collect()
 }
 
-/// Prints the counts and what was left out, and returns the number of different answers.
+/// Prints the counts and the unsupported transports, and returns the number of different answers.
 pub(crate) fn print(counts: &Counts, skipped: &[String]) -> usize {
     for (label, Count { asked, different, taken }) in counts {
         let what = if label.contains("bursts") { "answers left together" } else { "frames taken" };
@@ -285,11 +286,12 @@ pub(crate) fn show(difference: &Difference, query: &str, expected: Option<&[u8]>
     }
 }
 
-/// The listeners of the server behind the network, in its configuration.
+/// Returns the listeners of the server behind the network, as configuration.
 fn listens() -> String {
     let list = |ends: [SocketAddr; 2]| ends.map(|a| format!("\"{}@{}\"", a.ip(), a.port())).join(", ");
     let mut out = format!(
-        "[metrics]\nlisten = \"127.0.0.1@{METRICS_PORT}\"\n\n[[listen]]\naddr = [\"127.0.0.1@{XDP_PORT}\"]\n\n\
+        "[metrics]\nlisten = \"127.0.0.1@{METRICS_PORT}\"\n\n[[listen]]\n\
+         addr = [\"127.0.0.1@{XDP_PORT}\"]\n\n\
          [[listen]]\naddr = [{}]\nproto = [\"udp\"]\n",
         list(network::sockets(0, SOCKETS_PORT))
     );
@@ -316,7 +318,7 @@ fn has_xdp() -> Result<(), String> {
     if found { Ok(()) } else { Err("this kernel has no AF_XDP".to_owned()) }
 }
 
-/// The figures of a server, as text.
+/// Fetches the metrics of a server as text.
 pub(crate) fn metrics(address: SocketAddr) -> Result<String, String> {
     let fetch = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
@@ -329,7 +331,7 @@ pub(crate) fn metrics(address: SocketAddr) -> Result<String, String> {
     fetch().map_err(|e| format!("metrics at {address}: {e}"))
 }
 
-/// The figure of a series with these labels.
+/// Returns the value of a metric with these labels.
 pub(crate) fn figure(text: &str, name: &str, labels: &[String]) -> Result<u64, String> {
     text.lines()
         .filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "))
@@ -346,7 +348,7 @@ mod tests {
         "198.18.0.2:53".parse().unwrap()
     }
 
-    /// Figures as nomen prints them.
+    /// Returns metrics as nomen prints them.
     fn figures(joined: u64, queries: u64, frames: u64) -> String {
         let line = |name: &str, carrier: &str, value: u64| {
             format!("nomen_net_{name}_total{{listen=\"198.18.0.2:53\",transport=\"{carrier}\"}} {value}\n")
@@ -403,7 +405,7 @@ mod tests {
         let all: Vec<_> = (0..100).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The first query of all gets no answer, and the next try does.
+                // The server ignores the very first query, and answers its repetition.
                 let mut buffer = [0; 100];
                 for n in 0..101 {
                     let (len, peer) = server.recv_from(&mut buffer).unwrap();
@@ -446,7 +448,7 @@ mod tests {
                     std::net::UdpSocket::bind(any).map_err(|e| e.to_string())
                 });
                 let (server, client) = (server.unwrap(), client.unwrap());
-                // The first datagrams may come before the addresses are known to the other side, and be lost.
+                // The first datagrams may be lost, before the other side's address is resolved.
                 let arrived = (0..50).any(|_| {
                     let _ = client.send_to(&[9], there);
                     server.recv(&mut [0; 9]).is_ok_and(|bytes| bytes == 1)

@@ -1,19 +1,18 @@
-//! Which questions are asked: names in, between and beyond the zones, with every type and transport, from a
-//! seed.
+//! Makes queries from a seed: names in, between and outside the zones, with every type and transport.
 
 use crate::name::Name;
 use crate::query::{Edns, Query, Transport, rtype};
 use crate::rng::Rng;
 use crate::zones::{World, Zone};
 
-/// Types asked for, the common ones more often.
+/// QTYPEs, the common ones more often.
 const TYPES: &[u16] = &[
     1, 1, 1, 28, 28, 2, 2, 6, 6, 5, 5, 15, 15, 16, 16, 39, 39, 43, 43, 43, 33, 255, 255, 46, 47, 48, 50, 51,
     12, 64, 65, 65280, 1234, 35, 257, 13, 10, 99, 24, 25, 30, 38, 62, 63, 32769, 65535, 7, 8, 9, 17, 18, 256,
     29,
 ];
 
-/// Labels put below existing names.
+/// Labels to put below existing names.
 const LABELS: &[&[u8]] = &[
     b"a", b"b", b"www", b"*", b"ns", b"_tcp", b"x", b"\x00", b"\xff", b"zz", b"host", b"wild", b"foo.bar",
     b"@", b"ent", b"in", b"target", b"ns1", b"mail", b"**", b"-", b"cut",
@@ -27,7 +26,7 @@ pub(crate) struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// A generator whose queries follow from `seed` and the world.
+    /// Creates a generator; its queries depend only on `seed` and the world.
     pub(crate) fn new(world: &'a World, seed: u64) -> Self {
         let names = world
             .zones
@@ -37,7 +36,7 @@ impl<'a> Generator<'a> {
         Self { world, names, rng: Rng::new(seed) }
     }
 
-    /// The next query.
+    /// Returns the next query.
     pub(crate) fn next_query(&mut self) -> Query {
         let (name, from) = self.name();
         let qtype = self.qtype(&name, from);
@@ -73,7 +72,7 @@ impl<'a> Generator<'a> {
             }
         }
         if self.rng.chance(3) {
-            // Meta types other than ANY are asked in the message suite; these are plain unknown numbers.
+            // Meta types other than ANY are part of the message suite; these are plain unknown types.
             return 300 + (self.rng.next() % 60_000) as u16;
         }
         *self.rng.pick(TYPES)
@@ -163,7 +162,7 @@ fn below(rng: &mut Rng, name: Name, names: &[(&Name, bool)]) -> Name {
     }
 }
 
-/// A name right before or behind, in canonical order (RFC 4034, section 6.1).
+/// Returns a name just before or after `name` in canonical order (RFC 4034, section 6.1).
 fn sibling(rng: &mut Rng, mut name: Name) -> Name {
     let Some(label) = name.0.first_mut() else { return name };
     match rng.below(5) {
@@ -188,7 +187,7 @@ fn sibling(rng: &mut Rng, mut name: Name) -> Name {
     name
 }
 
-/// As long as a name can be, or nearly: below DNAMEs that is what makes YXDOMAIN.
+/// Extends a name to nearly the maximum length: below DNAMEs that leads to YXDOMAIN.
 fn long(rng: &mut Rng, mut name: Name) -> Name {
     let goal = 200 + rng.below(56);
     while name.wire_len() < goal {
@@ -201,12 +200,12 @@ fn long(rng: &mut Rng, mut name: Name) -> Name {
     name
 }
 
-/// Names worth asking about more often.
+/// Whether a name is queried more often.
 fn is_special(name: &Name, types: &std::collections::BTreeSet<String>) -> bool {
     name.is_wildcard() || ["NS", "DNAME", "CNAME", "DS"].iter().any(|t| types.contains(*t))
 }
 
-/// A type's number from its mnemonic or `TYPEnnn`.
+/// Returns a type's number from its mnemonic or `TYPEnnn`.
 pub(crate) fn type_number(text: &str) -> Option<u16> {
     text.parse::<domain::base::Rtype>().ok().map(domain::base::Rtype::to_int).filter(|t| *t != rtype::OPT)
 }

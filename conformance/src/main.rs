@@ -1,8 +1,7 @@
-//! Black-box comparison of servers, authoritative ones, forwarders and resolvers: the same zones, the same
-//! queries, every section of every answer. As an authoritative server nomen is asked three times: it has the
-//! zones from files, and as a secondary. This file reads the command line and runs the suites; what is asked
-//! is in `generate` and `messages`, what counts as a difference in `compare`, and what may stand in
-//! `explained`.
+//! Black-box comparison of authoritative servers, forwarders and resolvers: the same zones, the same queries,
+//! every section of every answer. The authoritative nomen is queried three times: with zones from files, and
+//! as two secondaries. This file reads the command line and runs the suites; queries are made in `generate`
+//! and `messages`, differences are found in `compare`, and allowed ones are listed in `explained`.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -41,70 +40,70 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use zones::World;
 
-/// How long an answer may take before the query is sent again.
+/// Time after which an unanswered query is sent again.
 const RESEND_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Queries sent to everybody before their answers are compared.
+/// Number of queries sent to all servers before their answers are compared.
 const BATCH: usize = 4000;
 
 /// Compares nomen with BIND, NSD and Knot; as a forwarder, with Unbound, PowerDNS Recursor, dnsdist and BIND.
 #[derive(Debug, Parser)]
 #[command(name = "conformance")]
 struct Arguments {
-    /// How many queries to make.
+    /// Number of queries.
     #[arg(long, default_value_t = 100_000)]
     queries: usize,
-    /// The seed of the random zones and the queries.
+    /// Seed of the random zones and the queries.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A short run for continuous integration: 5,000 queries, 600 with --internet.
+    /// Run a short test for continuous integration: 5,000 queries, 600 with --internet.
     #[arg(long)]
     quick: bool,
-    /// Another program for a server: nomen=PATH, and so bind, nsd, knot, unbound, recursor, dnsdist; PATH
-    /// `none` leaves it out.
+    /// Path of another program for a server: nomen=PATH, or bind, nsd, knot, unbound, recursor, dnsdist; PATH
+    /// `none` skips it.
     #[arg(long, value_name = "SERVER=PATH")]
     server: Vec<String>,
-    /// Compare forwarders with caches, before BIND, NSD and Knot.
+    /// Compare caching forwarders, with BIND, NSD and Knot as upstream servers.
     #[arg(long)]
     resolvers: bool,
-    /// Compare resolvers, on a small Internet in a network namespace, which takes the rights of root.
+    /// Compare resolvers on a small Internet in a network namespace; needs root.
     #[arg(long, conflicts_with = "resolvers")]
     internet: bool,
-    /// Measure what attacks on resolvers cost by each of them, and print the table.
+    /// Measure what attacks on resolvers cost each of them, and print the table.
     #[arg(long, conflicts_with_all = ["resolvers", "internet"])]
     attacks: bool,
-    /// With --internet: keep it running, for a person to look around.
+    /// With --internet: keep everything running for manual tests.
     #[arg(long, requires = "internet")]
     hold: bool,
-    /// With --internet or --attacks: run only what serves the zones, for a program that brings resolvers of
-    /// its own, until a line or the end of the input comes. What is to be asked goes to files.
+    /// With --internet or --attacks: run only the authoritative servers, for a program with its own
+    /// resolvers, until a line or the end of the input is read; write the questions to files.
     #[arg(long, conflicts_with = "hold")]
     lend: bool,
-    /// Compare the peers with one another, without nomen.
+    /// Compare the peers with each other, without nomen.
     #[arg(long)]
     peers_only: bool,
     /// The signed root zone, gzipped.
     #[arg(long, env = "NOMEN_ROOT_ZONE")]
     root_zone: Option<PathBuf>,
-    /// Show only case N, as everybody answers it, differences or none.
+    /// Show only case N, with the replies of all servers, whether they differ or not.
     #[arg(long, value_name = "N")]
     reproduce: Option<usize>,
     /// How many unexplained differences of each kind to print in full.
     #[arg(long, default_value_t = 3)]
     show: usize,
-    /// Print with each explained difference the words that decide it.
+    /// Print the reason of each explained difference.
     #[arg(long)]
     reasons: bool,
-    /// Compare nomen with its peers over plain sockets only, and not over what else carries queries.
+    /// Query nomen over plain sockets only, not over its other transports.
     #[arg(long)]
     sockets_only: bool,
-    /// Compare nomen with zones that it reads from files only, and not as a secondary, too.
+    /// Query nomen with zones from files only, not as a secondary.
     #[arg(long)]
     files_only: bool,
-    /// Where zones and logs go; kept afterwards. Without it a temporary folder, removed at the end.
+    /// Folder for zones and logs, kept afterwards; without it a temporary folder is used and removed.
     #[arg(long)]
     work: Option<PathBuf>,
-    /// First of the ports on 127.0.0.1: nine for servers, five for transfers from twenty above, and nomen's
-    /// figures ten above its own.
+    /// First port on 127.0.0.1: nine for servers, five for transfers from 20 above it; nomen's metrics are 10
+    /// above its own.
     #[arg(long, default_value_t = 25_300)]
     port: u16,
 }
@@ -192,14 +191,14 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
 }
 
 impl Arguments {
-    /// How many queries to make.
+    /// Returns the number of queries to make.
     fn count(&self) -> usize {
         let quick = if self.internet { 600 } else { 5_000 };
         if self.quick { self.queries.min(quick) } else { self.queries }
     }
 }
 
-/// Serves the small Internet, or the zones of the attacks, for another program.
+/// Lends the small Internet, or the zones of the attacks, to another program.
 fn lend(arguments: &Arguments, programs: &BTreeMap<Kind, PathBuf>, dir: &Path) -> Result<usize, String> {
     let what = match (arguments.internet, arguments.attacks) {
         (true, _) => What::Internet,
@@ -209,7 +208,7 @@ fn lend(arguments: &Arguments, programs: &BTreeMap<Kind, PathBuf>, dir: &Path) -
     lend::run(what, programs, arguments.queries, arguments.seed, dir).map(|()| 0)
 }
 
-/// The zones that servers are given, none for the small Internet, which has its own.
+/// Returns the zones that servers get; none for the small Internet, which has its own.
 fn worlds(arguments: &Arguments, dir: &Path) -> Result<Vec<World>, String> {
     if arguments.internet {
         return Ok(Vec::new());
@@ -219,7 +218,7 @@ fn worlds(arguments: &Arguments, dir: &Path) -> Result<Vec<World>, String> {
     zones::make(dir, arguments.seed, root.as_deref())
 }
 
-/// Starts those that serve zones. Before nomen as a forwarder there is no nomen.
+/// Starts the authoritative servers. For forwarders, nomen is not among them.
 fn start(
     programs: &BTreeMap<Kind, PathBuf>,
     world: &World,
@@ -244,15 +243,15 @@ struct Run<'a> {
     subject: Option<Kind>,
     number: usize,
     shown: BTreeMap<(Kind, Origin, Facet, Vec<Kind>), usize>,
-    /// The other ways to nomen, for the present world.
+    /// The other transports to nomen, for the current world.
     fronts: Option<Fronts<'a>>,
-    /// Answers that were not the same by every way.
+    /// Number of answers that differ between transports.
     differing: usize,
     arguments: &'a Arguments,
 }
 
 impl Run<'_> {
-    /// Prints what was counted, and returns how many differences nothing explains.
+    /// Prints the counts, and returns the number of unexplained differences.
     fn print_tallies(&self) -> usize {
         let print = |((kind, origin), tally): (&(Kind, Origin), &Tally)| {
             tally.print(*kind, *origin, self.arguments.reasons);
@@ -274,7 +273,7 @@ impl Run<'_> {
             let queries: Vec<_> = (0..left.min(BATCH)).map(|_| generator.next_query()).collect();
             left -= queries.len();
             let cut_short = self.batch(world, servers, secondaries, &queries)?;
-            // What did not fit into a datagram is asked again by TCP, in full.
+            // Queries whose answers were truncated are repeated by TCP.
             let again: Vec<_> = cut_short
                 .into_iter()
                 .map(|i| Query { transport: Transport::Tcp, ..queries[i].clone() })
@@ -289,7 +288,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks everybody and compares; returns those whose full answer only TCP can show.
+    /// Queries all servers and compares; returns the queries whose full answer needs TCP.
     fn batch(
         &mut self,
         world: &World,
@@ -315,7 +314,7 @@ impl Run<'_> {
                 wires.push(server.said(answers[i].clone()));
             }
             let mut unsure = self.judge(&case, &wires, servers, Origin::File);
-            // The same case, with what nomen as a secondary says instead.
+            // The same case, with the reply of nomen as a secondary instead.
             let at = case.replies.iter().position(|(kind, _)| *kind == Kind::Nomen);
             for ((origin, server), answers) in secondaries.list.iter().zip(&as_secondary) {
                 let Some(at) = at else { continue };
@@ -330,7 +329,7 @@ impl Run<'_> {
         Ok(cut_short)
     }
 
-    /// Asks nomen what came by UDP again by every other way, for the same bytes.
+    /// Repeats the UDP queries to nomen by every other transport, and compares the bytes.
     fn by_every_way(
         &mut self,
         servers: &[Server],
@@ -352,7 +351,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sends the raw messages of the `messages` suite, by UDP and by TCP, and compares what they bring about.
+    /// Sends the raw messages of the `messages` suite, by UDP and by TCP, and compares the replies.
     fn messages(&mut self, world: &World, servers: &[Server]) -> Result<(), String> {
         let list = messages::all(self.arguments.seed);
         for transport in [Transport::Udp, Transport::Tcp] {
@@ -401,8 +400,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Counts a case and prints it when it is new or asked for. Returns whether only TCP shows the full
-    /// answers.
+    /// Counts a case, and prints it if it is new or asked for. Returns whether the full answers need TCP.
     fn judge(&mut self, case: &Case<'_>, wires: &[Said], servers: &[Server], origin: Origin) -> bool {
         let subjects: Vec<_> = match self.subject {
             Some(kind) => vec![kind],
@@ -430,7 +428,7 @@ impl Run<'_> {
     }
 }
 
-/// Everybody's answers to all queries, in the order of `servers` and `queries`.
+/// Returns all servers' answers to all queries, in the order of `servers` and `queries`.
 fn ask<'a>(
     servers: impl IntoIterator<Item = &'a Server>,
     queries: &[Query],
@@ -438,7 +436,7 @@ fn ask<'a>(
     ask_patiently(servers, queries, RESEND_TIMEOUT)
 }
 
-/// The same for those who may take so long to answer that a query is sent again after `patience`.
+/// Like [`ask`], but sends an unanswered query again only after `patience`.
 fn ask_patiently<'a>(
     servers: impl IntoIterator<Item = &'a Server>,
     queries: &[Query],

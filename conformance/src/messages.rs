@@ -1,5 +1,5 @@
-//! Messages that are odd or broken as messages, whatever they ask: headers, counts, questions, OPT records.
-//! What matters here is whether a server answers, and with what header.
+//! Odd or malformed messages: headers, counts, questions, OPT records. The comparison is about whether a
+//! server answers, and with what header.
 
 use crate::client;
 use crate::name::Name;
@@ -8,21 +8,21 @@ use crate::rng::Rng;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Silence is an answer here, so it is waited for only this long a time.
+/// How long to wait for an answer: short, as many of these messages get none.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// One raw message; its first two bytes are its place in the list.
+/// One raw message; its first two bytes are its index in the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     /// What is odd about it.
     pub name: String,
     /// The bytes.
     pub wire: Vec<u8>,
-    /// The question it would be were it well-formed.
+    /// Its question if it were well-formed.
     pub query: Query,
 }
 
-/// Sends the messages, one to a connection when by TCP.
+/// Sends the messages; by TCP, one per connection.
 pub(crate) fn send(
     server: SocketAddr,
     wires: &[Vec<u8>],
@@ -40,7 +40,7 @@ struct List {
     messages: Vec<Message>,
 }
 
-/// Parts of a message; counts are as given, not as they are.
+/// Parts of a message; the counts need not match the body.
 struct Parts<'a> {
     flags: u16,
     counts: [u16; 4],
@@ -69,7 +69,7 @@ impl List {
     }
 }
 
-/// A query of opcode 0 with no flag.
+/// A query with opcode 0 and no flags.
 fn parts<'a>(counts: [u16; 4], body: &'a [&'a [u8]]) -> Parts<'a> {
     Parts { flags: 0, counts, body }
 }
@@ -81,7 +81,7 @@ fn question(name: &Name, qtype: u16, class: u16) -> Vec<u8> {
     out
 }
 
-/// An OPT record with its owner, size, TTL field and options as given.
+/// An OPT record with this owner, size, TTL field and options.
 fn opt(owner: &[u8], size: u16, ttl: u32, options: &[u8]) -> Vec<u8> {
     let mut out = owner.to_vec();
     out.extend_from_slice(&[0, 41]);
@@ -92,7 +92,7 @@ fn opt(owner: &[u8], size: u16, ttl: u32, options: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A record for a section of a query that should have none.
+/// A record for a section that is normally empty in queries.
 fn record(owner: &Name, rtype: u16, rdata: &[u8]) -> Vec<u8> {
     let mut out = question(owner, rtype, 1);
     out.extend_from_slice(&60u32.to_be_bytes());
@@ -101,7 +101,7 @@ fn record(owner: &Name, rtype: u16, rdata: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Every message of the suite.
+/// Returns all messages of the suite.
 pub(crate) fn all(seed: u64) -> Vec<Message> {
     let mut list = List::default();
     let apex = Name::from_text("hard.test.").unwrap_or_default();
@@ -201,7 +201,7 @@ fn questions(list: &mut List, soa: &Query, ask: &[u8], apex: &Name) {
     ] {
         list.add(name, soa, &Parts { flags: 0, counts: [1, 0, 0, 0], body: &[qname, &type_class] });
     }
-    // 127 labels of one byte are 255 bytes: legal. One more is not.
+    // 127 labels of one byte are 255 bytes, which is legal; 128 are not.
     for (name, labels) in [("name of 255 bytes", 127), ("name of 257 bytes", 128), ("name of 401 bytes", 200)]
     {
         let mut qname: Vec<u8> = [1, b'a'].repeat(labels);
@@ -315,7 +315,7 @@ fn meta(list: &mut List, apex: &Name) {
     }
 }
 
-/// Every length of a message, and the message with bytes changed at random.
+/// The message cut at every length, and with bytes changed at random.
 fn cut_and_mangled(list: &mut List, soa: &Query, ask: &[u8], seed: u64) {
     let mut whole = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
     whole.extend_from_slice(ask);

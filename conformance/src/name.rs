@@ -1,19 +1,19 @@
-//! Domain names as this harness needs them: a list of labels, from text and to the wire.
-//! Deliberately not the server's own name type: what judges the server shares no code with it.
+//! Domain names as lists of labels, read from text and encoded. Shares no code with the server's own name
+//! type, as it judges the server.
 
 use std::fmt;
 
-/// A name as its labels, leftmost first, without the root label. Letter case is kept.
+/// A name as its labels, leftmost first, without the root label. Keeps letter case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Name(pub Vec<Vec<u8>>);
 
 impl Name {
-    /// The root.
+    /// Returns the root.
     pub(crate) fn root() -> Self {
         Self(Vec::new())
     }
 
-    /// Reads presentation text (RFC 1035, section 5.1: `\.`, `\DDD`); always taken as absolute.
+    /// Parses presentation format (RFC 1035, section 5.1: `\.`, `\DDD`); the name is always absolute.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         let mut labels = Vec::new();
@@ -52,7 +52,7 @@ impl Name {
         name.is_legal().then_some(name)
     }
 
-    /// Reads an uncompressed name at the start of `wire`; returns it and the bytes it took.
+    /// Decodes an uncompressed name at the start of `wire`; returns it and its size in bytes.
     pub(crate) fn from_wire(wire: &[u8]) -> Option<(Self, usize)> {
         let mut labels = Vec::new();
         let mut at = 0;
@@ -68,17 +68,17 @@ impl Name {
         }
     }
 
-    /// Labels of 1 to 63 bytes, at most 255 bytes in all (RFC 1035, section 2.3.4).
+    /// Whether labels have 1 to 63 bytes, and the name at most 255 (RFC 1035, section 2.3.4).
     pub(crate) fn is_legal(&self) -> bool {
         self.0.iter().all(|l| (1..=63).contains(&l.len())) && self.wire_len() <= 255
     }
 
-    /// Bytes on the wire, uncompressed.
+    /// Returns the uncompressed size in bytes.
     pub(crate) fn wire_len(&self) -> usize {
         1 + self.0.iter().map(|l| l.len() + 1).sum::<usize>()
     }
 
-    /// Uncompressed wire form.
+    /// Returns the uncompressed wire format.
     pub(crate) fn to_wire(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.wire_len());
         for label in &self.0 {
@@ -89,23 +89,23 @@ impl Name {
         out
     }
 
-    /// With ASCII letters in lower case.
+    /// Returns the name with ASCII letters in lower case.
     pub(crate) fn lower(&self) -> Self {
         Self(self.0.iter().map(|l| l.to_ascii_lowercase()).collect())
     }
 
-    /// True when `self` is `ancestor` or below it; letter case does not count.
+    /// Whether `self` is `ancestor` or below it; ignores letter case.
     pub(crate) fn is_under(&self, ancestor: &Name) -> bool {
         let (n, m) = (self.0.len(), ancestor.0.len());
         n >= m && self.0[n - m..].iter().zip(&ancestor.0).all(|(a, b)| a.eq_ignore_ascii_case(b))
     }
 
-    /// The name without its leftmost label; the root stays the root.
+    /// Returns the name without its leftmost label; the parent of the root is the root.
     pub(crate) fn parent(&self) -> Self {
         Self(self.0.iter().skip(1).cloned().collect())
     }
 
-    /// `label` put to the left.
+    /// Returns the name with `label` added to the left.
     pub(crate) fn child(&self, label: &[u8]) -> Self {
         let mut labels = Vec::with_capacity(self.0.len() + 1);
         labels.push(label.to_vec());
@@ -113,7 +113,7 @@ impl Name {
         Self(labels)
     }
 
-    /// True when the leftmost label is `*`.
+    /// Whether the leftmost label is `*`.
     pub(crate) fn is_wildcard(&self) -> bool {
         self.0.first().is_some_and(|l| l == b"*")
     }
@@ -129,7 +129,7 @@ impl fmt::Display for Name {
                 match b {
                     b'-' | b'_' | b'*' | b'/' => write!(f, "{}", b as char)?,
                     b if b.is_ascii_alphanumeric() => write!(f, "{}", b as char)?,
-                    // Not every program reads the same other characters bare or behind a backslash.
+                    // Programs differ in how they read other characters, bare or after a backslash.
                     _ => write!(f, "\\{b:03}")?,
                 }
             }

@@ -1,5 +1,5 @@
-//! Two network namespaces joined by veth pairs, for fronts that loopback does not have. They have no names:
-//! the kernel takes them away with the last process that holds them, so nothing is left behind however a run
+//! Two network namespaces joined by veth pairs, for transports that loopback does not support. They have no
+//! names: the kernel removes them with the last process that uses them, so nothing remains however a run
 //! ends.
 
 use nix::sched::{CloneFlags, setns, unshare};
@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-/// Pairs of interfaces between the namespaces.
+/// Number of interface pairs between the namespaces.
 pub(crate) const PAIRS: u8 = 2;
-/// Queues of each interface, each way.
+/// Number of queues of each interface, in each direction.
 const QUEUES: u32 = 2;
 
 /// A network namespace.
@@ -18,7 +18,7 @@ const QUEUES: u32 = 2;
 pub(crate) struct Namespace(File);
 
 impl Namespace {
-    /// A new one, without any interface that is up.
+    /// Creates a namespace; no interface in it is up.
     pub(crate) fn new() -> Result<Self, String> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -31,7 +31,7 @@ impl Namespace {
         })
     }
 
-    /// Runs `f` on a thread inside. Its sockets and the processes it starts stay there.
+    /// Runs `f` on a thread inside. Its sockets, and processes that it starts, stay inside.
     pub(crate) fn enter<T: Send>(&self, f: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -42,12 +42,12 @@ impl Namespace {
         })
     }
 
-    /// A path by which other programs find it while this process runs.
+    /// Returns a path to it for other programs, valid while this process runs.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// Runs `ip` inside, with the words of a command.
+    /// Runs `ip` inside, with these arguments.
     pub(crate) fn ip(&self, command: &str) -> Result<(), String> {
         self.enter(|| {
             let output = Command::new("ip").args(command.split(' ')).output();
@@ -61,20 +61,20 @@ impl Namespace {
 /// The namespaces of the server and of its clients.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// Where the server runs.
+    /// The server's namespace.
     pub server: Namespace,
-    /// Where its clients run.
+    /// The clients' namespace.
     pub client: Namespace,
 }
 
 impl Network {
-    /// Makes both with their pairs of interfaces, addresses of both families on them.
+    /// Creates both, with their interface pairs and addresses of both families.
     ///
     /// # Errors
-    /// Why it cannot be: the rights, or what the system lacks.
+    /// If rights or kernel features are missing.
     pub(crate) fn new() -> Result<Self, String> {
         let network = Self { server: Namespace::new()?, client: Namespace::new()? };
-        // An absolute path, whatever namespaces of this name there are.
+        // An absolute path, not a name: `ip` knows other namespaces by name.
         let there = network.server.path();
         network.server.ip("link set lo up")?;
         for pair in 0..PAIRS {
@@ -96,18 +96,18 @@ impl Network {
     }
 }
 
-/// The server's interface of a pair.
+/// Returns the name of the server's interface of a pair.
 pub(crate) fn interface(pair: u8) -> String {
     format!("server{pair}")
 }
 
-/// Addresses of one end of a pair.
+/// Returns the addresses of one end of a pair.
 fn addresses(pair: u8, end: u8) -> [IpAddr; 2] {
     let v6 = Ipv6Addr::new(0xfd00, 0x18, pair.into(), 0, 0, 0, 0, end.into());
     [Ipv4Addr::new(198, 18, pair, end).into(), v6.into()]
 }
 
-/// Where the server answers on a pair, IPv4 and IPv6.
+/// Returns the server's sockets on a pair, IPv4 and IPv6.
 pub(crate) fn sockets(pair: u8, port: u16) -> [SocketAddr; 2] {
     addresses(pair, 2).map(|ip| SocketAddr::new(ip, port))
 }

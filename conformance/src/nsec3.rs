@@ -1,15 +1,15 @@
-//! What an NSEC3 record is about (RFC 5155). The hash is written here, as what judges the server shares no
-//! code with it.
+//! Names that an NSEC3 record matches or covers (RFC 5155). Has its own hash function, and shares no code
+//! with the server that it judges.
 
 use crate::answer::Record;
 use crate::name::Name;
 use crate::query::rtype;
 
-/// The digits of Base 32 with extended hex alphabet, in lower case (RFC 4648, section 7).
+/// Digits of Base 32 with extended hex alphabet, in lower case (RFC 4648, section 7).
 const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// Whether an NSEC3 record matches or covers `name`, a name above it in the record's zone, or the wildcard
-/// below one of these: what a proof about `name` consists of (RFC 5155, sections 7.2.1 and 7.2.3).
+/// Whether an NSEC3 record matches or covers `name`, an ancestor of it in the record's zone, or the wildcard
+/// below one of these: these are the parts of a proof about `name` (RFC 5155, sections 7.2.1 and 7.2.3).
 pub(crate) fn is_about(record: &Record, name: &Name) -> bool {
     let Some((owner, parameters)) = parse(record) else { return false };
     let zone = record.owner.parent();
@@ -27,14 +27,14 @@ pub(crate) fn is_about(record: &Record, name: &Name) -> bool {
         let is_between = if owner < parameters.next {
             owner < hash && hash < parameters.next
         } else {
-            // The last one of the chain.
+            // The last record of the chain.
             owner < hash || hash < parameters.next
         };
         hash == owner || is_between
     })
 }
 
-/// How names are hashed, and the next hash of the chain.
+/// Hash parameters of a record, and the next hash of the chain.
 struct Parameters<'a> {
     iterations: u16,
     salt: &'a [u8],
@@ -42,14 +42,14 @@ struct Parameters<'a> {
 }
 
 impl Parameters<'_> {
-    /// RFC 5155, section 5.
+    /// Hashes a name (RFC 5155, section 5).
     fn hash(&self, name: &Name) -> [u8; 20] {
         let first = sha1(&[&name.to_wire(), self.salt].concat());
         (0..self.iterations).fold(first, |hash, _| sha1(&[&hash[..], self.salt].concat()))
     }
 }
 
-/// The owner's hash and what the RDATA says, of a record with SHA-1.
+/// Returns the owner's hash and the parameters of an NSEC3 record with SHA-1.
 fn parse(record: &Record) -> Option<([u8; 20], Parameters<'_>)> {
     let rdata = Some(&record.rdata[..]).filter(|_| record.rtype == rtype::NSEC3)?;
     let [1, _flags, high, low, salted, rest @ ..] = rdata else { return None };
@@ -60,7 +60,7 @@ fn parse(record: &Record) -> Option<([u8; 20], Parameters<'_>)> {
     Some((owner, Parameters { iterations: u16::from_be_bytes([*high, *low]), salt, next }))
 }
 
-/// Twenty bytes from 32 digits.
+/// Decodes 20 bytes from 32 digits.
 fn from_digits(digits: &[u8]) -> Option<[u8; 20]> {
     let mut out = [0; 20];
     for (five, eight) in out.chunks_exact_mut(5).zip(<&[u8; 32]>::try_from(digits).ok()?.chunks_exact(8)) {
@@ -74,7 +74,7 @@ fn from_digits(digits: &[u8]) -> Option<[u8; 20]> {
     Some(out)
 }
 
-/// FIPS 180-4, section 6.1.
+/// SHA-1 (FIPS 180-4, section 6.1).
 fn sha1(message: &[u8]) -> [u8; 20] {
     let mut padded = message.to_vec();
     padded.push(0x80);
@@ -119,7 +119,7 @@ mod tests {
         Name::from_text(text).unwrap()
     }
 
-    /// A record of RFC 5155, appendix A: owner and next hash as digits.
+    /// A record of RFC 5155, appendix A: owner and next hash in digits.
     fn record(owner: &str, next: &str) -> Record {
         let mut rdata = vec![1, 1, 0, 12, 4, 0xaa, 0xbb, 0xcc, 0xdd, 20];
         rdata.extend(from_digits(next.as_bytes()).unwrap());
@@ -163,7 +163,7 @@ mod tests {
             assert!(!is_about(&record(owner, next), &error), "{owner}");
             assert!(!is_about(&record(owner, next), &name("x.test.")), "another zone");
         }
-        // The last of the chain covers the name itself, whose hash comes before the first.
+        // The last record of the chain covers the name itself, whose hash is lower than the first.
         let (last, first) = ("t644ebqk9bibcna874givr6joj62mlhv", "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom");
         assert!(is_about(&record(last, first), &error));
         assert!(!is_about(&record(last, first), &name("ent.example.")));

@@ -1,4 +1,4 @@
-//! Which programs are compared: those of the command line, of PATH, and their versions.
+//! Chooses the programs to compare, from the command line and PATH, and finds their versions.
 
 use crate::Arguments;
 use crate::servers::{AUTHORITATIVE, FORWARDING, Kind};
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Folders of servers that the PATH of a plain user leaves out.
+/// Folders of servers that are not in PATH of ordinary users.
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
-/// The programs to start, by kind.
+/// Returns the programs to start, by kind.
 pub(crate) fn choose(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, String> {
     let mut programs = BTreeMap::new();
     let kinds = AUTHORITATIVE.into_iter().chain(
@@ -45,7 +45,7 @@ pub(crate) fn choose(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, S
     Ok(programs)
 }
 
-/// Looks a program up in PATH, as the shell does; a path with a folder in it only there.
+/// Finds a program in PATH, as a shell does; a path with a folder is taken as it is.
 fn find(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_path_buf());
@@ -55,7 +55,7 @@ fn find(program: &Path) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// All programs with their versions, on one line.
+/// Returns all programs with their versions, on one line.
 pub(crate) fn versions(programs: &BTreeMap<Kind, PathBuf>) -> String {
     let one = |(kind, program): (&Kind, &PathBuf)| {
         let version = version(*kind, program).unwrap_or_else(|| "of unknown version".to_owned());
@@ -64,14 +64,14 @@ pub(crate) fn versions(programs: &BTreeMap<Kind, PathBuf>) -> String {
     programs.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The version that a program prints.
+/// Returns the version that a program prints.
 fn version(kind: Kind, program: &Path) -> Option<String> {
     let output = Command::new(program).arg(kind.version_flag()).stdin(Stdio::null()).output().ok()?;
     version_in(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
 }
 
-/// A configuration as this version of a program takes it. BIND since 9.20 has no lock file and refuses the
-/// setting that keeps older versions from making one.
+/// Adapts a configuration to the program's version. BIND since 9.20 has no lock file and rejects the setting
+/// that turns it off in older versions.
 pub(crate) fn adapted(kind: Kind, program: &Path, text: &str) -> String {
     const LOCK_FILE: &str = "lock-file none;";
     let is_older = |version: String| {
@@ -84,8 +84,8 @@ pub(crate) fn adapted(kind: Kind, program: &Path, text: &str) -> String {
     text.to_owned()
 }
 
-/// Arguments that this version of a program needs. PowerDNS Recursor since 5.2 reads the settings that older
-/// versions have only with a flag, which older versions refuse.
+/// Returns the arguments that this version of a program needs. PowerDNS Recursor since 5.2 accepts old-style
+/// settings only with a flag, which older versions reject.
 pub(crate) fn further_arguments(kind: Kind, program: &Path) -> Vec<String> {
     const OLD_SETTINGS: &str = "--enable-old-settings";
     if kind != Kind::Recursor {
@@ -96,7 +96,7 @@ pub(crate) fn further_arguments(kind: Kind, program: &Path) -> Vec<String> {
     knows.then(|| OLD_SETTINGS.to_owned()).into_iter().collect()
 }
 
-/// The first word that begins with a digit and holds a dot and no colon, up to a dash.
+/// Returns the first word that begins with a digit and contains a dot but no colon, up to a dash.
 fn version_in(text: &str) -> Option<String> {
     let word = text.split(|c: char| c.is_whitespace() || c == ',').find(|word| {
         word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.') && !word.contains(':')
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// A program in `dir` that prints this.
+    /// Creates a program in `dir` that prints `text`.
     fn printing(dir: &Path, text: &str) -> PathBuf {
         let program = dir.join(text.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         fs::write(&program, format!("#!/bin/sh\necho '{text}'\n")).unwrap();

@@ -1,4 +1,4 @@
-//! One query: what is asked, how, and its bytes. What to ask is decided in `generate`.
+//! One query: its question, header bits, transport and wire format. Queries are chosen in `generate`.
 
 use crate::name::Name;
 
@@ -27,10 +27,10 @@ pub(crate) mod rtype {
     pub(crate) const ANY: u16 = 255;
 }
 
-/// The transport a query goes by.
+/// The transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Transport {
-    /// One datagram.
+    /// A datagram.
     Udp,
     /// A connection shared with other queries.
     Tcp,
@@ -39,9 +39,9 @@ pub(crate) enum Transport {
 /// The OPT record of a query (RFC 6891).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Edns {
-    /// Requestor's UDP payload size, bytes.
+    /// Requestor's UDP payload size, in bytes.
     pub size: u16,
-    /// EDNS version; anything but 0 asks for BADVERS.
+    /// EDNS version; a server answers any but 0 with BADVERS.
     pub version: u8,
     /// DNSSEC OK.
     pub dnssec_ok: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Query {
     pub rd: bool,
     /// Checking disabled.
     pub cd: bool,
-    /// Authentic data wanted.
+    /// Authentic data.
     pub ad: bool,
     /// OPCODE, 0 for QUERY.
     pub opcode: u8,
@@ -73,7 +73,7 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// A plain question by UDP without EDNS.
+    /// Creates a query by UDP without EDNS.
     pub(crate) fn plain(name: Name, qtype: u16) -> Self {
         Self {
             name,
@@ -88,7 +88,7 @@ impl Query {
         }
     }
 
-    /// The message, with `id`.
+    /// Encodes the message, with `id`.
     pub(crate) fn to_wire(&self, id: u16) -> Vec<u8> {
         let mut out = Vec::with_capacity(300);
         out.extend_from_slice(&id.to_be_bytes());
@@ -108,7 +108,7 @@ impl Query {
         out
     }
 
-    /// The same as a `dig` command line (without server and port).
+    /// Returns the query as a `dig` command line (without server and port).
     pub(crate) fn to_dig(&self) -> String {
         let mut out = format!("'{}' TYPE{}", self.name, self.qtype);
         if self.class != 1 {

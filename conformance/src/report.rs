@@ -1,5 +1,5 @@
-//! Counting and printing: what agreed, what was explained, and each unexplained difference with the line that
-//! repeats it.
+//! Counts and prints results: agreement, explained differences, and each unexplained difference with the
+//! command line that reproduces it.
 
 use crate::answer;
 use crate::compare::{self, Case, Difference, Facet};
@@ -14,18 +14,18 @@ use std::net::SocketAddr;
 pub(crate) struct Tally {
     /// Queries compared.
     pub compared: usize,
-    /// Queries in which the subject agreed in everything.
+    /// Queries in which the subject agrees in everything.
     pub agreed: usize,
     /// Differences per rule.
     pub explained: BTreeMap<&'static str, usize>,
     /// Queries with at least one unexplained difference.
     pub unexplained: usize,
-    /// Unexplained differences per facet and who was on the other side.
+    /// Unexplained differences per facet and group of servers on the other side.
     pub kinds: BTreeMap<(Facet, Vec<Kind>), usize>,
 }
 
 impl Tally {
-    /// Adds one case. Returns what remains unexplained.
+    /// Adds one case. Returns its unexplained differences.
     pub(crate) fn add(&mut self, case: &Case<'_>, subject: Kind) -> Vec<Difference> {
         if !case.replies.iter().any(|(k, _)| *k == subject) {
             return Vec::new();
@@ -51,7 +51,7 @@ impl Tally {
         rest
     }
 
-    /// Prints the counts, with each rule's reason when `reasons`.
+    /// Prints the counts; with `reasons`, also the reason of each rule.
     pub(crate) fn print(&self, subject: Kind, origin: Origin, reasons: bool) {
         println!(
             "{}{origin}: {} queries compared, {} agree in everything, {} unexplained",
@@ -73,18 +73,18 @@ impl Tally {
     }
 }
 
-/// What came from a server, for people.
+/// A server's reply, for printing.
 #[derive(Debug)]
 pub(crate) struct Said {
-    /// Which server, and when where that matters.
+    /// Label of the server, with the pass where that matters.
     pub who: String,
-    /// Where it answers.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// The bytes; `None` for silence.
+    /// The bytes; `None` for no reply.
     pub wire: Option<Vec<u8>>,
 }
 
-/// Prints one case in full: the line that repeats it and everybody's reply.
+/// Prints one case in full: the command line that reproduces it, and the replies of all servers.
 pub(crate) fn show(
     number: usize,
     case: &Case<'_>,

@@ -1,17 +1,17 @@
-//! The seeded generator of everything random here: the same seed makes the same zones and queries on any
-//! machine. Not for secrets.
+//! The seeded random generator: the same seed makes the same zones and queries on any machine. Not for
+//! secrets.
 
-/// SplitMix64: small, fast, and good enough to spread test cases.
+/// SplitMix64: small, fast, and good enough for test cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// A generator whose whole sequence follows from `seed`.
+    /// Creates a generator whose sequence depends only on `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed ^ 0x6e6f_6d65_6e00_0000)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -20,23 +20,23 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..bound`; 0 when `bound` is 0.
+    /// Returns a number in `0..bound`; 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         if bound == 0 { 0 } else { (self.next() % bound as u64) as usize }
     }
 
-    /// True in `percent` of a hundred calls.
+    /// Returns true with a probability of `percent` %.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`, which must not be empty.
+    /// Returns one of `items`, which must not be empty.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         assert!(!items.is_empty(), "pick from nothing");
         &items[self.below(items.len())]
     }
 
-    /// One byte of any value.
+    /// Returns a random byte.
     pub(crate) fn byte(&mut self) -> u8 {
         (self.next() >> 24) as u8
     }

@@ -1,6 +1,6 @@
-//! nomen as a secondary: of peers that have a world's zones, once with whole zones (AXFR), and once with the
-//! differences (IXFR) from versions before. Its counters must show that the zones really came that way; that
-//! they are the same zones is seen by asking.
+//! nomen as a secondary of peers with a world's zones: once with whole zones (AXFR), and once with
+//! differences (IXFR) from earlier versions. Its counters must show that the zones were transferred this way;
+//! queries show that their contents are right.
 
 use crate::Arguments;
 use crate::client;
@@ -18,22 +18,22 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How far above the first port of all the first one here is.
+/// Offset of the first port here from the first port of the run.
 const PORT_OFFSET: u16 = 20;
-/// Peers that send differences. Those of NSD 4.6 have records in them that do not differ, and it makes none
-/// of zones with NSEC3: whole zones alone come from there.
+/// Peers that send differences. Those of NSD 4.6 contain records that do not differ, and NSD makes none of
+/// zones with NSEC3: it only sends whole zones here.
 const WITH_DIFFERENCES: [Kind; 2] = [Kind::Bind, Kind::Knot];
-/// Most records of a zone in which a version differs from the next.
+/// Maximum number of records of a zone that differ between two versions.
 const MOST_CHANGES: usize = 200;
 
-/// How nomen came by its zones.
+/// Where nomen's zones come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Origin {
-    /// It read their files.
+    /// Zone files.
     File,
-    /// As whole zones.
+    /// Transfers of whole zones.
     Axfr,
-    /// As differences from the versions before.
+    /// Differences from earlier versions.
     Ixfr,
 }
 
@@ -47,14 +47,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What came by transfers, in all worlds.
+/// Counts of transfers, in all worlds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
-    /// Zones that came whole.
+    /// Zones transferred whole.
     pub whole: u64,
-    /// Zones of which differences came.
+    /// Zones of which differences were transferred.
     pub differences: u64,
-    /// Records that were removed or added to make the versions before.
+    /// Records removed or added to make the earlier versions.
     pub changes: usize,
 }
 
@@ -65,18 +65,18 @@ impl fmt::Display for Moved {
     }
 }
 
-/// The secondaries of one world; none where nomen reads files alone.
+/// The secondaries of one world; none if nomen only reads files.
 #[derive(Debug, Default)]
 pub(crate) struct Secondaries {
-    /// Both, and how they came by their zones.
+    /// The secondaries, with the origin of their zones.
     pub list: Vec<(Origin, Server)>,
-    /// The primaries, which go on for as long as the secondaries do.
+    /// The primaries, which run as long as the secondaries.
     _primaries: Vec<Server>,
 }
 
 impl Secondaries {
-    /// Starts primaries with versions of the zones from before, and a secondary that takes those; has both go
-    /// on to the real versions, and starts another secondary, which takes some of them from NSD.
+    /// Starts primaries with earlier versions of the zones and a secondary of them, and updates both to the
+    /// real versions. Then starts another secondary, which transfers some of the zones from NSD.
     pub(crate) fn start(
         programs: &BTreeMap<Kind, PathBuf>,
         world: &World,
@@ -85,7 +85,7 @@ impl Secondaries {
         moved: &mut Moved,
     ) -> Result<Self, String> {
         let dir = dir.join(format!("{}-secondaries", world.name));
-        // Journals of an earlier run would have later versions in them.
+        // Journals of an earlier run would contain later versions.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let port = |index: u16| arguments.port + PORT_OFFSET + index;
@@ -126,7 +126,7 @@ impl Secondaries {
     }
 }
 
-/// The zones that nomen takes, with whom it takes them from.
+/// Returns the zones that nomen transfers, with the addresses of their primaries.
 fn taken(versions: &[Version], primaries: &[Server]) -> Vec<(Zone, SocketAddr)> {
     let address = |kind| primaries.iter().find(|server| server.kind == kind).map(|server| server.address);
     let served = versions.iter().filter(|version| version.zone.is_served_by(Kind::Nomen));
@@ -138,21 +138,21 @@ fn taken(versions: &[Version], primaries: &[Server]) -> Vec<(Zone, SocketAddr)> 
 struct Version {
     /// The zone, with a file of its own.
     zone: Zone,
-    /// Who has it.
+    /// The kind of its primary.
     primary: Kind,
-    /// The real serial number, and the real text.
+    /// The real serial and the real text.
     serial: u32,
     text: String,
-    /// Records that the version before has instead of others, or has not, or has beside them.
+    /// Number of records that are changed, missing or added in the earlier version.
     changes: usize,
 }
 
-/// The zones of one peer.
+/// Returns the zones of one peer.
 fn of(versions: &[Version], kind: Kind) -> impl Iterator<Item = &Version> {
     versions.iter().filter(move |version| version.primary == kind)
 }
 
-/// Gives each zone to a peer that serves it, in turn, and writes the versions before to files.
+/// Assigns each zone to a peer that serves it, in turn, and writes the earlier versions to files.
 fn versions(world: &World, peers: &[Kind], seed: u64, dir: &Path) -> Result<Vec<Version>, String> {
     let mut rng = Rng::new(seed ^ 0x1995);
     let mut versions = Vec::new();
@@ -177,18 +177,18 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// The version before another one.
+/// An earlier version of a zone.
 #[derive(Debug)]
 struct Before {
     text: String,
-    /// The serial number of the other.
+    /// The serial of the real version.
     serial: u32,
     changes: usize,
 }
 
 impl Before {
-    /// Changes some records of `text`, one a line, that are not at the apex: addresses are others, other
-    /// records are gone, and there are names that no query asks for.
+    /// Changes some records of `text`, one per line, that are not at the apex: changes addresses, removes
+    /// other records, and adds names that no query asks for.
     fn make(text: &str, apex: &Name, rng: &mut Rng) -> Option<Self> {
         let mut before = Self { text: String::new(), serial: 0, changes: 0 };
         let mut has_soa = false;
@@ -202,7 +202,7 @@ impl Before {
                 before.text += &(words.join(" ") + "\n");
                 continue;
             }
-            // The digest is of the real version, and nomen refuses another one with it.
+            // The digest is that of the real version; nomen refuses another version with it.
             if words.contains(&"ZONEMD") && has_soa {
                 before.changes += 1;
                 continue;
@@ -214,7 +214,7 @@ impl Before {
                 before.text += &format!("{line}\n");
                 continue;
             }
-            // A host has other addresses and not none: BIND loads no zone whose name servers have none.
+            // Addresses are changed, not removed: BIND refuses zones whose name servers have no address.
             before.changes += 1;
             if let [kept @ .., "A", host] = words.as_slice()
                 && host.parse::<Ipv4Addr>().is_ok()
@@ -233,12 +233,12 @@ impl Before {
     }
 }
 
-/// An address that no zone here has.
+/// Returns an address that no zone contains.
 fn address(number: usize) -> String {
     format!("198.18.{}.{}", number / 256, number % 256)
 }
 
-/// Has the primaries go on to the real versions, and then the secondary.
+/// Updates the primaries to the real versions, and then the secondary.
 fn step(primaries: &mut [Server], versions: &[Version], secondary: &mut Server) -> Result<(), String> {
     versions.iter().try_for_each(|version| write(&version.zone.full, &version.text))?;
     let serials: BTreeMap<&Name, u32> =
@@ -255,7 +255,7 @@ fn step(primaries: &mut [Server], versions: &[Version], secondary: &mut Server) 
     secondary.wait_until(served, is_real, |missing| notify(address, missing))
 }
 
-/// Tells the server that there is something new of `zones` (NOTIFY, RFC 1996), as their primaries could.
+/// Sends a NOTIFY (RFC 1996) for each of `zones`, in place of their primaries.
 fn notify(address: SocketAddr, zones: &[&Zone]) -> Result<(), String> {
     let message = |(id, zone): (usize, &&Zone)| {
         Query { opcode: 4, ..Query::plain(zone.name.clone(), rtype::SOA) }.to_wire(id as u16)
@@ -264,7 +264,7 @@ fn notify(address: SocketAddr, zones: &[&Zone]) -> Result<(), String> {
     client::udp(address, &messages, Duration::from_millis(300)).map(drop).map_err(|e| e.to_string())
 }
 
-/// How many transfers have come to the server in this form.
+/// Returns the number of transfers that the server has received in this form.
 fn transfers(server: &Server, form: &str) -> Result<u64, String> {
     let figures = fronts::metrics((Ipv4Addr::LOCALHOST, server.address.port() + METRICS_OFFSET).into())?;
     fronts::figure(&figures, "nomen_transfers_received_total", &[format!("result=\"{form}\"")])

@@ -1,6 +1,6 @@
-//! Starting and stopping the servers: a minimal configuration each, made as alike as they allow, on loopback.
-//! The configurations of those that forward are in `forwarders`. A server is stopped when its handle is
-//! dropped, and by the kernel when the harness dies first.
+//! Starts and stops the servers on loopback, each with a minimal configuration, as similar as they allow. The
+//! configurations of forwarders are in `forwarders`. A server is stopped when its handle is dropped, and by
+//! the kernel if the harness dies first.
 
 use crate::answer::{Answer, flag};
 use crate::client;
@@ -19,15 +19,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How far above nomen's port its figures are.
+/// Offset of nomen's metrics port from its own port.
 pub(crate) const METRICS_OFFSET: u16 = 10;
-/// The key that transfers are signed with, and its secret.
+/// Name and secret of the key that signs transfers.
 const KEY: (&str, &str) = ("conformance", "3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=");
 
-/// Which program answers.
+/// Kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// The server of this repository: the subject.
+    /// The server of this repository.
     Nomen,
     /// BIND's named.
     Bind,
@@ -43,9 +43,9 @@ pub(crate) enum Kind {
     Dnsdist,
 }
 
-/// Those that serve zones.
+/// The authoritative servers.
 pub(crate) const AUTHORITATIVE: [Kind; 4] = [Kind::Nomen, Kind::Bind, Kind::Nsd, Kind::Knot];
-/// Those that forward.
+/// The forwarders.
 pub(crate) const FORWARDING: [Kind; 5] =
     [Kind::Nomen, Kind::Bind, Kind::Unbound, Kind::Recursor, Kind::Dnsdist];
 /// All of them.
@@ -53,7 +53,7 @@ pub(crate) const ALL: [Kind; 7] =
     [Kind::Nomen, Kind::Bind, Kind::Nsd, Kind::Knot, Kind::Unbound, Kind::Recursor, Kind::Dnsdist];
 
 impl Kind {
-    /// Name as printed and as taken by `--server`.
+    /// Returns the name as printed and as accepted by `--server`.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Nomen => "nomen",
@@ -66,12 +66,12 @@ impl Kind {
         }
     }
 
-    /// The kind called `text`.
+    /// Returns the kind with the label `text`.
     pub(crate) fn from_label(text: &str) -> Option<Self> {
         ALL.into_iter().find(|k| k.label() == text)
     }
 
-    /// The program's name, for PATH; the path of the release build for nomen.
+    /// Returns the program's name, to be found in PATH; for nomen, the path of the release build.
     pub(crate) fn default_program(self) -> PathBuf {
         PathBuf::from(match self {
             Self::Nomen => "target/release/nomen",
@@ -84,7 +84,7 @@ impl Kind {
         })
     }
 
-    /// The argument with which the program prints its version.
+    /// Returns the argument that makes the program print its version.
     pub(crate) fn version_flag(self) -> &'static str {
         match self {
             Self::Nsd => "-v",
@@ -93,7 +93,7 @@ impl Kind {
         }
     }
 
-    /// The configuration's file name, and the arguments that make the program read it and stay in the
+    /// Returns the configuration's file name, and the arguments that make the program read it and stay in the
     /// foreground.
     fn invocation(self) -> (&'static str, &'static [&'static str]) {
         match self {
@@ -108,21 +108,21 @@ impl Kind {
     }
 }
 
-/// What a peer has its zones for.
+/// The role of a peer with zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
-    /// To answer from them.
+    /// Answers queries.
     Answer,
-    /// To be the primary of others. BIND and Knot send what changes in their files as differences.
+    /// Is the primary of secondaries. BIND and Knot send changes of their files as differences.
     Primary,
 }
 
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Which program.
+    /// Its kind.
     pub kind: Kind,
-    /// Where it answers, UDP and TCP.
+    /// Its address, for UDP and TCP.
     pub address: SocketAddr,
     child: Child,
     log: PathBuf,
@@ -145,8 +145,8 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Writes the configuration under `dir`, starts `program` on `port` and waits until every zone is
-    /// answered for.
+    /// Writes the configuration under `dir`, starts `program` on `port` and waits until it answers for every
+    /// zone.
     pub(crate) fn start(
         kind: Kind,
         program: &Path,
@@ -169,8 +169,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts nomen on `port` as the secondary of the primary that stands beside each zone, and waits until
-    /// every zone is answered for.
+    /// Starts nomen on `port` as a secondary, given each zone with its primary, and waits until it answers
+    /// for every zone.
     pub(crate) fn start_secondary(
         program: &Path,
         port: u16,
@@ -191,7 +191,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Writes the configuration under `dir` and starts `program` on `port`, so that it forwards everything to
+    /// Writes the configuration under `dir` and starts `program` on `port`, forwarding everything to
     /// `upstream`. Does not wait until it answers.
     pub(crate) fn start_forwarding(
         kind: Kind,
@@ -223,7 +223,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until a query that has an answer upstream gets one here.
+    /// Waits until a query that the upstream server answers is answered here.
     pub(crate) fn wait_until_forwarding(&mut self, probe: &Query) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs(20);
         while Instant::now() < end {
@@ -239,7 +239,7 @@ impl Server {
         Err(format!("{} does not forward\n{}", self.kind.label(), self.log_tail()))
     }
 
-    /// The error is that it does not, with the end of its log.
+    /// Fails if the process has ended; the error contains the end of its log.
     pub(crate) fn still_runs(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(Some(status)) => {
@@ -250,7 +250,7 @@ impl Server {
     }
 
     /// Starts nomen in a network namespace, with these sections of its configuration before those of the
-    /// zones; one listener must be on port 53 of its loopback. Waits until every zone is answered for.
+    /// zones; one listener must be on port 53 of its loopback. Waits until it answers for every zone.
     pub(crate) fn start_inside(
         namespace: &Namespace,
         program: &Path,
@@ -280,8 +280,8 @@ impl Server {
         let log = home.join("log");
         let log_file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let log_too = log_file.try_clone().map_err(|e| e.to_string())?;
-        // setpriv makes the kernel end the server when this process ends, however it ends. One that may be
-        // standing still at that moment would not receive a gentler signal.
+        // setpriv makes the kernel end the server when this process ends, however it ends. nomen may be
+        // stopped at that moment, and would not receive a weaker signal.
         let signal = if kind == Kind::Nomen { "KILL" } else { "TERM" };
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", signal, "--"]);
@@ -301,7 +301,7 @@ impl Server {
         Ok(Self { kind, address: (Ipv4Addr::LOCALHOST, port).into(), child, log })
     }
 
-    /// The process.
+    /// Returns the process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -312,15 +312,15 @@ impl Server {
         kill(Pid::from_raw(pid), signal).map_err(|e| format!("{} {signal}: {e}", self.kind.label()))
     }
 
-    /// Waits until every zone is answered for.
+    /// Waits until it answers for every zone.
     pub(crate) fn wait_until_ready(&mut self, zones: &[Zone]) -> Result<(), String> {
         let kind = self.kind;
         let served: Vec<_> = zones.iter().filter(|z| z.is_served_by(kind)).collect();
         self.wait_until(served, |_, _| true, |_| Ok(()))
     }
 
-    /// Waits until `is_due` of each zone and the serial number it is answered with; `hint` gets each time
-    /// those that are still missing.
+    /// Waits until `is_due` accepts each zone and its current serial; calls `hint` each time with the zones
+    /// that are still missing.
     pub(crate) fn wait_until(
         &mut self,
         zones: Vec<&Zone>,
@@ -352,22 +352,22 @@ impl Server {
         Err(format!("{} does not serve {} as it should\n{end}", self.kind.label(), names.join(" ")))
     }
 
-    /// What this server said to something, for people.
+    /// Returns a reply of this server, for printing.
     pub(crate) fn said(&self, wire: Option<Vec<u8>>) -> Said {
         Said { who: self.kind.label().to_owned(), address: self.address, wire }
     }
 
-    /// True while the process runs.
+    /// Whether the process runs.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// All that the server logged.
+    /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The last lines the server logged.
+    /// Returns the last lines of the log.
     pub(crate) fn log_tail(&self) -> String {
         let text = self.log();
         let lines: Vec<_> = text.lines().collect();
@@ -375,7 +375,7 @@ impl Server {
     }
 }
 
-/// The serial number that an answer with authority to a question for the SOA has.
+/// Returns the serial of an authoritative answer to a SOA query.
 fn served_serial(answer: &Answer) -> Option<u32> {
     let soa = answer.sections[0].iter().find(|record| record.rtype == rtype::SOA)?;
     let numbers = soa.rdata.last_chunk::<20>()?;
@@ -395,7 +395,7 @@ fn nomen_control(home: &Path) -> String {
     format!("\n[control]\nsocket = \"{}\"\n", home.join("control.sock").display())
 }
 
-/// The control socket and the zones.
+/// Returns the control socket and the zones, as configuration.
 pub(crate) fn nomen_zones(zones: &[Zone], home: &Path) -> String {
     let mut out = nomen_control(home);
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Nomen)) {
@@ -413,15 +413,18 @@ fn bind_config(port: u16, zones: &[Zone], home: &Path, duty: Duty) -> String {
         }
     };
     let mut out = format!(
-        "key {key} {{ algorithm hmac-sha256; secret \"{secret}\"; }};\noptions {{\n directory \"{home}\"; pid-file \"{home}/pid\"; session-keyfile \"{home}/session.key\";\n \
+        "key {key} {{ algorithm hmac-sha256; secret \"{secret}\"; }};\noptions {{\n directory \"{home}\"; \
+         pid-file \"{home}/pid\"; session-keyfile \"{home}/session.key\";\n \
          managed-keys-directory \"{home}\"; lock-file none;\n \
          listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n \
          recursion no; allow-query {{ any; }}; {transfers} notify no;\n \
          dnssec-validation no; empty-zones-enable no; answer-cookie no; minimal-responses no-auth;\n \
          minimal-any no; edns-udp-size 1232; max-udp-size 1232; check-names primary ignore;\n \
-         check-integrity no; check-mx ignore; check-sibling no; check-wildcard no; check-dup-records ignore;\n \
+         check-integrity no; check-mx ignore; check-sibling no; check-wildcard no; \
+         check-dup-records ignore;\n \
          check-mx-cname ignore; check-srv-cname ignore; check-spf ignore; zero-no-soa-ttl no;\n \
-         rrset-order {{ order none; }}; tcp-clients 500; max-records-per-type 0; max-types-per-name 0; version \"conformance\"; server-id none;\n}};\ncontrols {{ }};\n",
+         rrset-order {{ order none; }}; tcp-clients 500; max-records-per-type 0; max-types-per-name 0; \
+         version \"conformance\"; server-id none;\n}};\ncontrols {{ }};\n",
         home = home.display()
     );
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Bind)) {
@@ -438,8 +441,10 @@ fn nsd_config(port: u16, zones: &[Zone], home: &Path, duty: Duty) -> String {
         Duty::Primary => format!(" provide-xfr: 127.0.0.1 {key}\n"),
     };
     let mut out = format!(
-        "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
-         pidfile: \"{home}/pid\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n zonelistfile: \"{home}/zone.list\"\n \
+        "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{home}\"\n \
+         database: \"\"\n \
+         pidfile: \"{home}/pid\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
+         zonelistfile: \"{home}/zone.list\"\n \
          server-count: 1\n ipv4-edns-size: 1232\n ipv6-edns-size: 1232\n tcp-count: 200\n hide-version: no\n \
          version: \"conformance\"\n rrl-ratelimit: 0\n rrl-whitelist-ratelimit: 0\n round-robin: no\n \
          minimal-responses: no\n answer-cookie: no\n refuse-any: no\n zonefiles-check: no\n \
@@ -462,14 +467,17 @@ fn knot_config(port: u16, zones: &[Zone], home: &Path, duty: Duty) -> String {
         Duty::Primary => "zonefile-load: difference\n    journal-content: changes\n    acl: secondaries",
     };
     let mut out = format!(
-        "server:\n    listen: 127.0.0.1@{port}\n    rundir: \"{home}\"\n    udp-workers: 1\n    tcp-workers: 1\n    \
-         background-workers: 1\n    udp-max-payload: 1232\n    answer-rotation: off\n    version: conformance\n\
+        "server:\n    listen: 127.0.0.1@{port}\n    rundir: \"{home}\"\n    udp-workers: 1\n    \
+         tcp-workers: 1\n    \
+         background-workers: 1\n    udp-max-payload: 1232\n    answer-rotation: off\n    \
+         version: conformance\n\
          control:\n    listen: \"{home}/knot.sock\"\n\
          log:\n  - target: stderr\n    any: warning\n\
          database:\n    storage: \"{home}\"\n    journal-db-max-size: 500M\n\
          key:\n  - id: {key}\n    algorithm: hmac-sha256\n    secret: {secret}\n\
          acl:\n  - id: secondaries\n    key: {key}\n    action: transfer\n\
-         template:\n  - id: default\n    storage: \"{home}\"\n    semantic-checks: soft\n    zonefile-sync: -1\n    \
+         template:\n  - id: default\n    storage: \"{home}\"\n    semantic-checks: soft\n    \
+         zonefile-sync: -1\n    \
          {transfers}\nzone:\n",
         home = home.display()
     );

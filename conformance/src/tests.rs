@@ -1,5 +1,4 @@
-//! Tests of the judge: an answer with anything changed must be noticed, and one that only looks different
-//! must not.
+//! Tests of the comparison: any change of an answer must be noticed, and an equivalent answer must not.
 
 use crate::answer::Answer;
 use crate::compare::{self, Case, Facet, Reply};
@@ -24,7 +23,7 @@ fn record(owner: &str, rtype: u16, ttl: u32, rdata: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A referral-like answer with something in each section and an OPT.
+/// A referral-like answer with records in each section and an OPT.
 fn good() -> Vec<u8> {
     let mut out = vec![0, 0, 0x84, 0, 0, 1, 0, 2, 0, 1, 0, 2];
     out.extend_from_slice(&name("www.Test.").to_wire());
@@ -54,7 +53,7 @@ fn facets(mine: Reply, peers: [Reply; 3]) -> BTreeSet<Facet> {
     let case =
         Case { query: &query, message: None, world: &world, replies, forwarding: None, resolving: None };
     let found = compare::differences(&case, Kind::Nomen).iter().map(|d| d.facet).collect();
-    // What is found and not explained must reach the verdict.
+    // Unexplained differences must be counted.
     let mut tally = Tally::default();
     let rest = tally.add(&case, Kind::Nomen);
     assert_eq!(tally.unexplained, usize::from(!rest.is_empty()));
@@ -139,9 +138,9 @@ fn the_majority_decides() {
     let mut third = good();
     third[3] |= 5;
     let (a, b, c) = (|| reply(&good()), || reply(&other), || reply(&third));
-    // Two agree with the subject, one does not: nothing to report.
+    // Two peers agree with the subject, one does not: no difference.
     assert!(facets(a(), [a(), a(), b()]).is_empty());
-    // One agrees, two agree against it.
+    // One peer agrees, two agree against it.
     assert!(!facets(a(), [a(), b(), b()]).is_empty());
     // All peers differ from each other; one of them agrees.
     assert!(facets(a(), [a(), b(), c()]).is_empty());
@@ -158,7 +157,7 @@ fn a_truncated_answer_is_compared_by_its_header_only() {
     less.truncate(12 + 10 + 4);
     less[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
     let peers = [(); 3].map(|()| reply(&cut));
-    // The OPT went too, and that is still a difference.
+    // The OPT is missing, too, which is still a difference.
     assert_eq!(facets(reply(&less), peers), BTreeSet::from([Facet::Edns]));
 }
 

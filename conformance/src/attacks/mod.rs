@@ -1,6 +1,6 @@
-//! Attacks on resolvers that have names, each on nomen, Unbound, BIND and PowerDNS Recursor alike: what one
-//! query of a client costs other servers, and what it costs the resolver itself. The table goes to standard
-//! output, for `docs/ATTACKS.md`.
+//! Published attacks on resolvers, each run against nomen, Unbound, BIND and PowerDNS Recursor: what one
+//! client query costs other servers, and what it costs the resolver itself. Prints the table for
+//! `docs/ATTACKS.md`.
 
 mod relay;
 mod zones;
@@ -19,23 +19,23 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Client queries of each attack.
+/// Number of client queries per attack.
 const QUERIES: usize = 10;
-/// How long an answer may take before the query is sent again: no resolver takes longer.
+/// Time after which an unanswered query is sent again: no resolver takes longer to answer.
 const RESEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An attack.
 struct Attack {
     name: &'static str,
-    /// The name that the query with a number asks for.
+    /// Returns the QNAME of the query with this number.
     asks: fn(usize) -> String,
-    /// What nomen may cost others by one client query: its default `budget-queries`, or less where another of
-    /// its budgets is spent first.
+    /// Maximum number of upstream queries of nomen per client query: its default `budget-queries`, or less
+    /// where another of its budgets is used up first.
     limit: f64,
 }
 
 impl Attack {
-    /// The query with a number.
+    /// Returns the query with this number.
     fn query(&self, n: usize) -> Result<Query, String> {
         let name =
             Name::from_text(&(self.asks)(n)).ok_or_else(|| format!("{}: a name is too long", self.name))?;
@@ -59,42 +59,45 @@ const ATTACKS: [Attack; 9] = [
 const KEYTRAP: Attack =
     Attack { name: "KeyTrap, 50 keys, 50 signatures", asks: |n| format!("w{n}.trap."), limit: 16.0 };
 
-/// What a client asks for that means no harm: names that are there.
+/// Baseline: queries for existing names.
 const BENIGN: Attack = Attack {
     name: "none: names that are there",
     asks: |n| format!("h{}.vic.", n % zones::HOSTS),
     limit: 8.0,
 };
 
-/// NSEC3 is asked for names that are not there, of many labels.
+/// Queries for non-existent names of many labels in an NSEC3 zone.
 const HASHES: Attack = Attack {
     name: "NSEC3, 50 iterations, 100 labels",
     asks: |n| format!("w{n}.{}.hash.", zones::labels(100)),
     limit: 32.0,
 };
 
-/// What an attack has cost by a resolver, each client query.
+/// Costs of an attack on a resolver, per client query.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     queries: f64,
     to_victim: f64,
-    /// Milliseconds.
+    /// CPU time in milliseconds.
     cpu: f64,
     signatures: Option<f64>,
 }
 
-/// Measures all attacks, prints the table, and returns how many have cost more by nomen than they may.
+/// Measures all attacks, prints the table, and returns how many cost more with nomen than their limit.
 pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, seed: u64, dir: &Path) -> Result<usize, String> {
     let namespace = internet::namespace()?;
     namespace.enter(|| {
         let sites = zones::make(&dir.join("zones"), &mut Rng::new(seed))?;
         let mut hosts = servers::start_hosts(programs, &[Kind::Nsd], &sites, dir)?;
         let counted = relay::start(hosts[0].address)?;
-        println!("| attack, {QUERIES} queries | resolver | upstream queries | to the victim | CPU | signature checks |");
+        println!(
+            "| attack, {QUERIES} queries | resolver | upstream queries | to the victim | CPU | \
+             signature checks |"
+        );
         println!("|---|---|---:|---:|---:|---:|");
         let mut beyond = 0;
         for attack in ATTACKS.iter().chain([&HASHES]) {
-            // One after the other, so that none's load is another's.
+            // One after the other, so that they do not disturb each other.
             for kind in servers::RESOLVERS {
                 let Some(program) = programs.get(&kind) else { continue };
                 let only = BTreeMap::from([(kind, program.clone())]);
@@ -118,8 +121,8 @@ pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, seed: u64, dir: &Path) -> 
     })
 }
 
-/// The zones and their server for another program, with so many questions of each attack that goes for a
-/// resolver's own processor, and as many for names that are there.
+/// Lends the zones and their server to another program, with `count` questions of each attack on the
+/// resolver's own CPU, and as many for existing names.
 pub(crate) fn lent(
     programs: &BTreeMap<Kind, PathBuf>,
     count: usize,
@@ -137,13 +140,13 @@ pub(crate) fn lent(
 
 fn measure(attack: &Attack, resolvers: &[Server], counted: &Counted) -> Result<Cost, String> {
     let resolver = resolvers.first().ok_or("no resolver")?;
-    // Let what follows its start come to an end.
+    // Work after the start must not count.
     std::thread::sleep(Duration::from_millis(500));
     let count = || [&counted.all, &counted.victim].map(|n| n.load(Ordering::Relaxed));
     let (before, cpu, signatures) = (count(), cpu(resolver)?, signatures(resolver)?);
     let queries: Vec<Query> = (0..QUERIES).map(|n| attack.query(n)).collect::<Result<_, _>>()?;
     ask_patiently(resolvers, &queries, RESEND_TIMEOUT)?;
-    // What goes on behind the answers counts as well.
+    // Work after the answers must count.
     std::thread::sleep(Duration::from_millis(1500));
     let per_query = |n: f64| n / QUERIES as f64;
     let [all, victim] = count();
@@ -157,7 +160,7 @@ fn measure(attack: &Attack, resolvers: &[Server], counted: &Counted) -> Result<C
     })
 }
 
-/// Milliseconds of processor time that all threads of a server have had.
+/// Returns the CPU time of all threads of a server, in milliseconds.
 fn cpu(server: &Server) -> Result<f64, String> {
     let path = format!("/proc/{}/task", server.pid());
     let tasks = fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?;
@@ -168,7 +171,7 @@ fn cpu(server: &Server) -> Result<f64, String> {
     Ok(nanoseconds.sum::<f64>() / 1e6)
 }
 
-/// Signatures that nomen has verified; others do not say.
+/// Returns the number of signatures that nomen has verified; other resolvers do not report it.
 fn signatures(server: &Server) -> Result<Option<f64>, String> {
     if server.kind != Kind::Nomen {
         return Ok(None);

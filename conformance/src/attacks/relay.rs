@@ -1,5 +1,5 @@
-//! What stands between resolvers and the server of all zones: it passes everything on and counts queries.
-//! Beside it listens one that never answers.
+//! A relay between resolvers and the server of all zones: it forwards everything and counts queries. A second
+//! socket counts queries and never answers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where the relay listens: the one address of all zones' servers.
+/// Address of the relay: the only address of all zones' servers.
 pub(crate) const RELAY: Ipv4Addr = Ipv4Addr::new(198, 18, 66, 1);
-/// Where queries are counted and never answered.
+/// Address of the server that counts queries and never answers.
 pub(crate) const SILENT: Ipv4Addr = Ipv4Addr::new(198, 18, 66, 2);
 
 /// Counts of queries.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
-    /// All of them.
+    /// All queries.
     pub all: AtomicU64,
-    /// Those for names in `vic.`.
+    /// Queries for names in `vic.`.
     pub victim: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn start(server: SocketAddr) -> Result<Arc<Counted>, String> {
     Ok(counted)
 }
 
-/// One at a time: the server is on this machine.
+/// Forwards one datagram at a time: the server is on this machine.
 fn datagrams(socket: &UdpSocket, server: SocketAddr, counted: &Counted) {
     let mut buffer = [0; 65_535];
     while let Ok((len, client)) = socket.recv_from(&mut buffer) {
@@ -69,7 +69,7 @@ fn datagrams(socket: &UdpSocket, server: SocketAddr, counted: &Counted) {
             let len = way.recv(&mut reply)?;
             socket.send_to(&reply[..len], client).map(drop)
         };
-        // What is lost is asked again.
+        // Resolvers repeat queries whose answers are lost.
         let _ = asked();
     }
 }
@@ -85,7 +85,7 @@ fn connection(mut client: TcpStream, server: SocketAddr, counted: &Counted) -> O
     }
 }
 
-/// A message with its length in front.
+/// Reads a message, including its length field.
 fn message(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut message = vec![0; 2];
     stream.read_exact(&mut message).ok()?;

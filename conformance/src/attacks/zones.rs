@@ -1,5 +1,4 @@
-//! Zones made to have resolvers do harm or work: to others by queries, to themselves by signatures and
-//! hashes.
+//! Zones that make resolvers attack others with queries, or waste their own CPU on signatures and hashes.
 
 use super::relay::{RELAY, SILENT};
 use crate::internet::links::Links;
@@ -14,14 +13,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Names of the victim's that clients ask for.
+/// Number of the victim's names that clients ask for.
 pub(crate) const HOSTS: usize = 100;
-/// Keys with one tag, and signatures that name it.
+/// Number of keys with the same tag, and of signatures with that tag.
 const TRAPS: usize = 50;
-/// The tag.
+/// The key tag.
 const TAG: u16 = 4711;
 
-/// Writes and signs them. `vic.` is the victim's, all others the attacker's.
+/// Writes and signs the zones. `vic.` is the victim's; all others are the attacker's.
 pub(crate) fn make(dir: &Path, rng: &mut Rng) -> Result<Sites, String> {
     let apex = "@ 3600 SOA ns.vic. hostmaster.vic. 1 3600 600 86400 300\n@ NS ns.vic.\n";
     let mut root = format!("$TTL 3600\n{apex}ns.vic. A {RELAY}\n");
@@ -68,7 +67,7 @@ fn victim() -> String {
         let _ = writeln!(out, "h{n} A 192.0.2.{n}");
     }
     for n in 1..=40 {
-        // Chains that go to and fro between two zones.
+        // CNAME chains that alternate between two zones.
         let _ = writeln!(out, "*.c{n} CNAME x.c{}.evil.", n + 1);
     }
     let _ = writeln!(out, "y NS ns.x.evil.");
@@ -78,7 +77,7 @@ fn victim() -> String {
 fn evil() -> String {
     let mut out = format!("away A {SILENT}\ndead NS away\n");
     for n in 1..=100 {
-        // NXNSAttack: servers in the victim's zone that are not there.
+        // NXNSAttack: non-existent servers in the victim's zone.
         let _ = writeln!(out, "nxns NS fake{n}.vic.");
         // NRDelegationAttack: servers in zones whose server does not answer.
         let _ = writeln!(out, "nrd NS ns.d{n}\nd{n} NS away");
@@ -87,23 +86,23 @@ fn evil() -> String {
     let _ = writeln!(out, "x NS ns.y.vic.");
     for n in 1..=40 {
         let _ = writeln!(out, "*.c{n} CNAME x.c{}.vic.", n + 1);
-        // CAMP: aliases to names with many labels below cuts to servers that are not there.
+        // CAMP: CNAMEs to names with many labels below cuts to non-existent servers.
         let _ = writeln!(out, "*.p{n} CNAME a.b.c.d.e.f.g.s{n}");
         for server in 1..=13 {
             let _ = writeln!(out, "s{n} NS camp{n}-{server}.vic.");
         }
     }
-    // A name of many labels, and nothing at those above it.
+    // A name of many labels, with empty non-terminals above it.
     let _ = writeln!(out, "*.{} A 192.0.2.1", labels(60));
     out
 }
 
-/// A name of many labels, relative.
+/// Returns a relative name of `count` labels.
 pub(crate) fn labels(count: usize) -> String {
     vec!["a"; count].join(".")
 }
 
-/// DNSKEY records of RSA keys that have one tag. There are no private keys.
+/// Makes DNSKEY records of RSA keys that have the same tag. There are no private keys.
 fn keys(rng: &mut Rng) -> String {
     let mut out = String::new();
     for _ in 0..TRAPS {
@@ -112,7 +111,7 @@ fn keys(rng: &mut Rng) -> String {
         key[8] |= 0x80;
         let last = key.len() - 1;
         key[last] |= 1;
-        // RFC 4034, appendix B: the tag is a sum of words, of which one is free.
+        // RFC 4034, appendix B: the tag is a sum of 16-bit words; one of them can be chosen freely.
         let free = 100;
         (key[free], key[free + 1]) = (0, 0);
         for word in 0..=u16::MAX {
@@ -132,8 +131,7 @@ fn tag(rdata: &[u8]) -> u16 {
     ((sum + (sum >> 16)) & 0xffff) as u16
 }
 
-/// KeyTrap (CVE-2023-50387): instead of its signature the wildcard has many that any of the keys might have
-/// made.
+/// KeyTrap (CVE-2023-50387): replaces the wildcard's signature by many that any of the keys might have made.
 fn spring(zone: &Zone, rng: &mut Rng) -> Result<(), String> {
     let text = fs::read_to_string(&zone.full).map_err(|e| e.to_string())?;
     let honest = |line: &&str| {

@@ -1,5 +1,5 @@
-//! The rules for forwarders. Each looks at what the upstream server said, too: that is what there was to pass
-//! on.
+//! The rules for forwarders. Each also compares with the upstream server's own response, which is what a
+//! forwarder passes on.
 
 use super::{Rule, View, chain_end, endless_chain, extended_error_only};
 use crate::answer::{Answer, Record, flag};
@@ -9,7 +9,7 @@ use crate::query::rtype;
 use crate::servers::Kind;
 use std::collections::BTreeSet;
 
-/// The rules for a difference from other servers, tried in order.
+/// The rules for differences from other servers, tried in order.
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         id: "forward-referral",
@@ -23,7 +23,11 @@ pub(crate) const RULES: &[Rule] = &[
             Facet::Ttl,
         ],
         subject: Some(Kind::Nomen),
-        why: "The upstream server answers with a referral, at once or behind a chain, also one that it leaves off at a name of another zone it has a referral for. RFC 1034, section 4.3.1: where recursion is available the response is \"the answer to the query\", \"a name error\" or \"a temporary error indication\", never a referral. nomen and BIND say SERVFAIL; Unbound and dnsdist pass the referral on, PowerDNS makes answers of its records.",
+        why: "The upstream server answers with a referral, at once or behind a chain, also one that it \
+              leaves off at a name of another zone it has a referral for. RFC 1034, section 4.3.1: where \
+              recursion is available the response is \"the answer to the query\", \"a name error\" or \"a \
+              temporary error indication\", never a referral. nomen and BIND say SERVFAIL; Unbound and \
+              dnsdist pass the referral on, PowerDNS makes answers of its records.",
         applies: referral,
     },
     Rule {
@@ -39,129 +43,172 @@ pub(crate) const RULES: &[Rule] = &[
             Facet::Ttl,
         ],
         subject: Some(Kind::Nomen),
-        why: "A chain of CNAMEs or DNAMEs without end, or nearly so: how many steps each of the two servers takes is its own affair. RFC 1034, section 3.6.2: chains \"should be followed and CNAME loops signalled as an error\".",
+        why: "A chain of CNAMEs or DNAMEs without end, or nearly so: how many steps each of the two servers \
+              takes is its own affair. RFC 1034, section 3.6.2: chains \"should be followed and CNAME loops \
+              signalled as an error\".",
         applies: endless_chain,
     },
     Rule {
         id: "forward-too-long",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Edns],
         subject: Some(Kind::Nomen),
-        why: "A DNAME makes the name longer than 255 bytes. RFC 6672, section 2.2: the RCODE is then YXDOMAIN; where the upstream server says NXDOMAIN instead nomen refuses the reply, others look at the DNAME themselves or fail.",
+        why: "A DNAME makes the name longer than 255 bytes. RFC 6672, section 2.2: the RCODE is then \
+              YXDOMAIN; where the upstream server says NXDOMAIN instead nomen refuses the reply, others look \
+              at the DNAME themselves or fail.",
         applies: too_long,
     },
     Rule {
         id: "forward-wildcard-dname",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Edns, Facet::Ttl],
         subject: Some(Kind::Nomen),
-        why: "A DNAME at a wildcard, which the upstream server expands to the name asked for. RFC 4592, section 4.4: it \"represents a threat to the coherency of the DNS and is to be avoided or outright rejected\". nomen keeps the one of DNAME and CNAME that answers the question, and what is said of the target, and refuses NXDOMAIN beside what was asked for; others reject all of it, or give the wildcard's own records from their caches.",
+        why: "A DNAME at a wildcard, which the upstream server expands to the name asked for. RFC 4592, \
+              section 4.4: it \"represents a threat to the coherency of the DNS and is to be avoided or \
+              outright rejected\". nomen keeps the one of DNAME and CNAME that answers the question, and \
+              what is said of the target, and refuses NXDOMAIN beside what was asked for; others reject all \
+              of it, or give the wildcard's own records from their caches.",
         applies: wildcard_dname,
     },
     Rule {
         id: "forward-error",
         facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "The upstream server gives an error, with part of a chain, or leaves the chain off at a name that it has an error for, as BIND and Unbound find, too. RFC 1034, section 4.3.1: \"a temporary error indication\" has no records to it; nomen sends none, others the part that came.",
+        why: "The upstream server gives an error, with part of a chain, or leaves the chain off at a name \
+              that it has an error for, as BIND and Unbound find, too. RFC 1034, section 4.3.1: \"a \
+              temporary error indication\" has no records to it; nomen sends none, others the part that \
+              came.",
         applies: error,
     },
     Rule {
         id: "forward-class",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Flags, Facet::Answer, Facet::Authority, Facet::Edns],
         subject: Some(Kind::Nomen),
-        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED, the server \"refuses to perform the specified operation for policy reasons\"; nomen resolves class IN alone, others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the answer is \"never authoritative\": nomen refuses it, others pass on what came.",
+        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: \
+              REFUSED, the server \"refuses to perform the specified operation for policy reasons\"; nomen \
+              resolves class IN alone, others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the \
+              answer is \"never authoritative\": nomen refuses it, others pass on what came.",
         applies: class,
     },
     Rule {
         id: "forward-any",
         facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional, Facet::Ttl],
         subject: Some(Kind::Nomen),
-        why: "QTYPE ANY. RFC 8482, section 4.1 lets a responder give some of the RRsets; a cache has those that came by, and servers with a cache of RRsets put them together from there. nomen passes on what the upstream server gave, and no more.",
+        why: "QTYPE ANY. RFC 8482, section 4.1 lets a responder give some of the RRsets; a cache has those \
+              that came by, and servers with a cache of RRsets put them together from there. nomen passes on \
+              what the upstream server gave, and no more.",
         applies: any,
     },
     Rule {
         id: "forward-dname-type",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Ttl],
         subject: Some(Kind::Nomen),
-        why: "QTYPE DNAME below a DNAME, at once or behind a CNAME. RFC 1034, section 4.3.2, as RFC 6672, section 3.2 has it: a DNAME above the name redirects the query whatever its QTYPE. nomen and Unbound follow where it leads, also out of the upstream server's zone, and fail where that fails; BIND and PowerDNS answer with the DNAME itself.",
+        why: "QTYPE DNAME below a DNAME, at once or behind a CNAME. RFC 1034, section 4.3.2, as RFC 6672, \
+              section 3.2 has it: a DNAME above the name redirects the query whatever its QTYPE. nomen and \
+              Unbound follow where it leads, also out of the upstream server's zone, and fail where that \
+              fails; BIND and PowerDNS answer with the DNAME itself.",
         applies: dname_type,
     },
     Rule {
         id: "forward-ds-after-cname",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Authority],
         subject: Some(Kind::Nomen),
-        why: "QTYPE DS at a CNAME, whose target the upstream server does not answer for. RFC 1034, section 3.6.2: the query is restarted \"at the domain name specified in the data field of the CNAME record\", whatever its QTYPE. nomen and Unbound do so and find no DS; BIND asks for servers of the zone above and fails, PowerDNS and dnsdist stop.",
+        why: "QTYPE DS at a CNAME, whose target the upstream server does not answer for. RFC 1034, section \
+              3.6.2: the query is restarted \"at the domain name specified in the data field of the CNAME \
+              record\", whatever its QTYPE. nomen and Unbound do so and find no DS; BIND asks for servers of \
+              the zone above and fails, PowerDNS and dnsdist stop.",
         applies: ds_after_cname,
     },
     Rule {
         id: "forward-proofs",
         facets: &[Facet::Authority],
         subject: Some(Kind::Nomen),
-        why: "The NSEC or NSEC3 records of a negative answer. RFC 4035, section 3.1.3: those that prove it \"MUST\" be there, and servers differ in how many that takes; nomen passes on the upstream server's section as it came, others put theirs together from what they got with other answers. Of signatures asked for by themselves (QTYPE RRSIG) BIND gives no proofs, and PowerDNS an error.",
+        why: "The NSEC or NSEC3 records of a negative answer. RFC 4035, section 3.1.3: those that prove \
+              it \"MUST\" be there, and servers differ in how many that takes; nomen passes on the upstream \
+              server's section as it came, others put theirs together from what they got with other answers. \
+              Of signatures asked for by themselves (QTYPE RRSIG) BIND gives no proofs, and PowerDNS an \
+              error.",
         applies: proofs,
     },
     Rule {
         id: "forward-additional",
         facets: &[Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "The additional section. RFC 2181, section 5.4.1 calls its data \"the least trustworthy\", not to be cached so that it \"would ever be returned as answers\"; RFC 1034, section 4.3.2, step 6 leaves to the server what it adds. nomen and PowerDNS keep nothing of it.",
+        why: "The additional section. RFC 2181, section 5.4.1 calls its data \"the least trustworthy\", not \
+              to be cached so that it \"would ever be returned as answers\"; RFC 1034, section 4.3.2, step 6 \
+              leaves to the server what it adds. nomen and PowerDNS keep nothing of it.",
         applies: additional,
     },
     Rule {
         id: "forward-cname-and-old-types",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Tc],
         subject: Some(Kind::Nomen),
-        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME, for which the upstream server says NODATA or has that record. A cache that has the CNAME follows it, as RFC 1034, section 3.6.2 has it for all types; one that has not takes the answer as it came (RFC 2308, section 2.2). So it depends on what was asked before.",
+        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME, for which the upstream server says \
+              NODATA or has that record. A cache that has the CNAME follows it, as RFC 1034, section 3.6.2 \
+              has it for all types; one that has not takes the answer as it came (RFC 2308, section 2.2). So \
+              it depends on what was asked before.",
         applies: cname_and_old_types,
     },
     Rule {
         id: "forward-fits-or-not",
         facets: &[Facet::Tc],
         subject: Some(Kind::Nomen),
-        why: "A datagram about as full as it may be: some servers compress more names than others, so it fits here and not there. RFC 1035, section 4.1.4 leaves compression to the sender. The same question by TCP is compared in full.",
+        why: "A datagram about as full as it may be: some servers compress more names than others, so it \
+              fits here and not there. RFC 1035, section 4.1.4 leaves compression to the sender. The same \
+              question by TCP is compared in full.",
         applies: fits_or_not,
     },
     Rule {
         id: "forward-broken-chain",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority],
         subject: Some(Kind::Nomen),
-        why: "The upstream server says NXDOMAIN at the end of a chain, of a name for which it has records when it is asked for that name alone (Knot 3.5 behind some wildcards). RFC 1034, section 4.3.2 has no such answer. nomen and dnsdist pass on what came; others ask for each name of a chain by itself.",
+        why: "The upstream server says NXDOMAIN at the end of a chain, of a name for which it has records \
+              when it is asked for that name alone (Knot 3.5 behind some wildcards). RFC 1034, section 4.3.2 \
+              has no such answer. nomen and dnsdist pass on what came; others ask for each name of a chain \
+              by itself.",
         applies: broken_chain,
     },
     Rule {
         id: "forward-bare-denial",
         facets: &[Facet::Tc, Facet::Answer, Facet::Authority],
         subject: Some(Kind::Nomen),
-        why: "A DNAME at a wildcard below which the upstream server has an answer without DO, and a bare NXDOMAIN with DO (Knot 3.5). RFC 4592, section 4.4: such a DNAME \"represents a threat to the coherency of the DNS\". nomen asks with the client's DO and passes on what came; others ask with DO always.",
+        why: "A DNAME at a wildcard below which the upstream server has an answer without DO, and a bare \
+              NXDOMAIN with DO (Knot 3.5). RFC 4592, section 4.4: such a DNAME \"represents a threat to the \
+              coherency of the DNS\". nomen asks with the client's DO and passes on what came; others ask \
+              with DO always.",
         applies: bare_denial,
     },
     Rule {
         id: "forward-extended-error",
         facets: &[Facet::Edns],
         subject: Some(Kind::Nomen),
-        why: "An EDE option beside an error, or its lack. RFC 8914, section 2: it can stand in any response to a query with an OPT record, whatever the RCODE.",
+        why: "An EDE option beside an error, or its lack. RFC 8914, section 2: it can stand in any response \
+              to a query with an OPT record, whatever the RCODE.",
         applies: extended_error_only,
     },
 ];
 
-/// The rules for a difference of a server from itself, the second time from the first.
+/// The rules for differences between a server's first and second reply.
 pub(crate) const AGAIN: &[Rule] = &[
     Rule {
         id: "forward-ttl-runs-out",
         facets: &[Facet::Ttl],
         subject: None,
-        why: "A record whose TTL is over before the second time: the answer is fetched anew. RFC 1035, section 4.1.3: a TTL is the time \"that the resource record may be cached before it should be discarded\"; 0 says it \"should not be cached\".",
+        why: "A record whose TTL is over before the second time: the answer is fetched anew. RFC 1035, \
+              section 4.1.3: a TTL is the time \"that the resource record may be cached before it should be \
+              discarded\"; 0 says it \"should not be cached\".",
         applies: runs_out,
     },
     Rule {
         id: "forward-crowded-name",
         facets: &[Facet::Ttl],
         subject: Some(Kind::Nomen),
-        why: "More than sixteen different answers for one name, by type, DO and CD: nomen's cache keeps so many of a name, and fetches the others anew. RFC 2181, section 8: \"The TTL specifies a maximum time to live, not a mandatory time to live\".",
+        why: "More than sixteen different answers for one name, by type, DO and CD: nomen's cache keeps so \
+              many of a name, and fetches the others anew. RFC 2181, section 8: \"The TTL specifies a \
+              maximum time to live, not a mandatory time to live\".",
         applies: crowded_name,
     },
 ];
 
-/// The upstream server's last word is a delegation: NS records and no SOA, where the name asked for is not
-/// answered.
+/// The upstream server's response ends in a referral: NS records without an SOA, and no answer for the QNAME.
 fn referral(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let answered = upstream.sections[0].iter().any(|r| r.is_or_covers(view.case.query.qtype));
@@ -171,14 +218,14 @@ fn referral(view: &View<'_>) -> bool {
     upstream.rcode == 0 && leads && is_bare_failure(view.mine)
 }
 
-/// The upstream server leaves a chain off, and Unbound shows the referral that it has for the rest.
+/// The upstream server's chain is incomplete, and Unbound returns its referral for the rest.
 fn leads_to_referral(view: &View<'_>, upstream: &Answer) -> bool {
     let Some((_, end)) = chain_end(upstream) else { return false };
     let delegates = |unbound: &Answer| {
         let ns = |r: &Record| r.rtype == rtype::NS && end.is_under(&r.owner);
         chain_end(unbound).is_some() && unbound.sections[1].iter().any(ns)
     };
-    // A question for CNAME is answered by the first link, any other by none of them.
+    // QTYPE CNAME is answered by the first link; for other types, a chain alone is no answer.
     view.case.query.qtype != rtype::CNAME
         && upstream.sections[1].is_empty()
         && view.case.of(Kind::Unbound).is_some_and(delegates)
@@ -192,7 +239,7 @@ fn is_bare(answer: &Answer) -> bool {
     answer.sections.iter().all(BTreeSet::is_empty)
 }
 
-/// A DNAME of the chain would make a name of it too long.
+/// A DNAME of the chain would make a name too long.
 fn too_long(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let targets = upstream.sections[0]
@@ -213,7 +260,7 @@ fn too_long(view: &View<'_>) -> bool {
         && upstream.sections[0].iter().filter(|r| r.rtype == rtype::DNAME).any(overflows)
 }
 
-/// A DNAME stands where the CNAME made from it stands, and not above.
+/// A DNAME has the same owner as the CNAME synthesized from it, instead of one above.
 fn wildcard_dname(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let at = |rtype| upstream.sections[0].iter().filter(move |r| r.rtype == rtype).map(|r| &r.owner);
@@ -222,7 +269,7 @@ fn wildcard_dname(view: &View<'_>) -> bool {
     expanded && (refused || passes_on(view, upstream))
 }
 
-/// Whether the subject answers with nothing that the upstream server did not answer with.
+/// Whether the subject's answer contains only records of the upstream server's answer.
 fn passes_on(view: &View<'_>, upstream: &Answer) -> bool {
     let known = |mine: &Record| upstream.sections[0].iter().any(|r| is_same_data(r, mine));
     view.mine.rcode == upstream.rcode && view.mine.sections[0].iter().all(known)
@@ -245,7 +292,7 @@ fn class(view: &View<'_>) -> bool {
     }
 }
 
-/// Everything in the subject's answer came from the upstream server.
+/// The subject's answer contains only records from the upstream server.
 fn any(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     view.case.query.qtype == rtype::ANY
@@ -253,8 +300,8 @@ fn any(view: &View<'_>) -> bool {
         && passes_on(view, upstream)
 }
 
-/// QTYPE DNAME, and the upstream server's answer has a DNAME above a name of the chain, all of which the
-/// subject passes on.
+/// QTYPE DNAME: the upstream server's answer has a DNAME above a name of the chain, and the subject passes
+/// all of it on.
 fn dname_type(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let name = view.case.query.name.lower();
@@ -270,7 +317,7 @@ fn dname_type(view: &View<'_>) -> bool {
         && (all || as_unbound && is_bare_failure(view.mine))
 }
 
-/// QTYPE DS and half a chain, of which the subject and Unbound say the same whole.
+/// QTYPE DS with an incomplete chain, which the subject and Unbound complete in the same way.
 fn ds_after_cname(view: &View<'_>) -> bool {
     let (Some(upstream), Some(unbound)) = (view.case.upstream(), view.case.of(Kind::Unbound)) else {
         return false;
@@ -286,11 +333,11 @@ fn ds_after_cname(view: &View<'_>) -> bool {
         && view.mine.sections.iter().zip(&unbound.sections).take(2).all(same)
 }
 
-/// The subject's authority section has the upstream server's proofs and nothing else than that server, and
-/// another's differs from it in proofs alone.
+/// The subject's authority section has the upstream server's proofs and nothing that the upstream server
+/// lacks; another server's differs from it in proofs only.
 fn proofs(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
-    // PowerDNS Recursor resolves no signatures by themselves.
+    // PowerDNS Recursor does not resolve QTYPE RRSIG.
     let failed = view.case.query.qtype == rtype::RRSIG && is_bare_failure(view.theirs);
     let [mine, theirs, upstream] = [view.mine, view.theirs, upstream].map(|answer| &answer.sections[1]);
     let lacks = |all: &BTreeSet<Record>, record: &Record| !all.iter().any(|r| is_same_data(r, record));
@@ -312,8 +359,8 @@ fn additional(view: &View<'_>) -> bool {
     view.mine.sections[2].is_empty() && view.mine.rcode == view.theirs.rcode
 }
 
-/// The subject passes on all that the upstream server has of the type, or that there is nothing, and another
-/// one shows a CNAME at the name, or the zone has one.
+/// The subject passes on all records that the upstream server has of the type, or that there are none;
+/// another server returns a CNAME at the name, or the zone has one.
 fn cname_and_old_types(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
@@ -327,20 +374,20 @@ fn cname_and_old_types(view: &View<'_>) -> bool {
         && (in_zone || all.any(|a| a.sections[0].iter().any(|r| r.rtype == rtype::CNAME && r.owner == name)))
 }
 
-/// The fullest message, that from upstream by TCP included, is within of the room by no more than compression
-/// makes.
+/// The largest complete message, including that from upstream by TCP, differs from the limit by no more than
+/// compression explains.
 fn fits_or_not(view: &View<'_>) -> bool {
     let replies = view.case.replies.iter().filter_map(|(_, r)| r.answer()).chain(view.case.upstream());
     let fullest = replies.filter(|a| !a.has(flag::TC)).map(|a| a.len).max().unwrap_or(0);
-    // Names that DNAME makes repeat whole labels, which some compress and some do not.
+    // Names synthesized from DNAMEs repeat whole labels, which only some servers compress.
     let chained = view.mine.sections[0].iter().any(|r| r.rtype == rtype::DNAME);
     let slack = if chained { 260 } else { 60 };
     let near = |room: usize| fullest + slack > room && fullest < room + slack;
     view.mine.rcode == view.theirs.rcode && super::room(view).is_some_and(near)
 }
 
-/// The subject passes on the upstream server's NXDOMAIN and chain, and the other has a record at the end of
-/// that chain.
+/// The subject passes on the upstream server's NXDOMAIN and chain; the other has a record at the end of that
+/// chain.
 fn broken_chain(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let goes_on = |end: &Name| view.theirs.sections[0].iter().any(|r| r.owner == *end);
@@ -350,8 +397,8 @@ fn broken_chain(view: &View<'_>) -> bool {
         && chain_end(upstream).is_some_and(|(_, end)| goes_on(&end.lower()))
 }
 
-/// The subject passes on the upstream server's denial below a DNAME at a wildcard to a query without DO, and
-/// the other has its RCODE alone.
+/// For a query without DO, the subject passes on the upstream server's NXDOMAIN below a wildcard DNAME; the
+/// other returns only the RCODE.
 fn bare_denial(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let with_do = view.case.query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
@@ -369,10 +416,10 @@ fn runs_out(view: &View<'_>) -> bool {
     view.theirs.sections.iter().flatten().any(|r| r.ttl <= soon)
 }
 
-/// Answers of one name that nomen's cache has room for: the slots of a pair of buckets of its index.
+/// Number of answers of one name that fit into nomen's cache: the slots of a pair of buckets of its index.
 const OF_ONE_NAME: usize = 16;
 
-/// There are too many answers of the name to keep all, and this one is as the upstream server has it.
+/// The name has too many answers to cache all of them, and this one is the upstream server's current one.
 fn crowded_name(view: &View<'_>) -> bool {
     let (Some(upstream), Some(forwarding)) = (view.case.upstream(), &view.case.forwarding) else {
         return false;

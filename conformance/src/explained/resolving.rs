@@ -1,5 +1,5 @@
-//! The rules for resolvers on the small Internet. What is true there is known: how it is with each zone
-//! stands beside the replies.
+//! The rules for resolvers on the small Internet. The correct result is known: the condition of each zone is
+//! part of the case.
 
 use super::{Rule, View};
 use crate::answer::{Answer, Record, flag};
@@ -9,83 +9,117 @@ use crate::name::Name;
 use crate::query::rtype;
 use crate::servers::Kind;
 
-/// The rules for a difference from other resolvers, tried in order.
+/// The rules for differences from other resolvers, tried in order.
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         id: "resolve-cd-without-ad",
         facets: &[Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "A query with CD. RFC 4035, section 3.2.2: its sender \"takes responsibility for performing its own authentication\"; nomen passes on what came, without AD, so that AD never depends on what others have asked before. Unbound and PowerDNS validate all the same, BIND sets AD where it happens to know.",
+        why: "A query with CD. RFC 4035, section 3.2.2: its sender \"takes responsibility for performing its \
+              own authentication\"; nomen passes on what came, without AD, so that AD never depends on what \
+              others have asked before. Unbound and PowerDNS validate all the same, BIND sets AD where it \
+              happens to know.",
         applies: cd_without_ad,
     },
     Rule {
         id: "resolve-cd-bogus",
         facets: &[Facet::Rcode, Facet::Answer],
         subject: Some(Kind::Nomen),
-        why: "A query with CD for a name of a zone that is broken, or below one. RFC 4035, section 3.2.2: the resolver \"SHOULD return the requested data to the originating resolver, even if the recursive name server's local authentication policy would reject the records in question\". nomen does; others fail where they have found it bogus before.",
+        why: "A query with CD for a name of a zone that is broken, or below one. RFC 4035, section 3.2.2: \
+              the resolver \"SHOULD return the requested data to the originating resolver, even if the \
+              recursive name server's local authentication policy would reject the records in question\". \
+              nomen does; others fail where they have found it bogus before.",
         applies: cd_bogus,
     },
     Rule {
         id: "resolve-failure-without-ad",
         facets: &[Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "AD beside an error. RFC 4035, section 3.2.3: AD says that all RRsets \"in the Answer and Authority sections of the response\" are authentic; SERVFAIL from nomen has none. BIND and PowerDNS leave AD as it was when they gave up, on a chain that goes round, say.",
+        why: "AD beside an error. RFC 4035, section 3.2.3: AD says that all RRsets \"in the Answer and \
+              Authority sections of the response\" are authentic; SERVFAIL from nomen has none. BIND and \
+              PowerDNS leave AD as it was when they gave up, on a chain that goes round, say.",
         applies: failure_without_ad,
     },
     Rule {
         id: "resolve-failure-is-bare",
         facets: &[Facet::Answer],
         subject: Some(Kind::Nomen),
-        why: "The records beside SERVFAIL. RFC 1034, section 4.3.1: \"a temporary error indication\" has none; nomen and BIND send none, others the part of a chain that they got, and Unbound to a query with CD even without the error.",
+        why: "The records beside SERVFAIL. RFC 1034, section 4.3.1: \"a temporary error indication\" has \
+              none; nomen and BIND send none, others the part of a chain that they got, and Unbound to a \
+              query with CD even without the error.",
         applies: failure_is_bare,
     },
     Rule {
         id: "resolve-dname-type",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "QTYPE DNAME below a DNAME. RFC 6672, section 3.2: a DNAME above the name redirects the query whatever its QTYPE. nomen follows it, and fails where that leads to a zone that is broken; BIND answers with the DNAME itself the first time and follows it the second, the others do one or the other, or fail.",
+        why: "QTYPE DNAME below a DNAME. RFC 6672, section 3.2: a DNAME above the name redirects the query \
+              whatever its QTYPE. nomen follows it, and fails where that leads to a zone that is broken; \
+              BIND answers with the DNAME itself the first time and follows it the second, the others do one \
+              or the other, or fail.",
         applies: dname_type,
     },
     Rule {
         id: "resolve-cname-of-dname",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "Policy: QTYPE CNAME below a DNAME. RFC 6672, section 3.2 restarts the query at the target whatever its QTYPE, and so Unbound and PowerDNS go on, say what is there, without AD if that is not signed, and fail where its servers are broken. nomen and BIND hold that the CNAME made from the DNAME is the record that was asked for, as any other CNAME is to this QTYPE (RFC 1034, section 4.3.2, step 3a), and send it.",
+        why: "Policy: QTYPE CNAME below a DNAME. RFC 6672, section 3.2 restarts the query at the target \
+              whatever its QTYPE, and so Unbound and PowerDNS go on, say what is there, without AD if that \
+              is not signed, and fail where its servers are broken. nomen and BIND hold that the CNAME made \
+              from the DNAME is the record that was asked for, as any other CNAME is to this QTYPE (RFC \
+              1034, section 4.3.2, step 3a), and send it.",
         applies: cname_of_dname,
     },
     Rule {
         id: "resolve-unproven-between",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "A name, or a zone that is delegated, more than a label below a zone without NSEC records. RFC 4035, section 5: what makes it secure is the chain of DNSKEY and DS RRsets, and its own RRSIG; these are there. nomen goes by the names of the signers; others ask for DS label by label, PowerDNS for both, Unbound for zones and BIND for names, and fail where it cannot be proven that an empty name in between has none.",
+        why: "A name, or a zone that is delegated, more than a label below a zone without NSEC records. RFC \
+              4035, section 5: what makes it secure is the chain of DNSKEY and DS RRsets, and its own RRSIG; \
+              these are there. nomen goes by the names of the signers; others ask for DS label by label, \
+              PowerDNS for both, Unbound for zones and BIND for names, and fail where it cannot be proven \
+              that an empty name in between has none.",
         applies: unproven_between,
     },
     Rule {
         id: "resolve-without-end",
         facets: &[Facet::Reply],
         subject: Some(Kind::Nomen),
-        why: "Silence for 20 seconds, where a zone on the way has no servers, or such as refuse: one that the name is in or below, the target of an alias, or the name of a server of these; or where such a zone is bogus, for which others ask each of its servers again, silent ones included. RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve without other queries, and Unbound goes on for more than forty-five.",
+        why: "Silence for 20 seconds, where a zone on the way has no servers, or such as refuse: one that \
+              the name is in or below, the target of an alias, or the name of a server of these; or where \
+              such a zone is bogus, for which others ask each of its servers again, silent ones included. \
+              RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes \
+              started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve \
+              without other queries, and Unbound goes on for more than forty-five.",
         applies: without_end,
     },
     Rule {
         id: "resolve-past-unreachable",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
         subject: Some(Kind::Nomen),
-        why: "A name in a zone below one that has no servers, or such as refuse. RFC 1034, section 5.3.3 leads there by delegations, and they end at no server that has the zone. A server of a zone above has the zone all the same here, and answers who asks it for the whole name; nomen, who shows it no more than it has to know (RFC 9156, section 2), is referred to such servers as do not answer for it. Others get there or not, as it comes: BIND has done one and the other with the same name.",
+        why: "A name in a zone below one that has no servers, or such as refuse. RFC 1034, section 5.3.3 \
+              leads there by delegations, and they end at no server that has the zone. A server of a zone \
+              above has the zone all the same here, and answers who asks it for the whole name; nomen, who \
+              shows it no more than it has to know (RFC 9156, section 2), is referred to such servers as do \
+              not answer for it. Others get there or not, as it comes: BIND has done one and the other with \
+              the same name.",
         applies: past_nobody,
     },
 ];
 
-/// The rules for a difference of a resolver from itself, the second time from the first.
+/// The rules for differences between a resolver's first and second reply.
 pub(crate) const AGAIN: &[Rule] = &[Rule {
     id: "resolve-found-since",
     facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
     subject: Some(Kind::Nomen),
-    why: "SERVFAIL one time and an answer the other, where a zone on the way has no servers, or such as refuse. A server of a zone above has the zone all the same here (resolve-past-unreachable); which servers are asked, and in which order, depends on what other queries have found out about them (RFC 1034, section 5.3.3: \"the best servers\").",
+    why: "SERVFAIL one time and an answer the other, where a zone on the way has no servers, or such as \
+          refuse. A server of a zone above has the zone all the same here (resolve-past-unreachable); which \
+          servers are asked, and in which order, depends on what other queries have found out about them \
+          (RFC 1034, section 5.3.3: \"the best servers\").",
     applies: found_since,
 }];
 
-/// The name asked for, for DS the one above, and the targets of aliases that a reply shows.
+/// Returns the QNAME, for DS its parent, and the targets of CNAMEs that any reply shows.
 fn names(view: &View<'_>) -> Vec<Name> {
     let replies = view.case.replies.iter().filter_map(|(_, reply)| reply.answer());
     let aliases = replies.flat_map(|answer| &answer.sections[0]).filter(|r| r.rtype == rtype::CNAME);
@@ -95,7 +129,7 @@ fn names(view: &View<'_>) -> Vec<Name> {
     targets.chain([asked.lower()]).collect()
 }
 
-/// How it is with the zones that a name is in, the closest first.
+/// Returns the conditions of the zones that contain a name, the closest first.
 fn zones_of(view: &View<'_>, name: &Name) -> Vec<Condition> {
     let Some(resolving) = &view.case.resolving else { return Vec::new() };
     let holding = resolving.conditions.iter().filter(|(apex, _)| name.is_under(apex));
@@ -104,7 +138,7 @@ fn zones_of(view: &View<'_>, name: &Name) -> Vec<Condition> {
     holding.into_iter().map(|(_, condition)| condition).collect()
 }
 
-/// The zone that a name is in, and how it is with that.
+/// Returns the zone that contains a name, and its condition.
 fn zone_of<'v>(view: &'v View<'_>, name: &Name) -> Option<(&'v Name, Condition)> {
     let conditions = view.case.resolving.as_ref()?.conditions;
     let holding = conditions.iter().filter(|(apex, _)| name.is_under(apex));
@@ -115,7 +149,7 @@ fn cd_without_ad(view: &View<'_>) -> bool {
     view.case.query.cd && !view.mine.has(flag::AD)
 }
 
-/// The zones of which not every answer can be had, or be found secure or insecure.
+/// Conditions of zones of which some answers cannot be fetched, or cannot be validated as secure or insecure.
 const BROKEN: [Condition; 7] = [
     Condition::Expired,
     Condition::WrongDs,
@@ -126,10 +160,10 @@ const BROKEN: [Condition; 7] = [
     Condition::Dead,
 ];
 
-/// With CD the subject has an answer, where the zone, or one above, is broken and the other fails.
+/// With CD the subject has an answer; the other fails, as the zone, or one above, is broken.
 fn cd_bogus(view: &View<'_>) -> bool {
-    // A server may have the zone below one that it refuses, of which no DS can be had; of one that is dead
-    // there is nothing.
+    // A server may also serve the zone below one that it refuses and whose DS cannot be fetched; a dead zone
+    // has no answers.
     let is_broken = |condition: &Condition| BROKEN.contains(condition) && *condition != Condition::Dead;
     let found = names(view).into_iter().flat_map(|name| zones_of(view, &name)).any(|c| is_broken(&c));
     view.case.query.cd && matches!(view.mine.rcode, 0 | 3) && view.theirs.rcode == 2 && found
@@ -146,8 +180,8 @@ fn failure_is_bare(view: &View<'_>) -> bool {
     view.mine.rcode == 2 && view.mine.sections[0].is_empty() && failed
 }
 
-/// QTYPE CNAME, and the subject answers with the CNAME at the name and the DNAME above that it follows from,
-/// and nothing else; the other fails, or has these and goes on, to where it may have no AD to give.
+/// QTYPE CNAME: the subject answers with the CNAME at the name and the DNAME that it is synthesized from, and
+/// nothing else. The other fails, or follows the CNAME, possibly to a name without AD.
 fn cname_of_dname(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let mine = &view.mine.sections[0];
@@ -169,15 +203,15 @@ fn redirects(record: &Record, name: &Name) -> bool {
     name.is_under(&record.owner) && *name != record.owner
 }
 
-/// Whether an answer has this record, with whatever TTL.
+/// Whether an answer has this record, with any TTL.
 fn shows(answer: &Answer, wanted: &Record) -> bool {
     let data = |r: &Record| (r.owner.clone(), r.rtype, r.rdata.clone());
     answer.sections[0].iter().any(|r| data(r) == data(wanted))
 }
 
-/// QTYPE DNAME, and a reply shows a DNAME above the name. The subject has followed it, and the other shows
-/// it, too, or fails; or the subject fails, since it leads to a zone that is broken. Only where they say
-/// different things may AD differ.
+/// QTYPE DNAME, and a reply shows a DNAME above the name. Either the subject has followed it, and the other
+/// shows it, too, or fails; or the subject fails, as it leads to a broken zone. AD may differ only if the
+/// answers differ.
 fn dname_type(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let is_above = |r: &&Record| r.rtype == rtype::DNAME && redirects(r, &name);
@@ -207,7 +241,7 @@ fn dname_type(view: &View<'_>) -> bool {
         && (view.difference.facet != Facet::Ad || !same)
 }
 
-/// The name that the subject's aliases lead to.
+/// Returns the name that the subject's CNAMEs lead to.
 fn end(view: &View<'_>) -> Name {
     let mut name = view.case.query.name.lower();
     let aliases = || view.mine.sections[0].iter().filter(|r| r.rtype == rtype::CNAME);
@@ -219,12 +253,12 @@ fn end(view: &View<'_>) -> Name {
     name
 }
 
-/// The subject has an answer, where the other fails below a zone without proofs: in a zone below it, or at a
-/// name with others in between. That there is nothing at the end of its aliases cannot be said of such a
-/// zone.
+/// The subject has an answer; the other fails below a zone without proofs: in a zone below it, or at a name
+/// with other labels in between. In such a zone, the absence of data at the end of the CNAMEs cannot be
+/// proved.
 fn unproven_between(view: &View<'_>) -> bool {
     let below = |name: &Name| zones_of(view, name).iter().skip(1).any(|c| *c == Condition::Unproven);
-    // Of a DS query, QNAME is one label below the name that is looked at here.
+    // QNAME of a DS query is one label below the name that is checked here.
     let query = view.case.query;
     let ds = (query.qtype == rtype::DS).then(|| query.name.parent().lower());
     let between = |name: &Name| {
@@ -240,33 +274,31 @@ fn unproven_between(view: &View<'_>) -> bool {
         && names(view).iter().any(|name| below(name) || answers && between(name))
 }
 
-/// Whether no server serves a zone, as far as its delegation says.
+/// Whether no server answers for a zone that its delegation names.
 fn has_nobody(condition: &Condition) -> bool {
     matches!(condition, Condition::Dead | Condition::Lame)
 }
 
-/// Whether there is such a zone on the way: one of the name, of the targets of aliases, or of the names of
-/// servers.
+/// Whether such a zone contains the name, a target of CNAMEs, or a name server on the way.
 fn on_the_way(view: &View<'_>, is_such: fn(&Condition) -> bool) -> bool {
     let Some(resolving) = &view.case.resolving else { return false };
     let mut all = names(view).into_iter().flat_map(|name| resolving.links.on_the_way(&name));
     all.any(|name| zones_of(view, &name).iter().any(is_such))
 }
 
-/// The subject fails where no server serves a zone on the way, or where one is bogus.
+/// The subject fails, and a zone on the way has no server that answers, or is bogus.
 fn without_end(view: &View<'_>) -> bool {
     let is_bogus = || !view.case.query.cd && on_the_way(view, |condition| BROKEN.contains(condition));
     view.mine.rcode == 2 && (on_the_way(view, has_nobody) || is_bogus())
 }
 
-/// The subject has failed where no server serves a zone on the way, and has found a way since, or the other
-/// way round.
+/// One of the subject's two replies is a failure, and no server answers for a zone on the way.
 fn found_since(view: &View<'_>) -> bool {
     let failed = [view.mine.rcode, view.theirs.rcode].map(|rcode| rcode == 2);
     failed[0] != failed[1] && on_the_way(view, has_nobody)
 }
 
-/// The subject fails where no server serves a zone above, and the other has found the zone all the same.
+/// The subject fails where no server answers for a zone above; the other has found the zone all the same.
 fn past_nobody(view: &View<'_>) -> bool {
     view.mine.rcode == 2
         && matches!(view.theirs.rcode, 0 | 3)

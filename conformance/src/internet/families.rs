@@ -1,5 +1,5 @@
-//! Resolvers that have IPv4 alone, or IPv6 alone: in a network namespace of its own beside the small Internet
-//! nomen finds what servers lead to that it can reach, and finds it as it does where it has both.
+//! Resolvers with only IPv4 or only IPv6: from a network namespace of its own beside the small Internet,
+//! nomen must find the zones that servers of its family lead to, with the same answers as with both families.
 
 use super::servers;
 use super::sites::{Alone, SILENT, Sites};
@@ -14,17 +14,17 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long an answer may take before the query is sent again: longer than a resolver looks for one.
+/// Time after which an unanswered query is sent again: longer than a resolver takes to answer.
 const RESEND_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// One family of addresses between the small Internet and a resolver beside it.
+/// A link of one address family between the small Internet and a resolver outside.
 struct Family {
     name: &'static str,
     /// The interface on the Internet's side.
     interface: &'static str,
-    /// Its address and the resolver's, each with the arguments of `ip` behind it.
+    /// Addresses of the Internet's side and of the resolver's, with prefix length.
     ends: [&'static str; 2],
-    /// The way there.
+    /// The route to the small Internet.
     route: &'static str,
 }
 
@@ -43,13 +43,12 @@ const FAMILIES: [Family; 2] = [
     },
 ];
 
-/// Takes what is sent to the addresses that are silent, for as long as this is kept.
+/// Binds the silent addresses: while the sockets are kept, packets to them are received and never answered.
 pub(super) fn silence() -> Result<Vec<UdpSocket>, String> {
     SILENT.iter().map(|at| UdpSocket::bind((*at, 53)).map_err(|e| format!("{at}: {e}"))).collect()
 }
 
-/// Asks nomen for a name in each zone: where it has both families, and where it has one. Called inside
-/// `internet`.
+/// Asks nomen for a name in each zone, with both address families and with one. Called inside `internet`.
 pub(super) fn compare(
     programs: &BTreeMap<Kind, PathBuf>,
     sites: &Sites,
@@ -88,7 +87,8 @@ pub(super) fn compare(
         }
         let [reached, chance, cut] = counts;
         println!(
-            "{} alone: of {} zones {reached} are reached, {chance} by chance, {cut} not; {} answers are wrong",
+            "{} alone: of {} zones {reached} are reached, {chance} by chance, {cut} not; {} answers are \
+             wrong",
             family.name,
             sites.zones.len(),
             wrong.len()
@@ -108,17 +108,17 @@ fn ask(resolvers: &[Server], queries: &[Query]) -> Result<Vec<Reply>, String> {
     Ok(of_first.iter().map(|reply| Reply::from_wire(reply.as_deref())).collect())
 }
 
-/// A response code, AD, and the types and data of the answer.
+/// RCODE, AD, and the types and RDATA of the answer.
 type Said<'r> = (u16, bool, BTreeSet<(u16, &'r [u8])>);
 
-/// What an answer says, but for the time that it is good for.
+/// Returns the contents of a response, without TTLs.
 fn said(reply: &Reply) -> Option<Said<'_>> {
     let answer = reply.answer()?;
     let records = answer.sections[0].iter().map(|record| (record.rtype, &record.rdata[..])).collect();
     Some((answer.rcode, answer.has(flag::AD), records))
 }
 
-/// A network namespace with a way to the small Internet by one family.
+/// Creates a network namespace that is linked to the small Internet by one address family.
 fn beside(internet: &Namespace, family: &Family) -> Result<Namespace, String> {
     let namespace = Namespace::new()?;
     let Family { interface, ends: [there, here], route, .. } = family;

@@ -1,5 +1,5 @@
-//! The small Internet, or that of the attacks, for another program that brings resolvers of its own: only the
-//! servers run, and what is to be asked lies in files. `bench/compare` measures there.
+//! Lends the small Internet, or that of the attacks, to another program that runs its own resolvers: starts
+//! only the servers, and writes the questions to files. `bench/compare` measures there.
 //!
 //! Standard output has a line for each of these words, and then `ready`:
 //!
@@ -7,7 +7,7 @@
 //!   addresses without a server;
 //! - `root ADDRESS`: the root server;
 //! - `anchor TAG ALGORITHM TYPE DIGEST`: the DS record of its key;
-//! - `questions NAME COUNT PATH`: messages, each behind its length in two bytes.
+//! - `questions NAME COUNT PATH`: messages, each preceded by its length in two bytes.
 
 use super::sites::{Condition, Extent, HOSTS, Sites};
 use super::{namespace, queries, servers, wait};
@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Questions that take the whole small Internet; with fewer it has a zone below each top-level domain.
+/// Number of questions from which on the small Internet has its full size; for fewer it has one zone below
+/// each top-level domain.
 const MANY: usize = 2000;
 
 /// What is lent.
@@ -30,7 +31,7 @@ pub(crate) enum What {
     Attacks,
 }
 
-/// Lends it, with so many questions of each sort, until a line or the end of the input comes.
+/// Lends it, with `count` questions of each kind, until a line or the end of the input is read.
 pub(crate) fn run(
     what: What,
     programs: &BTreeMap<Kind, PathBuf>,
@@ -59,7 +60,7 @@ pub(crate) fn run(
     })
 }
 
-/// Zones, who serves them, and lists of questions by their names.
+/// Zones, their servers, and named lists of questions.
 pub(crate) type Lent = (Sites, Vec<Server>, Vec<(&'static str, Vec<Query>)>);
 
 fn internet(programs: &BTreeMap<Kind, PathBuf>, count: usize, seed: u64, dir: &Path) -> Result<Lent, String> {
@@ -73,7 +74,7 @@ fn internet(programs: &BTreeMap<Kind, PathBuf>, count: usize, seed: u64, dir: &P
     Ok((sites, hosts, vec![("unsigned", unsigned), ("signed", signed), ("mixed", mixed)]))
 }
 
-/// The questions as messages with ID 0, each behind its length.
+/// Encodes the questions as messages with ID 0, each preceded by its length.
 fn messages(queries: &[Query]) -> Vec<u8> {
     let mut out = Vec::new();
     for query in queries {

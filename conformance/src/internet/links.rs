@@ -1,11 +1,12 @@
-//! Where the names of the small Internet lead: aliases to their targets, zones to the names of their servers.
+//! Links between names of the small Internet: CNAMEs and DNAMEs to their targets, zones to the names of their
+//! servers.
 
 use crate::name::Name;
 use crate::zones::Zone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// Aliases and name servers of all zones.
+/// CNAMEs, DNAMEs and name servers of all zones.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     /// Targets of CNAME records, by owner.
@@ -17,7 +18,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Reads the files of the zones.
+    /// Reads the zone files.
     pub(crate) fn read(zones: &[Zone]) -> Result<Self, String> {
         let mut links = Self::default();
         for zone in zones {
@@ -27,7 +28,7 @@ impl Links {
         Ok(links)
     }
 
-    /// Takes in a record that is written out on one line.
+    /// Adds a record, given as a whole line.
     pub(crate) fn add(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [owner, _, _, rtype, target] = words[..] else { return };
@@ -41,8 +42,8 @@ impl Links {
         }
     }
 
-    /// All names that may have to be resolved on the way to the end of `name`: itself, the targets of
-    /// aliases, and the names of the servers of all zones that these are in.
+    /// Returns all names that may have to be resolved for `name`: itself, the targets of CNAMEs and DNAMEs,
+    /// and the names of the servers of all zones that contain any of these.
     pub(crate) fn on_the_way(&self, name: &Name) -> BTreeSet<Name> {
         let (mut seen, mut next) = (BTreeSet::new(), vec![name.lower()]);
         while let Some(name) = next.pop() {
@@ -55,7 +56,7 @@ impl Links {
         seen
     }
 
-    /// Where the next alias on the way of a name leads: its own, that of a wildcard, or a DNAME above it.
+    /// Returns the name's next target: by its own CNAME, that of a wildcard, or a DNAME above it.
     fn target(&self, name: &Name) -> Option<Name> {
         if let Some(target) = self.aliases.get(name) {
             return Some(target.clone());

@@ -1,7 +1,7 @@
-//! The small Internet: a root, top-level domains and some dozens of zones below them, signed and not, sound
-//! and broken, served by NSD, Knot, BIND and nomen in a network namespace of its own, by IPv4, by IPv6 or by
-//! both, some of them silent by one; and resolvers that are asked the same questions there, with empty caches
-//! and again with what they know by then.
+//! The small Internet in a network namespace: a root, top-level domains and dozens of zones below them,
+//! signed and unsigned, valid and broken, served by NSD, Knot, BIND and nomen, by IPv4, IPv6 or both, where
+//! some servers are silent by one of them. Resolvers get the same queries there, with empty caches and again
+//! with filled ones.
 
 mod families;
 pub(crate) mod lend;
@@ -24,19 +24,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Queries to resolvers before they are started anew.
+/// Number of queries after which resolvers are restarted.
 const ROUND: usize = 4000;
-/// How long an answer may take before the query is sent again: several times that is longer than a resolver
-/// tries to reach servers that are not there.
+/// Time after which an unanswered query is sent again: several times this is longer than a resolver tries to
+/// reach unavailable servers.
 const RESEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A network namespace in which every server has addresses of its own, with port 53.
+/// Creates a network namespace in which every server has its own addresses, all with port 53.
 pub(crate) fn namespace() -> Result<Namespace, String> {
     let namespace = Namespace::new()?;
     namespace.ip("link set lo up")?;
-    // All of this network is here.
+    // The whole network is local.
     namespace.ip("addr add 198.18.0.1/15 dev lo")?;
-    // BIND listens only where it finds an interface with that very address, and with IPv6 so do all.
+    // BIND listens only on addresses that an interface has exactly; for IPv6 all servers need that.
     let hosts = sites::HOSTS.into_iter().flat_map(sites::addresses).map(|at| at.ip());
     let others = [sites::UNUSED, sites::SILENT, sites::of_both(200, 1)].into_iter().flatten();
     let v6 = hosts.clone().chain(others).filter(std::net::IpAddr::is_ipv6);
@@ -51,7 +51,7 @@ pub(crate) fn namespace() -> Result<Namespace, String> {
 }
 
 impl Run<'_> {
-    /// Makes the small Internet and asks `count` queries there.
+    /// Creates the small Internet, and sends `count` queries there.
     pub(crate) fn internet(
         &mut self,
         programs: &BTreeMap<Kind, PathBuf>,
@@ -60,7 +60,7 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let namespace = namespace()?;
         let path = namespace.path();
-        // Servers end with the thread that has started them, so all of it happens on one.
+        // Servers end with the thread that has started them, so one thread does everything.
         namespace.enter(|| {
             let sites = Sites::make(&dir.join("zones"), self.arguments.seed, Extent::default())?;
             let mut hosts = servers::start_hosts(programs, &sites::HOSTS, &sites, dir)?;
@@ -140,8 +140,7 @@ fn said(resolvers: &[Server], replies: &[Replies], i: usize, when: &str) -> Vec<
     resolvers.iter().zip(replies).map(of).collect()
 }
 
-/// Asks all resolvers. A question whose answer did not fit into one resolver's datagram is asked again by
-/// TCP, of all of them.
+/// Queries all resolvers. If a resolver's answer is truncated, the query is repeated by TCP to all of them.
 fn whole(resolvers: &[Server], queries: &mut [Query]) -> Result<Vec<Replies>, String> {
     let mut replies = ask_patiently(resolvers, queries, RESEND_TIMEOUT)?;
     let truncated = |wire: &[u8]| Answer::parse(wire).is_ok_and(|a| a.has(flag::TC));
@@ -157,7 +156,7 @@ fn whole(resolvers: &[Server], queries: &mut [Query]) -> Result<Vec<Replies>, St
     Ok(replies)
 }
 
-/// Keeps everything running for a person who looks around, until a line comes.
+/// Keeps everything running for manual tests, until a line is entered.
 fn hold(
     programs: &BTreeMap<Kind, PathBuf>,
     sites: &Sites,

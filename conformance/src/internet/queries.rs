@@ -1,5 +1,5 @@
-//! What is asked of resolvers: names that are there and names that are not, wildcards, aliases from zone to
-//! zone, cuts and what is between names, in every zone of the small Internet alike.
+//! Queries for resolvers: existing and non-existent names, wildcards, CNAMEs from zone to zone, cuts and
+//! empty non-terminals, in every zone of the small Internet.
 
 use super::sites::{HOST, Sites};
 use crate::name::Name;
@@ -7,7 +7,7 @@ use crate::query::{Edns, Query, rtype};
 use crate::rng::Rng;
 use crate::zones::Zone;
 
-/// Types asked for of any name, the common ones more often.
+/// QTYPEs for any name, the common ones more often.
 const TYPES: [u16; 16] = [1, 1, 1, 28, 28, 16, 15, 2, 6, 43, 48, 33, 65, 257, 5, 39];
 
 /// Makes queries.
@@ -18,12 +18,12 @@ pub(crate) struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// A generator whose queries follow from `seed` and the zones.
+    /// Creates a generator; its queries depend only on `seed` and the zones.
     pub(crate) fn new(sites: &'a Sites, seed: u64) -> Self {
         Self { sites, rng: Rng::new(seed ^ 0x9e5_0000) }
     }
 
-    /// The next query.
+    /// Returns the next query.
     pub(crate) fn next_query(&mut self) -> Query {
         let (name, qtype) = self.question();
         let rng = &mut self.rng;
@@ -70,9 +70,9 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// So many questions, each for another name in these zones: most for hosts that are there, one in ten of
-/// those for addresses that they do not have, some for names that are not there and lie between the hosts,
-/// some for what a wildcard matches. Half of them want signatures.
+/// Makes `count` queries, each for another name in these zones: most for existing hosts, a tenth of those for
+/// addresses that they do not have, the others for non-existent names between the hosts and for names that
+/// match a wildcard. Half of them set DO.
 pub(crate) fn different(zones: &[&Zone], count: usize, seed: u64) -> Vec<Query> {
     let mut rng = Rng::new(seed ^ 0xd1f_0000);
     let is_host = |name: &&Name| name.0.first().is_some_and(|label| label.starts_with(HOST.as_bytes()));
@@ -97,7 +97,7 @@ pub(crate) fn different(zones: &[&Zone], count: usize, seed: u64) -> Vec<Query> 
     (0..count).map(question).collect()
 }
 
-/// A name that is there, with a type that it has.
+/// Picks an existing name, with a type that it has.
 fn existing(zone: &Zone, rng: &mut Rng) -> (Name, u16) {
     let named = |types: &std::collections::BTreeSet<String>| !types.contains("NSEC3");
     let nodes: Vec<_> = zone.nodes.iter().filter(|(_, types)| named(types)).collect();
@@ -134,7 +134,7 @@ fn under(zone: &Zone, text: &str) -> Name {
     text.split('.').rev().fold(zone.name.clone(), |name, label| name.child(label.as_bytes()))
 }
 
-/// A label that no zone has.
+/// Makes a label that occurs in no zone.
 fn label(rng: &mut Rng) -> Vec<u8> {
     format!("q{:x}", rng.next() & 0xff_ffff).into_bytes()
 }

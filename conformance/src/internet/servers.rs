@@ -1,6 +1,6 @@
-//! Who is on the small Internet: programs that serve zones, at several addresses each of IPv4 and IPv6, and
-//! resolvers, all at port 53. The resolvers are as they come, but for where trust begins, how long an answer
-//! may be, and names that are special elsewhere.
+//! The programs on the small Internet: authoritative servers, at several IPv4 and IPv6 addresses each, and
+//! resolvers, all at port 53. The resolvers use their defaults, except for the trust anchor, the maximum
+//! message size, and special-use names.
 
 use super::sites::{Sites, addresses};
 use crate::query::{Query, rtype};
@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 /// The resolvers that are compared.
 pub(crate) const RESOLVERS: [Kind; 4] = [Kind::Nomen, Kind::Bind, Kind::Unbound, Kind::Recursor];
 
-/// Where a resolver answers.
+/// Returns the address of a resolver.
 pub(crate) fn resolver(kind: Kind) -> SocketAddr {
     let n = RESOLVERS.iter().position(|k| *k == kind).map_or(0, |at| at as u8 + 1);
     SocketAddr::from(([198, 18, 200, n], 53))
 }
 
-/// Starts those that serve zones, and waits until they do.
+/// Starts the authoritative servers, and waits until they answer.
 pub(crate) fn start_hosts(
     programs: &BTreeMap<Kind, PathBuf>,
     kinds: &[Kind],
@@ -43,7 +43,7 @@ pub(crate) fn start_hosts(
     Ok(servers)
 }
 
-/// Starts the resolvers with nothing in their caches, and waits until they answer.
+/// Starts the resolvers with empty caches, and waits until they answer.
 pub(crate) fn start_resolvers(
     programs: &BTreeMap<Kind, PathBuf>,
     sites: &Sites,
@@ -65,7 +65,7 @@ pub(crate) fn start_resolvers(
     Ok(servers)
 }
 
-/// A question for a name that no other query asks for.
+/// Returns a query for a name that no other query asks for.
 pub(crate) fn probe(sites: &Sites) -> Query {
     Query { rd: true, ..Query::plain(sites.zones[0].name.child(b"is-it-there"), rtype::TXT) }
 }
@@ -87,7 +87,8 @@ fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) 
     match kind {
         Kind::Nsd => {
             out = format!(
-                "server:\n{}\n port: 53\n username: \"\"\n chroot: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
+                "server:\n{}\n port: 53\n username: \"\"\n chroot: \"\"\n zonesdir: \"{home}\"\n \
+                 database: \"\"\n \
                  pidfile: \"{home}/pid\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
                  zonelistfile: \"{home}/zone.list\"\n server-count: 1\n tcp-count: 200\n rrl-ratelimit: 0\n \
                  rrl-whitelist-ratelimit: 0\n zonefiles-check: no\n zonefiles-write: 0\n\
@@ -101,8 +102,10 @@ fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) 
         }
         Kind::Knot => {
             out = format!(
-                "server:\n    listen: [{}]\n    rundir: \"{home}\"\n    udp-workers: 1\n    tcp-workers: 1\n    \
-                 background-workers: 1\ncontrol:\n    listen: \"{home}/knot.sock\"\nlog:\n  - target: stderr\n    \
+                "server:\n    listen: [{}]\n    rundir: \"{home}\"\n    udp-workers: 1\n    \
+                 tcp-workers: 1\n    \
+                 background-workers: 1\ncontrol:\n    listen: \"{home}/knot.sock\"\nlog:\n  \
+                 - target: stderr\n    \
                  any: warning\ndatabase:\n    storage: \"{home}\"\ntemplate:\n  - id: default\n    \
                  storage: \"{home}\"\n    semantic-checks: soft\n    zonefile-sync: -1\n    \
                  zonefile-load: whole\n    journal-content: none\nzone:\n",
@@ -114,9 +117,12 @@ fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) 
         }
         Kind::Bind => {
             out = format!(
-                "options {{\n directory \"{home}\"; pid-file \"{home}/pid\"; session-keyfile \"{home}/session.key\";\n \
-                 managed-keys-directory \"{home}\"; lock-file none;\n listen-on {{ {} }}; listen-on-v6 {{ {} }};\n \
-                 recursion no; allow-query {{ any; }}; notify no; dnssec-validation no; empty-zones-enable no;\n \
+                "options {{\n directory \"{home}\"; pid-file \"{home}/pid\"; \
+                 session-keyfile \"{home}/session.key\";\n \
+                 managed-keys-directory \"{home}\"; lock-file none;\n listen-on {{ {} }}; \
+                 listen-on-v6 {{ {} }};\n \
+                 recursion no; allow-query {{ any; }}; notify no; dnssec-validation no; \
+                 empty-zones-enable no;\n \
                  check-integrity no; check-names primary ignore;\n}};\ncontrols {{ }};\n",
                 some(|ip| format!("{ip};"), " ", IpAddr::is_ipv4),
                 some(|ip| format!("{ip};"), " ", IpAddr::is_ipv6)
@@ -141,7 +147,7 @@ fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) 
     out
 }
 
-/// The configuration of nomen as a resolver at this address.
+/// Returns the configuration of nomen as a resolver at this address.
 pub(crate) fn nomen_resolver(address: IpAddr, sites: &Sites) -> String {
     let root: Vec<_> = sites.root.iter().map(|at| format!("\"{at}\"")).collect();
     format!(
@@ -173,9 +179,11 @@ fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> R
             let mut word = || words.next().unwrap_or_default().replace(' ', "");
             let (tag, algorithm, digest_type, digest) = (word(), word(), word(), word());
             format!(
-                "options {{\n directory \"{at}\"; pid-file \"{at}/pid\"; session-keyfile \"{at}/session.key\";\n \
+                "options {{\n directory \"{at}\"; pid-file \"{at}/pid\"; \
+                 session-keyfile \"{at}/session.key\";\n \
                  managed-keys-directory \"{at}\"; lock-file none;\n listen-on {{ {address}; }}; \
-                 listen-on-v6 {{ none; }};\n recursion yes; allow-query {{ any; }}; allow-recursion {{ any; }}; \
+                 listen-on-v6 {{ none; }};\n recursion yes; allow-query {{ any; }}; allow-recursion {{ any; \
+                 }}; \
                  allow-query-cache {{ any; }};\n dnssec-validation yes; empty-zones-enable no; \
                  minimal-responses yes; max-udp-size 4096;\n}};\ncontrols {{ }};\n\
                  trust-anchors {{ \".\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n\
@@ -191,16 +199,20 @@ fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> R
                 "server:\n interface: {address}\n access-control: 198.18.0.0/15 allow\n \
                  do-daemonize: no\n username: \"\"\n chroot: \"\"\n directory: \"{at}\"\n pidfile: \"\"\n \
                  use-syslog: no\n logfile: \"\"\n num-threads: 1\n module-config: \"validator iterator\"\n \
-                 root-hints: \"{at}/hints\"\n trust-anchor: \". DS {anchor}\"\n unblock-lan-zones: yes\n{own_zones} \
+                 root-hints: \"{at}/hints\"\n trust-anchor: \". DS {anchor}\"\n unblock-lan-zones: yes\n\
+                 {own_zones} \
                  max-udp-size: 4096\nremote-control:\n control-enable: no\n"
             )
         }
         Kind::Recursor => {
             write("anchor.lua", format!("clearTA(\".\")\naddTA(\".\", \"{anchor}\")\n"))?;
             format!(
-                "local-address={address}\nquery-local-address=0.0.0.0,::\nallow-from=198.18.0.0/15\nhint-file={at}/hints\ndnssec=validate\n\
-                 lua-config-file={at}/anchor.lua\nsocket-dir={at}\nwrite-pid=no\ndisable-syslog=yes\nquiet=yes\n\
-                 loglevel=3\nthreads=1\npdns-distributes-queries=no\nsecurity-poll-suffix=\nexport-etc-hosts=off\n\
+                "local-address={address}\nquery-local-address=0.0.0.0,::\nallow-from=198.18.0.0/15\n\
+                 hint-file={at}/hints\ndnssec=validate\n\
+                 lua-config-file={at}/anchor.lua\nsocket-dir={at}\nwrite-pid=no\ndisable-syslog=yes\n\
+                 quiet=yes\n\
+                 loglevel=3\nthreads=1\npdns-distributes-queries=no\nsecurity-poll-suffix=\n\
+                 export-etc-hosts=off\n\
                  serve-rfc1918=no\nudp-truncation-threshold=4096\n"
             )
         }

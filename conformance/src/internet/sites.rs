@@ -1,6 +1,5 @@
-//! The zones of the small Internet, from a seed: which there are, how each is signed, what is wrong with it,
-//! who serves it, and by which of IPv4 and IPv6. Their keys are new each time; nothing that is compared
-//! depends on them.
+//! The zones of the small Internet, from a seed: their names, how each is signed, how it is broken, its
+//! servers, and their address families. The keys are new each time; no comparison depends on them.
 
 use super::links::Links;
 use crate::name::Name;
@@ -14,28 +13,28 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-/// Those that serve zones, in the order of their networks: see [`addresses`].
+/// The authoritative servers, in the order of their networks: see [`addresses`].
 pub(crate) const HOSTS: [Kind; 4] = [Kind::Nsd, Kind::Knot, Kind::Bind, Kind::Nomen];
-/// The root server.
+/// Name of the root server.
 const ROOT_SERVER: &str = "a.root-servers.one.";
-/// Addresses of each of them.
+/// Number of addresses per server and family.
 const ADDRESSES: u8 = 4;
-/// What the names of additional hosts begin with, and no other name does.
+/// Prefix of the names of additional hosts; no other name has it.
 pub(crate) const HOST: &str = "node";
-/// No server listens here.
+/// Addresses without a server.
 pub(crate) const UNUSED: [IpAddr; 2] = of_both(9, 9);
-/// What comes here is taken and never answered, as if it had been lost.
+/// Addresses that receive packets and never answer, as if the packets were lost.
 pub(crate) const SILENT: [IpAddr; 2] = of_both(9, 8);
 
-/// How large the small Internet is.
+/// Size of the small Internet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// Zones below each top-level domain.
+    /// Number of zones below each top-level domain.
     pub per_tld: usize,
-    /// Hosts beyond those of every zone: so many in all sound zones with signatures together, and in those
-    /// without.
+    /// Number of additional hosts: this many in all valid signed zones together, and as many in the unsigned
+    /// ones.
     pub hosts: usize,
-    /// Servers have IPv4 alone.
+    /// Whether servers have only IPv4.
     pub only4: bool,
 }
 
@@ -46,31 +45,31 @@ impl Default for Extent {
 }
 
 impl Extent {
-    /// By what a name server can be asked that has this where there are both families.
+    /// Returns how a name server is reached, given how it would be with both families.
     fn reach(self, reach: Reach) -> Reach {
         if self.only4 { Reach::Only4 } else { reach }
     }
 }
 
-/// Where a program serves its zones: by IPv4, then by IPv6.
+/// Returns the addresses at which a program serves its zones: IPv4, then IPv6.
 pub(crate) fn addresses(kind: Kind) -> Vec<SocketAddr> {
     let by = |family: usize| (1..=ADDRESSES).map(move |n| SocketAddr::new(address(kind, n)[family], 53));
     by(0).chain(by(1)).collect()
 }
 
-/// An address of a program, by IPv4 and by IPv6.
+/// Returns an IPv4 and an IPv6 address of a program.
 fn address(kind: Kind, n: u8) -> [IpAddr; 2] {
     let network = HOSTS.iter().position(|k| *k == kind).map_or(0, |at| at as u8 + 1);
     of_both(network, n)
 }
 
-/// The same host in the networks that are for measurements (RFC 2544, RFC 5180).
+/// Returns the same host in the benchmarking networks of both families (RFC 2544, RFC 5180).
 pub(crate) const fn of_both(network: u8, host: u8) -> [IpAddr; 2] {
     let v6 = Ipv6Addr::new(0x2001, 2, 0, network as u16, 0, 0, 0, host as u16);
     [IpAddr::V4(Ipv4Addr::new(198, 18, network, host)), IpAddr::V6(v6)]
 }
 
-/// By what a name server can be asked.
+/// How a name server can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     Both,
@@ -78,7 +77,7 @@ enum Reach {
     Only6,
     /// It has addresses of both families, and is silent by IPv4.
     Silent4,
-    /// The same by IPv6.
+    /// It has addresses of both families, and is silent by IPv6.
     Silent6,
 }
 
@@ -93,7 +92,7 @@ impl Reach {
         }
     }
 
-    /// What of a host's addresses its name has.
+    /// Returns the addresses that a host's name has.
     fn of(self, [v4, v6]: [IpAddr; 2]) -> Vec<IpAddr> {
         match self {
             Self::Both => vec![v4, v6],
@@ -105,20 +104,20 @@ impl Reach {
     }
 }
 
-/// How far a resolver gets that has one family of addresses alone.
+/// Whether a resolver with only one address family reaches a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alone {
-    /// Servers that answer lead all the way.
+    /// All delegations on the way lead to servers that answer.
     Reached,
-    /// Not by the delegations; but a server of a zone above has the zone, too, and may be the one that is
-    /// asked. Or by the delegations, but one of them leads to where no server answers, which may take all the
-    /// time that there is.
+    /// Either not by the delegations, but a server of a parent zone serves the zone as well, and may be
+    /// asked; or by the delegations, but one of them also leads to servers that do not answer, which may take
+    /// all the available time.
     ByChance,
-    /// There is no way.
+    /// It does not.
     Cut,
 }
 
-/// How it is with a zone.
+/// Condition of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Condition {
     /// Signed, with DS.
@@ -127,29 +126,29 @@ pub(crate) enum Condition {
     Unsigned,
     /// Signed, without DS.
     Island,
-    /// Signed, and its DS names an unknown algorithm.
+    /// Signed; its DS has an unknown algorithm.
     UnknownAlgorithm,
-    /// Signed, and its DS has a digest of an unknown type.
+    /// Signed; its DS has an unknown digest type.
     UnknownDigest,
-    /// Signed with 50 iterations of NSEC3: as many as BIND's signer takes and all resolvers follow.
+    /// Signed with 50 iterations of NSEC3: the most that BIND's signer accepts and all resolvers support.
     Iterations,
-    /// Signed, and the time of all signatures is over.
+    /// Signed; all signatures have expired.
     Expired,
-    /// Signed, and its DS is that of another key.
+    /// Signed; its DS is that of another key.
     WrongDs,
-    /// Signed, and the data of one name changed afterwards.
+    /// Signed; the data of one name was changed afterwards.
     Tampered,
-    /// With DS, and served without signatures.
+    /// With DS, but served without signatures.
     Stripped,
-    /// Signed, and served without NSEC or NSEC3.
+    /// Signed, but served without NSEC or NSEC3.
     Unproven,
     /// Its servers refuse to answer for it.
     Lame,
-    /// Its servers are not there.
+    /// Its servers do not exist.
     Dead,
 }
 
-/// The conditions of zones below top-level domains, one after the other.
+/// The conditions of zones below top-level domains, assigned in turn.
 const CONDITIONS: [Condition; 20] = [
     Condition::Secure,
     Condition::Unsigned,
@@ -173,7 +172,7 @@ const CONDITIONS: [Condition; 20] = [
     Condition::Dead,
 ];
 
-/// How absence is proven.
+/// How non-existence is proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chain {
     Nsec,
@@ -185,7 +184,7 @@ enum Chain {
 struct Signing {
     algorithm: &'static str,
     chain: Chain,
-    /// One key for everything (RFC 6781, section 3.1: a single-type signing scheme).
+    /// Whether one key signs everything (RFC 6781, section 3.1: single-type signing scheme).
     one_key: bool,
 }
 
@@ -209,7 +208,7 @@ struct Plan {
     hosts: Vec<Kind>,
     /// Its name servers.
     servers: Vec<NameServer>,
-    /// Records of it that other zones need: addresses of name servers.
+    /// Records that other zones need in it: addresses of name servers.
     more: String,
 }
 
@@ -220,22 +219,22 @@ struct NameServer {
     addresses: Vec<IpAddr>,
     /// The program at these addresses.
     kind: Kind,
-    /// The zone that has its addresses, where that is another; then there is no glue.
+    /// The zone with its addresses, if that is another one; there is no glue then.
     home: Option<usize>,
 }
 
 /// The small Internet.
 #[derive(Debug)]
 pub(crate) struct Sites {
-    /// Its zones. Each says which programs it is not served by.
+    /// Its zones, each with the programs that do not serve it.
     pub zones: Vec<Zone>,
-    /// How it is with each, by apex.
+    /// The condition of each zone, by apex.
     pub conditions: BTreeMap<Name, Condition>,
-    /// Where their names lead.
+    /// The links between names.
     pub links: Links,
-    /// How far those get that have IPv4 alone, and IPv6 alone, by apex.
+    /// Whether resolvers with only IPv4, and with only IPv6, reach each zone, by apex.
     pub alone: BTreeMap<Name, [Alone; 2]>,
-    /// DS of the root's key, as text: tag, algorithm, digest type, digest.
+    /// DS of the root's key in presentation format: tag, algorithm, digest type, digest.
     pub anchor: String,
     /// The root server's addresses.
     pub root: Vec<IpAddr>,
@@ -253,7 +252,7 @@ impl Sites {
         }
         let mut zones = Vec::new();
         let mut anchor = String::new();
-        // Children first: the DS of each goes into the zone above.
+        // Children first: the DS of each is added to its parent zone.
         for (at, plan) in plans.iter().enumerate().rev() {
             let (zone, ds) = write(dir, plan, &texts[at])?;
             zones.push(zone);
@@ -278,8 +277,8 @@ impl Sites {
         })
     }
 
-    /// Zones below top-level domains in this condition, [`Condition::Secure`] or [`Condition::Unsigned`],
-    /// where nothing above is worse.
+    /// Returns the zones below top-level domains in condition [`Condition::Secure`] or
+    /// [`Condition::Unsigned`] with no worse zone above.
     pub(crate) fn sound(&self, own: Condition) -> Vec<&Zone> {
         self.zones.iter().filter(|zone| is_sound(&self.conditions, &zone.name, own)).collect()
     }
@@ -299,8 +298,7 @@ fn is_sound(conditions: &BTreeMap<Name, Condition>, name: &Name, own: Condition)
     name.0.len() > 1 && conditions.get(name) == Some(&own) && above.all(|(_, condition)| no_worse(*condition))
 }
 
-/// Adds so many hosts to the sound zones of a condition, to each the same number. Their names begin with
-/// [`HOST`].
+/// Adds `count` hosts to the sound zones in a condition, evenly. Their names begin with [`HOST`].
 fn more_hosts(
     texts: &mut [String],
     plans: &[Plan],
@@ -323,7 +321,7 @@ fn more_hosts(
     Ok(())
 }
 
-/// How far those get, zone by zone, that have IPv4 alone and IPv6 alone.
+/// Returns for each zone whether resolvers with only IPv4, and with only IPv6, reach it.
 fn alone(plans: &[Plan]) -> Vec<[Alone; 2]> {
     let [v4, v6] = [IpAddr::is_ipv4, IpAddr::is_ipv6].map(|is_mine: fn(&IpAddr) -> bool| {
         let (reached, near) = (reached(plans, is_mine, false), reached(plans, is_mine, true));
@@ -338,8 +336,8 @@ fn alone(plans: &[Plan]) -> Vec<[Alone; 2]> {
     v4.into_iter().zip(v6).map(|(v4, v6)| [v4, v6]).collect()
 }
 
-/// Of the zones that are reached those where each name server whose address is elsewhere leads there as well.
-/// A resolver that looks for an address where no server answers may have no time left for the other server.
+/// Returns which reached zones have no name server whose address is in an unreachable zone. A resolver that
+/// looks such an address up may have no time left for the other server.
 fn without_detours(plans: &[Plan], reached: &[bool]) -> Vec<bool> {
     let mut all = reached.to_vec();
     for _ in 0..plans.len() {
@@ -351,11 +349,11 @@ fn without_detours(plans: &[Plan], reached: &[bool]) -> Vec<bool> {
     all
 }
 
-/// The zones that delegations lead to by servers that answer at addresses of one family; with `near`, by
-/// servers of a zone above that have the zone themselves as well.
+/// Returns which zones can be reached by one address family through delegations; with `near`, also through
+/// servers of a parent zone that serve the zone as well.
 fn reached(plans: &[Plan], is_mine: fn(&IpAddr) -> bool, near: bool) -> Vec<bool> {
     let mut all = vec![true; plans.len()];
-    // What needs another that is out of reach is out of reach itself, until there is no more of that.
+    // A zone that depends on an unreachable one is unreachable; repeated until nothing changes.
     for _ in 0..plans.len() {
         for (at, plan) in plans.iter().enumerate() {
             let answers = |server: &NameServer| {
@@ -375,7 +373,7 @@ fn reached(plans: &[Plan], is_mine: fn(&IpAddr) -> bool, near: bool) -> Vec<bool
     all
 }
 
-/// Which zones there are.
+/// Plans the zones.
 fn plan(rng: &mut Rng, extent: Extent) -> Vec<Plan> {
     let root = extent.reach(Reach::Both).of(address(Kind::Nsd, 1));
     let signing = |algorithm, chain| Signing { algorithm, chain, one_key: false };
@@ -412,11 +410,11 @@ fn plan(rng: &mut Rng, extent: Extent) -> Vec<Plan> {
         let name = name.to_owned();
         plans.push(Plan { name, parent: 0, condition, signing, hosts: vec![kind], servers, more });
     }
-    // The root server's own name, which the root knows by glue alone.
+    // The root server's own name, which the root has only as glue.
     plans[1].more += &lines(ROOT_SERVER, &root);
     for at in 0..extent.per_tld * tlds.len() {
         let parent = 1 + at % tlds.len();
-        // Each top-level domain has other conditions first.
+        // Each top-level domain begins with another condition.
         let condition = CONDITIONS[(at + at / tlds.len()) % CONDITIONS.len()];
         let name =
             format!("{}{at}.{}", rng.pick(&["ash", "birch", "cedar", "elm", "fir"]), plans[parent].name);
@@ -433,7 +431,7 @@ fn plan(rng: &mut Rng, extent: Extent) -> Vec<Plan> {
     plans
 }
 
-/// Adds a zone that is served, with one or two name servers.
+/// Adds a zone with one or two name servers.
 fn add(
     plans: &mut Vec<Plan>,
     name: String,
@@ -451,7 +449,7 @@ fn add(
         },
         one_key: rng.chance(30),
     };
-    // A parent's servers mostly do not serve the child: then there is a referral to follow.
+    // Most servers of a parent do not serve the child, so that there are referrals.
     let above = &plans[parent].hosts;
     let fit = |kind: &&Kind| condition == Condition::Unproven || !above.contains(kind);
     let mut apart: Vec<Kind> = HOSTS.iter().filter(fit).copied().collect();
@@ -477,7 +475,7 @@ fn add(
         let elsewhere: Vec<(usize, &mut Plan)> = plans.iter_mut().enumerate().skip(1).filter(fits).collect();
         let chosen = rng.below(elsewhere.len());
         match elsewhere.into_iter().nth(chosen).filter(|_| rng.chance(25)) {
-            // Without glue: the address has to be looked up.
+            // Without glue: the address must be looked up.
             Some((home, other)) => {
                 let label = format!("ns{n}-{}", name.trim_end_matches('.').replace('.', "-"));
                 let name = format!("{label}.{}", other.name);
@@ -493,13 +491,13 @@ fn add(
     plans.push(Plan { name, parent, condition, signing, hosts, servers, more: String::new() });
 }
 
-/// Lines with the addresses of a name server.
+/// Returns the address records of a name server as lines.
 fn lines(name: &str, addresses: &[IpAddr]) -> String {
     let line = |at: &IpAddr| format!("{name} 3600 {} {at}\n", if at.is_ipv4() { "A" } else { "AAAA" });
     addresses.iter().map(line).collect()
 }
 
-/// NS records of a zone, with the addresses of its servers that are in it.
+/// Returns a zone's NS records, with glue.
 fn delegation(plan: &Plan) -> String {
     let of = |server: &NameServer| {
         let glue =
@@ -509,7 +507,7 @@ fn delegation(plan: &Plan) -> String {
     plan.servers.iter().map(of).collect()
 }
 
-/// The master file of a zone, without what signing adds and without DS.
+/// Returns the zone file, without DS and the records that signing adds.
 fn text(plans: &[Plan], at: usize, rng: &mut Rng) -> String {
     let plan = &plans[at];
     let mut out = String::from("$TTL 3600\n");
@@ -529,7 +527,7 @@ fn text(plans: &[Plan], at: usize, rng: &mut Rng) -> String {
     out
 }
 
-/// What every zone but the root has.
+/// Adds the names that every zone except the root has.
 fn contents(out: &mut String, plans: &[Plan], is_tld: bool, rng: &mut Rng) {
     let other = |rng: &mut Rng| loop {
         let name = &rng.pick(plans).name;
@@ -566,7 +564,7 @@ fn contents(out: &mut String, plans: &[Plan], is_tld: bool, rng: &mut Rng) {
     }
 }
 
-/// Writes a zone, signed if it is, and returns it with the DS that the zone above has of it.
+/// Writes a zone, signs it unless it is unsigned, and returns it with its DS for the parent.
 fn write(dir: &Path, plan: &Plan, text: &str) -> Result<(Zone, Option<String>), String> {
     let mut zone = zones::plain(dir, &plan.name, text)?;
     zone.source = zone.full.clone();
@@ -583,7 +581,7 @@ fn write(dir: &Path, plan: &Plan, text: &str) -> Result<(Zone, Option<String>), 
     Ok((zone, ds))
 }
 
-/// Makes the keys of a zone, and returns the DS of the one that signs keys.
+/// Makes a zone's keys, and returns the DS of the key-signing key.
 fn make_keys(keys: &Path, plan: &Plan) -> Result<String, String> {
     fs::create_dir_all(keys).map_err(|e| format!("{}: {e}", keys.display()))?;
     let mut ds = String::new();
@@ -606,7 +604,7 @@ fn make_keys(keys: &Path, plan: &Plan) -> Result<String, String> {
     Ok(ds)
 }
 
-/// The DS as the zone above has it, if it does.
+/// Returns the DS that the parent publishes, if it does.
 fn ds_of(good: &str, condition: Condition) -> Option<String> {
     let mut words: Vec<String> = good.split(' ').map(str::to_owned).collect();
     match condition {
@@ -623,7 +621,7 @@ fn ds_of(good: &str, condition: Condition) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// Signs a zone, and does to it what its condition says.
+/// Signs a zone, and breaks it according to its condition.
 fn sign(zone: &mut Zone, keys: &Path, plan: &Plan) -> Result<(), String> {
     let out = zone.full.with_extension("signed");
     let mut signzone = Command::new("dnssec-signzone");

@@ -1,5 +1,5 @@
-//! Tests of the judge of forwarders: what it must notice, and for each rule a case that it excuses and one
-//! close by that it must not.
+//! Tests of the comparison of forwarders: what it must notice, and for each rule a case that it excuses and a
+//! similar one that it must not.
 
 use super::{name, record, world};
 use crate::compare::{self, Case, Facet, Forwarding, Reply};
@@ -12,15 +12,15 @@ use crate::zones::{World, Zone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What a server says: RCODE and the sections' records.
+/// A server's reply: RCODE and the sections' records.
 #[derive(Clone, Default)]
 pub(super) struct Says {
     rcode: u8,
     sections: [Vec<Vec<u8>>; 3],
-    /// Behind an OPT record, EDNS options.
+    /// EDNS options, if the reply has an OPT record.
     options: Option<Vec<u8>>,
     pub(super) flags: u8,
-    /// There is no reply.
+    /// Whether there is no reply.
     silent: bool,
 }
 
@@ -78,14 +78,14 @@ impl Says {
     }
 }
 
-/// Nomen's replies now and before, those of all peers, and what upstream said.
+/// Nomen's replies now and before, those of all peers, and the upstream server's.
 struct Scene {
     query: Query,
     upstream: Says,
     mine: Says,
     earlier: Option<Says>,
     theirs: Says,
-    /// What Unbound says, if not what all others say.
+    /// Unbound's reply, if it differs from the others'.
     unbound: Option<Says>,
     kept_apart: usize,
     world: World,
@@ -105,7 +105,7 @@ impl Scene {
         }
     }
 
-    /// All differences, each with the rule that excuses it.
+    /// Returns all differences, each with the rule that excuses it.
     fn differences(&self) -> BTreeSet<(Facet, bool, Option<&'static str>)> {
         let world = &self.world;
         let peers = FORWARDING.into_iter().filter(|k| *k != Kind::Nomen);
@@ -126,7 +126,8 @@ impl Scene {
         differences.iter().map(|d| (d.facet, own(d), rule(d))).collect()
     }
 
-    /// Asserts that differences in `facets` from the others are all that there is, and `rule` excuses them.
+    /// Asserts that the only differences are from the other servers in `facets`, and that `rule` excuses
+    /// them.
     fn is_excused(&self, facets: &[Facet], rule: &'static str) {
         let wanted = facets.iter().map(|facet| (*facet, false, Some(rule))).collect();
         assert_eq!(self.differences(), wanted);
@@ -151,7 +152,7 @@ fn soa() -> Vec<u8> {
     record("test.", rtype::SOA, 300, &[&[0; 2][..], &[0; 20]].concat())
 }
 
-/// Everybody says the same.
+/// All replies are the same.
 fn agreed(says: &Says) -> Scene {
     Scene::new("www.test.", rtype::A, says.clone(), says.clone(), says.clone())
 }
@@ -229,7 +230,7 @@ fn a_referral_is_no_answer() {
     let facets = [Facet::Rcode, Facet::Authority, Facet::Additional];
     let mut scene = Scene::new("www.sub.test.", rtype::A, referral.clone(), Says::fails(2), referral.clone());
     scene.is_excused(&facets, "forward-referral");
-    // Another error, a referral with something made of it, and a failure where there was an answer.
+    // Another error, a referral with records in the answer, and a failure where there was an answer.
     scene.mine = Says::fails(5);
     scene.is_not_excused();
     scene.mine = Says::answer(&[a("www.sub.test.", 300)]).rcode(2);
@@ -255,7 +256,7 @@ fn a_chain_into_a_delegation_has_no_end() {
     scene.query.qtype = rtype::CNAME;
     scene.is_not_excused();
     scene.query.qtype = rtype::A;
-    // No server saw a delegation, it is of another name, or the chain was whole.
+    // No server returns a delegation, it is of another name, or the chain is complete.
     scene.theirs = half.clone();
     scene.is_not_excused();
     scene.theirs = half.authority(&[pointing("sub.test.", rtype::NS, "ns.sub.test.")]);
@@ -330,14 +331,14 @@ fn a_cname_that_upstream_does_not_show_depends_on_the_cache() {
     scene.query.qtype = rtype::RRSIG;
     scene.upstream = found;
     scene.is_not_excused();
-    // A record of the type that the upstream server has beside the CNAME, passed on or lost.
+    // The upstream server has a record of the type beside the CNAME; the subject passes it on, or loses it.
     let sig = Says::answer(&[record("www.test.", rtype::RRSIG, 300, &[0; 20])]);
     (scene.upstream, scene.mine) = (sig.clone(), sig);
     scene.is_excused(&[Facet::Answer, Facet::Authority], "forward-cname-and-old-types");
     scene.mine = Says::default();
     scene.is_not_excused();
     scene.mine = none.clone();
-    // Where the chain fails no reply shows it, and the zone says that there is one.
+    // Where the chain fails, no reply shows it, but the zone does.
     (scene.upstream, scene.theirs) = (none, Says::fails(2));
     scene.is_not_excused();
     scene.world.zones.push(Zone {
@@ -375,7 +376,7 @@ fn an_error_needs_no_records() {
     let failed = chain.clone().rcode(2);
     let mut scene = Scene::new("www.test.", rtype::A, failed.clone(), Says::fails(2), failed.clone());
     scene.is_excused(&[Facet::Answer], "forward-error");
-    // It is not for the RCODE, and not for answers that upstream did give.
+    // The rule does not excuse the RCODE, nor answers that the upstream server did return.
     scene.theirs = chain.clone();
     scene.is_not_excused();
     scene.upstream = Says::answer(&[pointing("www.test.", rtype::CNAME, "www.other."), a("www.other.", 300)]);
@@ -389,7 +390,7 @@ fn a_chain_left_off_at_a_failure_needs_no_records() {
     let failed = half.clone().rcode(2);
     let mut scene = Scene::new("www.test.", rtype::A, half.clone(), Says::fails(2), failed);
     scene.is_excused(&[Facet::Answer], "forward-error");
-    // Not where Unbound finds the rest, nor for an answer that upstream gave.
+    // Not if Unbound finds the rest, nor for an answer that the upstream server returned.
     scene.unbound = Some(half);
     scene.is_not_excused();
     scene.unbound = None;
@@ -411,7 +412,7 @@ fn another_class_is_refused_in_several_ways() {
     scene.mine = Says::fails(5);
     scene.upstream = Says::default();
     scene.is_not_excused();
-    // To QCLASS ANY an error that has no records, and nothing else.
+    // For QCLASS ANY, an error without records, and nothing else.
     scene.query.class = 255;
     scene.is_excused(&[Facet::Rcode], "forward-class");
     scene.mine = Says::answer(&[a("test.", 300)]);
@@ -425,7 +426,7 @@ fn a_chain_that_upstream_breaks_off_is_passed_on_as_it_came() {
     let whole = Says::answer(&[link, a("end.test.", 300)]);
     let mut scene = Scene::new("www.test.", rtype::A, broken.clone(), broken.clone(), whole);
     scene.is_excused(&[Facet::Rcode, Facet::Answer], "forward-broken-chain");
-    // The other shows nothing there, or the subject something else than came.
+    // The other has no record there, or the subject returns other records than the upstream server.
     scene.theirs = Says::answer(&[pointing("www.test.", rtype::CNAME, "end.test.")]);
     scene.is_not_excused();
     scene.theirs = Says::answer(&[pointing("www.test.", rtype::CNAME, "end.test."), a("end.test.", 300)]);
@@ -451,7 +452,7 @@ fn dname_below_a_dname_is_redirected() {
     let whole = half.clone().authority(&[soa()]).rcode(3);
     let mut scene = Scene::new("x.d.test.", rtype::DNAME, half.clone(), whole.clone(), half.clone());
     scene.is_excused(&[Facet::Rcode, Facet::Authority], "forward-dname-type");
-    // Behind a CNAME as well.
+    // After a CNAME as well.
     let behind = |says: &Says| {
         let mut says = says.clone();
         says.sections[0].insert(0, pointing("www.test.", rtype::CNAME, "x.d.test."));
@@ -460,7 +461,7 @@ fn dname_below_a_dname_is_redirected() {
     let (from, to) = (behind(&half), behind(&whole));
     Scene::new("www.test.", rtype::DNAME, from.clone(), to, from)
         .is_excused(&[Facet::Rcode, Facet::Authority], "forward-dname-type");
-    // The DNAME itself is what was asked for at its own name; and it must not get lost.
+    // A DNAME is the answer at its own name; and it must not get lost.
     let itself = Says::answer(&links[..1]);
     Scene::new("d.test.", rtype::DNAME, itself.clone(), whole, itself).is_not_excused();
     scene.query = Query::plain(name("x.d.test."), rtype::A);
@@ -479,7 +480,7 @@ fn ds_behind_a_cname_is_followed() {
     let mut scene = Scene::new("www.test.", rtype::DS, half.clone(), whole.clone(), half.clone());
     scene.unbound = Some(whole.clone());
     scene.is_excused(&[Facet::Authority], "forward-ds-after-cname");
-    // Another type, a chain that was whole, and an end that no other server finds.
+    // Another type, a complete chain, and an end that no other server finds.
     scene.query.qtype = rtype::TXT;
     scene.is_not_excused();
     scene.query.qtype = rtype::DS;
@@ -497,7 +498,7 @@ fn proofs_are_passed_on_as_they_came() {
     let more = Says::fails(3).authority(&[soa(), nsec("a.test."), nsec("b.test.")]);
     let mut scene = Scene::new("aa.test.", rtype::A, few.clone(), few.clone(), more.clone());
     scene.is_excused(&[Facet::Authority], "forward-proofs");
-    // Less than came, more than came, and another difference than in the proofs.
+    // Fewer records than received, more than received, and another difference than in the proofs.
     scene.mine = Says::fails(3).authority(&[soa()]);
     scene.is_not_excused();
     (scene.mine, scene.theirs) = (more, few.clone());
@@ -549,7 +550,7 @@ fn what_ran_out_meanwhile_is_fetched_again() {
     let mut scene = agreed(&Says::answer(&[a("www.test.", 1)]));
     scene.earlier = Some(scene.mine.clone());
     assert_eq!(scene.differences(), BTreeSet::from([(Facet::Ttl, true, Some("forward-ttl-runs-out"))]));
-    // Not from the others, whatever the TTL.
+    // Not for differences from other servers, whatever the TTL.
     scene.earlier = None;
     scene.theirs = Says::answer(&[a("www.test.", 9)]);
     scene.is_not_excused();
@@ -565,7 +566,7 @@ fn what_a_crowded_name_has_no_room_for_is_fetched_again() {
         scene.kept_apart = kept_apart;
         assert_eq!(scene.differences(), difference(rule), "{kept_apart}");
     }
-    // A TTL that goes up beyond what the upstream server says.
+    // A TTL that rises above that of the upstream server.
     scene.upstream = Says::answer(&[a("www.test.", 299)]);
     assert_eq!(scene.differences(), difference(None));
 }

@@ -1,4 +1,4 @@
-//! Tests of the rules for resolvers: for each a case that it excuses and one close by that it must not.
+//! Tests of the rules for resolvers: for each a case that it excuses and a similar one that it must not.
 
 use super::forwarding::{Says, pointing};
 use super::{name, record, world};
@@ -11,17 +11,17 @@ use crate::query::{Query, rtype};
 use crate::servers::Kind;
 use std::collections::BTreeMap;
 
-/// AD, in the byte of the flags that has the RCODE.
+/// AD, in the flag byte that contains the RCODE.
 const AD: u8 = 0x20;
 
-/// The differences between what nomen says and what all peers say, each with the rule that excuses it. Of the
-/// zones `sound.` and `broken.` the second is expired; `dead.` has no servers, and `leads.sound.` is an
-/// alias into it.
+/// Returns the differences between the replies of nomen and of all peers, each with the rule that excuses it.
+/// `sound.` is a valid zone, `broken.` has expired, `dead.` has no servers, and `leads.sound.` is a CNAME
+/// into it.
 fn judged(query: &Query, mine: &Says, theirs: &Says) -> BTreeMap<Facet, Option<&'static str>> {
     judged_again(query, mine, theirs, None)
 }
 
-/// The same with what nomen said the first time.
+/// Like [`judged`], with nomen's first reply.
 fn judged_again(
     query: &Query,
     mine: &Says,
@@ -50,7 +50,7 @@ fn excused(facets: &[Facet], rule: &'static str) -> BTreeMap<Facet, Option<&'sta
     facets.iter().map(|facet| (*facet, Some(rule))).collect()
 }
 
-/// The DNAME at `moved.sound.` and what it makes of the name asked for, signed.
+/// The DNAME at `moved.sound.` and the CNAME synthesized for the QNAME, signed.
 fn moved(to: &str) -> [Vec<u8>; 2] {
     let target = format!("x.{to}");
     [pointing("moved.sound.", rtype::DNAME, to), pointing("x.moved.sound.", rtype::CNAME, &target)]

@@ -1,5 +1,5 @@
-//! Tests of the rules for servers of zones: for each a case that it excuses and one close by that it must
-//! not.
+//! Tests of the rules for authoritative servers: for each a case that it excuses and a similar one that it
+//! must not.
 
 use super::forwarding::{Says, pointing};
 use super::{name, record, world};
@@ -12,17 +12,17 @@ use crate::zones::{World, Zone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// AA and TC, as the first byte of the flags has them, and the opcode of NOTIFY.
+/// AA and TC, in the first flag byte, and the opcode of NOTIFY.
 const AA: u8 = 4;
 const TC: u8 = 2;
 const NOTIFY: u8 = 4 << 3;
 
-/// The differences between what nomen says and what all peers say, each with the rule that excuses it.
+/// Returns the differences between the replies of nomen and of all peers, each with the rule that excuses it.
 fn judged(world: &World, query: &Query, mine: &Says, theirs: &Says) -> BTreeMap<Facet, Option<&'static str>> {
     judged_against(world, query, mine, [theirs, theirs, theirs])
 }
 
-/// The same with BIND, NSD and Knot apart.
+/// Like [`judged`], with separate replies of BIND, NSD and Knot.
 fn judged_against(
     world: &World,
     query: &Query,
@@ -32,7 +32,7 @@ fn judged_against(
     judged_message(world, query, None, mine, theirs)
 }
 
-/// The same for a message of the suite of odd ones.
+/// Like [`judged`], for a message of the suite of odd ones.
 fn judged_message(
     world: &World,
     query: &Query,
@@ -52,7 +52,7 @@ fn excused(facets: &[Facet], rule: &'static str) -> BTreeMap<Facet, Option<&'sta
     facets.iter().map(|facet| (*facet, Some(rule))).collect()
 }
 
-/// A zone with these names, of which each has an address unless a type stands before it.
+/// A zone with these names, each with an address unless a type precedes it.
 fn zone(apex: &str, nodes: &[&str]) -> Zone {
     let node = |text: &&str| {
         let (types, owner) = text.split_once(' ').unwrap_or(("A", text));
@@ -93,7 +93,7 @@ fn only_addresses_of_its_targets_may_stand_beside_svcb() {
     assert_eq!(at("other.test."), bad);
     let own = judge(&says(".", &[a("test.")]), &says(".", &[]));
     assert_eq!(own, good, "the root is the owner itself");
-    // The other may follow a CNAME at the target, and may not have an address that the subject left out.
+    // The other may follow a CNAME at the target, but must not have an address that the subject lacks.
     let alias = pointing("host.test.", rtype::CNAME, "end.test.");
     let less = |theirs: &[Vec<u8>]| judge(&says("host.test.", &[]), &says("host.test.", theirs));
     assert_eq!(less(&[alias.clone(), a("end.test.")]), good);
@@ -172,7 +172,7 @@ fn class_any_excuses_addresses_of_servers_that_are_left_out_and_what_then_fits()
     assert_eq!(additional(&whole(&[]), &bare.clone().additional(&[a("ns.test.")])), None, "more than mine");
     let refused = Says::fails(5);
     assert_eq!(additional(&whole(&[a("other.test.")]), &refused), Some("class-any"));
-    // What is cut short is not compared but for that.
+    // Of truncated responses only TC is compared.
     let tc = |mine: &Says, theirs: &Says| judge(mine, theirs)[&Facet::Tc];
     assert_eq!(tc(&flagged(whole(&[]), TC), &bare), Some("class-any"));
     assert_eq!(tc(&flagged(whole(&[]), TC), &refused), Some("class-any"));
@@ -187,7 +187,7 @@ fn only_a_nearly_full_datagram_fits_here_and_not_there() {
     let cut = flagged(Says::default(), TC);
     let facets = |len| judged_against(&world(), &query, &cut, [&text(len), &text(len), &cut]);
     assert_eq!(facets(470).get(&Facet::Tc), Some(&Some("fits-or-not")));
-    // That one peer truncates as well is no excuse.
+    // A peer that truncates as well is no excuse.
     assert_eq!(facets(100).get(&Facet::Tc), Some(&None));
     let other_code = judged(&world(), &query, &cut.clone().rcode(3), &text(470));
     assert_eq!(other_code.get(&Facet::Tc), Some(&None), "what both say is not the same");
@@ -284,12 +284,12 @@ fn chains_without_end_are_followed_for_different_lengths_by_the_same_steps() {
     assert_eq!(judge(&answer(&chain(16)), &answer(&chain(14))), good);
     let all = excused(&[Facet::Rcode, Facet::Answer], "chain-limit");
     assert_eq!(judge(&answer(&loop_of(2)), &Says::fails(2)), all);
-    // An honest chain, one that goes elsewhere, and a code that has nothing to do with it.
+    // A regular chain, one that branches off, and an unrelated RCODE.
     assert_eq!(judge(&answer(&chain(4)), &answer(&chain(6))), bad);
     let aside = [chain(13), vec![link(13, 99)]].concat();
     assert_eq!(judge(&answer(&chain(16)), &answer(&aside)), bad);
     assert_eq!(judge(&answer(&loop_of(2)), &Says::fails(5))[&Facet::Rcode], None);
-    // That a third server goes round is no excuse for two others.
+    // A loop in a third server's answer is no excuse for the other two.
     let (short, long) = (answer(&chain(4)), answer(&chain(6)));
     assert_eq!(judged_against(&world(), &query, &short, [&long, &long, &answer(&loop_of(2))]), bad);
 }

@@ -1,5 +1,5 @@
-//! The zones every server is given: written to a folder, expanded, some signed. Their files are in `zones/`
-//! beside `src/`; the random ones come from `random`. A `World` is a set of zones that are served together.
+//! The zones of all servers: written to a folder, expanded, some signed. Their files are in `zones/` beside
+//! `src/`; the random ones are made in `random`. A `World` is a set of zones that are served together.
 
 pub(crate) mod random;
 
@@ -16,26 +16,26 @@ use std::process::{Command, Stdio};
 pub(crate) struct Zone {
     /// The apex.
     pub name: Name,
-    /// The file as an operator would write it; the subject reads this one.
+    /// The file as an operator would write it; nomen reads this one.
     pub source: PathBuf,
-    /// The same zone, one record a line with everything written out; the peers read this one, as not all of
-    /// them know `$GENERATE`.
+    /// The same zone with one complete record per line; the peers read this one, as not all of them support
+    /// `$GENERATE`.
     pub full: PathBuf,
     /// Peers that refuse to load it.
     pub refused_by: Vec<Kind>,
-    /// What is in it.
+    /// Its names, with their types.
     pub nodes: BTreeMap<Name, BTreeSet<String>>,
-    /// True when it carries signatures.
+    /// Whether it is signed.
     pub signed: bool,
 }
 
 impl Zone {
-    /// True when `kind` is given this zone.
+    /// Whether `kind` serves this zone.
     pub(crate) fn is_served_by(&self, kind: Kind) -> bool {
         !self.refused_by.contains(&kind)
     }
 
-    /// True when `name` (lower case) has a record of `rtype`.
+    /// Whether `name` (lower case) has a record of `rtype`.
     pub(crate) fn has(&self, name: &Name, rtype: &str) -> bool {
         self.nodes.get(name).is_some_and(|types| types.contains(rtype))
     }
@@ -44,16 +44,16 @@ impl Zone {
 /// Zones served together.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// For people.
+    /// Name for printing.
     pub name: &'static str,
     /// The zones.
     pub zones: Vec<Zone>,
-    /// Its part of the queries, per cent.
+    /// Its share of the queries, in percent.
     pub share: usize,
 }
 
 impl World {
-    /// The zone that `name` falls in: the longest match.
+    /// Returns the zone that contains `name`: the longest match.
     pub(crate) fn zone_of(&self, name: &Name) -> Option<&Zone> {
         self.zones.iter().filter(|z| name.is_under(&z.name)).max_by_key(|z| z.name.0.len())
     }
@@ -65,14 +65,14 @@ macro_rules! zone_text {
     };
 }
 
-/// How a zone is signed.
+/// How non-existence is proved.
 #[derive(Clone, Copy, Debug)]
 enum Chain {
     Nsec,
     Nsec3 { salt: &'static str, iterations: u16, opt_out: bool },
 }
 
-/// Makes all the worlds under `dir`.
+/// Creates all worlds under `dir`.
 pub(crate) fn make(dir: &Path, seed: u64, root_zone: Option<&Path>) -> Result<Vec<World>, String> {
     let mut worlds = vec![plain_world(dir, seed)?, signed_world(dir, seed)?];
     match root_zone {
@@ -103,7 +103,7 @@ fn plain_world(dir: &Path, seed: u64) -> Result<World, String> {
     let mut occluded = plain(&dir, "occluded.test.", zone_text!("occluded"))?;
     occluded.refused_by = vec![Kind::Nsd];
     zones.push(occluded);
-    // Written out by BIND's tool it would name types that the others know by number only.
+    // BIND's tool would write mnemonics of types that the others read as numbers only.
     let mut types = plain(&dir, "types.test.", zone_text!("types"))?;
     types.full = types.source.clone();
     zones.push(types);
@@ -137,8 +137,8 @@ fn signed_world(dir: &Path, seed: u64) -> Result<World, String> {
     }
     zones.push(signed(&dir, "odd.nsec.", zone_text!("odd"), Chain::Nsec)?);
     zones.push(signed(&dir, "odd.nsec3.", zone_text!("odd"), plain3)?);
-    // A DNSKEY below the apex or a DS at no cut is data like any other to a server, but the signer refuses
-    // it; and the signer writes mnemonics that NSD and Knot do not know.
+    // For a server, a DNSKEY below the apex or a DS without a cut is ordinary data, but the signer refuses
+    // it; the signer also writes mnemonics that NSD and Knot do not read.
     let keep = |line: &&str| {
         let by_number = line.contains("\tTYPE") && !["TYPE65", "TYPE1234"].iter().any(|t| line.contains(t));
         !by_number && !line.contains("\tDNSKEY\t") && !line.contains("\tDS\t")
@@ -166,7 +166,7 @@ fn root_world(dir: &Path, root_zone: &Path) -> Result<World, String> {
     root.signed = true;
     let zones = vec![
         root,
-        // The other example zone has the same name as RFC 5155's and so lives in another world.
+        // RFC 5155's example zone has the same name, so this one is in another world.
         signed(&dir, "example.", zone_text!("rfc4035"), Chain::Nsec)?,
         plain(&dir, "hard.test.", zone_text!("hard"))?,
         plain(&dir, "chain-b.test.", zone_text!("chain-b"))?,
@@ -175,7 +175,7 @@ fn root_world(dir: &Path, root_zone: &Path) -> Result<World, String> {
     Ok(World { name: "root", zones, share: 15 })
 }
 
-/// What the files of a zone are called.
+/// Returns the base name of a zone's files.
 pub(crate) fn file_stem(name: &str) -> String {
     if name == "." { "root".to_owned() } else { name.trim_end_matches('.').to_owned() }
 }
@@ -189,7 +189,7 @@ fn write_source(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
     Ok(Zone { name: apex, source, full, refused_by: vec![], nodes: BTreeMap::new(), signed: false })
 }
 
-/// Writes a zone's text and its written-out form.
+/// Writes a zone's text and its expanded form.
 pub(crate) fn plain(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
     let mut zone = write_source(dir, name, text)?;
     expand(name, &zone.source, &zone.full)?;
@@ -198,7 +198,7 @@ pub(crate) fn plain(dir: &Path, name: &str, text: &str) -> Result<Zone, String> 
     Ok(zone)
 }
 
-/// Writes `source` out in full with BIND's tool, checks off: the zones are wrong on purpose.
+/// Expands `source` with BIND's tool, without checks: the zones contain errors on purpose.
 pub(crate) fn expand(name: &str, source: &Path, full: &Path) -> Result<(), String> {
     let mut command = Command::new("named-compilezone");
     command.args(
@@ -211,8 +211,8 @@ pub(crate) fn expand(name: &str, source: &Path, full: &Path) -> Result<(), Strin
     fs::write(full, lines.join("\n") + "\n").map_err(|e| e.to_string())
 }
 
-/// Owner and NSEC's next name with every unusual byte as `\DDD`: BIND's tool leaves some bare that Knot
-/// refuses.
+/// Escapes every unusual byte of the owner and of NSEC's next name as `\DDD`: BIND's tool leaves some bare
+/// that Knot refuses.
 fn escape_names(line: &str) -> String {
     let mut words: Vec<String> = line.split_ascii_whitespace().take(5).map(str::to_owned).collect();
     let is_nsec = words.get(3).is_some_and(|t| t == "NSEC");
@@ -260,12 +260,12 @@ fn signed(dir: &Path, name: &str, text: &str, chain: Chain) -> Result<Zone, Stri
     Ok(zone)
 }
 
-/// Runs a program that is to end well.
+/// Runs a program; fails if it does.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     output(command).map(drop)
 }
 
-/// Runs a program that is to end well, and returns what it printed.
+/// Runs a program and returns its output; fails if it does.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command
         .stdin(Stdio::null())
@@ -283,7 +283,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     ))
 }
 
-/// Reads owners and types from the written-out form: `owner TTL IN TYPE RDATA`, one a line.
+/// Reads owners and types from the expanded form: `owner TTL IN TYPE RDATA`, one per line.
 pub(crate) fn read_nodes(zone: &mut Zone, text: &str) -> Result<(), String> {
     for line in text.lines().filter(|l| !l.starts_with(';') && !l.trim().is_empty()) {
         let mut words = line.split_ascii_whitespace();

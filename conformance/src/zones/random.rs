@@ -1,5 +1,5 @@
-//! Seeded random zones: few label values, so that names meet; wildcards, DNAMEs, cuts, ENTs and mixed case by
-//! the dozen, and CNAMEs that lead anywhere.
+//! Seeded random zones: few label values, so that names collide; many wildcards, DNAMEs, cuts, ENTs and mixed
+//! case, and CNAMEs to any name.
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;
@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 
 const LABELS: &[&str] = &["a", "b", "B", "c", "Cc", "*", "www", "ns", "x-1", "_tcp", "\\000", "\\255z", "zZ"];
 
-/// `count` zones, some of them below others; name and text.
+/// Returns `count` zones as name and text, some below others.
 pub(crate) fn zones(rng: &mut Rng, count: usize, stem: &str) -> Vec<(String, String)> {
     let mut names: Vec<String> = Vec::new();
     while names.len() < count {
-        // A third of them live below one made before, at a name the parent may or may not delegate.
+        // A third of them are below an earlier one, at a name that the parent may or may not delegate.
         let name = if names.len() > 2 && rng.chance(33) {
             let parent = rng.pick(&names).clone();
             let above = if rng.chance(30) { "b." } else { "" };
@@ -24,7 +24,7 @@ pub(crate) fn zones(rng: &mut Rng, count: usize, stem: &str) -> Vec<(String, Str
         }
     }
     let made: Vec<_> = names.iter().map(|name| (name.clone(), zone(rng, name, &names))).collect();
-    // NSD takes a zone below another zone's DNAME for data below a DNAME and refuses it.
+    // NSD treats a zone below another zone's DNAME as data below a DNAME and refuses it.
     let redirected: Vec<String> = made
         .iter()
         .flat_map(|(apex, text)| {
@@ -63,7 +63,8 @@ fn zone(rng: &mut Rng, apex: &str, all: &[String]) -> String {
         add_records(rng, node, owner, &owners, apex, all);
     }
     let mut out = format!(
-        "$ORIGIN {apex}\n$TTL {}\n@ SOA ns HostMaster {} 7200 3600 1209600 {}\n@ NS apex-ns\napex-ns A 192.0.2.1\n",
+        "$ORIGIN {apex}\n$TTL {}\n@ SOA ns HostMaster {} 7200 3600 1209600 {}\n@ NS apex-ns\n\
+         apex-ns A 192.0.2.1\n",
         300 + rng.below(5) * 100,
         rng.below(1000),
         60 + rng.below(9) * 100
@@ -74,7 +75,7 @@ fn zone(rng: &mut Rng, apex: &str, all: &[String]) -> String {
     if rng.chance(30) {
         out += "@ MX 10 ns\n";
     }
-    // Data below a DNAME is hand-written: NSD refuses such zones.
+    // Data below a DNAME is left to hand-written zones: NSD refuses such zones.
     let redirected = nodes
         .values()
         .flat_map(|n| &n.lines)
@@ -114,7 +115,8 @@ fn add_records(rng: &mut Rng, node: &mut Node, owner: &str, owners: &[String], a
             node.cname = true;
             node.lines.push(format!("{owner} CNAME {}", target(rng, owners, all)));
         }
-        // Wildcards of DNAME and NS are hand-written: they are undefined, and a random one shows nothing.
+        // Wildcard DNAME and NS are left to hand-written zones: they are undefined, so random ones show
+        // nothing.
         2 if fresh && !wildcard => {
             node.lines.push(format!("{owner} DNAME {}", target(rng, owners, all)));
             node.cname = true;
